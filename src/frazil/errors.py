@@ -1,0 +1,78 @@
+"""The six errors, told apart by what the operator does about them.
+
+Each says what is wrong, what to do, and where. The first line of a class's docstring is its default message, the second
+its default remedy. The command line prints `message`, `where` and `remedy`; a stack trace only with `--debug`.
+"""
+
+from __future__ import annotations
+
+
+class FrazilError(Exception):
+    """Base of the six; never raised itself.
+
+    `message`: one sentence of what is wrong, lower case, values last as key=`value`.
+    `remedy`: one sentence of what to do.
+    `where`: file and line, or topic, partition and offset, or the table; empty when there is no place to name.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str = "", *, remedy: str = "", where: str = "") -> None:
+        default = [line.strip() for line in (type(self).__doc__ or "").splitlines() if line.strip()]
+        self.message = message or default[0]
+        self.remedy = remedy or (default[1] if len(default) > 1 else "")
+        self.where = where
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        advice = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.message}{place}{advice}"
+
+
+class SpecError(FrazilError):
+    """the pipeline file or the arguments are wrong
+    fix the pipeline file
+    """
+
+    exit_code = 2
+
+
+class RecordError(FrazilError):
+    """a record cannot become a row
+    fix the producer, or declare the column with a type that holds the value
+    """
+
+    def __init__(
+        self, message: str, *, topic: str, partition: int, offset: int, remedy: str = ""
+    ) -> None:
+        super().__init__(message, remedy=remedy, where=f"topic {topic}, partition {partition}, offset {offset}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class ConflictError(FrazilError):
+    """the table moved on since this batch was planned
+    the batch is planned again from the table's progress
+    """
+
+
+class UnavailableError(FrazilError):
+    """something Frazil needs does not answer
+    Frazil retries with back-off; look at the service that is named
+    """
+
+
+class FencedError(FrazilError):
+    """another process of this pipeline has taken over
+    stop this process, or the other one
+    """
+
+    exit_code = 3
+
+
+class InvariantError(FrazilError):
+    """what must never happen has happened
+    keep the logs and report it; nothing was committed
+    """
