@@ -1,0 +1,97 @@
+"""The Iceberg type of JSON values nobody declared, from every value of the batch, not from a sample."""
+
+from __future__ import annotations
+
+import numpy as np
+from pyiceberg.types import BooleanType, DoubleType, IcebergType, ListType, LongType, NestedField, StringType, StructType
+
+from frazil.ingest.decode import json_values as values
+from frazil.ingest.decode.json_grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
+from frazil.ingest.decode.json_scan import DUPLICATE_KEY, SLOW_KEY
+from frazil.ingest.decode.slices import Slices, Texts, elements_of, take_apart
+
+MAX_INFERRED_FIELDS = 2000
+MAX_INFERRED_DEPTH = 60
+
+_FAMILIES = {
+    TRUE: "boolean", FALSE: "boolean", INT: "number", DOUBLE: "number",
+    STRING: "string", ESCAPED: "string", OBJECT: "object", ARRAY: "array",
+}  # fmt: skip
+_MIXED, _TOO_BIG, _TOO_MANY, _TOO_DEEP, _TWICE = range(1, 6)
+_REASONS = {
+    _MIXED: "{value} meets values of another kind under the same name; declare the column",
+    _TOO_BIG: "{value} is beyond 64 bits; declare the column as decimal, double or string",
+    _TOO_MANY: f"the object has one of more than {MAX_INFERRED_FIELDS} names; declare the column as map<string, …>",
+    _TOO_DEEP: f"{{value}} is nested more than {MAX_INFERRED_DEPTH} levels deep, too deep for a column",
+    _TWICE: "the object has the same key twice",
+}
+
+
+def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergType | None:
+    """The type that holds every value of `slices`, or None when there is none yet (only null, [] or {}).
+
+    What no type holds (values of two kinds, integers beyond 64 bits) is refused as a misfit. Field ids are placeholders.
+    """
+    kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
+    families = {_FAMILIES[kind] for kind in kinds}
+    if not families:
+        return None
+    if len(families) > 1:
+        first = min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))
+        family = [kind for kind, name in _FAMILIES.items() if name == _FAMILIES[first]]
+        _refuse(texts, slices, ~np.isin(slices.kind, [*family, ABSENT, NULL]), _MIXED, path)
+        return None
+    family_name = families.pop()
+    if family_name == "boolean":
+        return BooleanType()
+    if family_name == "string":
+        return StringType()
+    if family_name == "number":
+        return _number_type(texts, slices, kinds, path)
+    if len(path) > MAX_INFERRED_DEPTH:
+        _refuse(texts, slices, slices.kind > NULL, _TOO_DEEP, path)
+        return None
+    if family_name == "array":
+        _, elements = elements_of(texts, slices)
+        element = infer_type(texts, elements, (*path, "element"))
+        return element and ListType(element_id=0, element=element, element_required=False)
+    return infer_struct(texts, slices, path)
+
+
+def infer_struct(texts: Texts, slices: Slices, path: tuple[str, ...]) -> StructType | None:
+    """The struct of all objects among `slices`, fields in order of first sight; None while no field has a type."""
+    names: list[str] = []
+    while True:
+        error = np.zeros(len(slices), np.uint8)
+        members = take_apart(texts, slices, names, error)
+        if not members.unknown:
+            break
+        names += members.unknown
+        if len(names) > MAX_INFERRED_FIELDS:
+            _refuse(texts, slices, slices.kind == OBJECT, _TOO_MANY, path)
+            return None
+    texts.has_slow_keys |= bool((error == SLOW_KEY).any())
+    _refuse(texts, slices, error == DUPLICATE_KEY, _TWICE, path)
+    fields = []
+    for name, column in zip(names, members.columns, strict=True):
+        inferred = infer_type(texts, column, (*path, name))
+        if inferred is not None:
+            fields.append(NestedField(field_id=0, name=name, field_type=inferred, required=False))
+    return StructType(*fields) if fields else None
+
+
+def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str, ...]) -> IcebergType:
+    if DOUBLE in kinds:
+        return DoubleType()
+    valid, bad = np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
+    out = np.zeros(len(slices), np.int64)
+    values.parse_integers(
+        texts.base, slices.start, slices.end, slices.kind, -(2**63), 2**63 - 1, out, valid, bad
+    )  # fmt: skip
+    _refuse(texts, slices, bad != 0, _TOO_BIG, path)
+    return LongType()
+
+
+def _refuse(texts: Texts, slices: Slices, where: np.ndarray, code: int, path: tuple[str, ...]) -> None:  # type: ignore[type-arg]
+    if where.any():
+        texts.refuse(slices, where.astype(np.uint8) * np.uint8(code), ".".join(path), _REASONS)

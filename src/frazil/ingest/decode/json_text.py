@@ -1,0 +1,145 @@
+"""Column types that JSON writes as text: one vectorised reading each, and an exact look at single values when it fails."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    FixedType,
+    IcebergType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from frazil.ingest.decode.json_grammar import DOUBLE, INT, U8
+from frazil.ingest.decode.json_values import UNREADABLE
+
+# Milliseconds of 0001-01-01 and 10000-01-01: what lies outside was written in another unit.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_800_000
+
+
+@dataclass
+class TextColumn:
+    """Texts of one column (null where there is none), which rows are valid, and which are refused and why."""
+
+    array: pa.Array
+    valid: U8
+    bad: U8
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """How a type is read: whether bare numbers are welcome, and the reading itself."""
+
+    numbers: bool
+    read: Callable[[TextColumn, IcebergType, U8], pa.Array]
+
+
+def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
+    """Arrow's strict cast; when it refuses the column, value by value, so that only the offenders are marked."""
+    try:
+        return column.array.cast(target)
+    except pa.ArrowInvalid:
+        return pa.array([_cast_one(column, row, target) for row in range(len(column.array))], target)
+
+
+def _cast_one(column: TextColumn, row: int, target: pa.DataType) -> Any:
+    value = column.array[row]
+    if not value.is_valid:
+        return None
+    try:
+        return value.cast(target).as_py()
+    except pa.ArrowInvalid:
+        column.bad[row] = UNREADABLE
+        return None
+
+
+def _read_decimal(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    assert isinstance(kind, DecimalType)
+    return _cast(column, pa.decimal128(kind.precision, kind.scale))
+
+
+def _read_date(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    return _cast(column, pa.date32())
+
+
+def _read_time(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    return _cast(column, pa.time64("us"))
+
+
+def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    """ISO 8601 text (with a zone for timestamptz, without for timestamp), or whole milliseconds since the epoch."""
+    zone = "UTC" if isinstance(kind, TimestamptzType) else None
+    numeric = (kinds == INT) | (kinds == DOUBLE)
+    if not numeric.any():
+        return _cast(column, pa.timestamp("us", tz=zone))
+    mask = pa.array(numeric)
+    numbers = TextColumn(pc.if_else(mask, column.array, None), column.valid, column.bad)
+    millis = _cast(numbers, pa.int64())
+    outside = np.asarray(pc.fill_null(pc.or_(pc.less(millis, _FIRST_MS), pc.greater_equal(millis, _LAST_MS)), False))
+    column.bad[outside] = UNREADABLE
+    micros = pc.multiply(pc.if_else(pa.array(outside), 0, millis), 1000).cast(pa.timestamp("us", tz=zone))
+    words = TextColumn(pc.if_else(mask, None, column.array), column.valid, column.bad)
+    return pc.coalesce(micros, _cast(words, pa.timestamp("us", tz=zone)))
+
+
+def _each(column: TextColumn, convert: Callable[[str], bytes], target: pa.DataType) -> pa.Array:
+    out: list[bytes | None] = []
+    for row, text in enumerate(column.array.to_pylist()):
+        try:
+            out.append(None if text is None else convert(text))
+        except (ValueError, binascii.Error):
+            column.bad[row] = UNREADABLE
+            out.append(None)
+    return pa.array(out, target)
+
+
+def _read_uuid(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    return _each(column, _uuid_bytes, pa.binary(16))
+
+
+def _uuid_bytes(text: str) -> bytes:
+    if len(text) != 36:
+        raise ValueError(text)
+    return uuid.UUID(text).bytes
+
+
+def _read_binary(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    return _each(column, lambda text: base64.b64decode(text, validate=True), pa.binary())
+
+
+def _read_fixed(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    size = len(kind)  # type: ignore[arg-type]
+
+    def convert(text: str) -> bytes:
+        raw = base64.b64decode(text, validate=True)
+        if len(raw) != size:
+            raise ValueError(text)
+        return raw
+
+    return _each(column, convert, pa.binary(size))
+
+
+TEXT_READERS: dict[type[IcebergType], TextReader] = {
+    DecimalType: TextReader(True, _read_decimal),
+    DateType: TextReader(False, _read_date),
+    TimeType: TextReader(False, _read_time),
+    TimestampType: TextReader(True, _read_timestamp),
+    TimestamptzType: TextReader(True, _read_timestamp),
+    UUIDType: TextReader(False, _read_uuid),
+    BinaryType: TextReader(False, _read_binary),
+    FixedType: TextReader(False, _read_fixed),
+}

@@ -1,0 +1,75 @@
+"""Raw loads and copies for the compiled loops.
+
+Positions are addresses (int64), so that a call between loops passes no array: numba counts references to arrays with
+atomic instructions at each such call, which cost more than the scanning (1.4 against 0.3 s per million records of 193 bytes).
+The caller keeps the buffer alive and stays inside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_I64 = ir.IntType(64)
+
+
+def _pointer(builder: Any, address: Any, bits: int) -> Any:
+    return builder.inttoptr(address, ir.IntType(bits).as_pointer())
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def load8(typingctx: Any, address: Any) -> Any:
+    """The byte at `address`, as int64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.zext(builder.load(_pointer(builder, args[0], 8), align=1), _I64)
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def load64(typingctx: Any, address: Any) -> Any:
+    """The eight bytes from `address` on, as uint64, the first one lowest (the machine is little-endian)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_pointer(builder, args[0], 64), align=1)
+
+    return types.uint64(types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store8(typingctx: Any, address: Any, value: Any) -> Any:
+    """Writes the low byte of `value`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(builder.trunc(args[1], ir.IntType(8)), _pointer(builder, args[0], 8), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_bytes(typingctx: Any, target: Any, source: Any, count: Any) -> Any:
+    """Copies `count` bytes; the two places do not overlap."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        cgutils.raw_memcpy(
+            builder, _pointer(builder, args[0], 8), _pointer(builder, args[1], 8), args[2], itemsize=1, align=1
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def trailing_zeros(typingctx: Any, word: Any) -> Any:
+    """Zero bits below the lowest set bit of a word that is not 0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), codegen

@@ -1,0 +1,157 @@
+"""Slices: where the values of one column lie in the texts they came in, and what was wrong with some of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from json.encoder import encode_basestring
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from frazil.ingest.decode.json_grammar import ABSENT, ARRAY, I32, NULL, OBJECT, U8, new_stack
+from frazil.ingest.decode.json_scan import MAX_UNKNOWN, count_members, scan_elements, scan_entries, scan_objects
+
+_KIND_WORDS = ("nothing", "null", "false", "true", "integer", "number", "string", "string", "object", "array")
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """One value that cannot become a value of its column. `row` counts from 0 in the decoded array."""
+
+    row: int
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The values of one column: first byte, byte after the last, kind; `owner` is the record each belongs to."""
+
+    start: I32
+    end: I32
+    kind: U8
+    owner: I32
+
+    def __len__(self) -> int:
+        return int(self.start.size)
+
+
+@dataclass
+class Texts:
+    """The texts being decoded, and what has been found out about them so far.
+
+    buffer: the bytes the slices point into. spelt_out: escapes in keys are canonical. Kept alive as long as `base` is used.
+    """
+
+    buffer: NDArray[np.uint8]
+    spelt_out: bool = False
+    misfits: list[Misfit] = field(default_factory=list)
+    misfit_count: int = 0
+    has_slow_keys: bool = False
+    stack: U8 = field(default_factory=new_stack)
+
+    @property
+    def base(self) -> int:
+        """Address of the first byte."""
+        return int(self.buffer.ctypes.data)
+
+    def excerpt(self, slices: Slices, n: int) -> str:
+        """The n-th value as it is written, cut to a readable length."""
+        raw = self.buffer[slices.start[n] : min(slices.end[n], slices.start[n] + 60)].tobytes().decode("utf-8", "replace")
+        return raw + ("…" if slices.end[n] - slices.start[n] > 60 else "")
+
+    def describe(self, slices: Slices, n: int) -> str:
+        """What the n-th value is and how it begins: `string "x"`."""
+        return f"{_KIND_WORDS[slices.kind[n]]} {self.excerpt(slices, n)}"
+
+    def refuse(self, slices: Slices, bad: U8, path: str, reasons: dict[int, str]) -> None:
+        """Notes the values that `bad` marks: all are counted, the first few described."""
+        rows = np.flatnonzero(bad)
+        self.misfit_count += rows.size
+        for n in rows[: max(0, 20 - len(self.misfits))]:
+            reason = reasons[int(bad[n])].format(value=self.describe(slices, int(n)))
+            self.misfits.append(Misfit(int(slices.owner[n]), path, reason))
+
+
+@dataclass(frozen=True)
+class Members:
+    """Objects taken apart: one Slices per known key, what faults the objects have, and keys nobody knows."""
+
+    columns: list[Slices]
+    error: U8
+    unknown: list[str]
+
+
+def take_apart(texts: Texts, slices: Slices, keys: list[str], error: U8) -> Members:
+    """The members of all objects among `slices`; rows with an `error` are passed over and new errors are set there."""
+    rows = len(slices)
+    spelt = [_spell(key) for key in keys]
+    blob = np.frombuffer(b"".join(key + b'"' for key in spelt) or b'"', np.uint8)
+    offsets = np.cumsum([0, *(len(key) + 1 for key in spelt)], dtype=np.int32)
+    start, end = (np.empty((len(keys), rows), np.int32) for _ in range(2))
+    kind = np.zeros((len(keys), rows), np.uint8)
+    unknown = np.empty((MAX_UNKNOWN, 3), np.int32)
+    found = scan_objects(
+        texts.base, slices.start, slices.end, slices.kind, blob.ctypes.data, offsets, texts.spelt_out,
+        start, end, kind, error, unknown, texts.stack,
+    )  # fmt: skip
+    names = [_unspell(texts.buffer[at : at + length].tobytes()) for _, at, length in unknown[:found].tolist()]
+    columns = [Slices(start[f], end[f], kind[f], slices.owner) for f in range(len(keys))]
+    return Members(columns, error, names)
+
+
+def elements_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices]:
+    """List offsets, and the elements of all arrays one after another."""
+    counts = np.zeros(len(slices), np.int32)
+    count_members(texts.base, slices.start, slices.end, slices.kind, ARRAY, counts, texts.stack)
+    start, end, kind, owner, offsets = _room(slices, counts)
+    scan_elements(texts.base, slices.start, slices.end, slices.kind, start, end, kind, texts.stack)
+    return offsets, Slices(start, end, kind, owner)
+
+
+def entries_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices, Slices]:
+    """Map offsets, and the keys and the values of all objects one after another."""
+    counts = np.zeros(len(slices), np.int32)
+    count_members(texts.base, slices.start, slices.end, slices.kind, OBJECT, counts, texts.stack)
+    _, _, _, owner, offsets = _room(slices, counts)
+    start, end = (np.empty((2, owner.size), np.int32) for _ in range(2))
+    kind = np.empty((2, owner.size), np.uint8)
+    scan_entries(texts.base, slices.start, slices.end, slices.kind, start, end, kind, texts.stack)
+    return offsets, Slices(start[0], end[0], kind[0], owner), Slices(start[1], end[1], kind[1], owner)
+
+
+def absent_slices(like: Slices) -> Slices:
+    """A column of which no record has a value."""
+    return Slices(like.start, like.end, np.full(len(like), ABSENT, np.uint8), like.owner)
+
+
+def presence(slices: Slices, kind: int) -> tuple[pa.Buffer, int, U8]:
+    """For structs, lists and maps: the validity bitmap, the number of nulls, and where a value of another kind is."""
+    there = slices.kind == kind
+    other = (~there & (slices.kind != ABSENT) & (slices.kind != NULL)).astype(np.uint8)
+    return bitmap(there), int(there.size - np.count_nonzero(there)), other
+
+
+def bitmap(valid: NDArray[Any]) -> pa.Buffer:
+    """Arrow's validity bitmap of a row of flags."""
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def _room(slices: Slices, counts: I32) -> tuple[I32, I32, U8, I32, NDArray[np.int32]]:
+    offsets = np.zeros(counts.size + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    total = int(offsets[-1])
+    owner = np.repeat(slices.owner, counts)
+    return np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.uint8), owner, offsets
+
+
+def _spell(key: str) -> bytes:
+    """A key's bytes between its quotes in canonical JSON."""
+    return encode_basestring(key)[1:-1].encode()
+
+
+def _unspell(raw: bytes) -> str:
+    return str(json.loads(b'"' + raw + b'"'))
