@@ -1,0 +1,56 @@
+# `make setup` once (network), then everything works without one. A target's stamp keeps a second run from repeating it.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
+	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
+
+.PHONY: setup demo test check lint bench soak lock clean
+
+setup: $(VENV)/.jars
+
+$(VENV)/.created:
+	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Frazil needs Python 3.11 or newer: install it, or name one with make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	touch $@
+
+$(VENV)/.requirements: $(VENV)/.created requirements/runtime.txt requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/dev.txt
+	touch $@
+
+$(VENV)/.project: $(VENV)/.requirements pyproject.toml
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml
+	$(BIN)/python -m frazil.runtime.warm
+	touch $@
+
+demo: setup
+	$(BIN)/frazil demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy src tests
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+check: lint test
+
+bench: setup
+	$(BIN)/python -m bench
+
+soak: setup
+	$(BIN)/python -m bench.soak
+
+lock: $(VENV)/.requirements
+	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in
+	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
