@@ -43,9 +43,7 @@ class RecordError(FrazilError):
     fix the producer, or declare the column with a type that holds the value
     """
 
-    def __init__(
-        self, message: str, *, topic: str, partition: int, offset: int, remedy: str = ""
-    ) -> None:
+    def __init__(self, message: str, *, topic: str, partition: int, offset: int, remedy: str = "") -> None:
         super().__init__(message, remedy=remedy, where=f"topic {topic}, partition {partition}, offset {offset}")
         self.topic = topic
         self.partition = partition

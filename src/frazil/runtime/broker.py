@@ -1,0 +1,181 @@
+"""A real Kafka broker on this machine: one node, KRaft, loopback only, for `frazil dev broker`, the demo and the tests.
+
+It runs in a JVM of its own that ends with this process, however this process ends. A broker that is started again on
+the same directory and port has its topics, its offsets and its cluster id again.
+"""
+
+from __future__ import annotations
+
+import base64
+import signal
+import socket
+import subprocess
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from frazil.clock import Clock, SystemClock, new_id
+from frazil.errors import UnavailableError
+from frazil.runtime.broker_properties import HOST, broker_properties, render
+from frazil.runtime.jars import jars
+from frazil.runtime.java import find_java
+from frazil.runtime.tether import spawn_tethered
+
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 15.0
+_POLL_S = 0.05
+_TRIES_FOR_A_PORT = 3
+_PORT_IS_TAKEN = "Address already in use"
+_JVM = ("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class EmbeddedBroker:
+    """One broker in `directory`; port 0 takes a free one at the first start and keeps it. `properties` are Kafka's own
+    and win over Frazil's.
+    """
+
+    def __init__(
+        self, directory: Path, port: int = 0, properties: Mapping[str, str] = _NOTHING, clock: Clock | None = None
+    ) -> None:
+        self.directory = directory.absolute()
+        self.port = port
+        self._properties = dict(properties)
+        self._clock = clock or SystemClock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a client puts into `bootstrap.servers`."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """What the broker prints."""
+        return self.directory / "broker.log"
+
+    @property
+    def pid(self) -> int:
+        """The id of the broker's process, which `start` started."""
+        if self._process is None:
+            raise UnavailableError("the broker is not running", remedy="start it first", where=str(self.directory))
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the broker's process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Returns when the broker answers; does nothing when it runs already."""
+        if self.is_running:
+            return
+        chosen = self.port
+        for tries_left in reversed(range(_TRIES_FOR_A_PORT)):
+            self.port = chosen or _free_port()
+            try:
+                self._launch()
+                self._wait_until_it_answers()
+                return
+            except BaseException as error:
+                self.kill()
+                self.port = chosen
+                if chosen or not tries_left or _PORT_IS_TAKEN not in str(error):
+                    raise
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL for a broker that does not end; does nothing when it is not running."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: what a crash of the broker looks like."""
+        self._end(signal.SIGKILL)
+
+    def __enter__(self) -> EmbeddedBroker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _launch(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        properties = broker_properties(self.directory, self.port, _free_port(), self._properties)
+        (self.directory / "server.properties").write_text(render(properties))
+        if not (Path(properties["log.dirs"]) / "meta.properties").exists():
+            self._format()
+        self.log.write_bytes(b"")
+        self._process = spawn_tethered(self._java("kafka.Kafka", "server.properties"), log=self.log)
+
+    def _format(self) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.UUID(new_id()).bytes).decode().rstrip("=")
+        words = ("format", f"--cluster-id={cluster}", "-c", "server.properties")
+        answer = subprocess.run(
+            self._java("kafka.tools.StorageTool", *words), capture_output=True, text=True, check=False
+        )
+        if answer.returncode:
+            reason = (answer.stderr + answer.stdout).strip().splitlines()[-1:]
+            raise self._failed(f"the broker's directory cannot be formatted: {''.join(reason)}")
+
+    def _java(self, main: str, *words: str) -> list[str]:
+        folder = jars("broker")[0].parent
+        paths = [str(self.directory / word) if word == "server.properties" else word for word in words]
+        return [str(find_java().path), *_JVM, "-cp", f"{folder}/*", main, *paths]
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = self._clock.monotonic_s() + _START_TIMEOUT_S
+        while not (_accepts_connections(self.port) and _answers(self.bootstrap_servers)):
+            if not self.is_running:
+                raise self._failed(f"the broker ended while starting: {_last_error(self.log)}")
+            if self._clock.monotonic_s() > deadline:
+                raise self._failed(f"the broker did not answer in time: timeout_s={_START_TIMEOUT_S:.0f}")
+            self._clock.sleep(_POLL_S)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _failed(self, message: str) -> UnavailableError:
+        return UnavailableError(message, remedy="read the broker's log", where=str(self.log))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _accepts_connections(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _answers(bootstrap_servers: str) -> bool:
+    try:
+        cluster = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}).list_topics(timeout=5)
+    except KafkaException:
+        return False
+    return bool(cluster.brokers)
+
+
+def _last_error(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    causes = [line.strip() for line in lines if "Exception" in line and not line.startswith("\tat ")]
+    return (causes or lines or ["it printed nothing"])[-1]

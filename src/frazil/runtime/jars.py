@@ -1,0 +1,143 @@
+"""The jars of one use (`spark`, `s3`, `broker`, `rest`), as ivy.xml declares them, fetched once and kept in the cache.
+
+A folder of the cache is complete or absent: jars are fetched beside it, under a lock, and renamed into place. It is
+trusted only while every jar still has the size it was fetched with, so a file that a cleaner took or a full disk cut
+short is fetched again. A warm call reads one small file and starts no JVM.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Literal, get_args
+
+from frazil.errors import UnavailableError
+from frazil.runtime.java import find_java
+
+Use = Literal["spark", "s3", "broker", "rest"]
+USES: tuple[Use, ...] = get_args(Use)
+
+SETTINGS_VARIABLE = "FRAZIL_IVY_SETTINGS"
+_SIZES = "sizes.json"
+_FETCH_TIMEOUT_S = 1800.0
+_MISSING = re.compile(r":: ([\w.\-]+#[^\s:]+): (.+)|\[(?:FAILED|NOT FOUND)\s*\] (\S+)")
+
+
+def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """Where Frazil keeps what it can fetch again: FRAZIL_CACHE, or `frazil` under the user's cache folder."""
+    variables = os.environ if environment is None else environment
+    if variables.get("FRAZIL_CACHE"):
+        return Path(variables["FRAZIL_CACHE"])
+    return Path(variables.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "frazil"
+
+
+def jars(use: Use) -> list[Path]:
+    """The jars of `use`, fetched first where the cache lacks them; UnavailableError where they cannot be had."""
+    directory = _directory(use)
+    found = _complete(directory)
+    if found is None:
+        with _locked(directory):
+            found = _complete(directory) or _fetch(use, directory)
+    return found
+
+
+def are_jars_present(use: Use) -> bool:
+    """Whether `jars(use)` would answer without fetching."""
+    return _complete(_directory(use)) is not None
+
+
+def _declaration() -> bytes:
+    return (resources.files("frazil.runtime") / "ivy.xml").read_bytes()
+
+
+def _directory(use: Use) -> Path:
+    key = hashlib.sha256(_declaration() + use.encode()).hexdigest()[:12]
+    return cache_directory() / "jars" / f"{use}-{key}"
+
+
+def _complete(directory: Path) -> list[Path] | None:
+    try:
+        sizes: dict[str, int] = json.loads((directory / _SIZES).read_bytes())
+        intact = all((directory / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError):
+        return None
+    return [directory / name for name in sizes] if intact else None
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        lock = directory.with_suffix(".lock").open("w")
+    except OSError as error:
+        raise UnavailableError(
+            f"the jars have no place: {error.strerror}",
+            remedy="make the folder writable, or name another in FRAZIL_CACHE",
+            where=str(directory.parent),
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(use: Use, directory: Path) -> list[Path]:
+    # Ivy's own files stay when a fetch fails, so that the next try goes on where this one stopped.
+    work = directory.with_suffix(".fetching")
+    fresh = work / "jars"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    (work / "ivy.xml").write_bytes(_declaration())
+    _run_ivy(use, work, fresh)
+    fetched = sorted(fresh.glob("*.jar"))
+    (fresh / _SIZES).write_text(json.dumps({jar.name: jar.stat().st_size for jar in fetched}))
+    shutil.rmtree(directory, ignore_errors=True)
+    fresh.rename(directory)
+    shutil.rmtree(work, ignore_errors=True)
+    return [directory / jar.name for jar in fetched]
+
+
+def _run_ivy(use: Use, work: Path, target: Path) -> None:
+    pattern = f"{target}/[artifact](-[classifier])-[revision].[ext]"
+    settings = os.environ.get(SETTINGS_VARIABLE)
+    command = [str(find_java().path), "-jar", str(_ivy()), "-ivy", str(work / "ivy.xml"), "-confs", use]
+    command += ["-cache", str(work / "ivy"), "-retrieve", pattern]
+    command += ["-settings", settings] if settings else []
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise _cannot_fetch(use, [f"no answer within {_FETCH_TIMEOUT_S:.0f} s"]) from error
+    if answer.returncode:
+        raise _cannot_fetch(use, _reasons(answer.stdout + answer.stderr))
+
+
+def _ivy() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for jar in sorted(Path(folder).glob("jars/ivy-*.jar")):
+            return jar
+    raise UnavailableError("PySpark's Ivy is missing", remedy="install Frazil's requirements", where="pyspark/jars")
+
+
+def _reasons(text: str) -> list[str]:
+    named = (match[3] or f"{match[1]} {match[2]}" for match in _MISSING.finditer(text))
+    last_words = [line.strip() for line in text.splitlines() if line.strip()][-1:]
+    return list(dict.fromkeys(named)) or last_words
+
+
+def _cannot_fetch(use: Use, reasons: list[str]) -> UnavailableError:
+    return UnavailableError(
+        f"jars cannot be fetched: use={use} {', '.join(reasons)}",
+        remedy=f"let this machine reach Maven Central, or name a mirror's Ivy settings in {SETTINGS_VARIABLE}, "
+        "then run frazil doctor --fetch",
+        where=str(cache_directory()),
+    )

@@ -1,0 +1,65 @@
+"""Finds the Java that Spark, Ivy and the embedded broker run on, without starting a JVM for longer than `-version`.
+
+JAVA_HOME wins over PATH, as it does for Spark itself: a JAVA_HOME that points nowhere is an error, not a reason to look
+further, or Spark would start another Java than the one that was checked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from frazil.errors import UnavailableError
+
+SUPPORTED_VERSIONS = (17, 21)
+REMEDY = "install openjdk-17-jre-headless or set JAVA_HOME to a Java 17 or 21"
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_VERSION_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java that Spark 4.1 runs on."""
+
+    path: Path
+    version: int
+
+
+def find_java(environment: Mapping[str, str] | None = None) -> Java:
+    """The Java of `environment` (the process's own when not given); UnavailableError where there is none to use."""
+    path = _locate(os.environ if environment is None else environment)
+    version = _read_version(path)
+    if version not in SUPPORTED_VERSIONS:
+        raise UnavailableError(f"Spark does not run on this Java: version={version}", remedy=REMEDY, where=str(path))
+    return Java(path, version)
+
+
+def _locate(environment: Mapping[str, str]) -> Path:
+    home = environment.get("JAVA_HOME")
+    if home:
+        path = Path(home) / "bin" / "java"
+        if not os.access(path, os.X_OK):
+            raise UnavailableError("JAVA_HOME holds no Java", remedy=REMEDY, where=f"JAVA_HOME={home}")
+        return path
+    found = shutil.which("java", path=environment.get("PATH", os.defpath))
+    if not found:
+        raise UnavailableError("there is no Java on this machine", remedy=REMEDY, where="PATH")
+    return Path(found)
+
+
+def _read_version(path: Path) -> int:
+    try:
+        answer = subprocess.run(
+            [path, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnavailableError("this Java does not start", remedy=REMEDY, where=str(path)) from error
+    match = _VERSION.search(answer.stderr + answer.stdout)
+    if answer.returncode or not match:
+        raise UnavailableError("this Java does not tell its version", remedy=REMEDY, where=str(path))
+    return int(match[1])

@@ -1,0 +1,86 @@
+"""What this machine has and lacks for Frazil: one check each, with what to do where one fails. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from frazil.errors import UnavailableError
+from frazil.runtime.jars import Use, are_jars_present, cache_directory
+from frazil.runtime.java import find_java
+
+PRODUCT_USES: tuple[Use, ...] = ("spark", "s3", "broker")
+MINIMUM_PYTHON = (3, 11)
+MINIMUM_MEMORY_BYTES = 3 * 1024**3
+MINIMUM_DISK_BYTES = 2 * 1024**3
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at; `remedy` is empty when it is well."""
+
+    name: str
+    is_ok: bool
+    found: str
+    remedy: str = ""
+
+
+def checks() -> list[Check]:
+    """Every check, in the order in which a person would mend them."""
+    return [check_python(), check_java(), *(check_jars(use) for use in PRODUCT_USES), check_memory(), check_disk()]
+
+
+def check_python(version: tuple[int, int, int] = sys.version_info[:3]) -> Check:
+    found = ".".join(map(str, version))
+    if version < MINIMUM_PYTHON:
+        return Check("python", False, found, "run Frazil with Python 3.11 or newer")
+    return Check("python", True, found)
+
+
+def check_java() -> Check:
+    try:
+        java = find_java()
+    except UnavailableError as error:
+        return Check("java", False, f"{error.message} ({error.where})", error.remedy)
+    return Check("java", True, f"{java.version} at {java.path}")
+
+
+def check_jars(use: Use) -> Check:
+    if are_jars_present(use):
+        return Check(f"jars for {use}", True, f"in {cache_directory()}")
+    return Check(f"jars for {use}", False, "not fetched yet", "run frazil doctor --fetch")
+
+
+def check_memory(total_bytes: int | None = None) -> Check:
+    total = _memory_bytes() if total_bytes is None else total_bytes
+    found = f"{total / 1024**3:.1f} GiB"
+    if total < MINIMUM_MEMORY_BYTES:
+        return Check("memory", False, found, f"give the machine {MINIMUM_MEMORY_BYTES // 1024**3} GiB or more")
+    return Check("memory", True, found)
+
+
+def check_disk(free_bytes: int | None = None) -> Check:
+    directory = _existing(cache_directory())
+    free = shutil.disk_usage(directory).free if free_bytes is None else free_bytes
+    found = f"{free / 1024**3:.1f} GiB free at {directory}"
+    if free < MINIMUM_DISK_BYTES:
+        need = f"{MINIMUM_DISK_BYTES // 1024**3} GiB"
+        return Check("disk", False, found, f"free {need} there, or name another folder in FRAZIL_CACHE")
+    return Check("disk", True, found)
+
+
+def _memory_bytes() -> int:
+    # A container's limit counts before the machine's memory.
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
