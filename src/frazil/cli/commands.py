@@ -1,0 +1,121 @@
+"""Every command by name, with where it is written; only the one that is called is imported.
+
+A command is a function whose first parameter is the `Output` it speaks through; the others become its options and
+arguments as Typer reads them. It returns its exit code, or None for 0. `--output`, `--debug` and the logging options
+are added here, so that no command can lack them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from frazil.cli.logging import LogFormat, LogLevel, configure_logging
+from frazil.cli.output import Output, OutputFormat, reserve_standard_output
+
+Function = Callable[..., int | None]
+
+
+@dataclass(frozen=True)
+class Command:
+    """`name` as typed (two words: a command of a group), `target` as module:function, `summary` for the list."""
+
+    name: str
+    target: str
+    summary: str
+
+    def load(self) -> Function:
+        module, _, function = self.target.partition(":")
+        found: Function = getattr(importlib.import_module(module), function)
+        return found
+
+
+COMMANDS = (
+    Command("run", "frazil.cli.run:command", "Run the pipeline until it is stopped."),
+    Command("check", "frazil.cli.check:command", "Validate the file and reach what it names; change nothing."),
+    Command("plan", "frazil.cli.plan:command", "Show what run would create or change."),
+    Command("status", "frazil.cli.status:command", "Show each table's state, lag and last commit."),
+    Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
+    Command("doctor", "frazil.cli.doctor:command", "Tell what this machine has and lacks."),
+    Command("dev broker", "frazil.cli.dev:broker", "Run the embedded Kafka broker in the foreground."),
+    Command("demo", "frazil.cli.demo:command", "Run broker, producers and pipeline on this machine."),
+)
+GROUPS = {"dev": "Tools for development."}
+
+
+@dataclass
+class Settings:
+    """What the shared options say; `main` reads it after the command, also one that failed."""
+
+    output: Output
+    debug: bool = False
+
+
+def build_app(words: list[str], settings: Settings) -> typer.Typer:
+    """The whole command line, where only the command that `words` call for is more than its name."""
+    app = _group("Kafka topics become maintained Apache Iceberg tables.")
+    groups = {name: _group(summary) for name, summary in GROUPS.items()}
+    for name, group in groups.items():
+        app.add_typer(group, name=name)
+    for command in COMMANDS:
+        first, _, second = command.name.partition(" ")
+        is_called = words[: len(command.name.split())] == command.name.split()
+        function = with_shared_options(command.load(), settings) if is_called else _not_called
+        owner = groups[first] if second else app
+        help_text = None if is_called and function.__doc__ else command.summary
+        owner.command(second or first, help=help_text, short_help=command.summary)(function)
+    return app
+
+
+def with_shared_options(function: Function, settings: Settings) -> Function:
+    """`function` without its `Output` parameter and with the options every command has."""
+    hints = get_type_hints(function, include_extras=True)
+    first, *own = inspect.signature(function).parameters.values()
+    if hints.get(first.name) is not Output:
+        raise TypeError(f"the first parameter of {function.__qualname__} is not an Output")
+
+    @functools.wraps(function)
+    def call(output: OutputFormat, debug: bool, log_format: LogFormat, log_level: LogLevel, **values: Any) -> int:
+        settings.debug = debug
+        settings.output = _open_output(output)
+        configure_logging(log_format, log_level, settings.output.redaction)
+        return function(settings.output, **values) or 0
+
+    shared = inspect.signature(_shared_options, eval_str=True).parameters.values()
+    own_parameters = [parameter.replace(annotation=hints[parameter.name], kind=_KEYWORD) for parameter in own]
+    parameters = [*own_parameters, *shared]
+    vars(call)["__signature__"] = inspect.Signature(parameters)
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del vars(call)["__wrapped__"]
+    return call
+
+
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def _shared_options(
+    *,
+    output: Annotated[OutputFormat, typer.Option(help="Results for people or for programs.")] = OutputFormat.text,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the stack trace of an error.")] = False,
+    log_format: Annotated[LogFormat, typer.Option(help="How log lines are written.")] = LogFormat.text,
+    log_level: Annotated[LogLevel, typer.Option(help="The least important log line.")] = LogLevel.info,
+) -> None:
+    """Declares the options; `with_shared_options` reads its signature."""
+
+
+def _open_output(form: OutputFormat) -> Output:
+    return Output(form, results=reserve_standard_output() if form is OutputFormat.json else None)
+
+
+def _group(summary: str) -> typer.Typer:
+    return typer.Typer(help=summary, add_completion=False, pretty_exceptions_enable=False)
+
+
+def _not_called() -> None:
+    """Stands for a command that is listed but not called."""

@@ -1,0 +1,37 @@
+"""`frazil dev broker`: the embedded Kafka broker in the foreground, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frazil.cli.output import Output
+from frazil.errors import UnavailableError
+from frazil.runtime.broker import EmbeddedBroker
+
+Port = Annotated[int, typer.Option(help="The port to listen on, on the loopback only; 0 takes a free one.")]
+Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the broker keeps its topics.")]
+_LOOK_EVERY_S = 0.5
+
+
+def broker(output: Output, port: Port = 9092, directory: Directory = Path(".frazil/broker")) -> int:
+    """Run a real single-node Kafka broker until Ctrl-C or SIGTERM; its topics stay in the directory."""
+    stopped = threading.Event()
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(kind, lambda *_: stopped.set())
+    with EmbeddedBroker(directory, port) as running:
+        address = running.bootstrap_servers
+        output.result(
+            {"bootstrap_servers": address, "pid": running.pid, "directory": str(running.directory)},
+            f"Kafka broker on {address}, its topics in {running.directory}; Ctrl-C stops it",
+        )
+        while not stopped.wait(_LOOK_EVERY_S):
+            if not running.is_running:
+                raise UnavailableError(
+                    "the broker ended by itself", remedy="read the broker's log", where=str(running.log)
+                )
+    return 0

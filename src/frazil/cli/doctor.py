@@ -1,0 +1,42 @@
+"""`frazil doctor`: what this machine has and lacks, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from frazil.cli.output import Output
+from frazil.runtime.jars import are_jars_present, jars
+from frazil.runtime.machine import PRODUCT_USES, Check, checks
+
+Fetch = Annotated[bool, typer.Option("--fetch", help="Fetch the jars that are missing first.")]
+
+
+def command(output: Output, fetch: Fetch = False) -> int:
+    """Tell what this machine has and lacks, and the remedy; exit 1 when something is missing."""
+    if fetch:
+        _fetch_missing(output)
+    found = checks()
+    is_well = all(check.is_ok for check in found)
+    output.result({"ok": is_well, "checks": [_document(check) for check in found]}, "\n".join(map(_line, found)))
+    return 0 if is_well else 1
+
+
+def _fetch_missing(output: Output) -> None:
+    for use in PRODUCT_USES:
+        if not are_jars_present(use):
+            output.note(f"fetching the jars for {use}")
+            jars(use)
+
+
+def _document(check: Check) -> dict[str, str | bool]:
+    words = asdict(check)
+    return {"name": words["name"], "ok": words["is_ok"], "found": words["found"], "remedy": words["remedy"]}
+
+
+def _line(check: Check) -> str:
+    mark = "ok     " if check.is_ok else "problem"
+    remedy = f"; {check.remedy}" if check.remedy else ""
+    return f"{mark}  {check.name:<16}{check.found}{remedy}"

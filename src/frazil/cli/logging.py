@@ -1,0 +1,78 @@
+"""The one place that configures logging: structlog, key=value or JSON lines on standard error, without secrets.
+
+The libraries' own loggers go the same way, from warnings up.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from enum import StrEnum
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+from frazil.cli.redaction import Redaction
+
+
+class LogFormat(StrEnum):
+    """How a log line is written."""
+
+    text = "text"
+    json = "json"
+
+
+class LogLevel(StrEnum):
+    """The least important line that is written."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) -> None:
+    """Sets up every logger of the process; a second call replaces the first."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    sink = logging.StreamHandler(sys.stderr)
+    sink.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _renderer(form),
+                _Redactor(redaction),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [sink]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("frazil").setLevel(logging.DEBUG)
+
+
+def _renderer(form: LogFormat) -> structlog.typing.Processor:
+    if form is LogFormat.json:
+        return structlog.processors.JSONRenderer(default=str)
+    return structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
+
+
+class _Redactor:
+    """Runs last, on the line as it will be written, so that no key and no exception's text is missed."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        self._redaction = redaction
+
+    def __call__(self, _logger: WrappedLogger, _method: str, line: EventDict) -> str:
+        return self._redaction.text(str(line))

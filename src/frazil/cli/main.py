@@ -1,0 +1,64 @@
+"""The entry point: finds the command, runs it, and turns every way it can end into an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+
+import typer
+
+import frazil
+from frazil.cli.commands import COMMANDS, Settings, build_app
+from frazil.cli.output import Output, OutputFormat
+from frazil.errors import SpecError
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and answers its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    settings = Settings(Output(_wanted_form(words)), debug="--debug" in words)
+    try:
+        return _run(words or ["--help"], settings)
+    except typer.TyperException as error:
+        usage = SpecError(error.format_message(), remedy=f"see {' '.join(['frazil', *_known(words)])} --help")
+        return settings.output.error(usage, debug=False)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001  (the process edge)
+        return settings.output.error(error, debug=settings.debug)
+    finally:
+        settings.output.close()
+
+
+def _run(words: list[str], settings: Settings) -> int:
+    if words == ["--version"]:
+        settings.output.result({"version": frazil.__version__}, frazil.__version__)
+        return 0
+    command = typer.main.get_command(build_app(words, settings))
+    code = command.main(words, prog_name="frazil", standalone_mode=False, auto_envvar_prefix="FRAZIL")
+    return code if isinstance(code, int) else 0
+
+
+def _known(words: list[str]) -> list[str]:
+    names = [command.name.split() for command in COMMANDS]
+    for length in (2, 1):
+        if any(name[:length] == words[:length] for name in names):
+            return words[:length]
+    return []
+
+
+def _wanted_form(words: list[str]) -> OutputFormat:
+    # A command line that cannot be parsed still says which form its reader expects.
+    asked = [after for word, after in pairwise(words) if word == "--output"]
+    asked += [word.partition("=")[2] for word in words if word.startswith("--output=")]
+    variable = "_".join(["FRAZIL", *_known(words), "OUTPUT"]).upper().replace("-", "_")
+    form = asked[-1] if asked else os.environ.get(variable)
+    return OutputFormat.json if form == OutputFormat.json else OutputFormat.text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

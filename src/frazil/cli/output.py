@@ -1,0 +1,112 @@
+"""The one port through which commands speak: results on standard output, everything else on standard error.
+
+With `--output json` standard output holds JSON documents alone, one a line, also when the command fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, TextIO
+
+from frazil.cli.redaction import Json, Redaction
+from frazil.errors import FrazilError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+class OutputFormat(StrEnum):
+    """How results are written."""
+
+    text = "text"
+    json = "json"
+
+
+class Output:
+    """What a command gets to speak with."""
+
+    def __init__(
+        self,
+        form: OutputFormat = OutputFormat.text,
+        *,
+        results: TextIO | None = None,
+        notes: TextIO | None = None,
+        redaction: Redaction | None = None,
+    ) -> None:
+        self.form = form
+        self.redaction = redaction or Redaction()
+        self._results = results or sys.stdout
+        self._notes = notes or sys.stderr
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """From now on nothing that is written, logs included, holds one of `secrets`."""
+        self.redaction.hide(secrets)
+
+    def result(self, document: Json, text: RenderableType) -> None:
+        """What the command found: `document` for programs, `text` (or a rich table) for people."""
+        if self.form is OutputFormat.json:
+            self._write(self._results, json.dumps(self.redaction.document(document), ensure_ascii=False))
+        else:
+            self._write(self._results, self.redaction.text(_render(text, self._results)))
+
+    def note(self, text: str) -> None:
+        """Progress and advice, for people; never a result."""
+        self._write(self._notes, self.redaction.text(text))
+
+    def error(self, error: BaseException, *, debug: bool) -> int:
+        """Tells of `error` and answers the exit code it asks for."""
+        exit_code, described = _describe(error)
+        if debug:
+            self.note("".join(traceback.format_exception(error)).rstrip())
+        if self.form is OutputFormat.json:
+            self.result({"error": {**described, "exit_code": exit_code}}, "")
+            return exit_code
+        self.note(f"error: {described['message']}")
+        for key in ("where", "remedy"):
+            if described[key]:
+                self.note(f"{key}: {described[key]}")
+        return exit_code
+
+    def close(self) -> None:
+        """Ends the results; a stream that was not reserved for them stays open."""
+        if self._results is not sys.stdout:
+            self._results.close()
+
+    @staticmethod
+    def _write(stream: TextIO, text: str) -> None:
+        stream.write(text.rstrip("\n") + "\n")
+        stream.flush()
+
+
+def reserve_standard_output() -> TextIO:
+    """Standard output for results alone: what libraries or the JVM print there goes to standard error from now on."""
+    if sys.__stdout__ is None or sys.stdout is not sys.__stdout__:
+        return sys.stdout
+    sys.stdout.flush()
+    reserved = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return reserved
+
+
+def _render(text: RenderableType, stream: TextIO) -> str:
+    if isinstance(text, str):
+        return text
+    from rich.console import Console  # noqa: PLC0415  (a tenth of a second that most commands need not pay)
+
+    console = Console(file=stream)
+    with console.capture() as capture:
+        console.print(text)
+    return capture.get()
+
+
+def _describe(error: BaseException) -> tuple[int, dict[str, str]]:
+    if isinstance(error, FrazilError):
+        words = {"type": type(error).__name__, "message": error.message, "where": error.where, "remedy": error.remedy}
+        return error.exit_code, words
+    message = f"unexpected {type(error).__name__}: {error}".rstrip(": ")
+    return 1, {"type": type(error).__name__, "message": message, "where": "", "remedy": "run again with --debug"}
