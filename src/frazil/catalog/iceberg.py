@@ -1,0 +1,292 @@
+"""Iceberg's Java API through py4j: the only module that talks to it.
+
+A stale writer is refused by the table: `validateWith` runs inside every commit attempt, on the base that the attempt will
+replace (Iceberg 1.11 and later). PyIceberg is not used to commit: it rebases on conflict, so a stale writer would win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyiceberg.schema import Schema
+
+from frazil.catalog.port import TableSize, TableState
+from frazil.catalog.progress import from_summary, key, to_summary
+from frazil.errors import ConflictError, FrazilError, InvariantError, UnavailableError
+from frazil.failpoints import hit
+from frazil.types import Commit, DataFile, Progress
+
+_CONFLICTS = ("ValidationException", "CommitFailedException")
+_NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException", "NotFoundException")
+
+
+class IcebergCatalog:
+    """A catalog of a JVM, for one pipeline. `properties` are Iceberg's own catalog properties.
+
+    One Java table object is kept per table and refreshed; the JVM is the caller's.
+    """
+
+    def __init__(self, jvm: Any, pipeline: str, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> None:
+        self._jvm = jvm
+        self._pipeline = pipeline
+        self._properties = dict(properties)
+        self._tables: dict[str, Any] = {}
+        configuration = jvm.org.apache.hadoop.conf.Configuration()
+        for name, value in hadoop.items():
+            configuration.set(name, value)
+        try:
+            self._catalog = jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
+                "frazil", self._properties, configuration
+            )
+        except Py4JJavaError as error:
+            raise unavailable("the catalog", error, self._properties.get("uri", "")) from None
+
+    def load(self, table: str) -> TableState | None:
+        """See the port."""
+        try:
+            java = self._fresh(table)
+        except Py4JJavaError as error:
+            if _is(error, *_NOT_THERE):
+                self._tables.pop(table, None)
+                return None
+            raise unavailable("the table cannot be loaded", error, table) from None
+        return self._state(table, java)
+
+    def size(self, table: str) -> TableSize:
+        """See the port."""
+        java = self._tables[table]
+        snapshot = java.currentSnapshot()
+        summary = {} if snapshot is None else dict(snapshot.summary())
+        numbers = [int(summary.get(name, "0")) for name in ("total-records", "total-data-files", "total-files-size")]
+        return TableSize(*numbers, snapshot_count=_length(java.snapshots()))
+
+    def create(self, table: str, schema: Schema, properties: Mapping[str, str], format_version: int) -> TableState:
+        """See the port."""
+        identifier = self._identifier(table)
+        iceberg = self._jvm.org.apache.iceberg
+        java_schema = iceberg.SchemaParser.fromJson(schema.model_dump_json())
+        settings = {**properties, "format-version": str(format_version)}
+        settings[key(self._pipeline, "created")] = "true"
+        try:
+            self._make_namespaces(identifier.namespace())
+            self._catalog.buildTable(identifier, java_schema).withProperties(settings).create()
+        except Py4JJavaError as error:
+            if not _is(error, "AlreadyExistsException"):
+                raise unavailable("the table cannot be created", error, table) from None
+        state = self.load(table)
+        if state is None:
+            raise UnavailableError("the table is not there after it was created", where=table)
+        return state
+
+    def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
+        """See the port."""
+        for _ in range(5):
+            state = self.load(table)
+            if state is None:
+                raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
+            wanted = change(state.schema)
+            if wanted == state.schema:
+                return state
+            update = self._tables[table].updateSchema()
+            update.unionByNameWith(self._jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json()))
+            try:
+                update.commit()
+            except Py4JJavaError as error:
+                if not _is(error, *_CONFLICTS):
+                    raise unavailable("the schema cannot be changed", error, table) from None
+        raise ConflictError("the schema changes faster than this change can be made", where=table)
+
+    def commit(self, commit: Commit) -> Progress:
+        """See the port."""
+        java = self._tables.get(commit.table)
+        if java is None:
+            raise InvariantError("commit to a table that was not loaded", where=commit.table)
+        validator = _ProgressValidator(self._pipeline, commit.expected)
+        try:
+            append = self._append(java, commit, validator)
+            hit("commit.before")
+            append.commit()
+            hit("commit.landed")
+        except Py4JJavaError as error:
+            return self._resolve(commit, error, validator)
+        return replace(commit.progress, snapshot_id=java.currentSnapshot().snapshotId())
+
+    def adopt(self, table: str) -> None:
+        """Marks the table as one that this pipeline commits to, so that lost progress is not taken for none."""
+        java = self._tables[table]
+        name = key(self._pipeline, "created")
+        if java.properties().get(name) is None:
+            try:
+                java.updateProperties().set(name, "true").commit()
+            except Py4JJavaError as error:
+                raise unavailable("the table's properties cannot be set", error, table) from None
+
+    def delete_files(self, table: str, paths: Sequence[str]) -> None:
+        """See the port."""
+        java = self._tables.get(table)
+        for path in paths if java is not None else ():
+            try:
+                java.io().deleteFile(path)
+            except Py4JJavaError:
+                continue  # An orphan costs space, not truth; orphan removal finds it.
+
+    def _append(self, java: Any, commit: Commit, validator: _ProgressValidator) -> Any:
+        append = java.newAppend()
+        for file in commit.files:
+            append.appendFile(self._data_file(java, file))
+        for name, value in to_summary(self._pipeline, commit.progress).items():
+            append.set(name, value)
+        return append.validateWith(validator)
+
+    def _data_file(self, java: Any, file: DataFile) -> Any:
+        iceberg = self._jvm.org.apache.iceberg
+        return iceberg.ContentFileParser.fromJson(iceberg.util.JsonUtil.mapper().readTree(file.content), java.spec())
+
+    def _resolve(self, commit: Commit, error: Py4JJavaError, validator: _ProgressValidator) -> Progress:
+        """A commit that raised: refused, landed all the same, or not known (law 4). Asks the table for our commit id."""
+        if validator.refused:
+            raise ConflictError(
+                f"the table's progress is not the one this batch started from: found={validator.found}",
+                where=commit.table,
+            ) from None
+        state = self.load(commit.table)
+        if state is not None and state.progress.commit_id == commit.progress.commit_id:
+            return state.progress
+        if _is(error, *_CONFLICTS):
+            raise ConflictError(f"the commit was refused: {_cause(error)}", where=commit.table) from None
+        raise unavailable("the commit did not go through", error, commit.table) from None
+
+    def _fresh(self, table: str) -> Any:
+        java = self._tables.get(table)
+        if java is None:
+            java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
+        else:
+            java.refresh()
+        return java
+
+    def _state(self, table: str, java: Any) -> TableState:
+        iceberg = self._jvm.org.apache.iceberg
+        progress, is_cut = self._progress(java)
+        properties = dict(java.properties())
+        metadata = java.operations().current()
+        return TableState(
+            name=table,
+            uuid=str(java.uuid()),
+            schema=Schema.model_validate_json(iceberg.SchemaParser.toJson(java.schema())),
+            location=java.location(),
+            properties=properties,
+            format_version=metadata.formatVersion(),
+            spec_id=java.spec().specId(),
+            is_partitioned=java.spec().isPartitioned(),
+            progress=progress,
+            history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
+            io_properties={**self._properties, **dict(java.io().properties())},
+        )
+
+    def _progress(self, java: Any) -> tuple[Progress, bool]:
+        """The newest progress in the main branch's ancestry, and whether the ancestry ends in an expired snapshot."""
+        snapshot = java.currentSnapshot()
+        while snapshot is not None:
+            summary = snapshot.summary()
+            if summary.get(key(self._pipeline, "offsets")) is not None:
+                found = from_summary(self._pipeline, dict(summary), snapshot.snapshotId(), snapshot.timestampMillis())
+                return found or Progress(), False
+            parent = snapshot.parentId()
+            if parent is None:
+                return Progress(), False
+            snapshot = java.snapshot(parent)
+            if snapshot is None:
+                return Progress(), True
+        return Progress(), False
+
+    def _identifier(self, table: str) -> Any:
+        *namespace, name = table.split(".")
+        java = self._jvm.org.apache.iceberg.catalog
+        levels = self._strings(namespace)
+        return java.TableIdentifier.of(java.Namespace.of(levels), name)
+
+    def _strings(self, words: Sequence[str]) -> Any:
+        gateway = self._jvm._gateway_client.gateway_property.pool and self._jvm
+        array = self._jvm.java.lang.reflect.Array.newInstance(
+            self._jvm.java.lang.Class.forName("java.lang.String"), len(words)
+        )
+        for number, word in enumerate(words):
+            gateway.java.lang.reflect.Array.set(array, number, word)
+        return array
+
+    def _make_namespaces(self, namespace: Any) -> None:
+        for depth in range(1, namespace.length() + 1):
+            levels = [namespace.level(level) for level in range(depth)]
+            part = self._jvm.org.apache.iceberg.catalog.Namespace.of(self._strings(levels))
+            try:
+                if not self._catalog.namespaceExists(part):
+                    self._catalog.createNamespace(part)
+            except Py4JJavaError as error:
+                if not _is(error, "AlreadyExistsException"):
+                    raise
+
+
+class _ProgressValidator:
+    """Iceberg's SnapshotAncestryValidator: true only while the newest progress is the expected one.
+
+    Iceberg asks it on every attempt, newest snapshot first. It must never raise: an exception would look like an unknown
+    outcome, so trouble is a refusal.
+    """
+
+    class Java:
+        """What py4j needs to know."""
+
+        implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+    def __init__(self, pipeline: str, expected: Progress) -> None:
+        self._offsets = key(pipeline, "offsets")
+        self._commit_id = key(pipeline, "commit-id")
+        self._expected = expected.commit_id
+        self.found = ""
+        self.refused = False
+
+    def validate(self, snapshots: Any) -> bool:
+        """Called by the JVM with the snapshots of the branch."""
+        self.found = ""
+        iterator = snapshots.iterator()
+        while iterator.hasNext():
+            summary = iterator.next().summary()
+            if summary.get(self._offsets) is not None:
+                self.found = str(summary.get(self._commit_id))
+                break
+        self.refused = self.found != self._expected
+        return not self.refused
+
+    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
+        """Called by the JVM, also when all is well."""
+        return f"progress is {self.found or 'none'}, not {self._expected or 'none'}"
+
+
+def unavailable(what: str, error: Py4JJavaError, where: str) -> FrazilError:
+    """An outage, with the innermost cause in words."""
+    return UnavailableError(f"{what}: {_cause(error)}", where=where)
+
+
+def _is(error: Py4JJavaError, *names: str) -> bool:
+    return any(name in error.java_exception.getClass().getName() for name in names)
+
+
+def _cause(error: Py4JJavaError) -> str:
+    cause = error.java_exception
+    for _ in range(10):
+        inner = cause.getCause()
+        if inner is None:
+            break
+        cause = inner
+    text = str(cause.getMessage() or "").splitlines()
+    return f"{cause.getClass().getSimpleName()}: {text[0] if text else ''}".rstrip(": ")[:400]
+
+
+def _length(iterable: Any) -> int:
+    size = getattr(iterable, "size", None)
+    return int(size()) if size is not None else sum(1 for _ in iterable)
+
+

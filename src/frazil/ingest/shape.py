@@ -1,0 +1,45 @@
+"""Decoded columns and record metadata to the table's own columns, in its order and types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from frazil.ingest.target import TableTarget
+
+
+def shape_rows(target: TableTarget, decoded: list[pa.Array], records: Mapping[str, pa.Array]) -> pa.Table:
+    """Rows in the files' schema.
+
+    decoded: one array per field of `target.fields`. records: the source's columns by name (topic, partition, offset,
+    timestamp, headers, key), of which the table has those it asked for as `_<name>`.
+    """
+    by_name = {field.name: array for field, array in zip(target.fields, decoded, strict=True)}
+    by_name |= {f"_{name}": records[name] for name in target.metadata}
+    columns = [_as_type(by_name[field.name], field.type) for field in target.arrow_schema]
+    return pa.Table.from_arrays(columns, schema=target.arrow_schema)
+
+
+def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The same values in a type that differs in field ids and names of nested fields at most, or in width."""
+    if array.type.equals(wanted, check_metadata=True):
+        return array
+    if pa.types.is_nested(wanted) and array.type.num_fields == wanted.num_fields:
+        return _relabel(array, wanted)
+    return array.cast(wanted)
+
+
+def _relabel(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(wanted):
+        children = [_as_type(array.field(n), wanted.field(n).type) for n in range(wanted.num_fields)]
+        return pa.Array.from_buffers(wanted, len(array), array.buffers()[:1], array.null_count, children=children)
+    if pa.types.is_map(wanted):
+        keys = _as_type(array.keys, wanted.key_type)
+        entries_type = pa.struct([wanted.key_field, wanted.item_field])
+        entries = pa.Array.from_buffers(
+            entries_type, len(keys), [None], 0, children=[keys, _as_type(array.items, wanted.item_type)]
+        )
+        return pa.Array.from_buffers(wanted, len(array), array.buffers()[:2], array.null_count, children=[entries])
+    values = _as_type(array.values, wanted.value_type)
+    return pa.Array.from_buffers(wanted, len(array), array.buffers()[:2], array.null_count, children=[values])

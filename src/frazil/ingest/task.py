@@ -1,0 +1,197 @@
+"""What one Spark task does with its ranges, start to end: Arrow batches of records in, one report per table out.
+
+A task reads records and writes files; it talks to no catalog. It raises only for what is not in a record (the store, the
+broker): a record that cannot become a row is reported, and its table then has no files from this task.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from frazil.failpoints import hit
+from frazil.ingest.decode.json import Decoded, decode_json
+from frazil.ingest.evolve import dump_wanted
+from frazil.ingest.shape import shape_rows
+from frazil.ingest.target import TableTarget
+from frazil.ingest.write import FileWriter
+from frazil.types import BadRecord, DataFile, TaskReport, later
+
+REPORT_SCHEMA = "report string"
+_MAX_BAD = 20
+
+
+@dataclass(frozen=True)
+class Job:
+    """Which table each topic goes to. Topics of one job are distinct, so a topic names its table.
+
+    is_trial: nothing is written; the task only finds out what the records need (a table's first batch).
+    """
+
+    targets: Mapping[str, TableTarget]
+    trials: frozenset[str] = frozenset()
+
+    @property
+    def only_topic(self) -> str | None:
+        """The topic, when there is just one: then the source need not send its name with every record."""
+        return next(iter(self.targets)) if len(self.targets) == 1 else None
+
+
+def source_columns(job: Job, with_offsets: bool) -> list[str]:
+    """The source's columns that the job needs; each one that is not used is not shipped."""
+    metadata = {name for target in job.targets.values() for name in target.metadata}
+    wanted = {"value", "partition", "timestamp"} | metadata
+    if job.only_topic is None:
+        wanted.add("topic")
+    if with_offsets:
+        wanted.add("offset")
+    return [name for name in ("topic", "partition", "offset", "timestamp", "key", "headers", "value") if name in wanted]
+
+
+def task_of(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow`; its output has one column, `report`: a JSON text per table."""
+    return functools.partial(run_task, job)
+
+
+def run_task(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """See the module."""
+    runs: dict[str, _TableRun] = {}
+    try:
+        for batch in batches:
+            hit("task.batch")
+            for topic, records in _by_topic(job, batch):
+                target = job.targets[topic]
+                run = runs.get(target.name)
+                if run is None:
+                    run = runs[target.name] = _TableRun(target, is_trial=target.name in job.trials)
+                run.take(topic, records)
+        reports = [run.report() for run in runs.values()]
+    except BaseException:
+        for run in runs.values():
+            run.abandon()
+        raise
+    yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})
+
+
+@dataclass
+class _TableRun:
+    """One table's share of the task."""
+
+    target: TableTarget
+    is_trial: bool
+    writer: FileWriter | None = None
+    record_count: int = 0
+    latest_ms: dict[str, dict[int, int]] = field(default_factory=dict)
+    wanted: dict[str, None] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+    bad: list[BadRecord] = field(default_factory=list)
+    bad_count: int = 0
+
+    @property
+    def is_writing(self) -> bool:
+        """Once something must change first, the rows of this attempt are of no use."""
+        return not (self.is_trial or self.wanted or self.bad_count)
+
+    def take(self, topic: str, records: pa.RecordBatch) -> None:
+        """Decodes, shapes and writes the records of one topic."""
+        columns = _plain_columns(records)
+        decoded = decode_json(columns["value"], self.target.fields, self.target.undeclared)
+        self.record_count += records.num_rows
+        self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
+        self.dropped |= decoded.dropped
+        self._note_bad(topic, columns, decoded)
+        if decoded.wanted:
+            self.wanted[dump_wanted(decoded.wanted)] = None
+        if self.is_writing and records.num_rows:
+            if "topic" in self.target.metadata and "topic" not in columns:
+                columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
+            if self.writer is None:
+                self.writer = FileWriter(self.target)
+            self.writer.write(shape_rows(self.target, decoded.columns, columns))
+
+    def report(self) -> TaskReport:
+        """Ends the files, or removes them when they are of no use."""
+        files: list[DataFile] = []
+        if self.writer is not None and self.is_writing:
+            files = self.writer.finish()
+        else:
+            self.abandon()
+        return TaskReport(
+            table=self.target.name,
+            files=tuple(files),
+            record_count=self.record_count,
+            latest_ms=self.latest_ms,
+            wanted=tuple(self.wanted),
+            dropped=frozenset(self.dropped),
+            bad=tuple(self.bad),
+            bad_count=self.bad_count,
+        )
+
+    def abandon(self) -> None:
+        """Removes this attempt's files."""
+        if self.writer is not None:
+            self.writer.abandon()
+
+    def _note_bad(self, topic: str, columns: dict[str, pa.Array], decoded: Decoded) -> None:
+        self.bad_count += decoded.misfit_count
+        for misfit in decoded.misfits[: _MAX_BAD - len(self.bad)]:
+            offset = columns["offset"][misfit.row].as_py() if "offset" in columns else -1
+            partition = columns["partition"][misfit.row].as_py()
+            self.bad.append(BadRecord(topic, partition, offset, misfit.path, misfit.reason))
+
+
+def _by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The batch in stretches of one topic: records of a range are neighbours, so there are few."""
+    if batch.num_rows == 0:
+        return
+    if job.only_topic is not None:
+        yield job.only_topic, batch
+        return
+    codes = batch.column("topic").dictionary_encode()
+    indices = np.asarray(codes.indices)
+    starts = np.flatnonzero(np.r_[True, indices[1:] != indices[:-1]])
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), batch.num_rows], strict=True):
+        yield codes.dictionary[int(indices[start])].as_py(), batch.slice(start, end - start)
+
+
+def _plain_columns(records: pa.RecordBatch) -> dict[str, pa.Array]:
+    columns = dict(zip(records.schema.names, records.columns, strict=True))
+    if "timestamp" in columns:
+        columns["timestamp"] = columns["timestamp"].cast(pa.timestamp("us", tz="UTC"))
+    return columns
+
+
+def _latest(columns: dict[str, pa.Array]) -> dict[int, int]:
+    """Per partition the latest record timestamp in milliseconds."""
+    partitions = np.asarray(columns["partition"])
+    times = np.asarray(columns["timestamp"].cast(pa.int64())) // 1000
+    starts = np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if partitions.size else np.empty(0, int)
+    latest: dict[int, int] = {}
+    for start, most in zip(starts.tolist(), np.maximum.reduceat(times, starts) if starts.size else [], strict=True):
+        partition = int(partitions[start])
+        latest[partition] = max(int(most), latest.get(partition, int(most)))
+    return latest
+
+
+def dump_report(report: TaskReport) -> str:
+    """A report as text, for its way to the driver."""
+    fields: dict[str, Any] = asdict(report)
+    fields["dropped"] = sorted(report.dropped)
+    return json.dumps(fields)
+
+
+def load_report(text: str) -> TaskReport:
+    """The report that `dump_report` wrote."""
+    fields = json.loads(text)
+    fields["files"] = tuple(DataFile(**file) for file in fields["files"])
+    fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])
+    fields["latest_ms"] = {t: {int(p): ms for p, ms in ps.items()} for t, ps in fields["latest_ms"].items()}
+    fields["wanted"] = tuple(fields["wanted"])
+    fields["dropped"] = frozenset(fields["dropped"])
+    return TaskReport(**fields)

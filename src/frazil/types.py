@@ -1,0 +1,183 @@
+"""The values that flow through Frazil: frozen, without I/O, the same in the driver, in a task and in a test.
+
+An *offset* is always the next one to read, a range is half-open. All timestamps are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""Per topic and partition the next offset to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Records `start` (included) to `end` (excluded) of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def span(self) -> int:
+        """Offsets covered: at least the number of records (compaction and transactions leave gaps)."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """Up to which record timestamp a table is complete, in all and per topic and partition."""
+
+    partitions: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    complete_to_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a table's newest ingest snapshot says about itself.
+
+    offsets: the full vector. topic_ids: Kafka's ids, so that a topic made anew is not read on by offset alone.
+    epoch, run_id: who wrote it; a later start of the same pipeline has a greater epoch. snapshot_id: None before the
+    first commit, together with an empty vector.
+    """
+
+    offsets: Offsets = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    cluster_id: str = ""
+    commit_id: str = ""
+    epoch: int = 0
+    run_id: str = ""
+    watermark: Watermark = field(default_factory=Watermark)
+    snapshot_id: int | None = None
+    committed_at_ms: int | None = None
+
+    @property
+    def writer(self) -> tuple[int, str]:
+        """Order of writers: of two that meet, the greater one goes on."""
+        return (self.epoch, self.run_id)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one table will read next."""
+
+    table: str
+    ranges: tuple[OffsetRange, ...]
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics it reads."""
+        return frozenset(r.topic for r in self.ranges)
+
+    @property
+    def span(self) -> int:
+        """Offsets covered."""
+        return sum(r.span for r in self.ranges)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that a task wrote. content: Iceberg's own JSON of it (ContentFileParser)."""
+
+    path: str
+    record_count: int
+    size_bytes: int
+    content: str
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A record that cannot become a row, where it is and why. path: of the field, empty for the whole record."""
+
+    topic: str
+    partition: int
+    offset: int
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """What a task (or, merged, all tasks of a batch) found out about one table's ranges.
+
+    latest_ms: per topic and partition the latest record timestamp seen. wanted: JSON of the struct type of fields that the
+    table lacks, by path (see `ingest.evolve`). bad: the first bad records; bad_count: all of them.
+    """
+
+    table: str
+    files: tuple[DataFile, ...] = ()
+    record_count: int = 0
+    latest_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    wanted: tuple[str, ...] = ()
+    dropped: frozenset[str] = frozenset()
+    bad: tuple[BadRecord, ...] = ()
+    bad_count: int = 0
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One snapshot to be: its files and the progress it carries, valid only on top of `expected`."""
+
+    table: str
+    files: tuple[DataFile, ...]
+    progress: Progress
+    expected: Progress
+
+
+def dump_offsets(offsets: Offsets) -> str:
+    """Canonical JSON: equal vectors are equal strings. Topics by name, partitions by number."""
+    ordered = {t: {str(p): offsets[t][p] for p in sorted(offsets[t])} for t in sorted(offsets)}
+    return json.dumps(ordered, separators=(",", ":"), ensure_ascii=False)
+
+
+def load_offsets(text: str) -> dict[str, dict[int, int]]:
+    """The vector that `dump_offsets` wrote."""
+    parsed: dict[str, dict[str, int]] = json.loads(text)
+    return {topic: {int(p): int(o) for p, o in partitions.items()} for topic, partitions in parsed.items()}
+
+
+def advance(offsets: Offsets, ranges: Iterable[OffsetRange]) -> dict[str, dict[int, int]]:
+    """The vector after `ranges` have been read."""
+    moved = {topic: dict(partitions) for topic, partitions in offsets.items()}
+    for r in ranges:
+        moved.setdefault(r.topic, {})[r.partition] = r.end
+    return moved
+
+
+def later(one: Mapping[str, Mapping[int, int]], other: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
+    """Per topic and partition the greater of two numbers."""
+    merged = {topic: dict(partitions) for topic, partitions in one.items()}
+    for topic, partitions in other.items():
+        mine = merged.setdefault(topic, {})
+        for partition, number in partitions.items():
+            mine[partition] = max(number, mine.get(partition, number))
+    return merged
+
+
+def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) -> TaskReport:
+    """All that the tasks of one batch said about `table`; of the bad records the first by place, `limit` at most."""
+    mine = [report for report in reports if report.table == table]
+    latest: dict[str, dict[int, int]] = {}
+    for report in mine:
+        latest = later(latest, report.latest_ms)
+    bad = sorted((b for report in mine for b in report.bad), key=lambda b: (b.topic, b.partition, b.offset))
+    return TaskReport(
+        table=table,
+        files=tuple(f for report in mine for f in report.files),
+        record_count=sum(report.record_count for report in mine),
+        latest_ms=latest,
+        wanted=tuple(dict.fromkeys(w for report in mine for w in report.wanted)),
+        dropped=frozenset().union(*(report.dropped for report in mine)),
+        bad=tuple(bad[:limit]),
+        bad_count=sum(report.bad_count for report in mine),
+    )
+
+
+def as_json(value: Any) -> str:
+    """Compact JSON with sorted keys, for summaries and logs."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
