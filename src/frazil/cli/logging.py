@@ -51,6 +51,7 @@ def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) ->
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _Redactor(redaction),
                 _renderer(form),
                 _Redactor(redaction),
             ],
@@ -69,10 +70,12 @@ def _renderer(form: LogFormat) -> structlog.typing.Processor:
 
 
 class _Redactor:
-    """Runs last, on the line as it will be written, so that no key and no exception's text is missed."""
+    """Runs on the values, before they are quoted in ways of their own, and on the line as it will be written."""
 
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
 
-    def __call__(self, _logger: WrappedLogger, _method: str, line: EventDict) -> str:
-        return self._redaction.text(str(line))
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict | str) -> EventDict | str:
+        if isinstance(event, str):
+            return self._redaction.text(event)
+        return {key: self._redaction.document(value) for key, value in event.items()}

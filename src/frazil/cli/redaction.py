@@ -31,11 +31,11 @@ class Redaction:
         return text
 
     def document(self, value: Json) -> Json:
-        """`value` with every text in it redacted, keys included."""
-        if isinstance(value, str):
-            return self.text(value)
+        """`value` with every text in it redacted, keys included; what is no JSON becomes its text."""
+        if value is None or isinstance(value, bool | int | float):
+            return value
         if isinstance(value, Mapping):
-            return {self.text(key): self.document(held) for key, held in value.items()}
-        if isinstance(value, Sequence):
+            return {self.text(str(key)): self.document(held) for key, held in value.items()}
+        if isinstance(value, list | tuple):
             return [self.document(held) for held in value]
-        return value
+        return self.text(str(value))

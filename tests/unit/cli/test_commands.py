@@ -1,0 +1,66 @@
+"""The table of commands, and the commands that need neither broker nor table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from frazil.cli.commands import COMMANDS, GROUPS
+from frazil.cli.main import main
+from frazil.cli.output import Output, OutputFormat
+from frazil.runtime.machine import Check
+from frazil.spec import json_schema
+
+
+def test_every_command_of_the_table_can_be_loaded() -> None:
+    written = [command for command in COMMANDS if _file(command.target).exists()]
+    assert [command.load().__name__ for command in written] == [command.target.split(":")[1] for command in written]
+
+
+def test_every_group_of_the_table_is_described() -> None:
+    assert {command.name.split()[0] for command in COMMANDS if " " in command.name} == set(GROUPS)
+
+
+def test_schema_prints_the_schema_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    for form in OutputFormat:
+        assert main(["schema", "--output", form]) == 0
+        assert json.loads(capsys.readouterr().out) == json_schema()
+
+
+def test_doctor_exits_one_and_names_the_remedy_when_something_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert main(["doctor"]) == 1
+    assert "problem  jars for spark  not fetched yet; run frazil doctor --fetch\n" in capsys.readouterr().out
+    assert main(["doctor", "--output", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"] is False
+    assert next(check["name"] for check in document["checks"] if not check["ok"]) == "java"
+
+
+def test_doctor_exits_zero_when_all_is_well(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frazil.cli.doctor.checks", lambda: [Check("java", True, "17")])
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out == "ok       java            17\n"
+
+
+def test_a_table_is_drawn_for_people_only(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.table import Table  # noqa: PLC0415  (as the port imports it)
+
+    table = Table("name", "state")
+    table.add_row("shop.orders", "running")
+    Output(OutputFormat.text).result({"tables": []}, table)
+    Output(OutputFormat.json).result({"tables": []}, table)
+    text, document = capsys.readouterr().out.rsplit("\n", 2)[0:2]
+    assert "shop.orders" in text
+    assert document == '{"tables": []}'
+
+
+def _file(target: str) -> Path:
+    return Path("src", *target.partition(":")[0].split(".")).with_suffix(".py")

@@ -1,0 +1,84 @@
+"""Log lines: their two forms, and no secret in any of them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from frazil.cli.logging import LogFormat, LogLevel, configure_logging
+from frazil.cli.redaction import Json, Redaction
+
+SECRET = 'pa"ss\\w/ord'
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def redaction() -> Redaction:
+    made = Redaction()
+    made.hide([SECRET, ""])
+    return made
+
+
+def test_a_line_is_keys_and_values(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.text, LogLevel.info, redaction())
+    structlog.get_logger("frazil").info("committed", table="shop.orders", records=3)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.endswith("level=info event=committed table=shop.orders records=3\n")
+
+
+def test_a_line_is_json_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.json, LogLevel.info, redaction())
+    structlog.get_logger("frazil").warning("stopped", table="shop.orders")
+    line = json.loads(capsys.readouterr().err)
+    assert {key: line[key] for key in ("event", "level", "table")} == {
+        "event": "stopped",
+        "level": "warning",
+        "table": "shop.orders",
+    }
+
+
+def test_less_important_lines_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.text, LogLevel.warning, redaction())
+    structlog.get_logger("frazil").info("committed")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("form", list(LogFormat))
+def test_no_secret_is_in_a_value_an_exception_or_a_librarys_line(
+    capsys: pytest.CaptureFixture[str], form: LogFormat
+) -> None:
+    configure_logging(form, LogLevel.debug, redaction())
+    logger = structlog.get_logger("frazil")
+    logger.info("connecting", password=SECRET, options={"sasl.password": SECRET, "list": [SECRET]})
+    try:
+        raise ValueError(f"bad {SECRET}")
+    except ValueError:
+        logger.exception("failed")
+    logging.getLogger("library").warning("refused %s", SECRET)
+    printed = capsys.readouterr().err
+    assert printed.count("***") >= 5
+    assert "ssw/ord" not in printed.replace("\\", "")
+
+
+def test_a_documents_keys_and_values_are_redacted() -> None:
+    document: Json = {"a": [SECRET, 1, None, True], SECRET: {"b": f"x{SECRET}y"}}
+    assert redaction().document(document) == {"a": ["***", 1, None, True], "***": {"b": "x***y"}}
+
+
+def test_a_secret_inside_another_does_not_leave_its_rest() -> None:
+    made = Redaction()
+    made.hide(["pass", "password"])
+    assert made.text("password pass") == "*** ***"

@@ -1,0 +1,52 @@
+"""Which Java is found, and what is said about one that will not do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from frazil.errors import UnavailableError
+from frazil.runtime.java import REMEDY, Java, find_java
+
+
+@pytest.mark.parametrize(("told", "version"), [("17.0.15", 17), ("21", 21), ("21.0.2-ea", 21)])
+def test_a_supported_java_of_java_home_is_found(fake_java: Callable[..., Path], told: str, version: int) -> None:
+    home = fake_java(told)
+    assert find_java() == Java(home / "bin" / "java", version)
+
+
+def test_a_java_on_the_path_is_found_when_java_home_is_not_set(fake_java: Callable[..., Path]) -> None:
+    home = fake_java()
+    assert find_java({"PATH": f"{home / 'bin'}:/bin:/usr/bin"}) == Java(home / "bin" / "java", 17)
+
+
+@pytest.mark.parametrize(("told", "version"), [("1.8.0_392", 8), ("11.0.2", 11), ("25", 25)])
+def test_a_java_that_spark_does_not_run_on_is_refused(fake_java: Callable[..., Path], told: str, version: int) -> None:
+    fake_java(told)
+    with pytest.raises(UnavailableError, match=f"version={version}") as caught:
+        find_java()
+    assert caught.value.remedy == REMEDY
+
+
+def test_a_java_home_without_java_is_an_error_even_where_the_path_has_one(
+    fake_java: Callable[..., Path], tmp_path: Path
+) -> None:
+    home = fake_java()
+    with pytest.raises(UnavailableError, match="JAVA_HOME holds no Java"):
+        find_java({"JAVA_HOME": str(tmp_path), "PATH": str(home / "bin")})
+
+
+def test_no_java_anywhere_names_the_package_to_install(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="no Java on this machine") as caught:
+        find_java({"PATH": str(tmp_path)})
+    assert "openjdk-17-jre-headless" in caught.value.remedy
+
+
+def test_a_java_that_fails_is_named(fake_java: Callable[..., Path]) -> None:
+    program = fake_java() / "bin" / "java"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(UnavailableError, match="does not tell its version") as caught:
+        find_java()
+    assert caught.value.where == str(program)
