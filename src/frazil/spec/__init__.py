@@ -1,0 +1,31 @@
+"""What the user declares: the pipeline file, read, checked and described. The only place that knows YAML."""
+
+from frazil.spec.load import load_spec
+from frazil.spec.models import (
+    METADATA_COLUMNS,
+    CatalogSpec,
+    ColumnSpec,
+    CommitSpec,
+    MetadataField,
+    PipelineSpec,
+    SparkSpec,
+    Start,
+    TableSpec,
+    TopicSelector,
+)
+from frazil.spec.schema_json import json_schema
+
+__all__ = [
+    "METADATA_COLUMNS",
+    "CatalogSpec",
+    "ColumnSpec",
+    "CommitSpec",
+    "MetadataField",
+    "PipelineSpec",
+    "SparkSpec",
+    "Start",
+    "TableSpec",
+    "TopicSelector",
+    "json_schema",
+    "load_spec",
+]

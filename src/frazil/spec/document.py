@@ -1,0 +1,206 @@
+"""YAML as a tree that remembers its lines.
+
+The parser's own loaders would keep the last of two equal keys, forget the lines and read `no` as false; so the tree
+keeps a scalar's text next to what YAML takes it for. The pure Python loader is used because libyaml's crashes the
+process on deep nesting.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+from frazil.errors import SpecError
+from frazil.spec.problems import place
+
+LIMIT_BYTES = 2 * 1024 * 1024
+LIMIT_NODES = 200_000
+LIMIT_DEPTH = 50
+
+Kind = Literal["text", "boolean", "integer", "number", "time", "nothing"]
+_KINDS: dict[str, Kind] = {
+    "tag:yaml.org,2002:str": "text",
+    "tag:yaml.org,2002:value": "text",
+    "tag:yaml.org,2002:merge": "text",
+    "tag:yaml.org,2002:bool": "boolean",
+    "tag:yaml.org,2002:int": "integer",
+    "tag:yaml.org,2002:float": "number",
+    "tag:yaml.org,2002:timestamp": "time",
+    "tag:yaml.org,2002:null": "nothing",
+}
+_SEQUENCE_TAG = "tag:yaml.org,2002:seq"
+_MAPPING_TAG = "tag:yaml.org,2002:map"
+_MERGE_TAG = "tag:yaml.org,2002:merge"
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One value: its text as written (quotes removed), and what YAML takes it for."""
+
+    text: str
+    kind: Kind
+    line: int
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list."""
+
+    items: tuple[Node, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key and its value; `line` is the key's."""
+
+    key: str
+    line: int
+    value: Node
+
+
+@dataclass(frozen=True)
+class Section:
+    """A mapping, in the file's order."""
+
+    entries: tuple[Entry, ...]
+    line: int
+
+
+Node = Scalar | Items | Section
+
+
+def read_document(path: Path) -> Section:
+    """The mapping that the file holds."""
+    text = _read_text(path)
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise SpecError(
+            "the file has a control character", remedy="remove the character", where=place(path, line)
+        ) from None
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(path, error) from None
+    except RecursionError:
+        raise _too_deep(place(path, 1)) from None
+    if root is None:
+        raise SpecError("the file is empty", remedy="write at least pipeline, kafka and tables", where=place(path, 1))
+    tree = _Conversion(path).convert(root, 0)
+    if not isinstance(tree, Section):
+        raise SpecError(
+            "the file is not a mapping", remedy="begin with a line such as `pipeline: shop`", where=place(path, 1)
+        )
+    return tree
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(LIMIT_BYTES + 1)
+    except OSError as error:
+        reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise SpecError(
+            f"the pipeline file {reason}", remedy="name a file that can be read with -f FILE", where=str(path)
+        ) from None
+    if len(content) > LIMIT_BYTES:
+        raise SpecError(f"the file is larger than {LIMIT_BYTES} bytes", remedy="split the pipeline", where=str(path))
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SpecError("the file is not UTF-8", remedy="save it as UTF-8", where=place(path, line)) from None
+
+
+def _syntax_error(path: Path, error: yaml.MarkedYAMLError) -> SpecError:
+    mark = error.problem_mark or error.context_mark
+    problem = error.problem or "not YAML"
+    problem = re.sub(r"'([^']*)'", lambda quoted: quoted[0] if _is_syntax(quoted[1]) else "(not shown)", problem)
+    remedy = "look at the indentation (spaces, no tabs), the quotes and the colons up to this line"
+    return SpecError(
+        f"the YAML cannot be read: {problem}", remedy=remedy, where=place(path, mark.line + 1 if mark else 1)
+    )
+
+
+def _is_syntax(quoted: str) -> bool:
+    """Whether what the parser quotes is YAML's own and not the user's, which may be a password."""
+    return len(quoted) < 3 or quoted.startswith("<")
+
+
+def _too_deep(where: str) -> SpecError:
+    return SpecError(
+        "the file is nested too deeply", remedy="a pipeline file needs no more than ten levels", where=where
+    )
+
+
+class _Conversion:
+    """From the parser's nodes to ours. An alias is converted as often as it is used, so the nodes are counted."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._nodes = 0
+
+    def convert(self, node: yaml.Node, depth: int) -> Node:
+        line = self._enter(node, depth)
+        if isinstance(node, yaml.MappingNode) and node.tag == _MAPPING_TAG:
+            return Section(tuple(self._entries(node, depth).values()), line)
+        if isinstance(node, yaml.SequenceNode) and node.tag == _SEQUENCE_TAG:
+            return Items(tuple(self.convert(item, depth + 1) for item in node.value), line)
+        if isinstance(node, yaml.ScalarNode) and node.tag in _KINDS:
+            return Scalar(node.value, _KINDS[node.tag], line)
+        raise self._error(line, "a YAML tag (`!…`) that Frazil does not know", "remove the tag, or quote the text")
+
+    def _enter(self, node: yaml.Node, depth: int) -> int:
+        line = _line(node)
+        self._nodes += 1
+        if self._nodes > LIMIT_NODES:
+            raise self._error(line, "the file's aliases expand to too much", "write the values out")
+        if depth > LIMIT_DEPTH:
+            raise _too_deep(place(self._path, line))
+        return line
+
+    def _entries(self, node: yaml.MappingNode, depth: int) -> dict[str, Entry]:
+        own: dict[str, Entry] = {}
+        merged: dict[str, Entry] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE_TAG:
+                for source in self._merge_sources(value_node):
+                    self._enter(source, depth + 1)
+                    merged = self._entries(source, depth + 1) | merged
+                continue
+            key = self._key(key_node, value_node)
+            line = _line(key_node)
+            if key in own:
+                remedy = f"keep one of them; the first is in line {own[key].line}"
+                raise self._error(line, f"`{key}` is there twice", remedy)
+            own[key] = Entry(key, line, self.convert(value_node, depth + 1))
+        return merged | own
+
+    def _merge_sources(self, node: yaml.Node) -> list[yaml.MappingNode]:
+        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        if not all(isinstance(source, yaml.MappingNode) for source in sources):
+            raise self._error(_line(node), "`<<` takes a mapping", "write `<<: *name` with the name of a mapping")
+        return list(sources)
+
+    def _key(self, node: yaml.Node, value: yaml.Node) -> str:
+        kind = _KINDS.get(node.tag) if isinstance(node, yaml.ScalarNode) else None
+        if not isinstance(node, yaml.ScalarNode) or kind in (None, "nothing"):
+            raise self._error(_line(node), "a key that is not text", "write a name before the colon")
+        key: str = node.value
+        if kind == "boolean":
+            raise self._error(_line(node), f"YAML reads the key `{key}` as a boolean", f'put it in quotes: "{key}"')
+        if node.style is None and ":" in key and isinstance(value, yaml.ScalarNode) and value.value == "":
+            name = key.partition(":")[0]
+            raise self._error(_line(node), f"no space after the colon of `{name}`", f"write `{name}: value`")
+        return key
+
+    def _error(self, line: int, message: str, remedy: str) -> SpecError:
+        return SpecError(message, remedy=remedy, where=place(self._path, line))
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1

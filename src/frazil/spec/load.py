@@ -1,0 +1,110 @@
+"""The pipeline file, read from top to bottom."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from frazil.spec.document import Entry, Section, read_document
+from frazil.spec.models import CommitSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.spec.problems import Problems
+from frazil.spec.reading import Fields
+from frazil.spec.secrets import Secrets
+from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_spark
+from frazil.spec.tables import check_dotted_name, read_table
+from frazil.spec.topics import read_selectors
+from frazil.spec.vocabulary import PIPELINE
+
+LOCAL_DIRECTORY = "frazil-data"
+"""Where catalog, warehouse and state are unless the file says otherwise, in the current working directory."""
+
+
+def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> PipelineSpec:
+    """The spec that the file at `path` declares, its secrets taken from `environment` and from files.
+
+    Raises a SpecError with the first problem in the file, and how many more there are.
+    """
+    document = read_document(path)
+    problems = Problems(path)
+    secrets = Secrets(environment)
+    local = Path.cwd() / LOCAL_DIRECTORY
+    fields = Fields(document, PIPELINE, "", problems, owner="the pipeline file")
+    commit = read_commit(fields.get("commit"), CommitSpec(), problems)
+    spec = PipelineSpec(
+        pipeline=_read_name(fields, problems),
+        kafka=_read_kafka(fields, secrets, problems),
+        catalog=read_catalog(fields.get("catalog"), local, secrets, problems),
+        spark=read_spark(fields.get("spark"), secrets, problems),
+        commit=commit,
+        tables=_read_tables(fields.get("tables"), commit, problems),
+        namespace=fields.text("namespace"),
+        topics=_read_topics(fields, problems),
+        path=path,
+        secrets=frozenset(secrets.found),
+        state_dir=local / "state",
+    )
+    _check_whole(spec, fields, document, problems)
+    problems.raise_any()
+    return spec
+
+
+def _read_name(fields: Fields, problems: Problems) -> str:
+    entry, name = fields.get("pipeline"), fields.text("pipeline")
+    if entry is None:
+        problems.add(1, "`pipeline` is missing", "give the pipeline a name, such as `pipeline: shop`")
+    elif name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name, re.ASCII):
+        remedy = "begin with a letter or digit and use letters, digits, dots, underscores and hyphens, at most 100"
+        problems.add(entry.value.line, f"`{name}` is not a name for a pipeline", remedy)
+    return name or ""
+
+
+def _read_kafka(fields: Fields, secrets: Secrets, problems: Problems) -> dict[str, str]:
+    entry = fields.get("kafka")
+    if entry is None:
+        remedy = 'write `kafka: {bootstrap.servers: "localhost:9092"}`'
+        problems.add(1, "`kafka.bootstrap.servers` is missing", remedy)
+    return read_kafka(entry, secrets, problems)
+
+
+def _read_tables(entry: Entry | None, commit: CommitSpec, problems: Problems) -> tuple[TableSpec, ...]:
+    if entry is None:
+        return ()
+    if not isinstance(entry.value, Section) or not entry.value.entries:
+        problems.add(entry.line, "`tables` has no tables", "write `<namespace>.<table>: {topic: NAME}` under it")
+        return ()
+    return tuple(read_table(table, commit, problems) for table in entry.value.entries)
+
+
+def _read_topics(fields: Fields, problems: Problems) -> tuple[TopicSelector, ...]:
+    entry = fields.get("topics")
+    return read_selectors(entry.value, problems) if entry else ()
+
+
+def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems: Problems) -> None:
+    """What no single section can know."""
+    tables, topics, namespace = fields.get("tables"), fields.get("topics"), fields.get("namespace")
+    if tables is None and topics is None:
+        problems.add(document.line, "the file has neither `tables` nor `topics`", "write one of them")
+    if topics and not namespace:
+        problems.add(topics.line, "`topics` needs a `namespace` for its tables", "write `namespace: NAME`")
+    if namespace and not topics:
+        remedy = "write `topics`, or remove it: names under `tables` carry their own namespace"
+        problems.add(namespace.line, "`namespace` is set, but there are no `topics` to name tables for", remedy)
+    if namespace and spec.namespace:
+        problems.attempt(namespace.value.line, None, check_dotted_name, spec.namespace, 1, "namespace")
+        _check_clashes(spec, problems)
+
+
+def _check_clashes(spec: PipelineSpec, problems: Problems) -> None:
+    prefix = f"{spec.namespace}."
+    for table in spec.tables:
+        if not table.name.startswith(prefix):
+            continue
+        topic = table.name.removeprefix(prefix)
+        clashing = next((selector for selector in spec.topics if selector.matches(topic)), None)
+        if clashing:
+            shown = clashing.literal or f"/{clashing.pattern}/"
+            message = f"`{table.name}` is under `tables`, and `{shown}` under `topics` makes a table of that name too"
+            problems.add(table.line, message, "rename the table, or narrow `topics`")

@@ -1,0 +1,76 @@
+"""What is wrong with a pipeline file, collected so that one run names more than the first mistake.
+
+Messages are made here and in the readers, never by the validation library: its messages would show input values, and
+some of those are secrets.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NoReturn, ParamSpec, TypeVar
+
+from frazil.errors import SpecError
+
+_Given = ParamSpec("_Given")
+_Read = TypeVar("_Read")
+_Fallback = TypeVar("_Fallback")
+
+
+def place(path: Path, line: int) -> str:
+    """FILE:LINE, the form that editors and terminals make a link of."""
+    return f"{path}:{line}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The name of `known` that `name` most probably was meant to be."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def advice(name: str, known: Iterable[str], built: Iterable[str] | None = None) -> str:
+    """A remedy for the unknown `name`: the nearest known one, or all of them that are `built`."""
+    names = list(known)
+    close = nearest(name, names)
+    return f"did you mean `{close}`?" if close else f"write one of: {', '.join(built or names)}"
+
+
+class Problems:
+    """The problems of the file `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._found: list[tuple[int, str, str]] = []
+
+    def add(self, line: int, message: str, remedy: str) -> None:
+        """Notes a problem at the 1-based `line`."""
+        self._found.append((line, message, remedy))
+
+    def attempt(
+        self,
+        line: int,
+        fallback: _Fallback,
+        read: Callable[_Given, _Read],
+        *args: _Given.args,
+        **kwargs: _Given.kwargs,
+    ) -> _Read | _Fallback:
+        """What `read` gives; if it raises a SpecError, that is noted at `line` and `fallback` stands in."""
+        try:
+            return read(*args, **kwargs)
+        except SpecError as error:
+            self.add(line, error.message, error.remedy)
+            return fallback
+
+    def raise_any(self) -> None:
+        """Raises the problem that is first in the file, if there is one, and says how many there are besides it."""
+        if self._found:
+            self._raise_first()
+
+    def _raise_first(self) -> NoReturn:
+        line, message, remedy = min(self._found, key=lambda problem: problem[0])
+        more = len(self._found) - 1
+        if more:
+            message += f" (and {more} more {'problem' if more == 1 else 'problems'} in this file)"
+        raise SpecError(message, remedy=remedy, where=place(self._path, line))

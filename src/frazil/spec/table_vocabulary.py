@@ -1,0 +1,112 @@
+"""Every key that a table may have; see `vocabulary`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from frazil.spec.models import METADATA_COLUMNS
+from frazil.spec.vocabulary import SELECTORS, STRINGS, TEXT, TOPIC, TYPE_WORD, JsonSchema, Setting
+
+_COUNT: JsonSchema = {"type": "integer", "minimum": 0}
+_OFFSETS: JsonSchema = {
+    "type": "object",
+    "minProperties": 1,
+    "propertyNames": {"pattern": "^[0-9]+$"},
+    "additionalProperties": _COUNT,
+}
+_OFFSETS_OF_TOPICS: JsonSchema = {"type": "object", "minProperties": 1, "additionalProperties": _OFFSETS}
+_START: JsonSchema = {
+    "anyOf": [
+        {"enum": ["earliest", "latest"]},
+        {"type": "string", "pattern": "^[0-9]{4}-?[0-9]{2}-?[0-9]{2}", "examples": ["2026-01-31T00:00:00Z"]},
+        {"type": "integer", "minimum": 0, "description": "Milliseconds since the epoch."},
+        {**_OFFSETS, "description": "Partition to first offset, of a table with one topic."},
+        {**_OFFSETS_OF_TOPICS, "description": "Topic to partition to first offset."},
+    ]
+}
+_WORDS: JsonSchema = {"type": "array", "items": TEXT, "minItems": 1}
+_OPERATIONS: JsonSchema = {"anyOf": [TEXT, _WORDS]}
+_ENVELOPE: JsonSchema = {
+    "anyOf": [
+        {"enum": ["none", "debezium"]},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["operation"],
+            "properties": {
+                "operation": {**TEXT, "description": "The field that names the operation."},
+                "insert": {**_OPERATIONS, "description": "Its values for an insert."},
+                "update": {**_OPERATIONS, "description": "Its values for an update."},
+                "delete": {**_OPERATIONS, "description": "Its values for a delete."},
+            },
+        },
+    ]
+}
+TABLE: Mapping[str, Setting] = {
+    "topic": Setting("The topic that feeds the table.", TOPIC),
+    "topics": Setting("The topics, or a /regular expression/, that feed the table.", SELECTORS),
+    "start": Setting(
+        "Where to begin without progress: earliest, latest, a timestamp, or offsets.", _START, default="earliest"
+    ),
+    "value": Setting("The records' values.", {"$ref": "#/$defs/value"}),
+    "key": Setting("The records' keys.", {"$ref": "#/$defs/key"}, is_built=False),
+    "partition_by": Setting("The table's partition spec, such as `hour(timestamp)`.", _WORDS, is_built=False),
+    "on_drift": Setting(
+        "What to do when records no longer fit the table.",
+        choices=("evolve", "add_only", "freeze"),
+        not_built=("add_only", "freeze"),
+        default="evolve",
+    ),
+    "on_bad_record": Setting(
+        "What to do with a record that cannot become a row.",
+        choices=("dead_letter", "stop", "skip"),
+        not_built=("dead_letter", "skip"),
+        default="stop",
+    ),
+    "on_data_loss": Setting(
+        "What to do when Kafka no longer has the next offset.", choices=("stop", "skip"), default="stop"
+    ),
+    "columns": Setting(
+        "Declared columns and overrides of inferred ones: name to type.",
+        {"type": "object", "additionalProperties": {"anyOf": [TYPE_WORD, {"$ref": "#/$defs/column"}]}},
+    ),
+    "undeclared": Setting(
+        "What becomes of fields that `columns` does not name.",
+        choices=("add", "drop", "rescue"),
+        not_built=("rescue",),
+        default="add",
+    ),
+    "rescue": Setting(
+        "Whether what does not fit its column goes to the column _rescued.",
+        choices=(True, False),
+        not_built=(True,),
+        default=False,
+    ),
+    "metadata": Setting(
+        "What is known of a record besides its value, in columns _topic, _partition, _offset and so on.",
+        {"type": "array", "items": {"enum": list(METADATA_COLUMNS)}, "uniqueItems": True},
+    ),
+    "commit": Setting("When to commit and how large files should be.", {"$ref": "#/$defs/commit"}),
+    "envelope": Setting(
+        "How a record wraps a change: none, debezium, or a field that names the operation.",
+        _ENVELOPE,
+        choices=("none", "debezium"),
+        not_built=("debezium",),
+        default="none",
+    ),
+    "mode": Setting(
+        "Whether records are appended or merged by key.",
+        choices=("append", "upsert"),
+        not_built=("upsert",),
+        default="append",
+    ),
+    "key_columns": Setting("The columns that identify a row; by default the record key's.", _WORDS, is_built=False),
+    "order_by": Setting(
+        "The column that tells the last change; by default partition and offset.", TEXT, is_built=False
+    ),
+    "changelog": Setting(
+        "Whether every change becomes a row.", choices=(True, False), not_built=(True,), default=False
+    ),
+    "format_version": Setting("Iceberg's format version; 2 unless written.", choices=(2, 3), default=2),
+    "properties": Setting("Iceberg's table properties, with Iceberg's names.", STRINGS),
+}

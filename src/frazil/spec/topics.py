@@ -1,0 +1,135 @@
+"""Which topics a table or a pipeline reads, and where it begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from frazil.errors import SpecError
+from frazil.spec.document import Items, Node, Scalar, Section
+from frazil.spec.models import Start, TopicSelector
+from frazil.spec.problems import Problems, advice
+from frazil.spec.reading import describe, read_items, read_text, whole_number
+
+_START_REMEDY = "write earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or {partition: offset}"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_PLAUSIBLE_MS = 10**11
+_LAST_PLAUSIBLE_MS = 10**14
+_MAX_PARTITION = 2**31 - 1
+_MAX_OFFSET = 2**63 - 1
+
+
+def parse_topic(text: str) -> TopicSelector:
+    """The one topic of that name."""
+    if text.startswith("/"):
+        raise SpecError("`topic` takes one name", remedy=f"write `topics: {text}` for a regular expression")
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", text, re.ASCII) or text in (".", ".."):
+        remedy = "use letters, digits, dots, underscores and hyphens, at most 249; several topics are a list"
+        raise SpecError(f"`{text}` is not a topic's name", remedy=remedy)
+    return TopicSelector(literal=text)
+
+
+def parse_selector(text: str) -> TopicSelector:
+    """A topic's name, or a regular expression between slashes."""
+    if not text.startswith("/"):
+        return parse_topic(text)
+    if len(text) < 3 or not text.endswith("/"):
+        raise SpecError(f"`{text}` is not a regular expression between slashes", remedy="write it as `/^device-.*/`")
+    try:
+        re.compile(text[1:-1])
+    except (re.error, RecursionError, OverflowError) as error:
+        raise SpecError(f"the regular expression `{text}` is wrong: {error}", remedy="correct the expression") from None
+    return TopicSelector(pattern=text[1:-1])
+
+
+def read_selectors(node: Node, problems: Problems) -> tuple[TopicSelector, ...]:
+    """The value of `topics`: one selector, or a list of different ones."""
+    items = read_items(node, "topics", problems) if not isinstance(node, Scalar) else (node,)
+    selectors: list[TopicSelector] = []
+    if isinstance(node, Items) and not items:
+        problems.add(node.line, "`topics` is an empty list", "write at least one topic, such as `[a]`")
+    for item in items:
+        text = read_text(item, "topics", problems)
+        selector = problems.attempt(item.line, None, parse_selector, text) if text else None
+        if selector in selectors:
+            problems.add(item.line, f"`{text}` is there twice in `topics`", "keep one of them")
+        elif selector:
+            selectors.append(selector)
+    return tuple(selectors)
+
+
+def parse_start(node: Node) -> Start:
+    """The value of `start`."""
+    if isinstance(node, Section):
+        return _offsets(node)
+    if isinstance(node, Items):
+        raise SpecError("`start` is a list", remedy=_START_REMEDY)
+    if node.kind == "integer":
+        return Start(kind="timestamp", timestamp_ms=_epoch_ms(node))
+    if node.text == "earliest":
+        return Start(kind="earliest")
+    if node.text == "latest":
+        return Start(kind="latest")
+    return Start(kind="timestamp", timestamp_ms=_iso_ms(node))
+
+
+def check_offset_topics(start: Start, selectors: Iterable[TopicSelector]) -> None:
+    """Raises if `start` gives offsets of a topic that the table does not read, or does not say of which topic."""
+    chosen = list(selectors)
+    if None in start.offsets and (len(chosen) != 1 or chosen[0].literal is None):
+        message = "`start` gives offsets without a topic, but the table may read several"
+        raise SpecError(message, remedy="write {topic: {partition: offset}}")
+    for topic in start.offsets:
+        if topic is not None and not any(selector.matches(topic) for selector in chosen):
+            known = [selector.literal or f"/{selector.pattern}/" for selector in chosen]
+            raise SpecError(
+                f"`start` gives offsets of `{topic}`, which the table does not read", remedy=advice(topic, known)
+            )
+
+
+def _epoch_ms(scalar: Scalar) -> int:
+    number = whole_number(scalar)
+    if number is None or not _FIRST_PLAUSIBLE_MS <= number < _LAST_PLAUSIBLE_MS:
+        message = f"`start: {scalar.text}` is not a time in milliseconds since the epoch"
+        raise SpecError(message, remedy="write milliseconds, 13 digits, or a timestamp such as 2026-01-31T00:00:00Z")
+    return number
+
+
+def _iso_ms(scalar: Scalar) -> int:
+    try:
+        moment = datetime.fromisoformat(scalar.text)
+    except ValueError:
+        what = f"`{scalar.text}`" if scalar.text else describe(scalar)
+        raise SpecError(f"`start` cannot be {what}", remedy=_START_REMEDY) from None
+    if moment.tzinfo is None:
+        remedy = f"write `{moment.isoformat()}Z` for UTC, or an offset such as +02:00"
+        raise SpecError(f"`start: {scalar.text}` has no time zone", remedy=remedy)
+    timestamp_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
+    if timestamp_ms < 0:
+        raise SpecError(f"`start: {scalar.text}` is before 1970", remedy="write `earliest` to read everything")
+    return timestamp_ms
+
+
+def _offsets(section: Section) -> Start:
+    by_topic = {entry.key: entry.value for entry in section.entries if isinstance(entry.value, Section)}
+    if by_topic and len(by_topic) == len(section.entries):
+        return Start(kind="offsets", offsets={topic: _offsets_of(value) for topic, value in by_topic.items()})
+    if by_topic or not section.entries:
+        what = "mixes topics and partitions" if by_topic else "is empty"
+        raise SpecError(f"`start` {what}", remedy="write {partition: offset}, or {topic: {partition: offset}}")
+    return Start(kind="offsets", offsets={None: _offsets_of(section)})
+
+
+def _offsets_of(section: Section) -> dict[int, int]:
+    offsets: dict[int, int] = {}
+    for entry in section.entries:
+        partition = int(entry.key) if re.fullmatch(r"[0-9]{1,10}", entry.key, re.ASCII) else _MAX_PARTITION + 1
+        offset = whole_number(entry.value)
+        if partition > _MAX_PARTITION or offset is None or offset > _MAX_OFFSET or partition in offsets:
+            message = f"`start` has `{entry.key}`, which is not a partition with its first offset"
+            raise SpecError(message, remedy="write whole numbers once each, such as {0: 1200, 1: 1180}")
+        offsets[partition] = offset
+    if not offsets:
+        raise SpecError("`start` names a topic without partitions", remedy="write {topic: {partition: offset}}")
+    return offsets

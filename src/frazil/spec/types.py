@@ -1,0 +1,222 @@
+"""Iceberg's type words, as text, to PyIceberg's types.
+
+Field ids in the result are placeholders, unique within one type, from 1000 on: fresh ids are assigned when the table
+is created.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from frazil.errors import SpecError
+from frazil.spec.problems import nearest
+
+FIRST_PLACEHOLDER_ID = 1000
+LIMIT_DEPTH = 30
+_WORDS: dict[str, Callable[[], IcebergType]] = {
+    "boolean": BooleanType,
+    "int": IntegerType,
+    "long": LongType,
+    "float": FloatType,
+    "double": DoubleType,
+    "date": DateType,
+    "time": TimeType,
+    "timestamp": TimestampType,
+    "timestamptz": TimestamptzType,
+    "string": StringType,
+    "uuid": UUIDType,
+    "binary": BinaryType,
+}
+_FORMS = {
+    "decimal": "decimal(p,s)",
+    "fixed": "fixed[n]",
+    "list": "list<T>",
+    "map": "map<string,V>",
+    "struct": "struct<name: T>",
+}
+_NOT_BUILT = ("timestamp_ns", "timestamptz_ns", "variant", "geometry", "geography", "unknown")
+_OTHER_NAMES = {
+    "bigint": "long",
+    "integer": "int",
+    "smallint": "int",
+    "tinyint": "int",
+    "text": "string",
+    "varchar": "string",
+    "char": "string",
+    "bytes": "binary",
+    "numeric": "decimal(p,s)",
+    "number": "double",
+    "real": "float",
+    "array": "list<T>",
+    "object": "struct<name: T>",
+    "record": "struct<name: T>",
+    "datetime": "timestamp",
+    "timestamp_ltz": "timestamptz",
+}
+_PART = re.compile(r"\s*([^\s<>,:()\[\]]+|[<>,:()\[\]])")
+
+
+def parse_type(text: str) -> IcebergType:
+    """The type that `text` spells, for example `list<struct<a: long, b: decimal(9,2)>>`."""
+    if any(text.count(opening) != text.count(closing) for opening, closing in ("<>", "()", "[]")):
+        remedy = 'close it; inside {} a type with a comma needs quotes, such as `{price: "decimal(9,2)"}`'
+        raise SpecError(f"the type `{text}` has a bracket without its partner", remedy=remedy)
+    parser = _Parser(text)
+    result = parser.read_type(0)
+    parser.expect_end()
+    return result
+
+
+class _Parser:
+    """Recursive descent over the words of one type."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._words = _PART.findall(text)
+        self._next = 0
+        self._next_id = FIRST_PLACEHOLDER_ID
+
+    def read_type(self, depth: int) -> IcebergType:
+        if depth > LIMIT_DEPTH:
+            raise SpecError("the type is nested too deeply", remedy=f"use at most {LIMIT_DEPTH} levels")
+        word = self._take()
+        if word in _WORDS:
+            return _WORDS[word]()
+        if word == "decimal":
+            return self._read_decimal()
+        if word == "fixed":
+            return self._read_fixed()
+        if word == "list":
+            return self._read_list(depth)
+        if word == "map":
+            return self._read_map(depth)
+        if word == "struct":
+            return self._read_struct(depth)
+        raise self._unknown(word)
+
+    def expect_end(self) -> None:
+        if self._next < len(self._words):
+            raise self._malformed()
+
+    def _read_decimal(self) -> IcebergType:
+        self._expect("(")
+        precision = self._number()
+        self._expect(",")
+        scale = self._number()
+        self._expect(")")
+        if not (1 <= precision <= 38 and scale <= precision):
+            message = f"`decimal({precision},{scale})` is not a decimal of Iceberg"
+            raise SpecError(message, remedy="use a precision of 1 to 38 and a scale no larger than the precision")
+        return DecimalType(precision, scale)
+
+    def _read_fixed(self) -> IcebergType:
+        closing = {"[": "]", "(": ")"}.get(self._take())
+        if closing is None:
+            raise self._malformed()
+        length = self._number()
+        self._expect(closing)
+        if length < 1:
+            raise SpecError("`fixed` has no length", remedy="write the number of bytes, such as `fixed[16]`")
+        return FixedType(length)
+
+    def _read_list(self, depth: int) -> IcebergType:
+        self._expect("<")
+        element_id = self._new_id()
+        element = self.read_type(depth + 1)
+        self._expect(">")
+        return ListType(element_id=element_id, element_type=element, element_required=False)
+
+    def _read_map(self, depth: int) -> IcebergType:
+        self._expect("<")
+        key_id, value_id = self._new_id(), self._new_id()
+        key = self.read_type(depth + 1)
+        if key != StringType():
+            message = f"a map's keys cannot be `{key}`: JSON has only string keys"
+            raise SpecError(message, remedy="write `map<string,V>`, or a list of structs")
+        self._expect(",")
+        value = self.read_type(depth + 1)
+        self._expect(">")
+        return MapType(key_id=key_id, key_type=key, value_id=value_id, value_type=value, value_required=False)
+
+    def _read_struct(self, depth: int) -> IcebergType:
+        self._expect("<")
+        fields: dict[str, NestedField] = {}
+        while True:
+            name = self._name()
+            if name in fields:
+                raise SpecError(f"the struct has two fields `{name}`", remedy="keep one of them")
+            self._expect(":")
+            field_id = self._new_id()
+            field_type = self.read_type(depth + 1)
+            fields[name] = NestedField(field_id=field_id, name=name, field_type=field_type, required=False)
+            word = self._take()
+            if word == ">":
+                return StructType(*fields.values())
+            if word != ",":
+                raise self._malformed()
+
+    def _new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id - 1
+
+    def _take(self) -> str:
+        if self._next >= len(self._words):
+            raise self._malformed()
+        self._next += 1
+        return str(self._words[self._next - 1])
+
+    def _expect(self, word: str) -> None:
+        if self._take() != word:
+            raise self._malformed()
+
+    def _number(self) -> int:
+        word = self._take()
+        if not re.fullmatch(r"[0-9]{1,9}", word):
+            raise self._malformed()
+        return int(word)
+
+    def _name(self) -> str:
+        word = self._take()
+        if word in "<>,:()[]":
+            raise self._malformed()
+        return word
+
+    def _malformed(self) -> SpecError:
+        forms = ", ".join(_FORMS.values())
+        return SpecError(f"`{self._text}` is not a type", remedy=f"write a word such as `long`, or one of {forms}")
+
+    def _unknown(self, word: str) -> SpecError:
+        if word in "<>,:()[]":
+            return self._malformed()
+        if word in _NOT_BUILT:
+            return SpecError(
+                f"the type `{word}` is not available in this version",
+                remedy="use another type" + (f", such as `{word.removesuffix('_ns')}`" if word.endswith("_ns") else ""),
+            )
+        known = [*_WORDS, *_FORMS]
+        close = _OTHER_NAMES.get(word.lower()) or nearest(word, known)
+        remedy = f"did you mean `{_FORMS.get(close, close)}`?" if close else f"Iceberg's types: {', '.join(known)}"
+        return SpecError(f"the type `{word}` is unknown", remedy=remedy)

@@ -1,0 +1,63 @@
+"""Durations and sizes as people write them: a number and its unit, always both.
+
+`MB` is a million bytes and `MiB` is 1024 * 1024; the case of a unit is part of its name.
+"""
+
+from __future__ import annotations
+
+import re
+
+from frazil.errors import SpecError
+
+SECONDS_OF = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+BYTES_OF = {
+    "B": 1,
+    "kB": 1000,
+    "KB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "TB": 1000**4,
+    "KiB": 1024,
+    "MiB": 1024**2,
+    "GiB": 1024**3,
+    "TiB": 1024**4,
+}
+_QUANTITY = r"([0-9]+(?:\.[0-9]+)?) ?"
+DURATION_PATTERN = f"^{_QUANTITY}({'|'.join(SECONDS_OF)})$"
+SIZE_PATTERN = f"^{_QUANTITY}({'|'.join(BYTES_OF)})$"
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration such as `500ms`, `2s`, `5m` or `1h`; more than zero."""
+    match = re.fullmatch(DURATION_PATTERN[1:-1], text, re.ASCII)
+    if match is None:
+        raise _unreadable(text, "duration", f"one of {', '.join(SECONDS_OF)}, for example `{_number(text) or 5}s`")
+    seconds = float(match[1]) * SECONDS_OF[match[2]]
+    if seconds <= 0:
+        raise SpecError(
+            f"the duration `{text}` is zero", remedy="write a duration that is more than zero, such as `1s`"
+        )
+    return seconds
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as `128MiB`, `1GiB` or `10MB`; at least one."""
+    match = re.fullmatch(SIZE_PATTERN[1:-1], text, re.ASCII)
+    if match is None:
+        units = ", ".join(unit for unit in BYTES_OF if unit != "kB")
+        raise _unreadable(text, "size", f"one of {units}, for example `{_number(text) or 128}MiB`")
+    size_bytes = int(float(match[1]) * BYTES_OF[match[2]])
+    if size_bytes < 1:
+        raise SpecError(f"the size `{text}` is zero", remedy="write a size that is more than zero, such as `128MiB`")
+    return size_bytes
+
+
+def _number(text: str) -> str:
+    match = re.match(r"[0-9]+(?:\.[0-9]+)?", text, re.ASCII)
+    return match[0] if match else ""
+
+
+def _unreadable(text: str, kind: str, units: str) -> SpecError:
+    if _number(text) == text:
+        return SpecError(f"the {kind} `{text}` has no unit", remedy=f"write a unit: {units}")
+    return SpecError(f"`{text}` is not a {kind}", remedy=f"write a number and a unit: {units}")

@@ -1,0 +1,34 @@
+"""How the tests write pipeline files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from frazil.errors import SpecError
+from frazil.spec import PipelineSpec
+
+HEAD = 'pipeline: shop\nkafka: {bootstrap.servers: "localhost:9092"}\n'
+"""Two lines that every file needs."""
+
+
+class Load(Protocol):
+    """Writes `pipeline.yaml` and loads it."""
+
+    def __call__(self, text: str, environment: Mapping[str, str] = {}) -> PipelineSpec: ...
+
+
+class Refuse(Protocol):
+    """Writes `pipeline.yaml`, which has to be refused, and gives the error."""
+
+    def __call__(self, text: str, environment: Mapping[str, str] = {}) -> SpecError: ...
+
+
+def with_table(settings: str) -> str:
+    """A file whose table `shop.x` in line 4 reads the topic `a` and has these further `settings`."""
+    return f"{HEAD}tables:\n  shop.x: {{topic: a, {settings}}}\n"
+
+
+def with_section(section: str) -> str:
+    """A file with one table, and from line 4 on this `section`."""
+    return f"{HEAD}tables: {{shop.x: {{topic: a}}}}\n{section}\n"

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from frazil.errors import SpecError
+from frazil.spec import json_schema
+from frazil.spec.table_vocabulary import TABLE
+from frazil.spec.vocabulary import AUTH, CATALOG, COLUMN, COMMIT, KEY, PIPELINE, REGISTRY, SPARK, VALUE
+from tests.unit.spec.pipeline_file import HEAD, Load
+
+PROMISED = """
+pipeline: shop
+kafka:
+  bootstrap.servers: broker-1:9092,broker-2:9092
+  security.protocol: SASL_SSL
+  sasl.password: ${env:KAFKA_PASSWORD}
+registry: {url: "https://registry:8081", auth: {username: u, password: "${file:/run/secrets/registry}"}}
+catalog:
+  type: rest
+  uri: https://catalog/api
+  warehouse: s3://lake/
+  properties: {s3.endpoint: "https://store", s3.path-style-access: "true"}
+spark: {master: "local[*]", conf: {spark.driver.memory: 4g}}
+commit: {interval: 1s, target_file_size: 128MiB}
+tables:
+  shop.page_views:
+    topic: page_views
+    start: earliest
+    value: {format: avro, schema: registry}
+    key: {format: text}
+    partition_by: ["bucket(page_url, 5)", "hour(timestamp)"]
+    on_drift: evolve
+    on_bad_record: dead_letter
+    columns: {id: long, ts: timestamptz, tags: list<string>}
+    undeclared: add
+    rescue: false
+    metadata: [offset, partition, timestamp]
+    commit: {interval: 2s}
+  shop.orders:
+    topic: shop.public.orders
+    envelope: debezium
+    mode: upsert
+    key_columns: [order_id]
+    order_by: updated_at
+    format_version: 3
+  shop.operations: {topic: o, envelope: {operation: ops, insert: [I, c], update: [U, u], delete: [D, d]}}
+  shop.orders_history: {topic: shop.public.orders, envelope: debezium, mode: append, changelog: true}
+"""
+
+BUILT = """
+pipeline: shop
+kafka: {bootstrap.servers: "b:1", isolation.level: read_committed, acks: 1}
+catalog: {type: jdbc, uri: "jdbc:sqlite:c.db", warehouse: w, properties: {a: true}}
+spark: {master: local, conf: {spark.a: 1}}
+commit: {interval: 1s, target_file_size: 128MiB}
+namespace: n
+topics: [a, /b/]
+tables:
+  shop.x:
+    topic: a
+    start: {0: 3}
+    value: {format: json}
+    on_drift: evolve
+    on_bad_record: stop
+    on_data_loss: skip
+    columns: {id: long, ts: {type: timestamptz}}
+    undeclared: add
+    rescue: false
+    metadata: [offset]
+    commit: {interval: 2s, target_file_size: 1GiB}
+    envelope: none
+    mode: append
+    changelog: false
+    format_version: 2
+    properties: {a: b}
+  shop.y: {topics: [a, c], start: {a: {0: 3}}}
+  shop.z: {topics: /d/, start: 1769817600000}
+"""
+
+VALIDATOR = Draft202012Validator(json_schema())
+
+
+def _problems(document: object) -> list[str]:
+    as_json = json.loads(json.dumps(document))
+    return sorted(error.json_path for error in VALIDATOR.iter_errors(as_json))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{HEAD}tables: {{shop.page_views: {{topic: page_views}}}}\n",
+        f"{HEAD}namespace: iot\ntopics: [sensors, alarms, /^device-.*/]\n",
+        PROMISED,
+        BUILT,
+    ],
+)
+def test_what_the_file_promises_is_valid(text: str) -> None:
+    assert _problems(yaml.safe_load(text)) == []
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(json_schema())
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("tabels: {a.b: {topic: c}}", ["$", "$"]),
+        ("tables: {a.b: {topc: c}}", ["$.tables['a.b']", "$.tables['a.b']"]),
+        ("tables: {a.b: {topic: c, topics: [d]}}", ["$.tables['a.b']"]),
+        ("tables: {a.b: {topic: c, mode: apend}}", ["$.tables['a.b'].mode"]),
+        ("tables: {a.b: {topic: c, commit: {interval: 2}}}", ["$.tables['a.b'].commit.interval"]),
+        ("tables: {a.b: {topic: c, commit: {interval: 2 sec}}}", ["$.tables['a.b'].commit.interval"]),
+        ("tables: {a.b: {topic: c, commit: {target_file_size: 2mb}}}", ["$.tables['a.b'].commit.target_file_size"]),
+        ("tables: {a.b: {topic: c, metadata: [ofset]}}", ["$.tables['a.b'].metadata[0]"]),
+        ("topics: [a]", ["$"]),
+        ("tables: {a.b: {topic: c}}\nspark: {conf: {driver.memory: 4g}}", ["$.spark.conf"]),
+    ],
+)
+def test_what_the_file_must_not_say_is_invalid(text: str, where: list[str]) -> None:
+    assert _problems(yaml.safe_load(HEAD + text)) == where
+
+
+def test_every_known_key_is_in_the_schema_with_a_description() -> None:
+    schema = json_schema()
+    sections = {name: part["properties"] for name, part in schema["$defs"].items() if name != "kafka"}
+    known = {
+        "registry": REGISTRY,
+        "auth": AUTH,
+        "catalog": CATALOG,
+        "spark": SPARK,
+        "commit": COMMIT,
+        "value": VALUE,
+        "key": KEY,
+        "column": COLUMN,
+        "table": TABLE,
+    }
+    assert set(schema["properties"]) == set(PIPELINE)
+    assert {name: set(part) for name, part in sections.items()} == {name: set(part) for name, part in known.items()}
+    parts = [schema["properties"], schema["$defs"]["kafka"]["properties"], *sections.values()]
+    assert [key for part in parts for key, value in part.items() if not value.get("description")] == []
+
+
+def test_what_is_not_built_says_so() -> None:
+    table = json_schema()["$defs"]["table"]["properties"]
+    assert table["mode"] == {
+        "enum": ["append", "upsert"],
+        "default": "append",
+        "description": "Whether records are appended or merged by key. Not available in this version: upsert.",
+    }
+    assert table["order_by"]["description"].endswith("Not available in this version.")
+
+
+def _replaced(node: Any, value: object) -> Iterator[Any]:
+    """Every document that is `node` with one of its parts replaced by `value`, or one key misspelt."""
+    yield value
+    if isinstance(node, dict):
+        for key, part in node.items():
+            yield from ({**node, key: other} for other in _replaced(part, value))
+            yield {**{other: node[other] for other in node if other != key}, f"{key}x": part}
+    if isinstance(node, list):
+        for index, part in enumerate(node):
+            yield from ([*node[:index], other, *node[index + 1 :]] for other in _replaced(part, value))
+
+
+def _refusal(load: Load, document: object) -> SpecError | None:
+    try:
+        load(json.dumps(document), {"A": "secret"})
+    except SpecError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("value", [None, True, 17, "x", ["x"], {"x": 1}, {}])
+def test_whatever_is_put_anywhere_is_refused_with_its_line_or_is_valid(load: Load, value: object) -> None:
+    for document in _replaced(yaml.safe_load(BUILT), value):
+        refusal = _refusal(load, document)
+        if refusal is None:
+            assert _problems(document) == [], document
+        else:
+            assert refusal.message, document
+            assert refusal.remedy, document
+            assert refusal.where.rpartition(":")[2].isdigit(), document

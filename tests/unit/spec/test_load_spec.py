@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.types import DecimalType, ListType, LongType, StringType, TimestamptzType
+
+from frazil.errors import SpecError
+from frazil.spec import (
+    CatalogSpec,
+    ColumnSpec,
+    CommitSpec,
+    PipelineSpec,
+    SparkSpec,
+    Start,
+    TableSpec,
+    TopicSelector,
+    load_spec,
+)
+from tests.unit.spec.pipeline_file import HEAD, Load, with_section, with_table
+
+KAFKA = {"isolation.level": "read_committed", "bootstrap.servers": "localhost:9092"}
+
+LONG = """
+pipeline: shop
+kafka:
+  bootstrap.servers: broker-1:9092,broker-2:9092
+  security.protocol: SASL_SSL
+  sasl.password: ${env:KAFKA_PASSWORD}
+  fetch.min.bytes: 1_000
+  allow.auto.create.topics: false
+  isolation.level: read_uncommitted
+catalog:
+  type: rest
+  uri: https://catalog/api
+  warehouse: lake
+  properties: {s3.endpoint: "https://store", s3.path-style-access: true}
+spark: {master: "local[4]", conf: {spark.driver.memory: 4g, spark.sql.shuffle.partitions: 8}}
+commit: {interval: 2s, target_file_size: 64MiB}
+namespace: iot.raw
+topics: [sensors, /^device-.*/]
+tables:
+  shop.page_views:
+    topic: page_views
+    start: latest
+    value: {format: json}
+    on_drift: evolve
+    on_bad_record: stop
+    on_data_loss: skip
+    columns:
+      id: long
+      ts: {type: timestamptz}
+      price: decimal(9,2)
+      Tags: list<string>
+      tags: string
+    undeclared: drop
+    rescue: false
+    metadata: [offset, partition, timestamp]
+    commit: {interval: 500ms}
+    envelope: none
+    mode: append
+    changelog: false
+    format_version: 3
+    properties: {write.parquet.compression-codec: zstd, write.delete.mode: merge-on-read, a: 1, b: true}
+  shop.eu.orders:
+    topics: [orders, /^orders-/]
+    start: {orders: {0: 12, 1: 0}, orders-x: {7: 3}}
+    commit: {target_file_size: 1GiB}
+"""
+
+
+def test_the_shortest_file_gets_every_default(load: Load, working_directory: Path) -> None:
+    text = f"{HEAD}tables:\n  shop.page_views: {{topic: page_views}}\n"
+    home = working_directory / "frazil-data"
+    assert load(text) == PipelineSpec(
+        pipeline="shop",
+        kafka=KAFKA,
+        catalog=CatalogSpec(type="jdbc", uri=f"jdbc:sqlite:{home}/catalog.db", warehouse=f"{home}/warehouse"),
+        spark=SparkSpec(master="local[*]", conf={}),
+        commit=CommitSpec(interval_s=1.0, target_file_size_bytes=134217728),
+        tables=(
+            TableSpec(
+                name="shop.page_views",
+                topics=(TopicSelector(literal="page_views"),),
+                start=Start(kind="earliest"),
+                columns=(),
+                undeclared="add",
+                metadata=(),
+                commit=CommitSpec(),
+                on_data_loss="stop",
+                format_version=2,
+                properties={},
+                line=4,
+            ),
+        ),
+        namespace=None,
+        topics=(),
+        path=Path("pipeline.yaml"),
+        secrets=frozenset(),
+        state_dir=home / "state",
+    )
+
+
+def test_many_topics_need_only_a_namespace(load: Load) -> None:
+    spec = load(f"{HEAD}namespace: iot\ntopics: [sensors, alarms, /^device-.*/]\ncommit: {{interval: 5m}}\n")
+    assert (spec.namespace, spec.tables) == ("iot", ())
+    assert spec.topics == (
+        TopicSelector(literal="sensors"),
+        TopicSelector(literal="alarms"),
+        TopicSelector(pattern="^device-.*"),
+    )
+    assert spec.table_for("device-1") == TableSpec(
+        name="iot.device-1", topics=(TopicSelector(literal="device-1"),), commit=CommitSpec(interval_s=300.0)
+    )
+
+
+def test_everything_that_is_written_is_taken(load: Load, working_directory: Path) -> None:
+    assert load(LONG, {"KAFKA_PASSWORD": "hunter2"}) == PipelineSpec(
+        pipeline="shop",
+        kafka={
+            "bootstrap.servers": "broker-1:9092,broker-2:9092",
+            "security.protocol": "SASL_SSL",
+            "sasl.password": "hunter2",
+            "fetch.min.bytes": "1_000",
+            "allow.auto.create.topics": "false",
+            "isolation.level": "read_uncommitted",
+        },
+        catalog=CatalogSpec(
+            type="rest",
+            uri="https://catalog/api",
+            warehouse="lake",
+            properties={"s3.endpoint": "https://store", "s3.path-style-access": "true"},
+        ),
+        spark=SparkSpec(master="local[4]", conf={"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "8"}),
+        commit=CommitSpec(interval_s=2.0, target_file_size_bytes=64 * 1024**2),
+        tables=(
+            TableSpec(
+                name="shop.page_views",
+                topics=(TopicSelector(literal="page_views"),),
+                start=Start(kind="latest"),
+                columns=(
+                    ColumnSpec(name="id", type=LongType()),
+                    ColumnSpec(name="ts", type=TimestamptzType()),
+                    ColumnSpec(name="price", type=DecimalType(9, 2)),
+                    ColumnSpec(name="Tags", type=ListType(1000, StringType(), False)),
+                    ColumnSpec(name="tags", type=StringType()),
+                ),
+                undeclared="drop",
+                metadata=("offset", "partition", "timestamp"),
+                commit=CommitSpec(interval_s=0.5, target_file_size_bytes=64 * 1024**2),
+                on_data_loss="skip",
+                format_version=3,
+                properties={
+                    "write.parquet.compression-codec": "zstd",
+                    "write.delete.mode": "merge-on-read",
+                    "a": "1",
+                    "b": "true",
+                },
+                line=20,
+            ),
+            TableSpec(
+                name="shop.eu.orders",
+                topics=(TopicSelector(literal="orders"), TopicSelector(pattern="^orders-")),
+                start=Start(kind="offsets", offsets={"orders": {0: 12, 1: 0}, "orders-x": {7: 3}}),
+                commit=CommitSpec(interval_s=2.0, target_file_size_bytes=1024**3),
+                line=42,
+            ),
+        ),
+        namespace="iot.raw",
+        topics=(TopicSelector(literal="sensors"), TopicSelector(pattern="^device-.*")),
+        path=Path("pipeline.yaml"),
+        secrets=frozenset({"hunter2"}),
+        state_dir=working_directory / "frazil-data" / "state",
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "start"),
+    [
+        ("earliest", Start(kind="earliest")),
+        ("latest", Start(kind="latest")),
+        ("2026-01-31T00:00:00Z", Start(kind="timestamp", timestamp_ms=1769817600000)),
+        ("'2026-01-31T01:00:00.123+01:00'", Start(kind="timestamp", timestamp_ms=1769817600123)),
+        ("2026-01-31 00:00:00Z", Start(kind="timestamp", timestamp_ms=1769817600000)),
+        ("1769817600123", Start(kind="timestamp", timestamp_ms=1769817600123)),
+        ("{0: 12, 3: 0}", Start(kind="offsets", offsets={None: {0: 12, 3: 0}})),
+        ('{"0": 12}', Start(kind="offsets", offsets={None: {0: 12}})),
+        ("{a: {0: 12}}", Start(kind="offsets", offsets={"a": {0: 12}})),
+    ],
+)
+def test_a_start_is_a_word_a_time_or_offsets(load: Load, written: str, start: Start) -> None:
+    assert load(with_table(f"start: {written}")).tables[0].start == start
+
+
+@pytest.mark.parametrize(
+    ("section", "uri", "warehouse"),
+    [
+        ("{}", "jdbc:sqlite:CWD/frazil-data/catalog.db", "CWD/frazil-data/warehouse"),
+        ("{uri: 'jdbc:sqlite:x/c.db', warehouse: ./w}", "jdbc:sqlite:CWD/x/c.db", "CWD/w"),
+        ("{uri: 'jdbc:sqlite:/x/c.db', warehouse: /w}", "jdbc:sqlite:/x/c.db", "/w"),
+        ("{uri: 'jdbc:sqlite::memory:', warehouse: 'file:/w'}", "jdbc:sqlite::memory:", "file:/w"),
+        ("{uri: 'jdbc:postgresql://h/d', warehouse: 's3://b/'}", "jdbc:postgresql://h/d", "s3://b/"),
+        ("{type: jdbc, warehouse: w}", "jdbc:sqlite:CWD/frazil-data/catalog.db", "CWD/w"),
+        ("{type: rest, uri: 'http://h'}", "http://h", None),
+        ("{type: rest, uri: 'http://h', warehouse: w}", "http://h", "w"),
+    ],
+)
+def test_local_places_of_a_jdbc_catalog_are_absolute(
+    load: Load, working_directory: Path, section: str, uri: str, warehouse: str | None
+) -> None:
+    catalog = load(with_section(f"catalog: {section}")).catalog
+    here = str(working_directory)
+    assert (catalog.uri.replace(here, "CWD"), catalog.warehouse and catalog.warehouse.replace(here, "CWD")) == (
+        uri,
+        warehouse,
+    )
+
+
+def test_an_alias_repeats_and_a_merge_key_inherits(load: Load) -> None:
+    spec = load(
+        f"{HEAD}tables:\n"
+        "  a.b: &b {topic: x, start: latest, commit: &c {interval: 2s}}\n"
+        "  a.c: {<<: *b, topic: y}\n"
+        "  a.d: {topic: z, commit: *c}\n"
+    )
+    two_seconds = CommitSpec(interval_s=2.0)
+    assert spec.tables == (
+        TableSpec(
+            name="a.b", topics=(TopicSelector(literal="x"),), start=Start(kind="latest"), commit=two_seconds, line=4
+        ),
+        TableSpec(
+            name="a.c", topics=(TopicSelector(literal="y"),), start=Start(kind="latest"), commit=two_seconds, line=5
+        ),
+        TableSpec(name="a.d", topics=(TopicSelector(literal="z"),), commit=two_seconds, line=6),
+    )
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm() -> None:
+    Path("windows.yaml").write_bytes(b"\xef\xbb\xbf" + with_section("").replace("\n", "\r\n").encode())
+    assert load_spec(Path("windows.yaml"), {}).tables[0].name == "shop.x"
+
+
+def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAZIL_TEST_MEMORY", "4g")
+    Path("p.yaml").write_text(with_section("spark: {conf: {spark.driver.memory: '${env:FRAZIL_TEST_MEMORY}'}}"))
+    assert load_spec(Path("p.yaml")).spark == SparkSpec(conf={"spark.driver.memory": "4g"})
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, "the pipeline file does not exist (p.yaml); name a file that can be read with -f FILE"),
+        (b"a: \xff", "the file is not UTF-8 (p.yaml:1); save it as UTF-8"),
+        (b"a: 1\nb: \x00", "the file has a control character (p.yaml:2); remove the character"),
+        (b"", "the file is empty (p.yaml:1); write at least pipeline, kafka and tables"),
+        (b"# later\n", "the file is empty (p.yaml:1); write at least pipeline, kafka and tables"),
+        (b"- a\n", "the file is not a mapping (p.yaml:1); begin with a line such as `pipeline: shop`"),
+        (b"[" * 5000, "the file is nested too deeply (p.yaml:1); a pipeline file needs no more than ten levels"),
+        (b"a: &x [*x]", "the file is nested too deeply (p.yaml:1); a pipeline file needs no more than ten levels"),
+        (b"a: &x {<<: *x}", "the file is nested too deeply (p.yaml:1); a pipeline file needs no more than ten levels"),
+        (b"a" * (3 * 1024**2), "the file is larger than 2097152 bytes (p.yaml); split the pipeline"),
+        (
+            b"a: 1\nb: [1\nc: 2\n",
+            "the YAML cannot be read: expected ',' or ']', but got ':' (p.yaml:3); "
+            "look at the indentation (spaces, no tabs), the quotes and the colons up to this line",
+        ),
+        (
+            b"a: 1\n---\nb: 2\n",
+            "the YAML cannot be read: but found another document (p.yaml:2); "
+            "look at the indentation (spaces, no tabs), the quotes and the colons up to this line",
+        ),
+        (
+            b"a: 1\nb: !env X",
+            "a YAML tag (`!…`) that Frazil does not know (p.yaml:2); remove the tag, or quote the text",
+        ),
+        (
+            b"tables:\n  a.b: {topic: x}\n  a.b: {topic: y}\n",
+            "`a.b` is there twice (p.yaml:3); keep one of them; the first is in line 2",
+        ),
+        (b"a: {b: {c: 1,\n  c: 2}}", "`c` is there twice (p.yaml:2); keep one of them; the first is in line 1"),
+    ],
+)
+def test_a_file_that_is_no_file_of_ours_is_refused(content: bytes | None, expected: str) -> None:
+    path = Path("p.yaml")
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SpecError) as caught:
+        load_spec(path, {})
+    assert str(caught.value) == expected
+
+
+def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    Path("p.yaml").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        load_spec(Path("p.yaml"), {})
+    assert caught.value.message == "the file's aliases expand to too much"

@@ -1,0 +1,295 @@
+"""What the file must not say, where the error points, and what it advises."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.spec.pipeline_file import HEAD, Refuse, with_section, with_table
+
+TABLES = [
+    ("topc: b", "unknown key `topc` in table `shop.x`", "did you mean `topic`?"),
+    ("Metadata: [key]", "unknown key `Metadata` in table `shop.x`", "did you mean `metadata`?"),
+    ("value: {fromat: json}", "unknown key `fromat` in `value`", "did you mean `format`?"),
+    ("value: {format: jsn}", "`value.format` cannot be `jsn`", "did you mean `json`?"),
+    ("value: json", "`value` is text where a mapping is expected", "write `key: value` pairs, or remove it"),
+    ("commit: {intervall: 1s}", "unknown key `intervall` in `commit`", "did you mean `interval`?"),
+    (
+        "commit: {interval: [1s]}",
+        "`commit.interval` is a list where text is expected",
+        "write text after `commit.interval:`",
+    ),
+    (
+        "commit: {interval: 5}",
+        "the duration `5` has no unit",
+        "write a unit: one of ms, s, m, h, for example `5s`",
+    ),
+    ("topics: [b]", "table `shop.x` has both `topic` and `topics`", "keep one of them"),
+    ("on: 1", "YAML reads the key `on` as a boolean", 'put it in quotes: "on"'),
+    ("start:latest", "no space after the colon of `start`", "write `start: value`"),
+    ("mode: apend", "`mode` cannot be `apend`", "did you mean `append`?"),
+    ("mode: [append]", "`mode` is a list where one of its words is expected", "write one of: append"),
+    ("rescue: 'false'", "`rescue` cannot be `false`", "write it without quotes"),
+    ("rescue: 0", "`rescue` cannot be `0`", "write one of: false"),
+    ("format_version: 1", "`format_version` cannot be `1`", "write one of: 2, 3"),
+    ("format_version: true", "`format_version` cannot be `true`", "write one of: 2, 3"),
+    ("on_data_loss: sotp", "`on_data_loss` cannot be `sotp`", "did you mean `stop`?"),
+    ("metadata: [ofset]", "`metadata` has no `ofset`", "did you mean `offset`?"),
+    ("metadata: [key, key]", "`key` is there twice in `metadata`", "keep one of them"),
+    ("metadata: key", "`metadata` is text where a list is expected", "write a list, such as `[a, b]`, or remove it"),
+    (
+        "metadata: [no]",
+        "`metadata` is a boolean where text is expected",
+        "put it in quotes: YAML reads a bare yes, no, on, off, true or false as a boolean",
+    ),
+    (
+        "metadata: [offset], columns: {_offset: long}",
+        "the column `_offset` is declared, and `metadata` writes offset to it",
+        "rename the column, or take it out of `metadata`",
+    ),
+    (
+        "columns: {_file: string}",
+        "the column `_file` has the name of one of Iceberg's metadata columns",
+        "rename the column",
+    ),
+    ("columns: [id]", "`columns` is not a mapping", "write `columns: {name: type}`"),
+    ("columns: {id: lnog}", "the type `lnog` is unknown", "did you mean `long`?"),
+    ("columns: {id: 5}", "`columns.id` is a number where text is expected", "put it in quotes"),
+    ("columns: {id: }", "`columns.id` is empty where text is expected", "write text after `columns.id:`"),
+    ("columns: {id: {}}", "`columns.id` has no type", "write `id: long`, or another type"),
+    ("columns: {id: long, id: int}", "`id` is there twice", "keep one of them; the first is in line 4"),
+    (
+        "undeclared: drop",
+        "table `shop.x` drops every field: `undeclared` is drop, and no `columns` are declared",
+        "declare `columns`",
+    ),
+    ("properties: {format-version: 2}", "`format-version` is not for `properties`", "write `format_version: 3`"),
+    ("properties: {frazil.x: 2}", "`frazil.x` is one of Frazil's own names", "use another name"),
+    (
+        "properties: {a: 'x${env:A}'}",
+        "`properties.a` refers to a secret, and table properties are for everyone to read",
+        "write the value, or put it under `catalog.properties`",
+    ),
+    (
+        "properties: {a: yes}",
+        "YAML reads the bare yes, no, on or off of `properties.a` as a boolean",
+        "write true or false, or put the word in quotes",
+    ),
+    ("properties: {a: [b]}", "`properties.a` is a list where one value is expected", "write one value, or remove it"),
+    ("properties: {a: }", "`properties.a` is empty where one value is expected", "write one value, or remove it"),
+    (
+        "start: tomorrow",
+        "`start` cannot be `tomorrow`",
+        "write earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or {partition: offset}",
+    ),
+    (
+        "start: 2026-01-31",
+        "`start: 2026-01-31` has no time zone",
+        "write `2026-01-31T00:00:00Z` for UTC, or an offset such as +02:00",
+    ),
+    (
+        "start: 1769817600",
+        "`start: 1769817600` is not a time in milliseconds since the epoch",
+        "write milliseconds, 13 digits, or a timestamp such as 2026-01-31T00:00:00Z",
+    ),
+    (
+        "start: {0: -1}",
+        "`start` has `0`, which is not a partition with its first offset",
+        "write whole numbers once each, such as {0: 1200, 1: 1180}",
+    ),
+    (
+        "start: {a: {0: 1}, 1: 2}",
+        "`start` mixes topics and partitions",
+        "write {partition: offset}, or {topic: {partition: offset}}",
+    ),
+    ("start: {b: {0: 1}}", "`start` gives offsets of `b`, which the table does not read", "write one of: a"),
+]
+
+NOT_BUILT = [
+    ("value: {format: avro}", "`value.format: avro`", "available: json"),
+    ("value: {format: protobuf}", "`value.format: protobuf`", "available: json"),
+    ("value: {format: json_schema}", "`value.format: json_schema`", "available: json"),
+    ("value: {format: text}", "`value.format: text`", "available: json"),
+    ("value: {format: raw}", "`value.format: raw`", "available: json"),
+    ("value: {schema: registry}", "`value.schema: registry`", "remove it"),
+    ("value: {schema: latest}", "`value.schema: latest`", "remove it"),
+    ("key: {format: text}", "`key`", "remove it"),
+    ("partition_by: ['hour(ts)']", "`partition_by`", "remove it"),
+    ("on_drift: add_only", "`on_drift: add_only`", "available: evolve"),
+    ("on_drift: freeze", "`on_drift: freeze`", "available: evolve"),
+    ("on_bad_record: dead_letter", "`on_bad_record: dead_letter`", "available: stop"),
+    ("on_bad_record: skip", "`on_bad_record: skip`", "available: stop"),
+    ("undeclared: rescue", "`undeclared: rescue`", "available: add, drop"),
+    ("rescue: true", "`rescue: true`", "available: false"),
+    ("envelope: debezium", "`envelope: debezium`", "available: none"),
+    ("envelope: {operation: ops}", "`envelope` with a mapping", "available: none"),
+    ("mode: upsert", "`mode: upsert`", "available: append"),
+    ("key_columns: [id]", "`key_columns`", "remove it"),
+    ("order_by: ts", "`order_by`", "remove it"),
+    ("changelog: true", "`changelog: true`", "available: false"),
+    ("columns: {id: {type: long, properties: {a: b}}}", "`columns.id.properties`", "remove it"),
+]
+
+SECTIONS = [
+    ("kafkaa: {}", "unknown key `kafkaa` in the pipeline file", "did you mean `kafka`?"),
+    ("catalog: {type: hve}", "`catalog.type` cannot be `hve`", "did you mean `hive`?"),
+    ("catalog: {typ: jdbc}", "unknown key `typ` in `catalog`", "did you mean `type`?"),
+    ("catalog: {type: hive}", "`catalog.type: hive` is not available in this version", "available: jdbc, rest"),
+    ("catalog: {type: glue}", "`catalog.type: glue` is not available in this version", "available: jdbc, rest"),
+    ("catalog: {type: nessie}", "`catalog.type: nessie` is not available in this version", "available: jdbc, rest"),
+    ("catalog: {type: hadoop}", "`catalog.type: hadoop` is not available in this version", "available: jdbc, rest"),
+    ("catalog: {impl: some.Class}", "`catalog.impl` is not available in this version", "remove it"),
+    ("registry: {url: x}", "`registry` is not available in this version", "remove it"),
+    (
+        "catalog: {type: rest}",
+        "`catalog.uri` is missing: a REST catalog has no default",
+        "write its address, such as `uri: https://catalog/api`",
+    ),
+    (
+        "catalog: {type: rest, uri: catalog}",
+        "`catalog.uri` is not an HTTP address",
+        "begin it with http:// or https://",
+    ),
+    ("catalog: {uri: 'http://x'}", "`catalog.uri` is not a JDBC address", "begin it with jdbc:, or write `type: rest`"),
+    (
+        "catalog: {uri: 'jdbc:postgresql://x/y'}",
+        "`catalog.warehouse` is missing: only SQLite has a default",
+        "write where tables are stored, such as `warehouse: s3://lake/`",
+    ),
+    (
+        "catalog: {properties: {warehouse: x}}",
+        "`warehouse` is not a further property of the catalog",
+        "write it as `catalog.warehouse`",
+    ),
+    (
+        "spark: {conf: {driver.memory: 4g}}",
+        "Spark ignores `driver.memory`: its properties begin with `spark.`",
+        "write `spark.driver.memory`, or `spark.hadoop.driver.memory` for a property of Hadoop",
+    ),
+    ("spark: {master: 4}", "`spark.master` is a number where text is expected", "put it in quotes"),
+    ("commit: {target_file_size: 64}", "the size `64` has no unit", None),
+    ("topics: [a]", "`topics` needs a `namespace` for its tables", "write `namespace: NAME`"),
+    (
+        "namespace: n",
+        "`namespace` is set, but there are no `topics` to name tables for",
+        "write `topics`, or remove it: names under `tables` carry their own namespace",
+    ),
+]
+
+WHOLE = [
+    (HEAD, 1, "the file has neither `tables` nor `topics`"),
+    (f"{HEAD}tables:\n", 3, "`tables` has no tables"),
+    (f"{HEAD}tables: {{}}\n", 3, "`tables` has no tables"),
+    (f"{HEAD}tables:\n  page_views: {{topic: a}}\n", 4, "the table `page_views` has no namespace"),
+    (f"{HEAD}tables:\n  shop..x: {{topic: a}}\n", 4, "`shop..x` is not the name of a table"),
+    (f"{HEAD}tables:\n  shop.x:\n", 4, "table `shop.x` is empty where a mapping is expected"),
+    (f"{HEAD}tables:\n  shop.x: {{start: latest}}\n", 4, "table `shop.x` names no topic"),
+    (f"{HEAD}tables:\n  shop.x: {{topic: /a/}}\n", 4, "`topic` takes one name"),
+    (f"{HEAD}tables:\n  shop.x:\n    topics: []\n", 5, "`topics` is an empty list"),
+    (f"{HEAD}tables:\n  shop.x:\n    topics: [a, /b/,\n      a]\n", 6, "`a` is there twice in `topics`"),
+    (
+        f"{HEAD}tables:\n  shop.x: {{topics: [a, b], start: {{0: 1}}}}\n",
+        4,
+        "`start` gives offsets without a topic, but the table may read several",
+    ),
+    (
+        f"{HEAD}namespace: n\ntopics: [x, /(/]\n",
+        4,
+        "the regular expression `/(/` is wrong: missing ), unterminated subpattern at position 0",
+    ),
+    (f"{HEAD}namespace: a b\ntopics: [x]\n", 3, "`a b` is not the name of a namespace"),
+    (
+        f"{HEAD}namespace: n\ntopics: [x]\ntables:\n  n.x: {{topic: y}}\n",
+        6,
+        "`n.x` is under `tables`, and `x` under `topics` makes a table of that name too",
+    ),
+    (
+        f"{HEAD}namespace: n\ntopics: /./\ntables:\n  n.x: {{topic: y}}\n",
+        6,
+        "`n.x` is under `tables`, and `/./` under `topics` makes a table of that name too",
+    ),
+    ("kafka: {bootstrap.servers: b:1}\ntables: {a.b: {topic: c}}\n", 1, "`pipeline` is missing"),
+    (
+        "pipeline: a/b\nkafka: {bootstrap.servers: b:1}\ntables: {a.b: {topic: c}}\n",
+        1,
+        "`a/b` is not a name for a pipeline",
+    ),
+    (
+        "pipeline: 7\nkafka: {bootstrap.servers: b:1}\ntables: {a.b: {topic: c}}\n",
+        1,
+        "`pipeline` is a number where text is expected",
+    ),
+    ("pipeline: p\ntables: {a.b: {topic: c}}\n", 1, "`kafka.bootstrap.servers` is missing"),
+    (
+        "pipeline: p\nkafka: {bootstrap.servers: b}\ntables: {a.b: {topic: c}}\n",
+        2,
+        "`kafka.bootstrap.servers` is not a list of host:port",
+    ),
+    ("pipeline: p\nkafka: {acks: 1}\ntables: {a.b: {topic: c}}\n", 2, "`kafka.bootstrap.servers` is missing"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message", "remedy"), TABLES)
+def test_a_wrong_setting_of_a_table(refuse: Refuse, settings: str, message: str, remedy: str) -> None:
+    error = refuse(with_table(settings))
+    assert (error.message, error.remedy, error.where) == (message, remedy, "pipeline.yaml:4")
+
+
+@pytest.mark.parametrize(("settings", "setting", "remedy"), NOT_BUILT)
+def test_a_setting_that_is_promised_but_not_built(refuse: Refuse, settings: str, setting: str, remedy: str) -> None:
+    error = refuse(with_table(settings))
+    message = f"{setting} is not available in this version"
+    assert (error.message, error.remedy, error.where) == (message, remedy, "pipeline.yaml:4")
+
+
+@pytest.mark.parametrize(("section", "message", "remedy"), SECTIONS)
+def test_a_wrong_section(refuse: Refuse, section: str, message: str, remedy: str | None) -> None:
+    error = refuse(with_section(section))
+    assert (error.message, error.where) == (message, "pipeline.yaml:4")
+    assert remedy in (None, error.remedy)
+
+
+@pytest.mark.parametrize(("text", "line", "message"), WHOLE)
+def test_what_is_wrong_with_the_file_as_a_whole(refuse: Refuse, text: str, line: int, message: str) -> None:
+    error = refuse(text)
+    assert (error.message, error.where) == (message, f"pipeline.yaml:{line}")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("group.id: x", "`kafka.group.id` is not for the file to set: Frazil names its own groups"),
+        (
+            "auto.offset.reset: latest",
+            "`kafka.auto.offset.reset` is not for the file to set: "
+            "where a table begins is `start`, what happens to lost offsets is `on_data_loss`",
+        ),
+        (
+            "enable.auto.commit: true",
+            "`kafka.enable.auto.commit` is not for the file to set: "
+            "progress is in the table, nothing is committed to Kafka",
+        ),
+        (
+            "key.deserializer: x",
+            "`kafka.key.deserializer` is not for the file to set: Frazil reads bytes and decodes them itself",
+        ),
+        (
+            "value.deserializer: x",
+            "`kafka.value.deserializer` is not for the file to set: Frazil reads bytes and decodes them itself",
+        ),
+        ("isolation.level: read_comitted", "`kafka.isolation.level` cannot be `read_comitted`"),
+        ("kafka.bootstrap.servers: x", "`kafka.bootstrap.servers` is not a client property"),
+        ("ssl: {a: b}", "`kafka.ssl` is a mapping where one value is expected"),
+        ("sasl.password: no", "YAML reads the bare yes, no, on or off of `kafka.sasl.password` as a boolean"),
+    ],
+)
+def test_kafka_properties_that_are_not_the_file_s_to_set(refuse: Refuse, settings: str, message: str) -> None:
+    error = refuse(f"pipeline: p\nkafka:\n  bootstrap.servers: b:1\n  {settings}\ntables: {{a.b: {{topic: c}}}}\n")
+    assert (error.message, error.where) == (message, "pipeline.yaml:4")
+
+
+def test_the_first_problem_of_the_file_is_told_and_the_others_counted(refuse: Refuse) -> None:
+    error = refuse(f"{HEAD}tables:\n  shop.x:\n    topic: a\n    mode: upsert\n    strat: latest\n    start: x\n")
+    assert str(error) == (
+        "`mode: upsert` is not available in this version (and 2 more problems in this file) (pipeline.yaml:6); "
+        "available: append"
+    )

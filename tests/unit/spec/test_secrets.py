@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from tests.unit.spec.pipeline_file import Load, Refuse, with_section
+
+REST = """catalog:
+  type: rest
+  uri: https://u:${env:NAME}@catalog
+  warehouse: s3://${env:BUCKET}/lake
+  properties: {credential: "id:${file:secret.txt}"}
+spark: {master: "spark://${env:HOST}:7077", conf: {spark.x: "${env:NAME}", spark.y: "${spark.home} ${sys:z}"}}
+"""
+
+
+def test_references_are_replaced_and_their_values_never_shown(load: Load) -> None:
+    Path("secret.txt").write_text("s3cr3t\n", encoding="utf-8")
+    spec = load(with_section(REST), {"NAME": "hunter2", "BUCKET": "hidden-bucket", "HOST": "hidden-host"})
+    assert spec.catalog.uri == "https://u:hunter2@catalog"
+    assert spec.catalog.warehouse == "s3://hidden-bucket/lake"
+    assert spec.catalog.properties == {"credential": "id:s3cr3t"}
+    assert spec.spark.master == "spark://hidden-host:7077"
+    assert spec.spark.conf == {"spark.x": "hunter2", "spark.y": "${spark.home} ${sys:z}"}
+    assert spec.secrets == {"hunter2", "s3cr3t", "id:s3cr3t", "hidden-bucket", "hidden-host"}
+    shown = " ".join((repr(spec), str(spec), repr(spec.catalog), spec.model_dump_json(), repr(spec.spark.model_dump())))
+    assert [secret for secret in spec.secrets if secret in shown] == []
+
+
+def test_a_secret_is_taken_out_of_any_text_the_longest_first(load: Load) -> None:
+    spec = load(with_section("spark: {conf: {spark.a: '${env:A}', spark.b: '${env:B}'}}"), {"A": "abc", "B": "abcdef"})
+    assert spec.redact("login with abcdef or abc failed") == "login with *** or *** failed"
+
+
+def test_a_password_that_is_written_into_the_file_is_a_secret_too(load: Load) -> None:
+    text = 'pipeline: p\nkafka: {bootstrap.servers: "b:1", sasl.username: me, sasl.password: plain}\n'
+    spec = load(f"{text}tables: {{a.b: {{topic: c}}}}\n")
+    assert spec.secrets == {"plain"}
+    assert "plain" not in repr(spec)
+
+
+def test_a_spec_keeps_its_secrets_when_it_travels(load: Load) -> None:
+    spec = load(with_section("spark: {conf: {spark.a: '${env:A}'}}"), {"A": "abc"})
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_a_file_s_last_line_end_is_not_part_of_the_secret(load: Load) -> None:
+    Path("key.pem").write_bytes(b"BEGIN\nabc\n\r\n")
+    spec = load(with_section("spark: {conf: {spark.a: '${file:key.pem}'}}"))
+    assert spec.spark.conf == {"spark.a": "BEGIN\nabc\n"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "message", "remedy"),
+    [
+        ("${env:NOPE}", "the environment variable `NOPE` is not set", "set NOPE before starting Frazil"),
+        ("${env:EMPTY}", "the environment variable `EMPTY` is empty", "set EMPTY before starting Frazil"),
+        ("${file:nope}", "the secret's file `nope` does not exist", "create it, or correct its path"),
+        ("${file:.}", "the secret's file `.` cannot be read (Is a directory)", "create it, or correct its path"),
+        ("${file:empty}", "the secret's file `empty` is empty", "write the secret, and only it, into the file"),
+        ("${file:latin}", "the secret's file `latin` is not UTF-8", "save the secret as UTF-8 text"),
+        ("${evn:NAME}", "`${evn:…}` is not a reference to a secret", "write `${env:NAME}` or `${file:PATH}`"),
+        ("${ENV:NAME}", "`${ENV:…}` is not a reference to a secret", "write `${env:NAME}` or `${file:PATH}`"),
+    ],
+)
+def test_a_missing_secret_is_named_with_its_line(refuse: Refuse, reference: str, message: str, remedy: str) -> None:
+    Path("empty").touch()
+    Path("latin").write_bytes(b"caf\xe9 hunter2")
+    for section in (
+        f"spark:\n  conf:\n    spark.a: x{reference}",
+        f"catalog:\n  uri: jdbc:sqlite:a\n  warehouse: {reference}",
+    ):
+        error = refuse(with_section(section), {"EMPTY": ""})
+        assert (error.message, error.remedy, error.where) == (message, remedy, "pipeline.yaml:6")
+        assert error.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "catalog: {type: '${env:SECRET}'}",
+        "catalog: {type: rest, uri: '${env:SECRET}'}",
+        "catalog: {uri: '${env:SECRET}'}",
+        "catalog: {uri: 'jdbc:x:${env:SECRET}'}",
+        "catalog: {properties: {uri: '${env:SECRET}', token: [hunter2]}}",
+        "catalog: {properties: {token: *hunter2}}",
+        "catalog: {properties: {token: !hunter2 x}}",
+        "catalog: {properties: {token: !hunter2!hunter2 x}}",
+        "catalog: {properties: {token:hunter2}}",
+        "catalog: {properties: {token: &hunter2 x, b: &hunter2 y, c: 'unclosed}}",
+        "spark: {conf: {driver.memory: '${env:SECRET}'}}",
+    ],
+)
+def test_no_error_shows_a_secret(refuse: Refuse, section: str) -> None:
+    error = refuse(with_section(section), {"SECRET": "hunter2"})
+    assert "hunter2" not in repr(error) + str(error)
+    assert error.__cause__ is None
+    assert error.__suppress_context__ or error.__context__ is None

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from frazil.errors import SpecError
+from frazil.spec.units import parse_duration, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("2s", 2.0), ("1.5s", 1.5), ("5m", 300.0), ("1h", 3600.0), ("2 s", 2.0)]
+)
+def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("1B", 1),
+        ("2KiB", 2048),
+        ("64MiB", 64 * 1024**2),
+        ("1GiB", 1024**3),
+        ("10MB", 10_000_000),
+        ("1.5kB", 1500),
+        ("1TB", 10**12),
+    ],
+)
+def test_a_size_is_a_number_and_a_unit(text: str, size_bytes: int) -> None:
+    assert parse_size(text) == size_bytes
+
+
+def test_a_bare_number_is_asked_for_its_unit() -> None:
+    with pytest.raises(SpecError) as duration:
+        parse_duration("2")
+    with pytest.raises(SpecError) as size:
+        parse_size("64")
+    assert str(duration.value) == "the duration `2` has no unit; write a unit: one of ms, s, m, h, for example `2s`"
+    assert str(size.value) == (
+        "the size `64` has no unit; write a unit: one of B, KB, MB, GB, TB, KiB, MiB, GiB, TiB, for example `64MiB`"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "s", "2 sec", "-1s", "1e3s", "2s 5ms", "٢s", "0s", "0ms"])
+def test_what_is_not_a_duration_is_refused(text: str) -> None:
+    with pytest.raises(SpecError):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["", "MB", "64mb", "64Mib", "-1MB", "1 000MB", "0MB", "0.5B"])
+def test_what_is_not_a_size_is_refused(text: str) -> None:
+    with pytest.raises(SpecError):
+        parse_size(text)
