@@ -42,7 +42,7 @@ class Progress:
     """What a table's newest ingest snapshot says about itself.
 
     offsets: the full vector. topic_ids: Kafka's ids, so that a topic made anew is not read on by offset alone.
-    epoch, run_id: who wrote it; a later start of the same pipeline has a greater epoch. snapshot_id: None before the
+    skipped: offsets that this commit passed over because Kafka no longer has them (from, to). epoch, run_id: who wrote it; a later start of the same pipeline has a greater epoch. snapshot_id: None before the
     first commit, together with an empty vector.
     """
 
@@ -53,6 +53,7 @@ class Progress:
     epoch: int = 0
     run_id: str = ""
     watermark: Watermark = field(default_factory=Watermark)
+    skipped: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     snapshot_id: int | None = None
     committed_at_ms: int | None = None
 

@@ -24,13 +24,14 @@ _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException", "NotFoundExcep
 
 
 class IcebergCatalog:
-    """A catalog of a JVM, for one pipeline. `properties` are Iceberg's own catalog properties.
+    """A catalog in the JVM behind py4j's `gateway`, for one pipeline. `properties` are Iceberg's own catalog properties.
 
     One Java table object is kept per table and refreshed; the JVM is the caller's.
     """
 
-    def __init__(self, jvm: Any, pipeline: str, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> None:
-        self._jvm = jvm
+    def __init__(self, gateway: Any, pipeline: str, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> None:
+        self._gateway = gateway
+        self._jvm = jvm = gateway.jvm
         self._pipeline = pipeline
         self._properties = dict(properties)
         self._tables: dict[str, Any] = {}
@@ -209,12 +210,9 @@ class IcebergCatalog:
         return java.TableIdentifier.of(java.Namespace.of(levels), name)
 
     def _strings(self, words: Sequence[str]) -> Any:
-        gateway = self._jvm._gateway_client.gateway_property.pool and self._jvm
-        array = self._jvm.java.lang.reflect.Array.newInstance(
-            self._jvm.java.lang.Class.forName("java.lang.String"), len(words)
-        )
+        array = self._gateway.new_array(self._jvm.java.lang.String, len(words))
         for number, word in enumerate(words):
-            gateway.java.lang.reflect.Array.set(array, number, word)
+            array[number] = word
         return array
 
     def _make_namespaces(self, namespace: Any) -> None:

@@ -1,0 +1,146 @@
+"""`frazil run`: the pipeline until it is stopped, or until all that was there at the start is committed."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import structlog
+import typer
+
+from frazil.catalog.iceberg import IcebergCatalog
+from frazil.cli.options import DEFAULT_FILE, SpecFile
+from frazil.cli.output import Output
+from frazil.cli.wiring import open_catalog, read_spec, running_jvm
+from frazil.clock import Clock, SystemClock, jitter, new_id
+from frazil.errors import UnavailableError
+from frazil.ingest.job import SparkJobs
+from frazil.ingest.service import Parts, Service
+from frazil.ingest.table import RunState, Table
+from frazil.kafka.topics import KafkaTopics
+from frazil.ops.state_file import StateFile, describe
+from frazil.runtime.jvm import Jvm, core_count, is_local
+from frazil.spec import PipelineSpec
+
+log = structlog.get_logger("frazil")
+
+UntilCaughtUp = Annotated[
+    bool, typer.Option("--until-caught-up", help="Read to the ends of the topics as they are now, commit, and exit.")
+]
+STOPPED_TABLES = 4
+
+
+def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: UntilCaughtUp = False) -> int:
+    """Run the pipeline until SIGTERM or Ctrl-C: it then finishes the batch in hand, commits it and exits."""
+    spec = read_spec(output, file)
+    clock = SystemClock()
+    stopping = _Stopping()
+    state_file = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact)
+    source = KafkaTopics(spec.kafka)
+    log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
+    with running_jvm(spec) as jvm:
+        # The session is the slow part of a start: it comes up while the catalog is asked for the tables.
+        session = _InBackground(jvm.session)
+        catalog = _open_catalog(jvm, spec, stopping, clock)
+        if catalog is None:
+            return 0
+        jobs = SparkJobs(session.result, spec.kafka, _parallelism(spec))
+        service = Service(spec, Parts(source, catalog, jobs, clock), new_id(), state_file.write)
+        stopping.then(service.stop)
+        try:
+            service.run(until_caught_up)
+        finally:
+            state_file.write(service.tables, ended=True)
+            session.wait()
+    return _report(output, service.tables)
+
+
+def _open_catalog(jvm: Jvm, spec: PipelineSpec, stopping: _Stopping, clock: Clock) -> IcebergCatalog | None:
+    """Keeps trying: an outage at the start is no other than one later."""
+    delay_s = 0.5
+    while not stopping.is_set:
+        try:
+            return open_catalog(jvm, spec)
+        except UnavailableError as error:
+            log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=delay_s)
+            clock.sleep(jitter(delay_s))
+            delay_s = min(30.0, delay_s * 2)
+    return None
+
+
+def _parallelism(spec: PipelineSpec) -> int:
+    """Tasks of one job: as many as cores here; on a cluster as many as its executors are declared to have."""
+    if is_local(spec.spark.master):
+        return core_count()
+    executors = int(spec.spark.conf.get("spark.executor.instances", "2"))
+    return int(spec.spark.conf.get("spark.cores.max", executors * int(spec.spark.conf.get("spark.executor.cores", "2"))))
+
+
+def _report(output: Output, tables: Sequence[Table]) -> int:
+    stopped = [table for table in tables if table.run_state is RunState.STOPPED]
+    document: dict[str, Any] = {"tables": {table.name: describe(table) for table in tables}}
+    lines = [f"{table.name}: {_words(table)}" for table in tables]
+    output.result(document, "\n".join(lines) or "no tables")
+    return STOPPED_TABLES if stopped else 0
+
+
+def _words(table: Table) -> str:
+    if table.run_state is RunState.STOPPED:
+        place = f" ({table.where})" if table.where else ""
+        return f"stopped: {table.reason}{place}; {table.remedy}"
+    rows = table.size.row_count if table.size else 0
+    return f"{rows:,} rows, {table.lag_records:,} records behind"
+
+
+class _Stopping:
+    """SIGTERM and Ctrl-C, before and after there is something to stop."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._stop: Any = None
+        if threading.current_thread() is threading.main_thread():
+            for kind in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(kind, self._on_signal)
+
+    def then(self, stop: Any) -> None:
+        """From now on a signal calls `stop`; at once if there was one."""
+        self._stop = stop
+        if self.is_set:
+            stop()
+
+    def _on_signal(self, *_: object) -> None:
+        if self.is_set:
+            raise KeyboardInterrupt
+        self.is_set = True
+        log.info("stopping")
+        if self._stop is not None:
+            self._stop()
+
+
+class _InBackground:
+    """A value that a thread makes."""
+
+    def __init__(self, make: Any) -> None:
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._make, args=(make,), name="session", daemon=True)
+        self._thread.start()
+
+    def _make(self, make: Any) -> None:
+        try:
+            self._value = make()
+        except BaseException as error:  # noqa: BLE001  (raised where the value is asked for)
+            self._error = error
+
+    def wait(self) -> None:
+        """Until it is made or has failed."""
+        self._thread.join()
+
+    def result(self) -> Any:
+        """The value, waited for."""
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        return self._value

@@ -1,0 +1,190 @@
+"""Keeps a running pipeline's tables in step with what Kafka and the catalog say: topics, partitions, first offsets, progress."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from frazil.catalog.port import Catalog
+from frazil.errors import FrazilError, SpecError
+from frazil.ingest.table import Table
+from frazil.kafka.port import Partition, Source, TopicDescription
+from frazil.spec import PipelineSpec
+
+
+class TableStopped(Exception):
+    """A table cannot go on until its operator has decided; the process and the other tables do."""
+
+    def __init__(self, reason: str, remedy: str, where: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.remedy = remedy
+        self.where = where
+
+
+class Discovery:
+    """Asks Kafka and the catalog on behalf of the service; changes only the tables it is given."""
+
+    def __init__(self, spec: PipelineSpec, source: Source, catalog: Catalog) -> None:
+        self._spec = spec
+        self._source = source
+        self._catalog = catalog
+        self.tables: dict[str, Table] = {table.name: Table(table) for table in spec.tables}
+
+    def refresh_topics(self) -> None:
+        """Finds new topics and partitions; a top-level topic that appears gets its table."""
+        selectors = [*self._spec.topics, *(s for table in self.tables.values() for s in table.spec.topics)]
+        found = self._source.topics(lambda name: any(selector.matches(name) for selector in selectors))
+        for name in found:
+            table = f"{self._spec.namespace}.{name}"
+            if table not in self.tables and any(selector.matches(name) for selector in self._spec.topics):
+                self.tables[table] = Table(self._spec.table_for(name))
+        for table in self.tables.values():
+            if not table.in_flight:
+                self._match(table, found)
+
+    def load(self, table: Table, cluster_id: str) -> None:
+        """Takes the table's state from the catalog and checks that its progress belongs to this cluster and these topics."""
+        table.state = self._catalog.load(table.name)
+        table.is_loaded = True
+        if table.state is None:
+            return
+        table.size = self._catalog.size(table.name)
+        self._check_state(table, cluster_id)
+        self._check_topic_ids(table)
+
+    def add_first_offsets(self, table: Table) -> None:
+        """Decides where partitions begin that nothing was read from: `start` for a table without progress; partitions and
+        topics that appear later from their beginning, so that nothing of them is missed.
+        """
+        vector = table.position()
+        fresh = [(t, p) for t, p in table.partitions() if p not in vector.get(t, {})]
+        if not fresh:
+            return
+        start = table.spec.start
+        is_new = table.progress.snapshot_id is None and not table.first
+        if is_new and start.kind == "latest":
+            offsets = self._source.ends(fresh)
+        elif is_new and start.kind == "timestamp":
+            offsets = self._source.at_time(dict.fromkeys(fresh, start.timestamp_ms or 0))
+        elif is_new and start.kind == "offsets":
+            declared = {p: self._declared(table, p) for p in fresh}
+            missing = self._source.beginnings([p for p, offset in declared.items() if offset is None])
+            offsets = {p: missing.get(p, 0) if offset is None else offset for p, offset in declared.items()}
+        else:
+            offsets = self._source.beginnings(fresh)
+        for (topic, partition), offset in offsets.items():
+            table.first.setdefault(topic, {})[partition] = offset
+
+    def check_offsets(self, table: Table, ends: dict[Partition, int]) -> None:
+        """Compares the next offsets with what Kafka still has; TableStopped when records are gone, unless they may be
+        skipped.
+        """
+        vector = table.position()
+        there = [(t, p) for t, p in table.partitions() if p in vector.get(t, {})]
+        beginnings = self._source.beginnings(there)
+        for topic, partition in there:
+            offset = vector[topic][partition]
+            first = beginnings.get((topic, partition), offset)
+            where = f"topic {topic}, partition {partition}, offset {offset}"
+            if offset > ends.get((topic, partition), offset):
+                self._check_topic_ids_anew(table)
+                raise TableStopped(
+                    f"the topic ends at offset {ends[topic, partition]}, before the table's next offset {offset}",
+                    "the topic lost records (an unclean leader election, or it was made anew): see that the table and the"
+                    " topic belong together, then set `start` for a new table",
+                    where,
+                )
+            if offset < first and table.spec.on_data_loss == "stop":
+                raise TableStopped(
+                    f"records {offset} to {first - 1} are gone from Kafka before they were read (retention)",
+                    "set `on_data_loss: skip` on the table to go on from the first record that is left",
+                    where,
+                )
+            if offset < first:
+                table.skipped.setdefault(topic, {})[partition] = (offset, first)
+        table.needs_check = False
+
+    def _check_state(self, table: Table, cluster_id: str) -> None:
+        state = table.state
+        assert state is not None
+        if state.is_partitioned:
+            raise TableStopped(
+                "the table has a partition spec, which is not available in this version",
+                "use an unpartitioned table",
+                table.name,
+            )
+        if state.history_lost:
+            raise TableStopped(
+                "the snapshot that carried this pipeline's progress was expired",
+                "restore a snapshot with the summary key frazil."
+                f"{self._spec.pipeline}.offsets, or drop the table to load it anew",
+                table.name,
+            )
+        known = state.progress.cluster_id
+        if known and known != cluster_id:
+            raise TableStopped(
+                f"the table's progress belongs to Kafka cluster {known}, and this is {cluster_id}",
+                "point `bootstrap.servers` at that cluster, or use another `pipeline` name for this one",
+                table.name,
+            )
+
+    def _check_topic_ids(self, table: Table) -> None:
+        for topic, topic_id in table.progress.topic_ids.items():
+            now = table.topics.get(topic)
+            if now is not None and now.id != topic_id:
+                raise TableStopped(
+                    f"topic {topic} was deleted and created again: its offsets mean other records now",
+                    "to load the new topic, use another table, or another `pipeline` name for this one",
+                    f"topic {topic}",
+                )
+
+    def _check_topic_ids_anew(self, table: Table) -> None:
+        names = set(table.topics)
+        self._match(table, self._source.topics(names.__contains__))
+        self._check_topic_ids(table)
+
+    def verify(self, table: Table) -> None:
+        """Raises TableStopped when a topic of the table is not the one it was read from."""
+        self._check_topic_ids(table)
+
+    @staticmethod
+    def _match(table: Table, found: dict[str, TopicDescription]) -> None:
+        table.topics = {n: t for n, t in found.items() if any(s.matches(n) for s in table.spec.topics)}
+
+    @staticmethod
+    def _declared(table: Table, partition: Partition) -> int | None:
+        offsets = table.spec.start.offsets
+        mine = offsets.get(partition[0]) or offsets.get(None) or {}
+        return mine.get(partition[1])
+
+
+def words_of(error: FrazilError | TableStopped) -> tuple[str, str, str]:
+    """Reason, remedy and place, for `status`."""
+    if isinstance(error, TableStopped):
+        return error.reason, error.remedy, error.where
+    return error.message, error.remedy, error.where
+
+
+def missing_topics(tables: Iterable[Table]) -> list[tuple[Table, str]]:
+    """Topics that tables name and Kafka does not have."""
+    return [
+        (table, selector.literal)
+        for table in tables
+        for selector in table.spec.topics
+        if selector.literal is not None and selector.literal not in table.topics
+    ]
+
+
+def empty_pattern(spec: PipelineSpec, pattern: str, table: Table | None, source: Source) -> SpecError:
+    """The error of a regular expression that no topic matches, with the line and the nearest topic."""
+    topics = sorted(source.topics(lambda name: not name.startswith("__")))
+    plain = re.sub(r"[^A-Za-z0-9._-]", "", pattern.replace(".*", ""))
+    near = difflib.get_close_matches(plain, topics, n=1, cutoff=0.3)
+    hint = f"the nearest topic is `{near[0]}`" if near else "there are no topics" if not topics else f"topics are {topics[:5]}"
+    text = spec.path.read_text().splitlines() if spec.path.exists() else []
+    line = next((n for n, words in enumerate(text, 1) if f"/{pattern}/" in words), table.spec.line if table else 0)
+    return SpecError(
+        f"the regular expression /{pattern}/ matches no topic", remedy=f"correct it; {hint}", where=f"{spec.path}:{line}"
+    )

@@ -1,0 +1,86 @@
+"""One Spark job for one or more batches: the only place where the data path meets Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
+from frazil.errors import UnavailableError
+from frazil.ingest.task import REPORT_SCHEMA, Job, load_report, source_columns, task_of
+from frazil.kafka.source import read_ranges
+from frazil.types import Batch, TaskReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A task costs 50 to 100 ms whatever it carries: below this many records one is best.
+_RECORDS_PER_TASK = 30_000
+
+
+class JobRunner(Protocol):
+    """Runs the tasks of some batches."""
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+        """The reports of all tasks. with_offsets: bad records must be named. Raises UnavailableError when a task failed."""
+
+
+class SparkJobs:
+    """Job runner on a Spark session, which `session` answers when the first job needs it.
+
+    parallelism: the most tasks that one job should have at a time.
+    """
+
+    def __init__(self, session: Callable[[], SparkSession], kafka: Mapping[str, str], parallelism: int) -> None:
+        self._session = session
+        self._kafka = kafka
+        self._parallelism = parallelism
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+        """See the protocol."""
+        spark = self._activate(pool)
+        ranges = [r for batch in batches for r in batch.ranges]
+        slices = max(1, min(self._parallelism, sum(r.span for r in ranges) // _RECORDS_PER_TASK))
+        try:
+            frame = read_ranges(spark, self._kafka, ranges, source_columns(job, with_offsets), slices)
+            rows = frame.mapInArrow(task_of(job), REPORT_SCHEMA).collect()
+        except (PySparkException, Py4JJavaError) as error:
+            raise UnavailableError(f"a task failed: {cause_of(error)}", remedy=_remedy(error)) from None
+        return [load_report(row.report) for row in rows]
+
+    def _activate(self, pool: str) -> SparkSession:
+        # Each thread has its own JVM thread, which knows neither the session nor the pool until it is told.
+        spark = self._session()
+        jvm: Any = spark.sparkContext._jvm
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+        return spark
+
+
+def cause_of(error: Exception) -> str:
+    """The line of a Spark error that says what happened: the last exception of a Python worker, or the innermost cause."""
+    if isinstance(error, Py4JJavaError):
+        text = str(error.java_exception)
+    else:
+        text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception")) and " " not in line.split(":")[0]]
+    caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    for candidates in (caused, python, lines):
+        if candidates:
+            return candidates[-1][:400]
+    return type(error).__name__
+
+
+def _remedy(error: Exception) -> str:
+    text = str(error)
+    if "No space left" in text:
+        return "make room on the disk; Frazil retries with back-off"
+    return ""
+
+
+def is_jvm_gone(error: BaseException) -> bool:
+    """Whether the JVM itself has died: the process cannot go on."""
+    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)

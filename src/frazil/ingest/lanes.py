@@ -1,0 +1,78 @@
+"""Threads that work while the service plans: one lane for small batches, one for catch-ups, a few hands for commits.
+
+Everything comes back through one queue, so that only the service's own thread changes tables.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+COMMIT_THREADS = 4
+
+
+@dataclass(frozen=True)
+class Done:
+    """Finished work: what it was about and its future."""
+
+    about: Any
+    future: Future[Any]
+
+
+class Lanes:
+    """`small` and `catch_up` take one piece of work at a time; `commit` several."""
+
+    def __init__(self) -> None:
+        self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
+        self._executors = {
+            "small": ThreadPoolExecutor(1, "small"),
+            "catch-up": ThreadPoolExecutor(1, "catch-up"),
+            "commit": ThreadPoolExecutor(COMMIT_THREADS, "commit"),
+        }
+        self._under_way = dict.fromkeys(self._executors, 0)
+
+    def is_free(self, lane: str) -> bool:
+        """Whether nothing is under way in the lane."""
+        return self._under_way[lane] == 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way at all."""
+        return not any(self._under_way.values())
+
+    def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
+        """Starts `work` in a lane; its end will be answered by `wait` with `about`."""
+        self._under_way[lane] += 1
+        future = self._executors[lane].submit(work)
+        future.add_done_callback(lambda done: self._done.put(Done((lane, about), done)))
+
+    def wait(self, timeout_s: float) -> list[Done]:
+        """What has finished, at once if something has, else the first that does within the time."""
+        finished: list[Done] = []
+        try:
+            finished.append(self._done.get(timeout=max(0.0, timeout_s)))
+            while True:
+                finished.append(self._done.get_nowait())
+        except queue.Empty:
+            pass
+        answers = []
+        for done in finished:
+            lane, about = done.about
+            self._under_way[lane] -= 1
+            answers.append(Done(about, done.future))
+        return answers
+
+    def wake(self) -> None:
+        """Ends a `wait`."""
+        self._under_way["commit"] += 1
+        finished: Future[None] = Future()
+        finished.set_result(None)
+        self._done.put(Done(("commit", None), finished))
+
+    def close(self) -> None:
+        """Waits for what is under way and ends the threads."""
+        for executor in self._executors.values():
+            executor.shutdown(wait=True)

@@ -1,0 +1,423 @@
+"""The loop over all tables: ask for ends, plan, run, commit, back off, drain.
+
+One thread owns every table and decides; lanes do the work. A table that fails or stops is left alone, the others go on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+
+import structlog
+
+from frazil.catalog.port import Catalog
+from frazil.clock import Clock, jitter
+from frazil.errors import ConflictError, FencedError, FrazilError, InvariantError, RecordError, SpecError, UnavailableError
+from frazil.ingest.discovery import Discovery, TableStopped, empty_pattern, words_of
+from frazil.ingest.job import JobRunner, is_jvm_gone
+from frazil.ingest.lanes import Done, Lanes
+from frazil.ingest.pipeline import Identity, Outcome, Pipeline, Planned, metadata_adder
+from frazil.ingest.plan import group_batches, lag_records, plan_batch
+from frazil.ingest.table import RunState, Table
+from frazil.kafka.port import Partition, Source
+from frazil.spec import PipelineSpec
+from frazil.types import TaskReport
+
+log = structlog.get_logger("frazil")
+
+TOPICS_EVERY_S = 5.0
+RELOAD_IDLE_EVERY_S = 60.0
+PUBLISH_EVERY_S = 0.5
+SHORTEST_POLL_S = 0.02
+LONGEST_POLL_S = 0.25
+# Asking Kafka for ends may take this share of the loop's time, so that hundreds of idle topics cost little.
+POLL_SHARE = 0.03
+EMPTY_RETRY_S = 5.0
+FIRST_BACKOFF_S = 0.5
+LONGEST_BACKOFF_S = 30.0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the service is made of; each has a twin in memory."""
+
+    source: Source
+    catalog: Catalog
+    jobs: JobRunner
+    clock: Clock
+
+
+class Service:
+    """Runs one pipeline. `publish` gets the tables after every change that `status` shows."""
+
+    def __init__(self, spec: PipelineSpec, parts: Parts, run_id: str, publish: Callable[[Sequence[Table]], None]) -> None:
+        self._spec = spec
+        self._parts = parts
+        self._clock = parts.clock
+        self._run_id = run_id
+        self._publish = publish
+        self._discovery = Discovery(spec, parts.source, parts.catalog)
+        self._lanes = Lanes()
+        self._stopping = threading.Event()
+        self._cluster_id = ""
+        self._epoch = 1
+        self._pipeline: Pipeline | None = None
+        self._ends: dict[Partition, int] = {}
+        self._goal: dict[Partition, int] | None = None
+        self._topics_at_s = float("-inf")
+        self._published_at_s = float("-inf")
+        self._outages = 0
+        self._ask_cost_s = 0.0
+        self._fatal: BaseException | None = None
+
+    @property
+    def tables(self) -> list[Table]:
+        """Every table, by name."""
+        return [self._discovery.tables[name] for name in sorted(self._discovery.tables)]
+
+    def stop(self) -> None:
+        """Asks the loop to finish what is in hand, commit it and return; may be called from a signal handler's thread."""
+        self._stopping.set()
+        self._lanes.wake()
+
+    def run(self, until_caught_up: bool = False) -> None:
+        """Returns when it was stopped, or when all that was there at the start is committed.
+
+        Raises FencedError when a later run of this pipeline has taken over, SpecError when a pattern matches nothing.
+        """
+        try:
+            self._connect()
+            while not self._is_over(until_caught_up):
+                pause_s = 0.0 if self._stopping.is_set() else self._turn(until_caught_up)
+                self._settle(self._lanes.wait(pause_s if not self._stopping.is_set() else 1.0))
+                self._publish_if_due()
+        finally:
+            self._lanes.close()
+            self._settle(self._lanes.wait(0))
+            self._publish(self.tables)
+        if self._fatal is not None:
+            raise self._fatal
+
+    def _is_over(self, until_caught_up: bool) -> bool:
+        if self._fatal is not None or self._stopping.is_set():
+            return self._lanes.is_idle
+        return until_caught_up and self._goal is not None and self._lanes.is_idle and self._is_caught_up()
+
+    def _is_caught_up(self) -> bool:
+        goal = self._goal or {}
+        for table in self.tables:
+            if table.run_state is RunState.STOPPED:
+                continue
+            vector = table.position()
+            if any(vector.get(t, {}).get(p, -1) < goal.get((t, p), 0) for t, p in table.partitions()):
+                return False
+        return True
+
+    # ---- connecting
+
+    def _connect(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._cluster_id = self._parts.source.cluster_id()
+                self._discovery.refresh_topics()
+                self._refuse_empty_patterns()
+                self._topics_at_s = self._clock.monotonic_s()
+                for table in self.tables:
+                    self._load(table)
+                break
+            except UnavailableError as error:
+                self._wait_out(error)
+        self._epoch = 1 + max((table.progress.epoch for table in self.tables), default=0)
+        identity = Identity(self._cluster_id, self._epoch, self._run_id)
+        self._pipeline = Pipeline(self._parts.catalog, self._parts.source, self._parts.jobs, identity)
+        log.info("connected", cluster_id=self._cluster_id, tables=len(self.tables), epoch=self._epoch)
+
+    def _refuse_empty_patterns(self) -> None:
+        known = [topic for table in self.tables for topic in table.topics]
+        for selector in self._spec.topics:
+            if selector.pattern is not None and not any(selector.matches(topic) for topic in known):
+                raise empty_pattern(self._spec, selector.pattern, None, self._parts.source)
+        for table in self.tables:
+            for selector in table.spec.topics:
+                if selector.pattern is not None and not any(selector.matches(topic) for topic in table.topics):
+                    raise empty_pattern(self._spec, selector.pattern, table, self._parts.source)
+
+    def _wait_out(self, error: UnavailableError) -> None:
+        """An outage that concerns every table: says so and waits, longer each time."""
+        self._outages += 1
+        delay_s = backoff_s(self._outages)
+        log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=round(delay_s, 1))
+        for table in self.tables:
+            if table.run_state in (RunState.WAITING, RunState.RUNNING):
+                self._explain(table, RunState.BACKING_OFF, error)
+        self._publish(self.tables)
+        self._stopping.wait(delay_s)
+
+    def _load(self, table: Table) -> None:
+        """Loads a table and makes it when its columns are declared; what is wrong with one table stays with it."""
+        try:
+            self._discovery.load(table, self._cluster_id)
+            if table.state is None and table.spec.columns and self._pipeline_for_creation is not None:
+                table.state = self._pipeline_for_creation.create(table, {})
+            if table.state is not None:
+                self._check_metadata_columns(table)
+            table.loaded_at_s = self._clock.monotonic_s()
+        except TableStopped as error:
+            self._stop_table(table, error)
+        except UnavailableError as error:
+            self._back_off(table, error)
+
+    @property
+    def _pipeline_for_creation(self) -> Pipeline:
+        identity = Identity(self._cluster_id, self._epoch, self._run_id)
+        return self._pipeline or Pipeline(self._parts.catalog, self._parts.source, self._parts.jobs, identity)
+
+    def _check_metadata_columns(self, table: Table) -> None:
+        assert table.state is not None
+        names = {field.name for field in table.state.schema.fields}
+        missing = [f"_{name}" for name in table.spec.metadata if f"_{name}" not in names]
+        if missing:
+            table.state = self._parts.catalog.evolve(table.name, metadata_adder(table.spec.metadata))
+
+    # ---- planning
+
+    def _turn(self, until_caught_up: bool) -> float:
+        """Plans and starts what is due; how long to wait before the next turn."""
+        now_s = self._clock.monotonic_s()
+        try:
+            self._refresh(now_s)
+            began_s = self._clock.monotonic_s()
+            self._ask_for_ends()
+            self._ask_cost_s = self._clock.monotonic_s() - began_s
+            if self._outages:
+                log.info("available_again", after_failures=self._outages)
+            self._outages = 0
+        except UnavailableError as error:
+            self._wait_out(error)
+            return 0.0
+        if until_caught_up and self._goal is None:
+            self._goal = dict(self._ends)
+        planned = [p for p in (self._plan(table, now_s, until_caught_up) for table in self._free_tables(now_s)) if p]
+        self._start(planned)
+        return self._pause_s()
+
+    def _free_tables(self, now_s: float) -> list[Table]:
+        return [
+            table
+            for table in self.tables
+            if not table.in_flight
+            and table.run_state is not RunState.STOPPED
+            and (table.failures == 0 or now_s >= table.next_due_s)
+        ]
+
+    def _refresh(self, now_s: float) -> None:
+        if now_s - self._topics_at_s >= TOPICS_EVERY_S:
+            self._discovery.refresh_topics()
+            self._topics_at_s = now_s
+            for table in self.tables:
+                if not table.in_flight and table.run_state is not RunState.STOPPED:
+                    self._guard(table, lambda table=table: self._discovery.verify(table))
+        for table in self._free_tables(now_s):
+            is_stale = now_s - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
+            if not table.is_loaded or is_stale:
+                self._load(table)
+
+    def _ask_for_ends(self) -> None:
+        active = [t for t in self.tables if t.run_state is not RunState.STOPPED]
+        self._ends = self._parts.source.ends({p for table in active for p in table.partitions()})
+
+    def _guard(self, table: Table, step: Callable[[], None]) -> bool:
+        try:
+            step()
+        except TableStopped as error:
+            self._stop_table(table, error)
+            return False
+        return True
+
+    def _plan(self, table: Table, now_s: float, until_caught_up: bool) -> Planned | None:
+        if not table.is_loaded or not table.topics:
+            self._say_topic_is_missing(table)
+            return None
+        self._discovery.add_first_offsets(table)
+        position = table.position()
+        ends = self._ends if not until_caught_up else self._up_to_goal()
+        table.lag_records = lag_records(position, self._ends)
+        is_behind_start = any(self._ends.get((t, p), o) < o for t, ps in position.items() for p, o in ps.items())
+        if (table.needs_check or is_behind_start) and not self._guard(
+            table, lambda: self._discovery.check_offsets(table, self._ends)
+        ):
+            return None
+        position = table.position()
+        batch = plan_batch(position, ends, table.clock(), now_s)
+        if batch is None:
+            if table.lag_records == 0 and table.run_state is not RunState.STOPPED:
+                self._explain(table, RunState.WAITING, None)
+            return None
+        return Planned(table, batch, position, dict(self._ends), now_s)
+
+    def _up_to_goal(self) -> dict[Partition, int]:
+        goal = self._goal or {}
+        return {partition: min(end, goal.get(partition, 0)) for partition, end in self._ends.items()}
+
+    def _say_topic_is_missing(self, table: Table) -> None:
+        if table.is_loaded and not table.topics:
+            names = ", ".join(s.literal or f"/{s.pattern}/" for s in table.spec.topics)
+            error = UnavailableError(f"topic {names} does not exist", remedy="create the topic, or correct its name")
+            self._explain(table, RunState.BACKING_OFF, error)
+
+    def _start(self, planned: list[Planned]) -> None:
+        groups, catch_ups = group_batches(p.batch for p in planned if not p.table.goes_alone)
+        groups += [[p.batch] for p in planned if p.table.goes_alone]
+        by_name = {p.table.name: p for p in planned}
+        if groups and self._lanes.is_free("small"):
+            self._submit("small", [by_name[batch.table] for batch in groups[0]])
+        if catch_ups and self._lanes.is_free("catch-up"):
+            fairest = min(catch_ups, key=lambda batch: by_name[batch.table].table.last_batch_at_s)
+            self._submit("catch-up", [by_name[fairest.table]])
+
+    def _submit(self, lane: str, planned: list[Planned]) -> None:
+        assert self._pipeline is not None
+        pipeline = self._pipeline
+        for p in planned:
+            p.table.in_flight = True
+            p.table.last_batch_at_s = p.planned_at_s
+            self._explain(p.table, RunState.RUNNING, None)
+            log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, lane=lane)
+        self._lanes.submit(lane, planned, lambda: pipeline.run_tasks(planned, lane))
+
+    def _pause_s(self) -> float:
+        floor = max(SHORTEST_POLL_S, self._ask_cost_s / POLL_SHARE)
+        return min(max(floor, SHORTEST_POLL_S), max(LONGEST_POLL_S, floor))
+
+    # ---- results
+
+    def _settle(self, finished: list[Done]) -> None:
+        for done in finished:
+            if isinstance(done.about, list):
+                self._after_tasks(done.about, done.future)
+            elif isinstance(done.about, Planned):
+                self._after_finish(done.about, done.future)
+
+    def _after_tasks(self, planned: list[Planned], future: Future[dict[str, TaskReport]]) -> None:
+        error = future.exception()
+        if error is not None:
+            for p in planned:
+                p.table.goes_alone = len(planned) > 1
+                self._failed(p, error)
+            return
+        assert self._pipeline is not None
+        pipeline = self._pipeline
+        for p in planned:
+            p.table.goes_alone = False
+            report = future.result()[p.table.name]
+            self._lanes.submit("commit", p, lambda p=p, report=report: pipeline.finish(p, report))
+
+    def _after_finish(self, planned: Planned, future: Future[Outcome]) -> None:
+        error = future.exception()
+        if error is not None:
+            self._failed(planned, error)
+            return
+        outcome, table = future.result(), planned.table
+        table.in_flight = False
+        table.failures = 0
+        table.state = outcome.state
+        table.dropped |= outcome.report.dropped
+        table.loaded_at_s = now_s = self._clock.monotonic_s()
+        if outcome.is_committed:
+            self._committed(planned, outcome, now_s)
+        elif outcome.is_empty:
+            table.next_due_s = now_s + EMPTY_RETRY_S
+            table.reason = "no record has a field yet, so the table has no column"
+        else:
+            table.next_due_s = 0.0
+            log.info("schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0)
+
+    def _committed(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
+        table, report = planned.table, outcome.report
+        took_s = now_s - planned.planned_at_s
+        table.next_due_s = planned.planned_at_s + table.spec.commit.interval_s
+        table.skipped = {}
+        table.lag_records = lag_records(table.position(), self._ends)
+        table.records_per_s = report.record_count / max(took_s, 1e-3)
+        table.size = self._parts.catalog.size(table.name)
+        latest = [ms for partitions in report.latest_ms.values() for ms in partitions.values()]
+        table.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None
+        log.info(
+            "batch_committed",
+            table=table.name,
+            records=report.record_count,
+            files=len(report.files),
+            lag_records=table.lag_records,
+            took_s=round(took_s, 3),
+        )
+
+    def _failed(self, planned: Planned, error: BaseException) -> None:
+        """A batch that came to nothing: forget it; the table's progress says what comes next."""
+        table = planned.table
+        table.in_flight = False
+        table.needs_check = True
+        if isinstance(error, ConflictError):
+            self._after_conflict(table, error)
+        elif isinstance(error, (RecordError, TableStopped, SpecError)):
+            self._stop_table(table, error)
+        elif isinstance(error, UnavailableError):
+            self._back_off(table, error)
+        elif is_jvm_gone(error):
+            self._end(UnavailableError("the JVM has ended", remedy="start frazil run again; see its log for the cause"))
+        else:
+            log.error("unexpected", table=table.name, error=f"{type(error).__name__}: {error}", exc_info=error)
+            self._stop_table(table, InvariantError(f"{type(error).__name__}: {error}", where=table.name))
+
+    def _after_conflict(self, table: Table, error: ConflictError) -> None:
+        log.warning("conflict", table=table.name, reason=error.message)
+        self._load(table)
+        writer = table.progress.writer
+        if writer > (self._epoch, self._run_id):
+            self._end(
+                FencedError(
+                    f"a later run of pipeline {self._spec.pipeline} writes this table: epoch={writer[0]}",
+                    remedy="let that run go on, or stop it and start this one again",
+                    where=table.name,
+                )
+            )
+
+    def _end(self, error: FrazilError) -> None:
+        if self._fatal is None:
+            self._fatal = error
+            log.error("ending", reason=error.message, where=error.where)
+
+    def _stop_table(self, table: Table, error: FrazilError | TableStopped) -> None:
+        self._explain(table, RunState.STOPPED, error)
+        log.error("table_stopped", table=table.name, reason=table.reason, where=table.where, remedy=table.remedy)
+        self._publish(self.tables)
+
+    def _back_off(self, table: Table, error: UnavailableError) -> None:
+        table.failures += 1
+        delay_s = backoff_s(table.failures)
+        table.next_due_s = self._clock.monotonic_s() + delay_s
+        self._explain(table, RunState.BACKING_OFF, error)
+        log.warning(
+            "table_backs_off", table=table.name, reason=table.reason, where=table.where, retry_in_s=round(delay_s, 1)
+        )
+
+    @staticmethod
+    def _explain(table: Table, state: RunState, error: FrazilError | TableStopped | None) -> None:
+        table.run_state = state
+        table.reason, table.remedy, table.where = words_of(error) if error is not None else ("", "", "")
+
+    def _publish_if_due(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._published_at_s >= PUBLISH_EVERY_S:
+            self._published_at_s = now_s
+            self._publish(self.tables)
+
+
+def backoff_s(failures: int) -> float:
+    """How long to wait after so many failures in a row."""
+    return jitter(min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (failures - 1)))
+
+
+

@@ -1,0 +1,97 @@
+"""The source's twin in memory: topics as lists of records, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from frazil.clock import new_id
+from frazil.errors import UnavailableError
+from frazil.kafka.port import Partition, TopicDescription
+
+
+@dataclass(frozen=True)
+class MemoryRecord:
+    """One record of a partition."""
+
+    offset: int
+    value: bytes | None
+    timestamp_ms: int
+
+
+@dataclass
+class MemoryTopic:
+    """Partitions of records; `id` changes when the topic is made anew."""
+
+    partitions: list[list[MemoryRecord]]
+    first: dict[int, int] = field(default_factory=dict)
+    id: str = field(default_factory=new_id)
+
+    def end(self, partition: int) -> int:
+        """The offset after the last record."""
+        records = self.partitions[partition]
+        return records[-1].offset + 1 if records else self.first.get(partition, 0)
+
+
+class MemorySource:
+    """See the port; `is_down` makes every answer an outage."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, MemoryTopic] = {}
+        self.is_down = False
+
+    def create(self, topic: str, partition_count: int = 1) -> MemoryTopic:
+        """Makes a topic, also in place of one that is there."""
+        self.by_name[topic] = MemoryTopic([[] for _ in range(partition_count)])
+        return self.by_name[topic]
+
+    def produce(self, topic: str, partition: int, value: bytes | None, timestamp_ms: int = 0, gap: int = 0) -> int:
+        """Appends a record after `gap` missing offsets; its offset."""
+        log = self.by_name[topic]
+        offset = log.end(partition) + gap
+        log.partitions[partition].append(MemoryRecord(offset, value, timestamp_ms))
+        return offset
+
+    def trim(self, topic: str, partition: int, offset: int) -> None:
+        """What retention does: forgets the records before `offset`."""
+        log = self.by_name[topic]
+        log.partitions[partition] = [r for r in log.partitions[partition] if r.offset >= offset]
+        log.first[partition] = offset
+
+    def cluster_id(self) -> str:
+        """See the port."""
+        self._answer()
+        return "memory"
+
+    def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        """See the port."""
+        self._answer()
+        return {
+            name: TopicDescription(name, topic.id, len(topic.partitions))
+            for name, topic in self.by_name.items()
+            if wanted(name)
+        }
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """See the port."""
+        self._answer()
+        return {(topic, p): self.by_name[topic].end(p) for topic, p in partitions if topic in self.by_name}
+
+    def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """See the port."""
+        self._answer()
+        return {(topic, p): self.by_name[topic].first.get(p, 0) for topic, p in partitions if topic in self.by_name}
+
+    def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
+        """See the port."""
+        self._answer()
+        found = {}
+        for (topic, partition), ms in times.items():
+            log = self.by_name[topic]
+            later = (r.offset for r in log.partitions[partition] if r.timestamp_ms >= ms)
+            found[topic, partition] = next(later, log.end(partition))
+        return found
+
+    def _answer(self) -> None:
+        if self.is_down:
+            raise UnavailableError("Kafka does not answer", where="memory")

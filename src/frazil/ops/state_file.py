@@ -1,0 +1,84 @@
+"""What a running pipeline says of itself for `frazil status`: one small file, replaced as a whole. A cache: losing it loses
+nothing but the reasons why tables stopped, which the next run finds again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from frazil.clock import Clock
+from frazil.ingest.table import Table
+
+
+class StateFile:
+    """The file of one pipeline in `directory`. `redact` masks secrets in reasons."""
+
+    def __init__(self, directory: Path, pipeline: str, clock: Clock, redact: Callable[[str], str]) -> None:
+        self.path = directory / f"{pipeline}.json"
+        self._clock = clock
+        self._redact = redact
+        self._last = ""
+
+    def write(self, tables: Sequence[Table], ended: bool = False) -> None:
+        """Replaces the file when something but the time has changed, or a few seconds have passed."""
+        document: dict[str, Any] = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "ended": ended,
+            "updated_ms": self._clock.now_ms(),
+            "tables": {table.name: describe(table) for table in tables},
+        }
+        text = self._redact(json.dumps(document))
+        partial = self.path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(text)
+            partial.replace(self.path)
+        except OSError:
+            partial.unlink(missing_ok=True)  # A full disk must not stop ingestion over a cache.
+
+    def read(self) -> dict[str, Any]:
+        """The document; empty when there is none that can be read."""
+        try:
+            document: dict[str, Any] = json.loads(self.path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return document
+
+
+def is_process_alive(document: dict[str, Any]) -> bool | None:
+    """Whether the process that wrote the file still runs; None when it is on another machine."""
+    if not document or document.get("ended"):
+        return False
+    if document.get("host") != socket.gethostname():
+        return None
+    try:
+        os.kill(int(document["pid"]), 0)
+    except (OSError, KeyError):
+        return False
+    return True
+
+
+def describe(table: Table) -> dict[str, Any]:
+    """One table as `status` shows it."""
+    progress = table.progress
+    return {
+        "state": table.run_state.value,
+        "reason": table.reason,
+        "remedy": table.remedy,
+        "where": table.where,
+        "topics": sorted(table.topics),
+        "lag_records": table.lag_records,
+        "freshness_ms": table.freshness_ms,
+        "records_per_s": round(table.records_per_s, 1),
+        "watermark_ms": progress.watermark.complete_to_ms,
+        "last_commit_ms": progress.committed_at_ms,
+        "dropped_fields": sorted(table.dropped),
+        "size": asdict(table.size) if table.size else None,
+    }

@@ -1,0 +1,30 @@
+"""From a pipeline file to running parts: the JVM, the catalog in it, and the properties both are made with."""
+
+from __future__ import annotations
+
+from frazil.spec import PipelineSpec
+
+_SQLITE = {"jdbc.busy_timeout": "60000", "jdbc.journal_mode": "WAL", "jdbc.schema-version": "V1"}
+
+
+def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
+    """Iceberg's own catalog properties; the user's win."""
+    catalog = spec.catalog
+    properties = {"type": catalog.type, "uri": catalog.uri}
+    if catalog.type == "jdbc":
+        properties["jdbc.schema-version"] = "V1"
+        if catalog.uri.startswith("jdbc:sqlite:"):
+            properties |= _SQLITE
+    if catalog.warehouse:
+        properties["warehouse"] = catalog.warehouse
+    if uses_s3(spec):
+        properties["io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"
+    return {**properties, **catalog.properties}
+
+
+def uses_s3(spec: PipelineSpec) -> bool:
+    """Whether the store is S3, so that its client is needed."""
+    catalog = spec.catalog
+    warehouse = catalog.warehouse or ""
+    named = any(name.startswith(("s3.", "client.region")) for name in catalog.properties)
+    return warehouse.startswith(("s3://", "s3a://")) or named or "s3" in catalog.properties.get("io-impl", "").lower()

@@ -1,0 +1,120 @@
+"""The one JVM of a process, and the Spark session in it.
+
+The JVM comes up first (about a second); catalogs can be used from then on, while the session is still being made. Commands
+that only look at tables never make a session.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from frazil.runtime.jars import jars
+from frazil.runtime.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DEFAULTS = {
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.scheduler.mode": "FAIR",
+    "spark.speculation": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.cache.maxEntries": "1000",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "frazil.ingest.daemon",
+    "spark.kafka.consumer.cache.capacity": "2000",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|credential",
+}
+# The parallel collector costs least of all over a batch; the pauses it makes are far below a commit's duration.
+_JVM_OPTIONS = ("-XX:+UseParallelGC", "-Djava.net.preferIPv6Addresses=false")
+
+
+class Jvm:
+    """A running JVM with Spark's and Iceberg's classes. `close` ends it and all that runs in it."""
+
+    def __init__(self, conf: Mapping[str, str], master: str, needs_s3: bool = False) -> None:
+        """Starts it. conf: the user's Spark properties, which win over Frazil's. Raises UnavailableError without Java."""
+        from pyspark import SparkConf  # noqa: PLC0415  (a third of a second that other commands need not pay)
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+        os.environ.setdefault("JAVA_HOME", str(find_java().path.parent.parent))
+        if is_local(master):
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+        self._settings = spark_settings(conf, master, needs_s3)
+        self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
+        self._gateway = launch_gateway(self._conf)
+        self._session: SparkSession | None = None
+
+    @property
+    def gateway(self) -> Any:
+        """py4j's way into it."""
+        return self._gateway
+
+    @property
+    def hadoop(self) -> dict[str, str]:
+        """Hadoop's settings among Spark's."""
+        prefix = "spark.hadoop."
+        return {name.removeprefix(prefix): value for name, value in self._settings.items() if name.startswith(prefix)}
+
+    def session(self) -> SparkSession:
+        """The Spark session, made at the first call."""
+        from pyspark import SparkContext  # noqa: PLC0415
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        if self._session is None:
+            context = SparkContext(conf=self._conf, gateway=self._gateway)
+            self._session = SparkSession(context)
+        return self._session
+
+    def close(self) -> None:
+        """Stops the session and the JVM."""
+        if self._session is not None:
+            self._session.stop()
+        self._gateway.shutdown()
+        process = getattr(self._gateway, "proc", None)
+        if process is not None:
+            process.stdin.close()
+            process.wait(20)
+
+
+def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict[str, str]:
+    """Every property the session is made with."""
+    options = [*_JVM_OPTIONS, f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}"]
+    settings = {**_DEFAULTS, **conf, "spark.master": _master(master), "spark.app.name": "frazil"}
+    settings["spark.driver.extraJavaOptions"] = " ".join([*options, conf.get("spark.driver.extraJavaOptions", "")]).strip()
+    own = [str(path) for use in ("spark", *(("s3",) if needs_s3 else ())) for path in jars(use)]
+    settings["spark.jars"] = ",".join([*own, *filter(None, [conf.get("spark.jars", "")])])
+    if is_local(master):
+        settings.setdefault("spark.driver.host", "127.0.0.1")
+        settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+    return settings
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run in this process's own JVM."""
+    return master.startswith("local")
+
+
+def _master(master: str) -> str:
+    """`local[*]` gets one slot more than there are cores, so that a small batch never waits for a catch-up's tasks."""
+    return f"local[{core_count() + 1}]" if master == "local[*]" else master
+
+
+def core_count() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0))
