@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
-import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from frazil.cli.output import Output
+from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.runtime.broker import EmbeddedBroker
 
@@ -20,18 +21,16 @@ _LOOK_EVERY_S = 0.5
 
 def broker(output: Output, port: Port = 9092, directory: Directory = Path(".frazil/broker")) -> int:
     """Run a real single-node Kafka broker until Ctrl-C or SIGTERM; its topics stay in the directory."""
-    stopped = threading.Event()
     for kind in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(kind, lambda *_: stopped.set())
-    with EmbeddedBroker(directory, port) as running:
+        signal.signal(kind, signal.default_int_handler)
+    with suppress(KeyboardInterrupt), EmbeddedBroker(directory, port) as running:
         address = running.bootstrap_servers
         output.result(
             {"bootstrap_servers": address, "pid": running.pid, "directory": str(running.directory)},
             f"Kafka broker on {address}, its topics in {running.directory}; Ctrl-C stops it",
         )
-        while not stopped.wait(_LOOK_EVERY_S):
-            if not running.is_running:
-                raise UnavailableError(
-                    "the broker ended by itself", remedy="read the broker's log", where=str(running.log)
-                )
+        clock = SystemClock()
+        while running.is_running:
+            clock.sleep(_LOOK_EVERY_S)
+        raise UnavailableError("the broker ended by itself", remedy="read the broker's log", where=str(running.log))
     return 0

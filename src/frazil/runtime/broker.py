@@ -31,6 +31,11 @@ _POLL_S = 0.05
 _TRIES_FOR_A_PORT = 3
 _PORT_IS_TAKEN = "Address already in use"
 _JVM = ("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_LOGGING = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
+)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -45,6 +50,7 @@ class EmbeddedBroker:
         self.directory = directory.absolute()
         self.port = port
         self._properties = dict(properties)
+        self._data = self.directory / "data"
         self._clock = clock or SystemClock()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -108,7 +114,8 @@ class EmbeddedBroker:
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = broker_properties(self.directory, self.port, _free_port(), self._properties)
         (self.directory / "server.properties").write_text(render(properties))
-        if not (Path(properties["log.dirs"]) / "meta.properties").exists():
+        self._data = Path(properties["log.dirs"])
+        if not (self._data / "meta.properties").exists():
             self._format()
         self.log.write_bytes(b"")
         self._process = spawn_tethered(self._java("kafka.Kafka", "server.properties"), log=self.log)
@@ -116,21 +123,22 @@ class EmbeddedBroker:
     def _format(self) -> None:
         cluster = base64.urlsafe_b64encode(uuid.UUID(new_id()).bytes).decode().rstrip("=")
         words = ("format", f"--cluster-id={cluster}", "-c", "server.properties")
-        answer = subprocess.run(
-            self._java("kafka.tools.StorageTool", *words), capture_output=True, text=True, check=False
-        )
+        tool = self._java("kafka.tools.StorageTool", *words)
+        answer = subprocess.run(tool, capture_output=True, text=True, check=False)
+        self.log.write_text(answer.stdout + answer.stderr)
         if answer.returncode:
-            reason = (answer.stderr + answer.stdout).strip().splitlines()[-1:]
-            raise self._failed(f"the broker's directory cannot be formatted: {''.join(reason)}")
+            raise self._failed(f"the broker's directory cannot be formatted: {_last_error(self.log)}")
 
     def _java(self, main: str, *words: str) -> list[str]:
         folder = jars("broker")[0].parent
         paths = [str(self.directory / word) if word == "server.properties" else word for word in words]
-        return [str(find_java().path), *_JVM, "-cp", f"{folder}/*", main, *paths]
+        return [str(find_java().path), *_JVM, *_LOGGING, "-cp", f"{folder}/*", main, *paths]
 
     def _wait_until_it_answers(self) -> None:
         deadline = self._clock.monotonic_s() + _START_TIMEOUT_S
-        while not (_accepts_connections(self.port) and _answers(self.bootstrap_servers)):
+        # Another broker may sit on the port and answer in this one's place; the cluster id tells them apart.
+        cluster = _cluster_id(self._data / "meta.properties")
+        while not (_accepts_connections(self.port) and _answering_cluster(self.bootstrap_servers) == cluster):
             if not self.is_running:
                 raise self._failed(f"the broker ended while starting: {_last_error(self.log)}")
             if self._clock.monotonic_s() > deadline:
@@ -167,15 +175,23 @@ def _accepts_connections(port: int) -> bool:
     return True
 
 
-def _answers(bootstrap_servers: str) -> bool:
+def _answering_cluster(bootstrap_servers: str) -> str | None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     try:
-        cluster = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}).list_topics(timeout=5)
+        cluster = admin.list_topics(timeout=5)
     except KafkaException:
-        return False
-    return bool(cluster.brokers)
+        return None
+    return cluster.cluster_id if cluster.brokers else None
+
+
+def _cluster_id(meta_properties: Path) -> str:
+    lines = meta_properties.read_text().splitlines()
+    # Java's properties files put a backslash before some characters of a value.
+    return next(line.partition("=")[2].replace("\\", "") for line in lines if line.startswith("cluster.id="))
 
 
 def _last_error(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
-    causes = [line.strip() for line in lines if "Exception" in line and not line.startswith("\tat ")]
-    return (causes or lines or ["it printed nothing"])[-1]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    exceptions = [line for line in lines if "Exception: " in line and not line.startswith("\tat ")]
+    return (causes or exceptions or lines or ["it printed nothing"])[-1].removeprefix("Caused by: ").strip()

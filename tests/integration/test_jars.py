@@ -1,0 +1,53 @@
+"""The real jars: a warm call is quick, and each use has the classes it is there for."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from frazil.runtime.jars import USES, Use, are_jars_present, jars
+from frazil.runtime.java import find_java
+
+_CLASSES: dict[Use, tuple[str, ...]] = {
+    "spark": (
+        "org/apache/iceberg/spark/SparkCatalog.class",
+        "org/apache/spark/sql/kafka010/KafkaSourceProvider.class",
+        "org/apache/spark/kafka010/KafkaTokenUtil.class",
+        "org/apache/kafka/clients/consumer/KafkaConsumer.class",
+        "org/apache/commons/pool2/impl/GenericKeyedObjectPool.class",
+        "org/sqlite/JDBC.class",
+    ),
+    "s3": ("software/amazon/awssdk/services/s3/S3Client.class",),
+    "broker": ("kafka/Kafka.class", "kafka/tools/StorageTool.class"),
+    "rest": ("org/apache/iceberg/rest/RESTCatalogServer.class", "org/sqlite/JDBC.class"),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_each_use_has_its_classes(use: Use) -> None:
+    held: set[str] = set()
+    for jar in jars(use):
+        with zipfile.ZipFile(jar) as archive:
+            held.update(archive.namelist())
+    assert [name for name in _CLASSES[use] if name not in held] == []
+
+
+def test_a_warm_call_takes_milliseconds_and_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for use in USES:
+        jars(use)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    started = time.perf_counter()
+    for use in USES:
+        assert are_jars_present(use)
+        assert all(jar.exists() for jar in jars(use))
+    assert time.perf_counter() - started < 0.5
+
+
+def test_finding_java_takes_less_than_half_a_second() -> None:
+    find_java()
+    started = time.perf_counter()
+    find_java()
+    assert time.perf_counter() - started < 0.5
