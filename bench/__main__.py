@@ -1,0 +1,61 @@
+"""The command line: `python -m bench all`, or one benchmark by name, then `python -m bench report`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench import connect, freshness, idle, many, report, start, throughput
+from bench.place import Place, open_place
+from bench.settings import Settings
+
+_BENCHMARKS: dict[str, Callable[[Place], None]] = {
+    "throughput": throughput.measure,
+    "connect": connect.measure,
+    "freshness": freshness.measure,
+    "idle": idle.measure,
+    "many": many.measure,
+    "start": start.measure,
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("benchmark", nargs="?", default="all", choices=["all", "report", *_BENCHMARKS])
+    for field in dataclasses.fields(Settings):
+        option = f"--{field.name.replace('_', '-')}"
+        default = getattr(Settings(), field.name)
+        if isinstance(default, bool):
+            parser.add_argument(option, action="store_true")
+        elif isinstance(default, tuple):
+            parser.add_argument(option, nargs="+", default=default, choices=default)
+        else:
+            parser.add_argument(option, type=type(default) if not isinstance(default, Path) else Path, default=default)
+    return parser
+
+
+def main() -> None:
+    arguments: dict[str, Any] = vars(_parser().parse_args())
+    benchmark = arguments.pop("benchmark")
+    for name in ("subjects", "variants"):
+        arguments[name] = tuple(arguments[name])
+    settings = Settings(**arguments)
+    if benchmark == "report":
+        report.write(settings)
+        return
+    with open_place(settings) as place:
+        for name, measure in _BENCHMARKS.items():
+            if benchmark in ("all", name):
+                measure(place)
+    if benchmark == "all":
+        report.write(settings)
+    if place.failures:
+        sys.exit("failed: " + ", ".join(place.failures))
+
+
+if __name__ == "__main__":
+    main()

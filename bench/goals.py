@@ -1,0 +1,72 @@
+"""The figures that Frazil must reach on two shared cores with the broker on them, and where each is found."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from bench.results import Results
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """A figure: at most or at least `limit`."""
+
+    what: str
+    unit: str
+    limit: float
+    measured: Callable[[Results], float | None]
+    at_least: bool = False
+
+    @property
+    def text(self) -> str:
+        """The goal, for the report."""
+        return f"{'≥' if self.at_least else '≤'} {self.limit:,g} {self.unit}".strip()
+
+    def is_met(self, value: float) -> bool:
+        """Whether the measured value reaches the goal."""
+        return value >= self.limit if self.at_least else value <= self.limit
+
+
+def _of(benchmark: str, variant: str, name: str) -> Callable[[Results], float | None]:
+    return lambda results: results.median(benchmark, "frazil", variant, name)
+
+
+def _times(peer: str) -> Callable[[Results], float | None]:
+    def measured(results: Results) -> float | None:
+        best = results.best("throughput", peer, "plain")
+        return results.times_frazil(best, "cpu_s_per_million") if best else None
+
+    return measured
+
+
+def _fresh(name: str) -> Callable[[Results], float | None]:
+    """One interval has to reach both percentiles: the one with the best p99."""
+
+    def measured(results: Results) -> float | None:
+        best = results.best("freshness", "frazil", by="p99_ms")
+        return best.median(name) if best else None
+
+    return measured
+
+
+def _fast(results: Results) -> float | None:
+    plain = results.of("throughput", "frazil", "plain")
+    return plain[0].median("records_per_s") if plain else None
+
+
+GOALS = (
+    Goal("JSON, 8 fields: CPU seconds per million records", "", 2.4, _of("throughput", "plain", "cpu_s_per_million")),
+    Goal("the same: records/s", "", 600_000, _fast, at_least=True),
+    Goal("the same with metadata columns", "", 2.8, _of("throughput", "metadata", "cpu_s_per_million")),
+    Goal("CPU of Spark Structured Streaming, same run", "× Frazil's", 2.0, _times("stock"), at_least=True),
+    Goal("CPU of the Kafka Connect sink, same run", "× Frazil's", 2.0, _times("connect"), at_least=True),
+    Goal("freshness p50, 10,000 records/s", "ms", 500, _fresh("p50_ms")),
+    Goal("freshness p99, 10,000 records/s", "ms", 1000, _fresh("p99_ms")),
+    Goal("200 topics, none active", "% of one core", 10, _of("idle", "200-topics", "percent_of_core")),
+    Goal("200 topics at 20 records/s each", "% of one core", 80, _of("many", "200-topics-20-per-s", "percent_of_core")),
+    Goal("the same: latest commit after its time", "ms", 1000, _of("many", "200-topics-20-per-s", "late_max_ms")),
+    Goal("memory of driver and workers, peak", "MB", 3000, _of("throughput", "plain", "peak_pss_mb")),
+    Goal("start to first commit", "s", 12, _of("start", "", "start_s")),
+    Goal("start to first commit after kill -9", "s", 12, _of("start", "", "restart_s")),
+)

@@ -1,0 +1,106 @@
+"""The records: JSON of about 190 bytes and 8 fields, varied values from a pool of 100,000, unique ids.
+
+The same record as the peer benchmark's, so that every subject reads the very same topic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy
+
+from bench.arithmetic import prefix_total
+
+POOL = 100_000
+SCHEMA = {
+    "id": "long",
+    "user_id": "long",
+    "page_url": "string",
+    "action": "string",
+    "amount": "double",
+    "ok": "boolean",
+    "ts": "long",
+    "ua": "string",
+}
+FIRST_TS = 1_790_000_000_000_000
+_ACTIONS = ("click", "view", "buy", "exit")
+_AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 "
+
+
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """What a table must hold: compared whole with what its files hold. Times count from FIRST_TS, to fit 64 bits."""
+
+    rows: int
+    distinct_ids: int
+    id_sum: int
+    user_id_sum: int
+    amount_cents: int
+    ok_count: int
+    ts_sum: int
+    text_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """What repeats: each record's bytes after its id, and the values that the totals need."""
+
+    tails: list[bytes]
+    user_ids: list[int]
+    cents: list[int]
+    oks: list[int]
+    times: list[int]
+    texts: list[int]
+
+    def value(self, number: int) -> bytes:
+        """The record with the id `number`."""
+        return b'{"id": %d, %b' % (number, self.tails[number % len(self.tails)])
+
+    def totals(self, count: int) -> Totals:
+        """What a table of the records 0 to `count` (exclusive) holds."""
+        return Totals(
+            rows=count,
+            distinct_ids=count,
+            id_sum=count * (count - 1) // 2,
+            user_id_sum=prefix_total(self.user_ids, count),
+            amount_cents=prefix_total(self.cents, count),
+            ok_count=prefix_total(self.oks, count),
+            ts_sum=prefix_total([time - FIRST_TS for time in self.times], count),
+            text_bytes=prefix_total(self.texts, count),
+        )
+
+
+def make_pool(size: int = POOL) -> Pool:
+    """The pool, the same each time."""
+    chance = numpy.random.default_rng(7)
+    user_ids = [int(x) for x in chance.integers(0, 1_000_000, size)]
+    cents = [int(x) for x in chance.integers(0, 10_000, size)]
+    oks = [int(x) for x in chance.random(size) < 0.9]
+    times = [FIRST_TS + number * 1000 for number in range(size)]
+    pages = [f"/p/{x}/view" for x in chance.integers(0, 5000, size)]
+    actions = [_ACTIONS[x] for x in chance.integers(0, len(_ACTIONS), size)]
+    agents = [f"{_AGENT}{x}" for x in chance.integers(0, 100, size)]
+    tails = []
+    for index in range(size):
+        tail = {
+            "user_id": user_ids[index],
+            "page_url": pages[index],
+            "action": actions[index],
+            "amount": cents[index] / 100,
+            "ok": bool(oks[index]),
+            "ts": times[index],
+            "ua": agents[index],
+        }
+        tails.append(json.dumps(tail).encode().removeprefix(b"{"))
+    texts = [len(a) + len(b) + len(c) for a, b, c in zip(pages, actions, agents, strict=True)]
+    return Pool(tails, user_ids, cents, oks, times, texts)
+
+
+def timed_value(number: int, now_us: int) -> bytes:
+    """A record that carries the moment it was produced at, in microseconds."""
+    return (
+        b'{"id": %d, "user_id": %d, "page_url": "/p/%d/view", "action": "view", "amount": %d.25, "ok": true, '
+        b'"ts": %d, "ua": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 %d"}'
+        % (number, abs(number) * 7919 % 1_000_000, number % 5000, number % 100, now_us, number % 100)
+    )

@@ -1,0 +1,206 @@
+"""From result files to `performance.md` and `performance.svg`: what stands between the markers is written anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from bench.goals import GOALS
+from bench.plot import draw
+from bench.results import Result, Results, read_results
+from bench.settings import Settings
+
+_BEGIN, _END = "<!-- bench report begins -->", "<!-- bench report ends -->"
+_PAGE = f"""# Performance
+
+Measured by `make bench`; how, and how to repeat it, is in [bench/README.md](../bench/README.md).
+
+{_BEGIN}
+{_END}
+"""
+_NAMES = {"frazil": "Frazil", "stock": "Spark Structured Streaming", "connect": "Kafka Connect Iceberg sink"}
+
+
+def write(settings: Settings) -> None:
+    """Writes the page and the plot from the newest results."""
+    results = read_results(settings.results)
+    settings.docs.mkdir(parents=True, exist_ok=True)
+    page = settings.docs / "performance.md"
+    text = page.read_text() if page.exists() else _PAGE
+    page.write_text(between_markers(text, render(results)))
+    draw(results, settings.docs / "performance.svg")
+
+
+def between_markers(text: str, report: str) -> str:
+    """The page with the report between its markers, the rest as it was."""
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"the page has no markers: {_BEGIN} and {_END}")
+    return f"{before}{begin}\n\n{report}\n{end}{after}"
+
+
+def render(results: Results) -> str:
+    """The report as Markdown."""
+    sections = [
+        _section("Figures and goals", _goals(results)),
+        "![CPU, throughput, freshness and memory](performance.svg)\n",
+        _section("Throughput", _throughput(results)),
+        _section("Freshness", _freshness(results)),
+        _section("Idle and trickling topics", _crowds(results)),
+        _section("Start", _start(results)),
+        _section("Where and with what", _surroundings(results)),
+        _section("The files", _files(results)),
+    ]
+    return "\n".join(section for section in sections if section)
+
+
+def _section(title: str, body: str) -> str:
+    return f"## {title}\n\n{body}\n" if body else ""
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, or nothing when it would be empty."""
+    if not rows:
+        return ""
+    lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _goals(results: Results) -> str:
+    rows = []
+    for goal in GOALS:
+        value = goal.measured(results)
+        if value is not None:
+            met = "yes" if goal.is_met(value) else "**no**"
+            rows.append([goal.what, goal.text, _number(value), met])
+    return table(["what", "goal", "measured (median)", "met"], rows)
+
+
+def _throughput(results: Results) -> str:
+    rows = []
+    for result in sorted(results.of("throughput"), key=_order):
+        times = results.times_frazil(result, "cpu_s_per_million")
+        rows.append(
+            [
+                _NAMES[result.subject],
+                result.variant,
+                _spread(result, "records_per_s"),
+                _spread(result, "cpu_s_per_million"),
+                "" if times is None or result.subject == "frazil" else f"{times:.2f}",
+                _spread(result, "cpu_s_per_million_with_start"),
+                f"{_median(result, 'peak_pss_mb')} / {_median(result, 'peak_rss_mb')}",
+                f"{_median(result, 'files')} / {_median(result, 'size_mb')}",
+                str(len(result.runs)),
+            ]
+        )
+    head = ["subject", "variant", "records/s", "CPU s per M", "× Frazil", "CPU s per M from process start"]
+    head += ["peak MB (PSS / RSS)", "files / MB", "runs"]
+    note = (
+        "Smallest / **median** / largest. `metadata`: with the columns partition, offset and timestamp. CPU is that of "
+        "the whole process tree, from just before the first record is read until the last commit is visible.\n\n"
+    )
+    body = table(head, rows)
+    return note + body if body else ""
+
+
+def _freshness(results: Results) -> str:
+    rows = [
+        [
+            _NAMES[result.subject],
+            result.variant,
+            _median(result, "rate_per_s"),
+            _median(result, "seconds"),
+            *(_median(result, name) for name in ("p50_ms", "p95_ms", "p99_ms", "max_ms")),
+            _median(result, "commit_gap_median_ms"),
+            _median(result, "cores"),
+            _median(result, "files"),
+        ]
+        for result in sorted(results.of("freshness"), key=_order)
+    ]
+    head = ["subject", "interval", "records/s", "seconds", "p50 ms", "p95 ms", "p99 ms", "max ms"]
+    body = table([*head, "commit gap ms", "cores used", "files"], rows)
+    note = (
+        "From the producer's clock to the first sight of the snapshot in the catalog, over every record after the "
+        "warm-up. Kafka Connect's is the snapshot's own timestamp, as its harness has it.\n\n"
+    )
+    return note + body if body else ""
+
+
+def _crowds(results: Results) -> str:
+    rows = [
+        [
+            result.benchmark,
+            result.variant,
+            _median(result, "percent_of_core"),
+            _median(result, "late_p50_ms"),
+            _median(result, "late_p99_ms"),
+            _median(result, "late_max_ms"),
+            _median(result, "peak_pss_mb"),
+        ]
+        for name in ("idle", "many")
+        for result in results.of(name)
+    ]
+    return table(["benchmark", "load", "% of one core", "late p50 ms", "late p99 ms", "late max ms", "peak MB"], rows)
+
+
+def _start(results: Results) -> str:
+    rows = [[_spread(result, "start_s"), _spread(result, "restart_s")] for result in results.of("start")]
+    return table(["command to first commit, s", "after kill -9, s"], rows)
+
+
+def _surroundings(results: Results) -> str:
+    everything = list(results)
+    if not everything:
+        return ""
+    newest = max(everything, key=lambda result: str(result.content["finished"])).content
+    machine: Mapping[str, object] = newest["machine"]
+    packages = machine["packages"]
+    assert isinstance(packages, dict)
+    others = [run["other_cores"] for result in everything for run in result.runs if "other_cores" in run]
+    commands = sorted({" ".join(result.content["command"]) for result in everything})
+    lines = [
+        f"- {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB, {machine['system']}",
+        f"- {machine['java']}; Python {machine['python']}; "
+        + ", ".join(f"{name} {version}" for name, version in packages.items()),
+        f"- Frazil at commit {machine['commit']}, {newest['finished']}",
+        f"- other processes used {min(others):.2f} to {max(others):.2f} cores during the runs" if others else "",
+        *(f"- `{command}`" for command in commands),
+    ]
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def _files(results: Results) -> str:
+    """The pipeline file and the peer's settings, as they were run."""
+    blocks = []
+    for result in results.of("throughput", variant="plain"):
+        if "pipeline" in result.content:
+            blocks.append(f"Frazil's pipeline file:\n\n```yaml\n{str(result.content['pipeline']).strip()}\n```\n")
+        settings = result.content.get("job") or result.content.get("peer_settings")
+        if settings:
+            told = json.dumps(settings, indent=1)
+            blocks.append(f"{_NAMES[result.subject]}, {result.variant}:\n\n```json\n{told}\n```\n")
+    return "\n".join(blocks)
+
+
+def _order(result: Result) -> tuple[bool, int]:
+    return result.variant.startswith("metadata"), list(_NAMES).index(result.subject)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _median(result: Result, name: str) -> str:
+    return _number(result.median(name))
+
+
+def _spread(result: Result, name: str) -> str:
+    spread = result.spread(name)
+    if not spread:
+        return ""
+    return f"{_number(spread['min'])} / **{_number(spread['median'])}** / {_number(spread['max'])}"

@@ -1,0 +1,60 @@
+"""What a benchmark run may be told, with defaults that let the whole set end within 25 minutes on two cores."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+
+from frazil.runtime.jars import cache_directory
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+SUBJECTS = ("frazil", "stock", "connect")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """One invocation's values. Times are in seconds; `heap` is every JVM's, so that memory can be compared."""
+
+    subjects: tuple[str, ...] = SUBJECTS
+    variants: tuple[str, ...] = ("plain", "metadata")
+    records: int = 4_000_000
+    runs: int = 3
+    peer_runs: int = 2
+    rate: int = 10_000
+    seconds: int = 300
+    peer_seconds: int = 60
+    warm_seconds: int = 20
+    interval: str = "300ms"
+    stock_trigger: str = "0 seconds"
+    catch_up_interval: str = "1s"
+    tables: int = 200
+    table_rate: int = 20
+    idle_seconds: int = 60
+    many_seconds: int = 180
+    many_interval_s: int = 30
+    heap: str = "2g"
+    quiet_cores: float = 0.2
+    quiet_wait_s: float = 60.0
+    bootstrap: str = ""
+    broker_pid: int = 0
+    results: Path = CHECKOUT / "bench" / "results"
+    cache: Path = dataclasses.field(default_factory=lambda: cache_directory() / "bench")
+    docs: Path = CHECKOUT / "docs"
+    peer: Path = Path(os.environ.get("FRAZIL_PEER_BENCH") or CHECKOUT.parent / "shared" / "bench")
+    frazil: Path = Path(sys.executable).parent / "frazil"
+    keep: bool = False
+
+    @property
+    def connect_folder(self) -> Path:
+        """Where the Kafka Connect sink's own benchmark is, if it is there."""
+        return self.peer / "kafka-connect"
+
+    def runs_of(self, subject: str) -> int:
+        """How often `subject` is measured: the product more often than its peers."""
+        return self.runs if subject == "frazil" else self.peer_runs
+
+    def seconds_of(self, subject: str) -> int:
+        """How long the freshness of `subject` is watched."""
+        return self.seconds if subject == "frazil" else self.peer_seconds

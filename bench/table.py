@@ -1,0 +1,129 @@
+"""A table as its readers see it: the catalog's row, the metadata file it names, and the data files behind that.
+
+Read without the product and without Spark, so that no subject vouches for itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import numpy
+import pyarrow
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.table import StaticTable
+
+from bench.records import FIRST_TS, Totals
+
+_LOCATION = "select metadata_location from iceberg_tables where table_namespace = ? and table_name = ?"
+
+
+def local_path(location: str) -> Path:
+    """The file behind a location with or without a scheme."""
+    return Path(urlparse(location).path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """A commit of rows: what was added and when it says it happened."""
+
+    id: int
+    time_ms: int
+    added_records: int
+
+
+class Table:
+    """One table of a JDBC catalog on SQLite."""
+
+    def __init__(self, catalog: Path, namespace: str, name: str) -> None:
+        self.catalog, self.namespace, self.name = catalog, namespace, name
+        self._location, self._metadata = "", {}  # type: str, dict[str, Any]
+
+    def location(self) -> str:
+        """The current metadata file, or nothing while there is no table."""
+        if not self.catalog.exists():
+            return ""
+        connection = sqlite3.connect(f"file:{self.catalog}?mode=ro", uri=True, timeout=5)
+        try:
+            row = connection.execute(_LOCATION, (self.namespace, self.name)).fetchone()
+        except sqlite3.OperationalError:
+            return ""
+        finally:
+            connection.close()
+        return str(row[0]) if row else ""
+
+    def snapshots(self) -> list[Snapshot]:
+        """Every snapshot that added rows, in the order of the commits."""
+        location = self.location()
+        if location and location != self._location:
+            self._metadata = json.loads(local_path(location).read_text())
+            self._location = location
+        ordered = sorted(self._metadata.get("snapshots", []), key=lambda one: one.get("sequence-number", 0))
+        return [
+            Snapshot(one["snapshot-id"], one["timestamp-ms"], int(one["summary"].get("added-records", 0)))
+            for one in ordered
+            if one["summary"]["operation"] == "append"
+        ]
+
+    def committed(self) -> int:
+        """How many rows the table's commits have added."""
+        return sum(snapshot.added_records for snapshot in self.snapshots())
+
+    def files(self) -> list[tuple[int, Path]]:
+        """Every live data file with the id of the snapshot that added it."""
+        location = self.location()
+        if not location:
+            return []
+        table = StaticTable.from_metadata(f"file://{local_path(location)}")
+        current = table.current_snapshot()
+        if current is None:
+            return []
+        return [
+            (entry.snapshot_id or current.snapshot_id, local_path(entry.data_file.file_path))
+            for manifest in current.manifests(table.io)
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        ]
+
+    def totals(self) -> Totals:
+        """What the table holds, for comparison with what was produced."""
+        rows = pyarrow.concat_tables(
+            pq.read_table(path, columns=["id", "user_id", "amount", "ok", "ts"], partitioning=None)
+            for _, path in self.files()
+        )
+        return Totals(
+            rows=rows.num_rows,
+            distinct_ids=_total(pc.count_distinct(rows["id"])),
+            id_sum=_total(pc.sum(rows["id"])),
+            user_id_sum=_total(pc.sum(rows["user_id"])),
+            amount_cents=int(numpy.rint(rows["amount"].to_numpy() * 100).astype(numpy.int64).sum()),
+            ok_count=_total(pc.sum(rows["ok"])),
+            ts_sum=_total(pc.sum(pc.subtract(rows["ts"], FIRST_TS))),
+            text_bytes=self._text_bytes(),
+        )
+
+    def _text_bytes(self) -> int:
+        total = 0
+        for _, path in self.files():
+            texts = pq.read_table(path, columns=["page_url", "action", "ua"], partitioning=None)
+            total += sum(_total(pc.sum(pc.binary_length(column))) for column in texts.columns)
+        return total
+
+    def positions(self) -> int:
+        """How many different (partition, offset) the metadata columns hold."""
+        seen = [pq.read_table(path, columns=["_partition", "_offset"], partitioning=None) for _, path in self.files()]
+        rows = pyarrow.concat_tables(seen)
+        keys = rows["_partition"].to_numpy().astype(numpy.int64) * (1 << 40) + rows["_offset"].to_numpy()
+        return len(numpy.unique(keys))
+
+    def size_bytes(self) -> int:
+        """Bytes of the live data files."""
+        return sum(path.stat().st_size for _, path in self.files())
+
+
+def _total(scalar: Any) -> int:
+    return int(scalar.as_py() or 0)

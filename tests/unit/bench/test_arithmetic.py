@@ -1,0 +1,83 @@
+"""What the benchmarks compute from what they saw."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.arithmetic import first_seen_ms, lateness_ms, prefix_total, ratio, spread, summary, value_at
+
+
+def test_a_spread_is_smallest_median_and_largest_of_the_values_that_are_there() -> None:
+    assert spread([3.0, None, 1.0, 2.0]) == {"min": 1.0, "median": 2.0, "max": 3.0}
+
+
+def test_nothing_has_no_spread() -> None:
+    assert spread([None, None]) is None
+
+
+def test_a_summary_has_numbers_only_and_takes_a_truth_value_for_none() -> None:
+    runs = [{"wall_s": 2, "noisy": False, "sums": "x"}, {"wall_s": 4.0, "noisy": True, "sums": "y"}]
+    assert summary(runs) == {"wall_s": {"min": 2.0, "median": 3.0, "max": 4.0}}
+
+
+def test_a_number_that_only_a_later_run_has_is_in_the_summary() -> None:
+    runs: list[dict[str, object]] = [{"peak_mb": None}, {"peak_mb": 7}]
+    assert summary(runs) == {"peak_mb": {"min": 7.0, "median": 7.0, "max": 7.0}}
+
+
+def test_no_runs_have_no_summary() -> None:
+    assert summary([]) == {}
+
+
+@pytest.mark.parametrize(("time_s", "value"), [(0.0, 10.0), (1.0, 10.0), (1.5, 15.0), (2.0, 20.0), (9.0, 20.0)])
+def test_a_value_between_two_samples_lies_on_the_line_between_them(time_s: float, value: float) -> None:
+    assert value_at([(1.0, 10.0), (2.0, 20.0)], time_s) == value
+
+
+def test_a_series_without_a_sample_has_no_value() -> None:
+    with pytest.raises(ValueError, match="no sample"):
+        value_at([], 1.0)
+
+
+def test_a_snapshot_is_visible_when_it_was_first_seen_as_the_current_one() -> None:
+    assert first_seen_ms([1, 2, 3], {1: 100, 2: 200, 3: 300}) == {1: 100, 2: 200, 3: 300}
+
+
+def test_a_snapshot_that_the_watcher_missed_was_visible_with_its_successor() -> None:
+    assert first_seen_ms([1, 2, 3], {1: 100, 3: 300}) == {1: 100, 2: 300, 3: 300}
+
+
+def test_a_tail_that_nobody_saw_has_no_time() -> None:
+    assert first_seen_ms([1, 2, 3], {1: 100}) == {1: 100}
+
+
+def test_commits_on_the_beat_are_not_late() -> None:
+    assert lateness_ms([0, 30_000, 60_000], 30_000, 0, 61_000) == [0, 0]
+
+
+def test_a_late_commit_and_an_early_one_are_told_apart() -> None:
+    assert lateness_ms([0, 31_000, 60_500], 30_000, 0, 61_000) == [1000, -500]
+
+
+def test_commits_outside_the_window_do_not_count() -> None:
+    assert lateness_ms([0, 1000, 31_000, 99_000], 30_000, 500, 40_000) == [0]
+
+
+def test_a_table_that_stopped_committing_is_late_by_what_is_open_at_the_end() -> None:
+    assert lateness_ms([0, 30_000], 30_000, 0, 100_000) == [0, 40_000]
+
+
+def test_a_table_without_a_commit_is_late_from_the_start() -> None:
+    assert lateness_ms([], 30_000, 0, 100_000) == [70_000]
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 0), (2, 3), (3, 6), (7, 13), (9, 18)])
+def test_the_total_of_a_repeated_cycle_is_that_of_its_values(count: int, total: int) -> None:
+    assert prefix_total([1, 2, 3], count) == total
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "result"), [(6.0, 3.0, 2.0), (None, 3.0, None), (6.0, None, None), (6.0, 0.0, None)]
+)
+def test_a_ratio_needs_both_numbers(a: float | None, b: float | None, result: float | None) -> None:
+    assert ratio(a, b) == result

@@ -1,0 +1,99 @@
+"""From results to the page: the newest counts, the peer's best setting counts, the rest of the page stays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.arithmetic import summary
+from bench.connect import renamed
+from bench.goals import GOALS, Goal
+from bench.report import between_markers, render, table
+from bench.results import Result, Results, read_results
+
+
+def result(subject: str, variant: str, cpu: float, records: int = 4_000_000) -> Result:
+    runs = [{"cpu_s_per_million": cpu, "records_per_s": 1000.0, "other_cores": 0.01}]
+    machine = {"cores": 2, "cpu": "c", "memory_gib": 8, "system": "s", "java": "j", "python": "3", "commit": "abc"}
+    content = {
+        "benchmark": "throughput",
+        "subject": subject,
+        "variant": variant,
+        "finished": "2026-01-01T00:00:00+00:00",
+        "command": ["python", "-m", "bench"],
+        "settings": {"records": records},
+        "machine": {**machine, "packages": {"pyspark": "4"}},
+        "summary": summary(runs),
+        "runs": runs,
+    }
+    return Result("throughput", subject, variant, content)
+
+
+def write(folder: Path, name: str, one: Result) -> None:
+    (folder / name).write_text(json.dumps(one.content))
+
+
+def test_of_the_same_measurement_the_newest_file_counts(tmp_path: Path) -> None:
+    write(tmp_path, "2-throughput.json", result("frazil", "plain", 2.0))
+    write(tmp_path, "1-throughput.json", result("frazil", "plain", 9.0))
+    assert read_results(tmp_path).median("throughput", "frazil", "plain", "cpu_s_per_million") == 2.0
+
+
+def test_a_peer_is_compared_at_its_best_setting() -> None:
+    results = Results([result("stock", "plain-zstd-3", 6.0), result("stock", "plain-zstd-1", 5.0)])
+    best = results.best("throughput", "stock", "plain")
+    assert best is not None
+    assert best.variant == "plain-zstd-1"
+
+
+def test_a_peer_is_compared_with_the_same_variant_of_frazil() -> None:
+    peer = result("stock", "metadata-zstd-3", 9.0)
+    results = Results([result("frazil", "plain", 2.0), result("frazil", "metadata", 3.0), peer])
+    assert results.times_frazil(peer, "cpu_s_per_million") == 3.0
+
+
+def test_runs_over_different_topics_are_not_compared() -> None:
+    peer = result("stock", "plain-zstd-3", 9.0, records=200_000)
+    assert Results([result("frazil", "plain", 2.0), peer]).times_frazil(peer, "cpu_s_per_million") is None
+
+
+def test_what_was_not_measured_has_no_number() -> None:
+    assert Results([]).median("throughput", "frazil", "plain", "cpu_s_per_million") is None
+    assert [goal.measured(Results([])) for goal in GOALS] == [None] * len(GOALS)
+
+
+@pytest.mark.parametrize(("at_least", "value", "is_met"), [(False, 3.0, True), (False, 3.1, False), (True, 2.9, False)])
+def test_a_goal_is_an_upper_or_a_lower_bound(at_least: bool, value: float, is_met: bool) -> None:
+    assert Goal("what", "s", 3.0, lambda _: value, at_least).is_met(value) is is_met
+
+
+def test_only_what_stands_between_the_markers_is_written_anew() -> None:
+    page = "before\n<!-- bench report begins -->\nold\n<!-- bench report ends -->\nafter\n"
+    written = between_markers(page, "new\n")
+    assert written == "before\n<!-- bench report begins -->\n\nnew\n\n<!-- bench report ends -->\nafter\n"
+    assert between_markers(written, "new\n") == written
+
+
+def test_a_page_without_markers_is_not_overwritten() -> None:
+    with pytest.raises(ValueError, match="no markers"):
+        between_markers("my page", "new")
+
+
+def test_an_empty_table_is_left_out() -> None:
+    assert table(["a"], []) == ""
+    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+
+
+def test_the_report_names_goals_ratios_and_the_machine() -> None:
+    page = render(Results([result("frazil", "plain", 2.0), result("stock", "plain-zstd-3", 6.0)]))
+    assert "| CPU of Spark Structured Streaming, same run | ≥ 2 × Frazil's | 3 | yes |" in page
+    assert "| JSON, 8 fields: CPU seconds per million records | ≤ 2.4 | 2 | yes |" in page
+    assert "`python -m bench`" in page
+
+
+def test_the_sinks_numbers_get_our_names_and_only_those_that_are_there() -> None:
+    assert renamed({"rps_committed": 5, "other": 1}, {"rps_committed": "records_per_s", "x": "y"}) == {
+        "records_per_s": 5
+    }
