@@ -6,6 +6,7 @@ replace (Iceberg 1.11 and later). PyIceberg is not used to commit: it rebases on
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -60,8 +61,11 @@ class IcebergCatalog:
         """See the port."""
         java = self._tables[table]
         snapshot = java.currentSnapshot()
-        summary = {} if snapshot is None else dict(snapshot.summary())
-        numbers = [int(summary.get(name, "0")) for name in ("total-records", "total-data-files", "total-files-size")]
+        if snapshot is None:
+            return TableSize(0, 0, 0, 0)
+        summary = snapshot.summary()
+        totals = ("total-records", "total-data-files", "total-files-size")
+        numbers = [int(summary.get(name) or 0) for name in totals]
         return TableSize(*numbers, snapshot_count=_length(java.snapshots()))
 
     def create(self, table: str, schema: Schema, properties: Mapping[str, str], format_version: int) -> TableState:
@@ -113,7 +117,10 @@ class IcebergCatalog:
             hit("commit.landed")
         except Py4JJavaError as error:
             return self._resolve(commit, error, validator)
-        return replace(commit.progress, snapshot_id=java.currentSnapshot().snapshotId())
+        snapshot = java.currentSnapshot()
+        return replace(
+            commit.progress, snapshot_id=snapshot.snapshotId(), committed_at_ms=snapshot.timestampMillis()
+        )
 
     def adopt(self, table: str) -> None:
         """Marks the table as one that this pipeline commits to, so that lost progress is not taken for none."""
@@ -171,7 +178,7 @@ class IcebergCatalog:
     def _state(self, table: str, java: Any) -> TableState:
         iceberg = self._jvm.org.apache.iceberg
         progress, is_cut = self._progress(java)
-        properties = dict(java.properties())
+        properties = self._strings_of(java.properties())
         metadata = java.operations().current()
         return TableState(
             name=table,
@@ -184,7 +191,7 @@ class IcebergCatalog:
             is_partitioned=java.spec().isPartitioned(),
             progress=progress,
             history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
-            io_properties={**self._properties, **dict(java.io().properties())},
+            io_properties={**self._properties, **self._strings_of(java.io().properties())},
         )
 
     def _progress(self, java: Any) -> tuple[Progress, bool]:
@@ -193,7 +200,7 @@ class IcebergCatalog:
         while snapshot is not None:
             summary = snapshot.summary()
             if summary.get(key(self._pipeline, "offsets")) is not None:
-                found = from_summary(self._pipeline, dict(summary), snapshot.snapshotId(), snapshot.timestampMillis())
+                found = from_summary(self._pipeline, self._strings_of(summary), snapshot.snapshotId(), snapshot.timestampMillis())
                 return found or Progress(), False
             parent = snapshot.parentId()
             if parent is None:
@@ -202,6 +209,11 @@ class IcebergCatalog:
             if snapshot is None:
                 return Progress(), True
         return Progress(), False
+
+    def _strings_of(self, java_map: Any) -> dict[str, str]:
+        """A Java map of strings in one call; py4j's own way makes two for each entry."""
+        found: dict[str, str] = json.loads(self._jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(java_map))
+        return found
 
     def _identifier(self, table: str) -> Any:
         *namespace, name = table.split(".")

@@ -114,7 +114,6 @@ class _Stopping:
         if self.is_set:
             raise KeyboardInterrupt
         self.is_set = True
-        log.info("stopping")
         if self._stop is not None:
             self._stop()
 

@@ -22,6 +22,9 @@ class Done:
     future: Future[Any]
 
 
+_WAKE = Done(None, Future())
+
+
 class Lanes:
     """`small` and `catch_up` take one piece of work at a time; `commit` several."""
 
@@ -60,17 +63,16 @@ class Lanes:
             pass
         answers = []
         for done in finished:
+            if done is _WAKE:
+                continue
             lane, about = done.about
             self._under_way[lane] -= 1
             answers.append(Done(about, done.future))
         return answers
 
     def wake(self) -> None:
-        """Ends a `wait`."""
-        self._under_way["commit"] += 1
-        finished: Future[None] = Future()
-        finished.set_result(None)
-        self._done.put(Done(("commit", None), finished))
+        """Ends a `wait`. Safe in a signal handler: this queue, unlike an Event, may be used by the thread it interrupts."""
+        self._done.put(_WAKE)
 
     def close(self) -> None:
         """Waits for what is under way and ends the threads."""

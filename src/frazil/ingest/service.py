@@ -5,7 +5,6 @@ One thread owns every table and decides; lanes do the work. A table that fails o
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ class Service:
         self._publish = publish
         self._discovery = Discovery(spec, parts.source, parts.catalog)
         self._lanes = Lanes()
-        self._stopping = threading.Event()
+        self._is_stopping = False
         self._cluster_id = ""
         self._epoch = 1
         self._pipeline: Pipeline | None = None
@@ -79,8 +78,8 @@ class Service:
         return [self._discovery.tables[name] for name in sorted(self._discovery.tables)]
 
     def stop(self) -> None:
-        """Asks the loop to finish what is in hand, commit it and return; may be called from a signal handler's thread."""
-        self._stopping.set()
+        """Asks the loop to finish what is in hand, commit it and return; may be called from a signal handler."""
+        self._is_stopping = True
         self._lanes.wake()
 
     def run(self, until_caught_up: bool = False) -> None:
@@ -91,8 +90,8 @@ class Service:
         try:
             self._connect()
             while not self._is_over(until_caught_up):
-                pause_s = 0.0 if self._stopping.is_set() else self._turn(until_caught_up)
-                self._settle(self._lanes.wait(pause_s if not self._stopping.is_set() else 1.0))
+                pause_s = 0.0 if self._is_stopping else self._turn(until_caught_up)
+                self._settle(self._lanes.wait(pause_s if not self._is_stopping else 1.0))
                 self._publish_if_due()
         finally:
             self._lanes.close()
@@ -102,7 +101,7 @@ class Service:
             raise self._fatal
 
     def _is_over(self, until_caught_up: bool) -> bool:
-        if self._fatal is not None or self._stopping.is_set():
+        if self._fatal is not None or self._is_stopping:
             return self._lanes.is_idle
         return until_caught_up and self._goal is not None and self._lanes.is_idle and self._is_caught_up()
 
@@ -119,7 +118,7 @@ class Service:
     # ---- connecting
 
     def _connect(self) -> None:
-        while not self._stopping.is_set():
+        while not self._is_stopping:
             try:
                 self._cluster_id = self._parts.source.cluster_id()
                 self._discovery.refresh_topics()
@@ -154,7 +153,9 @@ class Service:
             if table.run_state in (RunState.WAITING, RunState.RUNNING):
                 self._explain(table, RunState.BACKING_OFF, error)
         self._publish(self.tables)
-        self._stopping.wait(delay_s)
+        until_s = self._clock.monotonic_s() + delay_s
+        while not self._is_stopping and (left_s := until_s - self._clock.monotonic_s()) > 0:
+            self._settle(self._lanes.wait(left_s))
 
     def _load(self, table: Table) -> None:
         """Loads a table and makes it when its columns are declared; what is wrong with one table stays with it."""

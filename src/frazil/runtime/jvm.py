@@ -10,10 +10,11 @@ import os
 import sys
 from collections.abc import Mapping
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from frazil.runtime.jars import jars
-from frazil.runtime.java import find_java
+from frazil.runtime.gateway import start_jvm
+from frazil.runtime.jars import Use, jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,10 @@ _DEFAULTS = {
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|credential",
 }
 # The parallel collector costs least of all over a batch; the pauses it makes are far below a commit's duration.
-_JVM_OPTIONS = ("-XX:+UseParallelGC", "-Djava.net.preferIPv6Addresses=false")
+JVM_OPTIONS = (
+    "-XX:+UseParallelGC",
+    f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}",
+)
 
 
 class Jvm:
@@ -52,11 +56,11 @@ class Jvm:
         from pyspark import SparkConf  # noqa: PLC0415  (a third of a second that other commands need not pay)
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-        os.environ.setdefault("JAVA_HOME", str(find_java().path.parent.parent))
         if is_local(master):
             os.environ["PYSPARK_PYTHON"] = sys.executable
         self._settings = spark_settings(conf, master, needs_s3)
         self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
+        self._process = start_jvm(self._settings, own_jars(needs_s3), JVM_OPTIONS)
         self._gateway = launch_gateway(self._conf)
         self._session: SparkSession | None = None
 
@@ -86,23 +90,28 @@ class Jvm:
         if self._session is not None:
             self._session.stop()
         self._gateway.shutdown()
-        process = getattr(self._gateway, "proc", None)
-        if process is not None:
-            process.stdin.close()
-            process.wait(20)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
 
 
 def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict[str, str]:
     """Every property the session is made with."""
-    options = [*_JVM_OPTIONS, f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}"]
     settings = {**_DEFAULTS, **conf, "spark.master": _master(master), "spark.app.name": "frazil"}
-    settings["spark.driver.extraJavaOptions"] = " ".join([*options, conf.get("spark.driver.extraJavaOptions", "")]).strip()
-    own = [str(path) for use in ("spark", *(("s3",) if needs_s3 else ())) for path in jars(use)]
-    settings["spark.jars"] = ",".join([*own, *filter(None, [conf.get("spark.jars", "")])])
     if is_local(master):
         settings.setdefault("spark.driver.host", "127.0.0.1")
         settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+    else:
+        # Executors fetch the jars from the driver; here they are on the class path.
+        shipped = [*map(str, own_jars(needs_s3)), *filter(None, [conf.get("spark.jars", "")])]
+        settings["spark.jars"] = ",".join(shipped)
     return settings
+
+
+def own_jars(needs_s3: bool) -> list[Path]:
+    """The jars besides Spark's own."""
+    uses: tuple[Use, ...] = ("spark", "s3") if needs_s3 else ("spark",)
+    return [path for use in uses for path in jars(use)]
 
 
 def is_local(master: str) -> bool:

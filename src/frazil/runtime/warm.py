@@ -1,19 +1,69 @@
-"""`python -m frazil.runtime.warm`: fetches every jar, those of the tests too, so that nothing later needs a network."""
+"""`python -m frazil.runtime.warm`: all that a first start would otherwise wait for, done once.
+
+Fetches every jar (those of the tests too), then runs a small pipeline on a broker of its own: the loops of the decoder are
+compiled and kept, and the JVM records the classes it loaded (see `gateway`).
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.gateway import RECORD_VARIABLE, class_archive
 from frazil.runtime.jars import USES, jars
+from frazil.runtime.jvm import JVM_OPTIONS, own_jars
+
+_FILE = """
+pipeline: warm
+kafka: {{bootstrap.servers: "{servers}"}}
+catalog: {{type: jdbc, uri: "jdbc:sqlite:{folder}/catalog.db", warehouse: "{folder}/warehouse"}}
+tables: {{warm.events: {{topic: events, metadata: [offset], columns: {{n: long, at: timestamptz}}}}}}
+"""
 
 
 def fetch_all() -> None:
     """Fills the cache; says on standard error what it is at, as the first time takes a minute or two."""
     for use in USES:
-        sys.stderr.write(f"jars for {use}: ")
-        sys.stderr.flush()
-        sys.stderr.write(f"{len(jars(use))}\n")
+        _say(f"jars for {use}: ", end="")
+        _say(str(len(jars(use))))
+
+
+def record_start() -> None:
+    """Runs the small pipeline, unless the archive of classes is there."""
+    if class_archive(own_jars(needs_s3=False), JVM_OPTIONS).exists():
+        return
+    _say("a first run, for what later starts reuse: ", end="")
+    with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
+        _produce(broker.bootstrap_servers)
+        file = Path(folder) / "frazil.yaml"
+        file.write_text(_FILE.format(servers=broker.bootstrap_servers, folder=folder))
+        command = [sys.executable, "-m", "frazil.cli.main", "run", "-f", str(file), "--until-caught-up"]
+        environment = {**os.environ, RECORD_VARIABLE: "1"}
+        ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    _say("done" if ended.returncode == 0 else f"failed, starts will be slower:\n{ended.stderr}")
+
+
+def _produce(servers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic("events", 2, 1)])["events"].result()
+    producer = Producer({"bootstrap.servers": servers})
+    for n in range(1000):
+        producer.produce("events", f'{{"n":{n},"x":{{"y":[{n}.5]}},"s":"a\\\\n{n}","at":"2026-01-01T00:00:00Z"}}')
+    producer.flush()
+
+
+def _say(text: str, end: str = "\n") -> None:
+    sys.stderr.write(text + end)
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":
     fetch_all()
+    record_start()
