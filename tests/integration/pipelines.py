@@ -1,0 +1,152 @@
+"""A pipeline run as its user runs it, `frazil run` in a process of its own, and the ledger of what was produced for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from frazil.runtime.jars import cache_directory
+
+_RUN_TIMEOUT_S = 240.0
+
+
+class Ledger:
+    """Produces numbered records to a new topic and remembers them."""
+
+    def __init__(self, servers: str, topic: str, partitions: int = 2) -> None:
+        self.servers, self.topic = servers, topic
+        self.count = 0
+        self._partitions = partitions
+        admin = AdminClient({"bootstrap.servers": servers})
+        for created in admin.create_topics([NewTopic(topic, partitions)]).values():
+            created.result(timeout=20)
+
+    def produce(self, count: int) -> None:
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000})
+        for number in range(self.count, self.count + count):
+            value = {"number": number, "word": f"w{number % 97}", "half": number / 2}
+            producer.produce(self.topic, json.dumps(value).encode(), partition=number % self._partitions)
+            if number % 1000 == 0:
+                producer.poll(0)
+        assert producer.flush(60) == 0
+        self.count += count
+
+    def assert_equals(self, rows: pa.Table) -> None:
+        """Lost 0, doubled 0, and every value is the one that was produced."""
+        numbers = Counter(rows["number"].to_pylist())
+        lost = [number for number in range(self.count) if number not in numbers]
+        assert (lost[:5], [n for n, times in numbers.items() if times > 1][:5], len(rows)) == ([], [], self.count)
+        for number, word, half in zip(*(rows[name].to_pylist() for name in ("number", "word", "half")), strict=True):
+            assert (word, half) == (f"w{number % 97}", number / 2)
+
+
+class Pipeline:
+    """A pipeline file in `directory`, and the runs of it; every word they write is kept in `said`."""
+
+    def __init__(self, directory: Path, document: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.file = directory / "frazil.yaml"
+        self._environment = dict(environment or {})
+        directory.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(yaml.safe_dump(dict(document)))
+
+    @property
+    def said(self) -> str:
+        """Everything that all runs have written so far, to either stream."""
+        return "".join(path.read_text() for path in sorted(self.directory.glob("run-*.*")))
+
+    @property
+    def state_text(self) -> str:
+        return "".join(path.read_text() for path in (self.directory / "frazil-data" / "state").glob("*.json"))
+
+    def run(self, *words: str) -> dict[str, Any]:
+        """`run --until-caught-up` to its end, which must be well; the document it prints."""
+        running = self.start("--until-caught-up", *words)
+        return running.result()
+
+    def start(self, *words: str) -> Running:
+        return Running(self.directory, [*words, "--file", str(self.file)], self._environment)
+
+
+class Running:
+    """One `frazil run`."""
+
+    def __init__(self, directory: Path, words: list[str], environment: Mapping[str, str]) -> None:
+        number = len(list(directory.glob("run-*.out")))
+        self._out, self._err = (directory / f"run-{number}.{stream}" for stream in ("out", "err"))
+        command = [sys.executable, "-m", "frazil.cli.main", "run", *words, "--output", "json", "--log-format", "json"]
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._process = subprocess.Popen(
+                command,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                env={**_plain_environment(), **environment},
+            )
+
+    def events(self) -> list[dict[str, Any]]:
+        """The log so far."""
+        return list(_documents(self._err.read_text()))
+
+    def wait_for(self, event: str, times: int = 1, within_s: float = _RUN_TIMEOUT_S) -> list[dict[str, Any]]:
+        """The events of that name, when there are as many."""
+        deadline = time.monotonic() + within_s
+        while True:
+            found = [line for line in self.events() if line.get("event") == event]
+            if len(found) >= times:
+                return found
+            assert self._process.poll() is None, self._err.read_text()[-3000:]
+            assert time.monotonic() < deadline, f"no {event} within {within_s} s: {self._err.read_text()[-3000:]}"
+            time.sleep(0.05)
+
+    def stop(self) -> dict[str, Any]:
+        """SIGTERM: the batch in hand is committed."""
+        self._process.send_signal(signal.SIGTERM)
+        return self.result()
+
+    def result(self, within_s: float = _RUN_TIMEOUT_S) -> dict[str, Any]:
+        try:
+            code = self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"not done within {within_s} s: {self._err.read_text()[-3000:]}") from None
+        assert code == 0, self._out.read_text() + self._err.read_text()[-3000:]
+        document: dict[str, Any] = json.loads(self._out.read_text().splitlines()[-1])
+        return document
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(20)
+
+
+def _plain_environment() -> dict[str, str]:
+    """Without what could lend a secret, a proxy or a Spark of the machine; the cache of jars is the tests' own."""
+    kept = ("PATH", "LANG", "LC_ALL", "TMPDIR", "JAVA_HOME", "HOME")
+    return {name: os.environ[name] for name in kept if name in os.environ} | {"FRAZIL_CACHE": str(cache_directory())}
+
+
+def _documents(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            yield found

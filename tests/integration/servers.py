@@ -1,0 +1,177 @@
+"""Real servers of a lake, each a process of its own on the loopback that ends with the tests: Iceberg's REST catalog (its
+own test server) and an S3 store.
+
+A server that is started again has its port and what it held: the catalog keeps its tables in a file, the store (which holds
+everything in memory) is stopped and continued instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from frazil.runtime.jars import jars
+from frazil.runtime.java import find_java
+from frazil.runtime.tether import spawn_tethered
+
+HOST = "127.0.0.1"
+REGION = "us-east-1"
+_START_TIMEOUT_S = 60.0
+_S3 = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "http-client.type": "urlconnection"}
+_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(holds: Callable[[], bool], within_s: float = _START_TIMEOUT_S, what: str = "") -> None:
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
+        time.sleep(0.05)
+
+
+class Server:
+    """A process that answers HTTP on a port of its own."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.log = directory / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def launch(self, command: list[str], environment: Mapping[str, str], path: str = "/") -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        process = self._process = spawn_tethered(command, log=self.log, environment=environment)
+
+        def answers() -> bool:
+            assert process.poll() is None, self.log.read_text()[-2000:]
+            return _answers(self.url + path)
+
+        wait_until(answers, what=f"{self.log.stem} answers")
+
+    def kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait(20)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Reachable, but without an answer."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+
+class ObjectStore(Server):
+    """S3 in a process; `key` and `secret` are let in (as anything else is: this one does not check)."""
+
+    def __init__(self, directory: Path, key: str, secret: str) -> None:
+        super().__init__(directory, "store")
+        self.key, self.secret = key, secret
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(self.port)]
+        self.launch(command, {"MOTO_IAM_LOAD_MANAGED_POLICIES": "false"}, "/moto-api/")
+
+    def client(self) -> Any:
+        return boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id=self.key,
+            aws_secret_access_key=self.secret,
+        )
+
+    def make_bucket(self, name: str) -> str:
+        self.client().create_bucket(Bucket=name)
+        return f"s3://{name}"
+
+    def texts(self, bucket: str, suffix: str) -> Iterator[str]:
+        """The objects whose names end so."""
+        client = self.client()
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+            for found in page.get("Contents", ()):
+                if found["Key"].endswith(suffix):
+                    content: bytes = client.get_object(Bucket=bucket, Key=found["Key"])["Body"].read()
+                    yield content.decode("utf-8", "replace")
+
+    def properties(self) -> dict[str, str]:
+        """Iceberg's names for all of it, as a Java or Python client takes them."""
+        return {
+            "s3.endpoint": self.url,
+            "s3.path-style-access": "true",
+            "s3.access-key-id": self.key,
+            "s3.secret-access-key": self.secret,
+            "client.region": REGION,
+        }
+
+
+class RestCatalogServer(Server):
+    """Iceberg's REST catalog over a SQLite file, its tables in `warehouse`.
+
+    properties: of the catalog behind it; what it is told of the store.
+    """
+
+    def __init__(self, directory: Path, warehouse: str, properties: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, "catalog")
+        self.warehouse = warehouse
+        self._properties = dict(properties or {})
+
+    def start(self) -> None:
+        settings = {
+            "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+            "uri": f"jdbc:sqlite:{self.directory / 'rest.db'}",
+            "jdbc.schema-version": "V1",
+            "warehouse": self.warehouse,
+            **(_S3 if self.warehouse.startswith("s3:") else {}),
+            **self._properties,
+        }
+        environment = {_variable(name): value for name, value in settings.items()}
+        paths = [*jars("rest"), *(jars("s3") if self.warehouse.startswith("s3:") else ())]
+        command = [str(find_java().path), *_JVM, "-cp", ":".join(map(str, paths))]
+        command.append("org.apache.iceberg.rest.RESTCatalogServer")
+        self.launch(command, {**environment, "CATALOG_REST_PORT": str(self.port)}, "/v1/config")
+
+
+def _variable(name: str) -> str:
+    """The server reads its catalog's properties from variables spelt like this."""
+    return "CATALOG_" + name.replace("-", "__").replace(".", "_").upper()
+
+
+def _answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=2).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
