@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup demo test check lint bench soak lock clean
+.PHONY: setup demo test check lint docs bench soak lock clean
 
 setup: $(VENV)/.jars
 
@@ -41,6 +41,9 @@ lint: setup
 	$(BIN)/codespell
 
 check: lint test
+
+docs: setup
+	$(BIN)/python -m tests.unit.ingest.json_reference
 
 bench: setup
 	$(BIN)/python -m bench

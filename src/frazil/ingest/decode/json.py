@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from json.encoder import encode_basestring
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +18,15 @@ from frazil.ingest.decode import json_scan as scan
 from frazil.ingest.decode.json_columns import Findings, read_members
 from frazil.ingest.decode.json_grammar import MAX_DEPTH
 from frazil.ingest.decode.json_infer import infer_struct
-from frazil.ingest.decode.slices import Misfit, Slices, Texts
+from frazil.ingest.decode.slices import MAX_MISFITS, MAX_NAMES, Misfit, Slices, Texts, spell_key
 
 _FAULTS = {
     scan.NOT_OBJECT: "the value is not a JSON object",
     scan.MALFORMED: "the value is not well-formed JSON",
     scan.DUPLICATE_KEY: "the object has the same key twice",
     scan.TOO_DEEP: f"the value is nested more than {MAX_DEPTH} levels deep",
-    scan.SLOW_KEY: "a key has half of a surrogate pair, which is no text",
+    scan.HALF_KEY: "a key has half of a surrogate pair, which is no text",
+    scan.TOO_MANY_KEYS: f"the object has one of more than {MAX_NAMES} names",
     scan.NOT_UTF8: "the value is not UTF-8",
     scan.TOMBSTONE: "the record has no value (a tombstone), so it is not a JSON object",
 }
@@ -38,7 +38,7 @@ class Decoded:
     """What became of an array of record values.
 
     columns: one Arrow array per field asked for, as long as the input. misfits: the first values that do not fit, at most
-    20, in row order; misfit_count: all of them. wanted: fields with their inferred types that the struct lacks, by path.
+    MAX_MISFITS, in row order; misfit_count: the records that have any. wanted: fields with their inferred types that the struct lacks, by path.
     dropped: paths of fields left out.
     """
 
@@ -53,9 +53,9 @@ def decode_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], undecla
     """Decodes one JSON object per value into the columns `fields`.
 
     values: binary. undeclared: `add` reports fields that `fields` lacks as wanted, `drop` leaves them out. Raises nothing
-    for bad records: they are misfits, and their rows are null.
+    for bad records: they are misfits; what does not fit is null, and of a text that is no object everything.
     """
-    return _decode(values, Texts(_buffer(values)), fields, undeclared)
+    return _decode(values, _texts(values), fields, undeclared)
 
 
 def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Misfit]]:
@@ -75,17 +75,14 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     columns = read_members(texts, slices, fields, findings, (), error)
     if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
         spelt = pa.array([_spell_out(value) for value in values.to_pylist()], pa.binary())
-        return _decode(spelt, Texts(_buffer(spelt), spelt_out=True), fields, undeclared)
-    _report_faults(texts, error)
-    misfits = sorted(texts.misfits, key=lambda misfit: misfit.row)
-    return Decoded(columns, misfits, texts.misfit_count, findings.wanted, findings.dropped)
+        return _decode(spelt, _texts(spelt, spelt_out=True), fields, undeclared)
+    texts.refuse(slices, error, "", _FAULTS)
+    misfits = sorted(texts.misfits, key=lambda misfit: misfit.row)[:MAX_MISFITS]
+    return Decoded(columns, misfits, int(np.count_nonzero(texts.refused)), findings.wanted, findings.dropped)
 
 
-def _report_faults(texts: Texts, error: np.ndarray) -> None:  # type: ignore[type-arg]
-    rows = np.flatnonzero(error)
-    texts.misfit_count += rows.size
-    for row in rows[:20].tolist():
-        texts.misfits.append(Misfit(row, "", _FAULTS[int(error[row])]))
+def _texts(values: pa.BinaryArray, spelt_out: bool = False) -> Texts:
+    return Texts(_buffer(values), np.zeros(len(values), np.bool_), spelt_out)
 
 
 def _buffer(values: pa.BinaryArray) -> np.ndarray:  # type: ignore[type-arg]
@@ -95,7 +92,9 @@ def _buffer(values: pa.BinaryArray) -> np.ndarray:  # type: ignore[type-arg]
 
 def _record_slices(values: pa.BinaryArray) -> Slices:
     rows = len(values)
-    offsets = np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4) if rows else np.zeros(1, np.int32)
+    offsets = (
+        np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4) if rows else np.zeros(1, np.int32)
+    )
     kind = np.zeros(rows, np.uint8)
     return Slices(offsets[:-1].copy(), offsets[1:].copy(), kind, np.arange(rows, dtype=np.int32))
 
@@ -128,15 +127,15 @@ def _spell_out(value: bytes | None) -> bytes | None:
         return value
     try:
         return _STRING.sub(_spell_key, value)
-    except (ValueError, UnicodeEncodeError):
-        return value
+    except ValueError:
+        return value  # It is no JSON, and the scan will say so.
 
 
 def _spell_key(match: re.Match[bytes]) -> bytes:
     if match.group(1) is None:
         return match.group()
-    key = json.loads(match.group()[: -len(match.group(1))])
-    return encode_basestring(key).encode() + match.group(1)
+    key = json.loads(match.group()[: -len(match.group(1))].decode())
+    return b'"' + spell_key(key) + b'"' + match.group(1)
 
 
 __all__ = ["Decoded", "Misfit", "decode_json", "infer_json", "infer_struct"]

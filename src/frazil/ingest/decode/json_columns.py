@@ -26,27 +26,28 @@ from pyiceberg.types import (
 )
 
 from frazil.ingest.decode import json_values as values
-from frazil.ingest.decode.json_grammar import ARRAY, OBJECT
-from frazil.ingest.decode.json_infer import infer_type
-from frazil.ingest.decode.json_scan import DUPLICATE_KEY, OK, SLOW_KEY
-from frazil.ingest.decode.json_text import TEXT_READERS, TextColumn
+from frazil.ingest.decode.json_grammar import ARRAY, NULL, OBJECT
+from frazil.ingest.decode.json_infer import infer_type, refuse_objects
+from frazil.ingest.decode.json_scan import OK
+from frazil.ingest.decode.json_text import TEXT_READERS, TextColumn, whole_number
 from frazil.ingest.decode.slices import (
     Slices,
     Texts,
-    absent_slices,
     bitmap,
     elements_of,
     entries_of,
+    is_text,
     presence,
+    take_all,
     take_apart,
 )
 
 _REASONS = {
-    values.WRONG_KIND: "{{value}} does not fit {type}",
-    values.OUT_OF_RANGE: "{{value}} is out of the range of {type}",
-    values.NOT_INTEGRAL: "{{value}} is not a whole number, as {type} needs",
-    values.LONE_SURROGATE: "{{value}} has half of a surrogate pair, which is no text",
-    values.UNREADABLE: "{{value}} cannot be read as {type}",
+    values.WRONG_KIND: "{value} does not fit {type}",
+    values.OUT_OF_RANGE: "{value} is out of the range of {type}",
+    values.NOT_INTEGRAL: "{value} is not a whole number, as {type} needs",
+    values.LONE_SURROGATE: "{value} has half of a surrogate pair, which is no text",
+    values.UNREADABLE: "{value} cannot be read as {type}",
     values.MISSING: "the column is required and the record has no value for it",
     values.TWICE: "the object has the same key twice",
 }
@@ -67,13 +68,19 @@ class Findings:
 
 
 def read_members(
-    texts: Texts, slices: Slices, fields: tuple[NestedField, ...], findings: Findings, path: tuple[str, ...], error: values.U8
+    texts: Texts,
+    slices: Slices,
+    fields: tuple[NestedField, ...],
+    findings: Findings,
+    path: tuple[str, ...],
+    error: values.U8,
 ) -> list[pa.Array]:
     """The fields of all objects among `slices`, one array each; `error` gets the faults of the objects themselves."""
     names = [member.name for member in fields]
     members = take_apart(texts, slices, names, error)
     if members.unknown:
-        _note_undeclared(texts, slices, names + members.unknown, len(names), findings, path)
+        _note_undeclared(texts, slices, names, members.unknown, findings, path, error)
+        members.clear(error)
     arrays = []
     for member, column in zip(fields, members.columns, strict=True):
         arrays.append(read_value(texts, column, member.field_type, findings, (*path, member.name)))
@@ -91,17 +98,19 @@ def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
 
 
 def _note_undeclared(
-    texts: Texts, slices: Slices, names: list[str], known: int, findings: Findings, path: tuple[str, ...]
+    texts: Texts,
+    slices: Slices,
+    known: list[str],
+    unknown: list[str],
+    findings: Findings,
+    path: tuple[str, ...],
+    error: values.U8,
 ) -> None:
     if findings.undeclared == "drop":
-        findings.dropped.update(".".join((*path, name)) for name in names[known:])
+        findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
         return
-    while True:
-        members = take_apart(texts, slices, names, np.zeros(len(slices), np.uint8))
-        if not members.unknown:
-            break
-        names = names + members.unknown
-    for name, column in zip(names[known:], members.columns[known:], strict=True):
+    names, members = take_all(texts, slices, known, error)
+    for name, column in zip(names[len(known) :], members.columns[len(known) :], strict=True):
         inferred = infer_type(texts, column, (*path, name))
         if inferred is not None:
             findings.wanted.setdefault(path, {})[name] = inferred
@@ -117,7 +126,10 @@ def _refuse_missing(
 
 def _refuse(texts: Texts, slices: Slices, bad: values.U8, kind: IcebergType, path: tuple[str, ...]) -> None:
     if bad.any():
-        texts.refuse(slices, bad, ".".join(path), {code: text.format(type=kind) for code, text in _REASONS.items()})
+        name = str(kind).split("<")[0]  # What is in a list or struct would only hide what the value should have been.
+        texts.refuse(
+            slices, bad, ".".join(path), {code: text.replace("{type}", name) for code, text in _REASONS.items()}
+        )
 
 
 def _flags(slices: Slices) -> tuple[values.U8, values.U8]:
@@ -136,7 +148,16 @@ def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, 
     valid, bad = _flags(slices)
     out = np.zeros(len(slices), np.int64)
     least, most = _BOUNDS[type(kind)]
-    values.parse_integers(texts.base, slices.start, slices.end, slices.kind, least, most, out, valid, bad)
+    slow = np.empty(len(slices), np.int32)
+    count = values.parse_integers(texts.base, slices.start, slices.end, slices.kind, least, most, out, valid, bad, slow)
+    for row in slow[:count].tolist():
+        whole = whole_number(texts.text(slices, row))
+        if whole is None:
+            bad[row] = values.NOT_INTEGRAL
+        elif not least <= whole <= most:
+            bad[row] = values.OUT_OF_RANGE
+        else:
+            out[row], valid[row] = whole, 1
     _refuse(texts, slices, bad, kind, path)
     if isinstance(kind, IntegerType):
         return pa.Array.from_buffers(pa.int32(), len(slices), [bitmap(valid), pa.py_buffer(out.astype(np.int32))])
@@ -151,15 +172,16 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     if count:
         rows = slow[:count]
         out[rows] = _exact_doubles(texts, slices, rows)
+    arrow = pa.float64()
     if isinstance(kind, FloatType):
+        arrow = pa.float32()
         with np.errstate(over="ignore"):
-            single = out.astype(np.float32)
-        bad[np.isinf(single)] = values.OUT_OF_RANGE
-        _refuse(texts, slices, bad, kind, path)
-        return pa.Array.from_buffers(pa.float32(), len(slices), [bitmap(valid), pa.py_buffer(single)])
-    bad[np.isinf(out)] = values.OUT_OF_RANGE
+            out = out.astype(np.float32)
+    endless = np.isinf(out)
+    if endless.any():
+        bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
     _refuse(texts, slices, bad, kind, path)
-    return pa.Array.from_buffers(pa.float64(), len(slices), [bitmap(valid), pa.py_buffer(out)])
+    return pa.Array.from_buffers(arrow, len(slices), [bitmap(valid), pa.py_buffer(out)])
 
 
 def _exact_doubles(texts: Texts, slices: Slices, rows: values.I32) -> values.F64:
@@ -201,24 +223,17 @@ def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str,
     return array
 
 
-def _read_struct(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
+def _read_struct(
+    texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]
+) -> pa.Array:
     assert isinstance(kind, StructType)
     validity, nulls, other = presence(slices, OBJECT)
     _refuse(texts, slices, other, kind, path)
     error = np.zeros(len(slices), np.uint8)
     arrays = read_members(texts, slices, kind.fields, findings, path, error)
-    _refuse_objects(texts, slices, error, path)
+    refuse_objects(texts, slices, error, path)
     arrow = pa.struct([pa.field(f.name, a.type) for f, a in zip(kind.fields, arrays, strict=True)])
     return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
-
-
-def _refuse_objects(texts: Texts, slices: Slices, error: values.U8, path: tuple[str, ...]) -> None:
-    """Faults of nested objects: they are JSON already, so a key twice, or a key to be spelt out."""
-    if (error == SLOW_KEY).any():
-        texts.has_slow_keys = True
-    twice = (error == DUPLICATE_KEY).astype(np.uint8) * values.TWICE
-    if twice.any():
-        texts.refuse(slices, twice, ".".join(path), _REASONS)
 
 
 def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
@@ -227,11 +242,12 @@ def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
     _refuse(texts, slices, other, kind, path)
     offsets, elements = elements_of(texts, slices)
     items = read_value(texts, elements, kind.element_type, findings, (*path, "element"))
-    if kind.element_required and items.null_count:
-        missing = (elements.kind <= 1).astype(np.uint8) * values.MISSING
-        texts.refuse(elements, missing, ".".join((*path, "element")), _REASONS)
+    if kind.element_required:
+        _refuse_null(texts, elements, (*path, "element"))
     arrow = pa.list_(pa.field("element", items.type))
-    return pa.Array.from_buffers(arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[items])
+    return pa.Array.from_buffers(
+        arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[items]
+    )
 
 
 def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
@@ -245,9 +261,20 @@ def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Finding
     _refuse(texts, key_slices, keys.bad, StringType(), (*path, "key"))
     _refuse_twice(texts, slices, offsets, keys.array, path)
     items = read_value(texts, value_slices, kind.value_type, findings, (*path, "value"))
+    if kind.value_required:
+        _refuse_null(texts, value_slices, (*path, "value"))
     arrow = pa.map_(pa.string(), pa.field("value", items.type))
-    entries = pa.StructArray.from_arrays([keys.array.cast(pa.string()), items], fields=[arrow.key_field, arrow.item_field])
-    return pa.Array.from_buffers(arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[entries])
+    names = keys.array.cast(pa.string()).fill_null("")  # Arrow ends the process over a key that is null.
+    entries = pa.StructArray.from_arrays([names, items], fields=[arrow.key_field, arrow.item_field])
+    return pa.Array.from_buffers(
+        arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[entries]
+    )
+
+
+def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:
+    missing = (slices.kind <= NULL).astype(np.uint8) * np.uint8(values.MISSING)
+    if missing.any():
+        texts.refuse(slices, missing, ".".join(path), _REASONS)
 
 
 def _refuse_twice(texts: Texts, slices: Slices, offsets: values.I32, keys: pa.Array, path: tuple[str, ...]) -> None:
@@ -263,11 +290,6 @@ def _refuse_twice(texts: Texts, slices: Slices, offsets: values.I32, keys: pa.Ar
     again[first] = False
     bad[rows[again]] = values.TWICE
     texts.refuse(slices, bad, ".".join(path), _REASONS)
-
-
-def null_column(kind: IcebergType, like: Slices, texts: Texts) -> pa.Array:
-    """A column of the right type that no record has a value for."""
-    return read_value(texts, absent_slices(like), kind, Findings(), ())
 
 
 _Reader = Callable[[Texts, Slices, IcebergType, Findings, tuple[str, ...]], pa.Array]

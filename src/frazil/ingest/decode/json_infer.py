@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import numpy as np
-from pyiceberg.types import BooleanType, DoubleType, IcebergType, ListType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    BooleanType,
+    DoubleType,
+    IcebergType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
 from frazil.ingest.decode import json_values as values
 from frazil.ingest.decode.json_grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
-from frazil.ingest.decode.json_scan import DUPLICATE_KEY, SLOW_KEY
-from frazil.ingest.decode.slices import Slices, Texts, elements_of, take_apart
+from frazil.ingest.decode.json_scan import DUPLICATE_KEY, HALF_KEY, SLOW_KEY, TOO_MANY_KEYS
+from frazil.ingest.decode.slices import MAX_NAMES, Slices, Texts, elements_of, take_all
 
-MAX_INFERRED_FIELDS = 2000
 MAX_INFERRED_DEPTH = 60
 
 _FAMILIES = {
     TRUE: "boolean", FALSE: "boolean", INT: "number", DOUBLE: "number",
     STRING: "string", ESCAPED: "string", OBJECT: "object", ARRAY: "array",
 }  # fmt: skip
-_MIXED, _TOO_BIG, _TOO_MANY, _TOO_DEEP, _TWICE = range(1, 6)
+_MIXED, _TOO_BIG, _TOO_DEEP = range(1, 4)
 _REASONS = {
     _MIXED: "{value} meets values of another kind under the same name; declare the column",
     _TOO_BIG: "{value} is beyond 64 bits; declare the column as decimal, double or string",
-    _TOO_MANY: f"the object has one of more than {MAX_INFERRED_FIELDS} names; declare the column as map<string, …>",
     _TOO_DEEP: f"{{value}} is nested more than {MAX_INFERRED_DEPTH} levels deep, too deep for a column",
-    _TWICE: "the object has the same key twice",
+}
+_OBJECT_FAULTS = {
+    DUPLICATE_KEY: "the object has the same key twice",
+    HALF_KEY: "a key has half of a surrogate pair, which is no text",
+    TOO_MANY_KEYS: f"the object has one of more than {MAX_NAMES} names; declare the column as map<string, …>",
 }
 
 
@@ -60,18 +71,9 @@ def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergTy
 
 def infer_struct(texts: Texts, slices: Slices, path: tuple[str, ...]) -> StructType | None:
     """The struct of all objects among `slices`, fields in order of first sight; None while no field has a type."""
-    names: list[str] = []
-    while True:
-        error = np.zeros(len(slices), np.uint8)
-        members = take_apart(texts, slices, names, error)
-        if not members.unknown:
-            break
-        names += members.unknown
-        if len(names) > MAX_INFERRED_FIELDS:
-            _refuse(texts, slices, slices.kind == OBJECT, _TOO_MANY, path)
-            return None
-    texts.has_slow_keys |= bool((error == SLOW_KEY).any())
-    _refuse(texts, slices, error == DUPLICATE_KEY, _TWICE, path)
+    error = np.zeros(len(slices), np.uint8)
+    names, members = take_all(texts, slices, [], error)
+    refuse_objects(texts, slices, error, path)
     fields = []
     for name, column in zip(names, members.columns, strict=True):
         inferred = infer_type(texts, column, (*path, name))
@@ -80,14 +82,21 @@ def infer_struct(texts: Texts, slices: Slices, path: tuple[str, ...]) -> StructT
     return StructType(*fields) if fields else None
 
 
+def refuse_objects(texts: Texts, slices: Slices, error: values.U8, path: tuple[str, ...]) -> None:
+    """Faults of nested objects, which are JSON already; notes whether keys must be spelt out first."""
+    slow = error == SLOW_KEY
+    texts.has_slow_keys |= bool(slow.any())
+    if error.any():
+        texts.refuse(slices, np.where(slow, np.uint8(0), error), ".".join(path), _OBJECT_FAULTS)
+
+
 def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str, ...]) -> IcebergType:
     if DOUBLE in kinds:
         return DoubleType()
     valid, bad = np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
     out = np.zeros(len(slices), np.int64)
-    values.parse_integers(
-        texts.base, slices.start, slices.end, slices.kind, -(2**63), 2**63 - 1, out, valid, bad
-    )  # fmt: skip
+    slow = np.empty(0, np.int32)  # Only integers are here.
+    values.parse_integers(texts.base, slices.start, slices.end, slices.kind, -(2**63), 2**63 - 1, out, valid, bad, slow)
     _refuse(texts, slices, bad != 0, _TOO_BIG, path)
     return LongType()
 

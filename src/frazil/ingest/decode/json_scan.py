@@ -26,7 +26,7 @@ from frazil.ingest.decode.json_grammar import (
 from frazil.ingest.decode.memory import load8
 
 # What is wrong with a text. SLOW_KEY is no fault: a key is written with escapes and must be spelt out first.
-OK, NOT_OBJECT, MALFORMED, DUPLICATE_KEY, TOO_DEEP, SLOW_KEY, NOT_UTF8, TOMBSTONE = range(8)
+OK, NOT_OBJECT, MALFORMED, DUPLICATE_KEY, TOO_DEEP, SLOW_KEY, NOT_UTF8, TOMBSTONE, HALF_KEY, TOO_MANY_KEYS = range(10)
 
 MAX_UNKNOWN = 256
 

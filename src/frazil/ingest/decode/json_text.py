@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +31,9 @@ from frazil.ingest.decode.json_values import UNREADABLE
 
 # Milliseconds of 0001-01-01 and 10000-01-01: what lies outside was written in another unit.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_800_000
+_DAY = pa.scalar("1970-01-01T")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_EXPONENT_DIGITS, _MOST_DIGITS = 9, 40
 
 
 @dataclass
@@ -48,23 +53,35 @@ class TextReader:
     read: Callable[[TextColumn, IcebergType, U8], pa.Array]
 
 
+def whole_number(text: str) -> int | None:
+    """The number that `text` writes in JSON, exactly, or None when it has a fraction. Beyond forty digits some such number."""
+    mantissa, _, exponent = text.lower().partition("e")
+    if len(exponent.lstrip("+-0")) > _EXPONENT_DIGITS:
+        exponent = ("-" if exponent.startswith("-") else "") + "9" * _EXPONENT_DIGITS
+    number = Decimal(f"{mantissa}e{exponent or 0}")
+    if number != number.to_integral_value():
+        return None
+    if number and number.adjusted() > _MOST_DIGITS:
+        return int(math.copysign(1, number)) * 10**_MOST_DIGITS
+    return int(number)
+
+
 def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
     """Arrow's strict cast; when it refuses the column, value by value, so that only the offenders are marked."""
     try:
         return column.array.cast(target)
     except pa.ArrowInvalid:
-        return pa.array([_cast_one(column, row, target) for row in range(len(column.array))], target)
+        fits = np.array([_can_cast(value, target) for value in column.array], np.bool_)
+        column.bad[~fits] = UNREADABLE
+        return pc.if_else(pa.array(fits), column.array, pa.scalar(None, column.array.type)).cast(target)
 
 
-def _cast_one(column: TextColumn, row: int, target: pa.DataType) -> Any:
-    value = column.array[row]
-    if not value.is_valid:
-        return None
+def _can_cast(value: pa.Scalar, target: pa.DataType) -> bool:
     try:
-        return value.cast(target).as_py()
+        value.cast(target)
     except pa.ArrowInvalid:
-        column.bad[row] = UNREADABLE
-        return None
+        return False
+    return True
 
 
 def _read_decimal(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
@@ -77,7 +94,10 @@ def _read_date(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
 
 
 def _read_time(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
-    return _cast(column, pa.time64("us"))
+    # Arrow reads no time of day, but it reads one of the epoch's first day.
+    moments = pc.binary_join_element_wise(_DAY, column.array, "")
+    micros = _cast(TextColumn(moments, column.valid, column.bad), pa.timestamp("us"))
+    return micros.cast(pa.int64()).cast(pa.time64("us"))
 
 
 def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
@@ -91,7 +111,9 @@ def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Arra
     millis = _cast(numbers, pa.int64())
     outside = np.asarray(pc.fill_null(pc.or_(pc.less(millis, _FIRST_MS), pc.greater_equal(millis, _LAST_MS)), False))
     column.bad[outside] = UNREADABLE
-    micros = pc.multiply(pc.if_else(pa.array(outside), 0, millis), 1000).cast(pa.timestamp("us", tz=zone))
+    micros = pc.multiply(pc.if_else(pa.array(outside), pa.scalar(None, pa.int64()), millis), 1000).cast(
+        pa.timestamp("us", tz=zone)
+    )
     words = TextColumn(pc.if_else(mask, None, column.array), column.valid, column.bad)
     return pc.coalesce(micros, _cast(words, pa.timestamp("us", tz=zone)))
 
@@ -112,7 +134,7 @@ def _read_uuid(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
 
 
 def _uuid_bytes(text: str) -> bytes:
-    if len(text) != 36:
+    if _UUID.fullmatch(text) is None:
         raise ValueError(text)
     return uuid.UUID(text).bytes
 

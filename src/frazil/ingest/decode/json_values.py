@@ -58,9 +58,12 @@ def _parse_int(i: int, end: int) -> tuple[np.int64, bool]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def parse_integers(
-    base: int, starts: I32, ends: I32, kinds: U8, least: int, most: int, out: I64, valid: U8, bad: U8
-) -> None:
-    """Integers from `least` to `most`. A number with a fraction or exponent fits when its value is such an integer."""
+    base: int, starts: I32, ends: I32, kinds: U8, least: int, most: int, out: I64, valid: U8, bad: U8, slow: I32
+) -> int:
+    """Integers from `least` to `most`. A number with a fraction or exponent fits when its value is such an integer; rows
+    where that takes more than 64 bits to tell go to `slow`, their count is returned.
+    """
+    count = 0
     for row in range(starts.size):
         kind = kinds[row]
         if kind == INT:
@@ -72,7 +75,10 @@ def parse_integers(
                 valid[row] = 1
         elif kind == DOUBLE:
             number, exact = _parse_double(base + starts[row], base + ends[row])
-            if not exact or number != np.floor(number) or abs(number) > 9007199254740992.0:
+            if not exact or abs(number) > 9007199254740992.0:
+                slow[count] = row
+                count += 1
+            elif number != np.floor(number):
                 bad[row] = NOT_INTEGRAL
             elif number < least or number > most:
                 bad[row] = OUT_OF_RANGE
@@ -81,6 +87,7 @@ def parse_integers(
                 valid[row] = 1
         elif kind != ABSENT and kind != NULL:
             bad[row] = WRONG_KIND
+    return count
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
@@ -117,7 +124,7 @@ def _parse_double(i: int, end: int) -> tuple[float, bool]:
                 return 0.0, False
             i += 1
         exponent += -power if down else power
-    if exponent < -22 or exponent > 22:
+    if exponent < -22 or exponent > 22 or mantissa > np.uint64(9007199254740992):
         return 0.0, False
     value = float(mantissa)
     value = value / _POWERS[-exponent] if exponent < 0 else value * _POWERS[exponent]
@@ -125,9 +132,7 @@ def _parse_double(i: int, end: int) -> tuple[float, bool]:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def parse_doubles(
-    base: int, starts: I32, ends: I32, kinds: U8, out: F64, valid: U8, bad: U8, slow: I32
-) -> int:
+def parse_doubles(base: int, starts: I32, ends: I32, kinds: U8, out: F64, valid: U8, bad: U8, slow: I32) -> int:
     """Numbers as IEEE 754 doubles, nearest; rows for the slow way go to `slow`, their count is returned."""
     count = 0
     for row in range(starts.size):

@@ -12,9 +12,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.ingest.decode.json_grammar import ABSENT, ARRAY, I32, NULL, OBJECT, U8, new_stack
-from frazil.ingest.decode.json_scan import MAX_UNKNOWN, count_members, scan_elements, scan_entries, scan_objects
+from frazil.ingest.decode.json_scan import (
+    HALF_KEY,
+    MAX_UNKNOWN,
+    OK,
+    TOO_MANY_KEYS,
+    count_members,
+    scan_elements,
+    scan_entries,
+    scan_objects,
+)
 
-_KIND_WORDS = ("nothing", "null", "false", "true", "integer", "number", "string", "string", "object", "array")
+MAX_MISFITS = 20
+MAX_NAMES = 2000
+_EXCERPT_BYTES = 60
+_KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array")
 
 
 @dataclass(frozen=True)
@@ -43,13 +55,14 @@ class Slices:
 class Texts:
     """The texts being decoded, and what has been found out about them so far.
 
-    buffer: the bytes the slices point into. spelt_out: escapes in keys are canonical. Kept alive as long as `base` is used.
+    buffer: the bytes the slices point into, kept alive as long as `base` is used. refused: per record, whether something in
+    it does not fit. spelt_out: escapes in keys are canonical.
     """
 
     buffer: NDArray[np.uint8]
+    refused: NDArray[np.bool_]
     spelt_out: bool = False
     misfits: list[Misfit] = field(default_factory=list)
-    misfit_count: int = 0
     has_slow_keys: bool = False
     stack: U8 = field(default_factory=new_stack)
 
@@ -60,35 +73,49 @@ class Texts:
 
     def excerpt(self, slices: Slices, n: int) -> str:
         """The n-th value as it is written, cut to a readable length."""
-        raw = self.buffer[slices.start[n] : min(slices.end[n], slices.start[n] + 60)].tobytes().decode("utf-8", "replace")
-        return raw + ("…" if slices.end[n] - slices.start[n] > 60 else "")
+        start, end = int(slices.start[n]), int(slices.end[n])
+        raw = self.buffer[start : min(end, start + _EXCERPT_BYTES)].tobytes().decode("utf-8", "replace")
+        return raw + ("…" if end - start > _EXCERPT_BYTES else "")
+
+    def text(self, slices: Slices, n: int) -> str:
+        """The n-th value as it is written."""
+        return self.buffer[slices.start[n] : slices.end[n]].tobytes().decode()
 
     def describe(self, slices: Slices, n: int) -> str:
-        """What the n-th value is and how it begins: `string "x"`."""
-        return f"{_KIND_WORDS[slices.kind[n]]} {self.excerpt(slices, n)}"
+        """What the n-th value is and how it begins: `string "x"`; for true and false that says it all."""
+        return f"{_KIND_WORDS[slices.kind[n]]} {self.excerpt(slices, n)}".removeprefix(" ")
 
     def refuse(self, slices: Slices, bad: U8, path: str, reasons: dict[int, str]) -> None:
-        """Notes the values that `bad` marks: all are counted, the first few described."""
+        """Notes the values that `bad` marks: of all the records, of the first few what is wrong."""
         rows = np.flatnonzero(bad)
-        self.misfit_count += rows.size
-        for n in rows[: max(0, 20 - len(self.misfits))]:
-            reason = reasons[int(bad[n])].format(value=self.describe(slices, int(n)))
+        self.refused[slices.owner[rows]] = True
+        for n in rows[:MAX_MISFITS].tolist():
+            reason = reasons[int(bad[n])]
+            if "{value}" in reason:  # What is missing has no place to quote.
+                reason = reason.replace("{value}", self.describe(slices, n))
             self.misfits.append(Misfit(int(slices.owner[n]), path, reason))
 
 
 @dataclass(frozen=True)
 class Members:
-    """Objects taken apart: one Slices per known key, what faults the objects have, and keys nobody knows."""
+    """Objects taken apart: one Slices per known key, and keys nobody knows with the row where each was first seen."""
 
     columns: list[Slices]
-    error: U8
     unknown: list[str]
+    unknown_rows: list[int]
+
+    def clear(self, error: U8) -> None:
+        """Takes the members of faulty objects away: nothing of them counts."""
+        faulty = error != OK
+        if faulty.any():
+            for column in self.columns:
+                column.kind[faulty] = ABSENT
 
 
 def take_apart(texts: Texts, slices: Slices, keys: list[str], error: U8) -> Members:
     """The members of all objects among `slices`; rows with an `error` are passed over and new errors are set there."""
     rows = len(slices)
-    spelt = [_spell(key) for key in keys]
+    spelt = [spell_key(key) for key in keys]
     blob = np.frombuffer(b"".join(key + b'"' for key in spelt) or b'"', np.uint8)
     offsets = np.cumsum([0, *(len(key) + 1 for key in spelt)], dtype=np.int32)
     start, end = (np.empty((len(keys), rows), np.int32) for _ in range(2))
@@ -100,7 +127,35 @@ def take_apart(texts: Texts, slices: Slices, keys: list[str], error: U8) -> Memb
     )  # fmt: skip
     names = [_unspell(texts.buffer[at : at + length].tobytes()) for _, at, length in unknown[:found].tolist()]
     columns = [Slices(start[f], end[f], kind[f], slices.owner) for f in range(len(keys))]
-    return Members(columns, error, names)
+    members = Members(columns, names, unknown[:found, 0].tolist())
+    members.clear(error)
+    return members
+
+
+def take_all(texts: Texts, slices: Slices, known: list[str], error: U8) -> tuple[list[str], Members]:
+    """Every key of the objects among `slices`, the `known` ones first, and the members under each.
+
+    Keys that are no text, and objects with names beyond MAX_NAMES (those that are met first), are faults.
+    """
+    names = list(known)
+    while True:
+        members = take_apart(texts, slices, names, error)
+        if not members.unknown:
+            break
+        if len(names) + len(members.unknown) > max(MAX_NAMES, len(known)):
+            error[members.unknown_rows] = TOO_MANY_KEYS
+            break
+        names += members.unknown
+    for name, column in zip(names, members.columns, strict=True):
+        if not is_text(name):
+            error[column.kind != ABSENT] = HALF_KEY
+    members.clear(error)
+    return names, members
+
+
+def is_text(name: str) -> bool:
+    """False for a key with half of a surrogate pair in it."""
+    return not any("\ud800" <= c <= "\udfff" for c in name)
 
 
 def elements_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices]:
@@ -123,11 +178,6 @@ def entries_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices,
     return offsets, Slices(start[0], end[0], kind[0], owner), Slices(start[1], end[1], kind[1], owner)
 
 
-def absent_slices(like: Slices) -> Slices:
-    """A column of which no record has a value."""
-    return Slices(like.start, like.end, np.full(len(like), ABSENT, np.uint8), like.owner)
-
-
 def presence(slices: Slices, kind: int) -> tuple[pa.Buffer, int, U8]:
     """For structs, lists and maps: the validity bitmap, the number of nulls, and where a value of another kind is."""
     there = slices.kind == kind
@@ -148,9 +198,9 @@ def _room(slices: Slices, counts: I32) -> tuple[I32, I32, U8, I32, NDArray[np.in
     return np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.uint8), owner, offsets
 
 
-def _spell(key: str) -> bytes:
-    """A key's bytes between its quotes in canonical JSON."""
-    return encode_basestring(key)[1:-1].encode()
+def spell_key(key: str) -> bytes:
+    """A key's bytes between its quotes in canonical JSON: equal keys are equal bytes, halves of surrogate pairs included."""
+    return encode_basestring(key)[1:-1].encode("utf-8", "backslashreplace")
 
 
 def _unspell(raw: bytes) -> str:
