@@ -1,10 +1,10 @@
 """Named points where a test can make a real process die, stall or fail.
 
 Off (no FRAZIL_FAILPOINTS in the environment) a point costs one test of an empty dictionary. On, the variable holds
-`name=action[@n]` pairs separated by `;`: the action happens at the n-th time the point is reached (1 when not given).
-Actions: `kill` (SIGKILL of this process), `kill-parent` (SIGKILL of the parent process and of this one),
-`stop` (SIGSTOP of this process), `enospc` (OSError as on a full disk), `error` (RuntimeError),
-`pause:PATH` (touches PATH.reached and waits until PATH exists).
+`name=action[@when]` pairs separated by `;`. when: a number (the n-th time that this process reaches the point, 1 when
+not given), or the absolute path of a file: every time while it exists; FILE.reached then holds the pid of the process.
+Actions: `kill` (SIGKILL of this process), `stop` (SIGSTOP of this process), `hold` (waits while the file exists),
+`enospc` (OSError as on a full disk), `error` (RuntimeError), `reset` (ConnectionResetError, as when an answer is lost).
 """
 
 from __future__ import annotations
@@ -15,62 +15,82 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 VARIABLE = "FRAZIL_FAILPOINTS"
 _lock = threading.Lock()
 
 
-def _parse(text: str) -> dict[str, list[tuple[int, str]]]:
-    points: dict[str, list[tuple[int, str]]] = {}
+@dataclass
+class _Armed:
+    """What happens at a point, and when: at the `nth` time, or while `file` exists."""
+
+    action: str
+    nth: int = 1
+    file: Path | None = None
+    count: int = 0
+
+    def is_due(self) -> bool:
+        if self.file is not None:
+            return self.file.exists()
+        with _lock:
+            self.count += 1
+            return self.count == self.nth
+
+
+def _parse(text: str) -> dict[str, list[_Armed]]:
+    points: dict[str, list[_Armed]] = {}
     for pair in filter(None, (part.strip() for part in text.split(";"))):
         name, _, action = pair.partition("=")
-        action, _, nth = action.partition("@")
-        points.setdefault(name, []).append((int(nth or 1), action))
+        action, _, when = action.partition("@")
+        armed = _Armed(action, file=Path(when)) if when.startswith("/") else _Armed(action, int(when or 1))
+        points.setdefault(name, []).append(armed)
     return points
 
 
 _active = _parse(os.environ.get(VARIABLE, ""))
-_reached: dict[str, int] = {}
 
 
 def arm(environment: Mapping[str, str]) -> None:
     """Takes the failpoints of `environment`: for tests inside one process."""
     _active.clear()
     _active.update(_parse(environment.get(VARIABLE, "")))
-    _reached.clear()
 
 
 def hit(name: str) -> None:
     """Marks that the process is at the point `name`; does nothing unless a test armed it."""
     if not _active:
         return
-    for nth, action in _active.get(name, ()):
-        with _lock:
-            _reached[name + action] = count = _reached.get(name + action, 0) + 1
-        if count == nth:
-            _act(name, action)
+    for armed in _active.get(name, ()):
+        if armed.is_due():
+            _act(name, armed)
 
 
-def _act(name: str, action: str) -> None:
-    if action == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif action == "kill-parent":
-        os.kill(os.getppid(), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif action == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    elif action == "enospc":
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
-    elif action == "error":
-        raise RuntimeError(f"failpoint {name}")
-    elif action.startswith("pause:"):
-        _pause(Path(action.removeprefix("pause:")))
+def reached(file: Path) -> Path:
+    """The file that says which process came to a point that `file` has switched on."""
+    return file.with_name(f"{file.name}.reached")
+
+
+def _act(name: str, armed: _Armed) -> None:
+    if armed.file is not None:
+        partial = armed.file.with_name(f"{armed.file.name}.{os.getpid()}.partial")
+        partial.write_text(str(os.getpid()))
+        partial.replace(reached(armed.file))
+    if armed.action in ("kill", "stop"):
+        os.kill(os.getpid(), signal.SIGKILL if armed.action == "kill" else signal.SIGSTOP)
+    elif armed.action == "hold" and armed.file is not None:
+        while armed.file.exists():
+            time.sleep(0.01)
     else:
-        raise ValueError(f"failpoint {name}: no action {action}")
+        raise _failure(name, armed.action)
 
 
-def _pause(path: Path) -> None:
-    path.with_suffix(".reached").touch()
-    while not path.exists():
-        time.sleep(0.01)
+def _failure(name: str, action: str) -> Exception:
+    if action == "enospc":
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+    if action == "reset":
+        return ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET), name)
+    if action == "error":
+        return RuntimeError(f"failpoint {name}")
+    return ValueError(f"failpoint {name}: no action {action}")

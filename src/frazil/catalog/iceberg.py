@@ -115,7 +115,7 @@ class IcebergCatalog:
             hit("commit.before")
             append.commit()
             hit("commit.landed")
-        except Py4JJavaError as error:
+        except (Py4JJavaError, ConnectionError) as error:
             return self._resolve(commit, error, validator)
         snapshot = java.currentSnapshot()
         return replace(
@@ -153,7 +153,7 @@ class IcebergCatalog:
         iceberg = self._jvm.org.apache.iceberg
         return iceberg.ContentFileParser.fromJson(iceberg.util.JsonUtil.mapper().readTree(file.content), java.spec())
 
-    def _resolve(self, commit: Commit, error: Py4JJavaError, validator: _ProgressValidator) -> Progress:
+    def _resolve(self, commit: Commit, error: Exception, validator: _ProgressValidator) -> Progress:
         """A commit that raised: refused, landed all the same, or not known (law 4). Asks the table for our commit id."""
         if validator.refused:
             raise ConflictError(
@@ -260,6 +260,7 @@ class _ProgressValidator:
 
     def validate(self, snapshots: Any) -> bool:
         """Called by the JVM with the snapshots of the branch."""
+        hit("commit.validating")
         self.found = ""
         iterator = snapshots.iterator()
         while iterator.hasNext():
@@ -275,16 +276,20 @@ class _ProgressValidator:
         return f"progress is {self.found or 'none'}, not {self._expected or 'none'}"
 
 
-def unavailable(what: str, error: Py4JJavaError, where: str) -> FrazilError:
+def unavailable(what: str, error: Exception, where: str) -> FrazilError:
     """An outage, with the innermost cause in words."""
     return UnavailableError(f"{what}: {_cause(error)}", where=where)
 
 
-def _is(error: Py4JJavaError, *names: str) -> bool:
-    return any(name in error.java_exception.getClass().getName() for name in names)
+def _is(error: Exception, *names: str) -> bool:
+    return isinstance(error, Py4JJavaError) and any(
+        name in error.java_exception.getClass().getName() for name in names
+    )
 
 
-def _cause(error: Py4JJavaError) -> str:
+def _cause(error: Exception) -> str:
+    if not isinstance(error, Py4JJavaError):
+        return str(error)
     cause = error.java_exception
     for _ in range(10):
         inner = cause.getCause()
