@@ -19,6 +19,8 @@ from frazil.errors import FrazilError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_WIDTH_OF_A_PIPE = 100
+
 
 class OutputFormat(StrEnum):
     """How results are written."""
@@ -98,7 +100,7 @@ def _render(text: RenderableType, stream: TextIO) -> str:
         return text
     from rich.console import Console  # noqa: PLC0415  (a tenth of a second that most commands need not pay)
 
-    console = Console(file=stream)
+    console = Console(file=stream, width=None if stream.isatty() else _WIDTH_OF_A_PIPE)
     with console.capture() as capture:
         console.print(text)
     return capture.get()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from frazil.catalog.iceberg import IcebergCatalog
+from frazil.catalog.memory import MemoryCatalog
+from frazil.catalog.port import Catalog
 from frazil.cli.output import Output
 from frazil.errors import UnavailableError
 from frazil.runtime.connect import catalog_properties, uses_s3
 from frazil.runtime.jvm import Jvm
+from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec, load_spec
 
 
@@ -33,11 +37,58 @@ def running_jvm(spec: PipelineSpec) -> Iterator[Jvm]:
 
 def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
     """The pipeline file's catalog; makes the folder of a local one."""
-    uri = spec.catalog.uri
-    if uri.startswith("jdbc:sqlite:"):
-        folder = Path(uri.removeprefix("jdbc:sqlite:").split("?")[0]).parent
+    file = sqlite_file(spec)
+    if file is not None:
+        folder = file.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UnavailableError(f"the catalog's folder cannot be made: {error.strerror}", where=str(folder)) from None
+            raise UnavailableError(
+                f"the catalog's folder cannot be made: {error.strerror}", where=str(folder)
+            ) from None
     return IcebergCatalog(jvm.gateway, spec.pipeline, catalog_properties(spec), jvm.hadoop)
+
+
+@contextmanager
+def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
+    """A JVM without Spark, for commands that only look."""
+    jvm = LightJvm(spec.spark.conf, needs_s3=uses_s3(spec))
+    try:
+        yield jvm
+    finally:
+        jvm.close()
+
+
+@contextmanager
+def catalog_to_look_at(spec: PipelineSpec) -> Iterator[Catalog]:
+    """The pipeline file's catalog, of which nothing is made that is not there: neither a file nor a table."""
+    file = sqlite_file(spec)
+    if file is not None and not _has_tables(file):
+        yield MemoryCatalog(file.parent, spec.pipeline)
+        return
+    with light_jvm(spec) as jvm:
+        yield IcebergCatalog(jvm.gateway, spec.pipeline, properties_to_look_with(spec), jvm.hadoop)
+
+
+def properties_to_look_with(spec: PipelineSpec) -> dict[str, str]:
+    """The catalog's properties without those that make Iceberg prepare a database."""
+    preparing = {"jdbc.schema-version", "jdbc.journal_mode"} - spec.catalog.properties.keys()
+    kept = {name: value for name, value in catalog_properties(spec).items() if name not in preparing}
+    return {**kept, "jdbc.init-catalog-tables": "false"} if spec.catalog.type == "jdbc" else kept
+
+
+def sqlite_file(spec: PipelineSpec) -> Path | None:
+    """The file of a catalog on SQLite."""
+    prefix, uri = "jdbc:sqlite:", spec.catalog.uri
+    return Path(uri.removeprefix(prefix).split("?")[0]) if uri.startswith(prefix) else None
+
+
+def _has_tables(file: Path) -> bool:
+    if not file.exists():
+        return False
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            found = database.execute("select 1 from sqlite_master where name = 'iceberg_tables'").fetchone()
+    except sqlite3.Error:
+        return True  # Iceberg will say what is wrong with it.
+    return found is not None

@@ -1,0 +1,105 @@
+"""`frazil status`: each table's state, lag and last commit, and why one does not go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from frazil.cli.options import DEFAULT_FILE, SpecFile
+from frazil.cli.output import Output
+from frazil.cli.wiring import catalog_to_look_at, read_spec
+from frazil.clock import SystemClock
+from frazil.kafka.topics import KafkaTopics
+from frazil.ops.reports import PipelineReport, Problem, TableReport, as_document
+from frazil.ops.state_file import StateFile
+from frazil.ops.status import report_pipeline
+from frazil.ops.words import NOTHING, ago, count, duration, size
+
+NOT_WELL = 4
+_LONG_NAME = 32
+_COLOURS = {"running": "green", "waiting": "green", "backing off": "yellow", "stopped": "red", "not running": ""}
+
+
+def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
+    """Show for each table its state, its lag in records and seconds, watermark, last commit, files and their sizes.
+
+    A table that is stopped or backs off is shown with the reason, the place and the remedy. Works while the pipeline
+    runs and while it does not, and shows what is known when Kafka or the catalog does not answer. Changes nothing.
+
+    Exit code: 0 when all is well; 4 when a table is stopped, backs off, is gone or lacks a topic, or when Kafka, the
+    catalog or the running process does not answer. That no process runs is no fault, and neither is lag.
+    """
+    spec = read_spec(output, file)
+    clock = SystemClock()
+    said = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
+    report = report_pipeline(spec, KafkaTopics(spec.kafka), catalog_to_look_at(spec), said, clock.now_ms())
+    output.result(as_document(report), render(report))
+    return 0 if report.is_well else NOT_WELL
+
+
+def render(report: PipelineReport) -> RenderableType:
+    """The report for people: one line a table, then what needs their attention."""
+    lines = [Text.assemble(("pipeline ", "dim"), (report.pipeline, "bold"), ("  ", ""), _process(report))]
+    return Group(*lines, _table(report), *_remarks(report))
+
+
+def _process(report: PipelineReport) -> str:
+    process = report.process
+    if process.is_running:
+        return f"running as pid {process.pid} on {process.host}"
+    if process.updated_ms is None:
+        return "not running, and never run from this folder"
+    return f"not running; last seen {ago(process.updated_ms, report.now_ms)}"
+
+
+def _table(report: PipelineReport) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    is_short = all(len(found.name) <= _LONG_NAME for found in report.tables)
+    table.add_column("table", no_wrap=is_short, overflow="fold")
+    table.add_column("state", no_wrap=True)
+    for name in ("lag", "complete to", "last commit", "rows", "files", "snapshots"):
+        table.add_column(name, justify="right", no_wrap=name not in ("lag", "files"))
+    for found in report.tables:
+        table.add_row(
+            found.name, Text(found.state, style=_COLOURS.get(found.state, "")), *_numbers(found, report.now_ms)
+        )
+    return table
+
+
+def _numbers(table: TableReport, now_ms: int) -> tuple[str, ...]:
+    lag = count(table.lag_records)
+    if table.lag_records and table.lag_s is not None:
+        lag += f" ({duration(table.lag_s)})"
+    files = count(table.files)
+    if table.files:
+        files += f" × {size(table.average_file_bytes)}"
+    return (
+        lag,
+        ago(table.watermark_ms, now_ms),
+        ago(table.last_commit_ms, now_ms),
+        count(table.rows) if table.rows is not None else NOTHING,
+        files,
+        count(table.snapshots),
+    )
+
+
+def _remarks(report: PipelineReport) -> Iterator[Text]:
+    for problem in report.problems:
+        yield from _explain(problem, "problem", "red")
+    for table in report.tables:
+        if table.problem is not None:
+            mark, colour = ("note", "dim") if table.is_well else ("problem", "red")
+            yield from _explain(table.problem, f"{mark}: {table.name}", colour)
+        if table.dropped_fields:
+            fields = ", ".join(table.dropped_fields)
+            yield Text(f"\n{table.name} drops undeclared fields: {fields}", style="dim")
+
+
+def _explain(problem: Problem, mark: str, colour: str) -> Iterator[Text]:
+    yield Text.assemble((f"\n{mark}: ", colour), problem.message)
+    for word, text in (("where", problem.where), ("remedy", problem.remedy)):
+        if text:
+            yield Text.assemble((f"  {word}: ", "dim"), text)

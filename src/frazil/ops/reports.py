@@ -1,0 +1,106 @@
+"""What `frazil status` found, as values and as the JSON document that programs read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, what to do about it, and where."""
+
+    message: str
+    remedy: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Process:
+    """The process that runs the pipeline, or the last one that did. is_silent: it is there and says nothing more."""
+
+    is_running: bool = False
+    is_silent: bool = False
+    pid: int | None = None
+    host: str = ""
+    updated_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """One table; None is what could not be found out. problem: why it does not go on, or what it waits for."""
+
+    name: str
+    state: str
+    is_well: bool = True
+    problem: Problem | None = None
+    topics: tuple[str, ...] = ()
+    lag_records: int | None = None
+    lag_s: float | None = None
+    watermark_ms: int | None = None
+    last_commit_ms: int | None = None
+    rows: int | None = None
+    files: int | None = None
+    size_bytes: int | None = None
+    snapshots: int | None = None
+    dropped_fields: tuple[str, ...] = ()
+    dead_letters: int = 0
+
+    @property
+    def average_file_bytes(self) -> float | None:
+        """How large its data files are."""
+        return self.size_bytes / self.files if self.size_bytes is not None and self.files else None
+
+
+@dataclass(frozen=True)
+class PipelineReport:
+    """The whole pipeline at `now_ms`. problems: what concerns more than one table."""
+
+    pipeline: str
+    process: Process
+    problems: tuple[Problem, ...]
+    tables: tuple[TableReport, ...]
+    now_ms: int
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing needs its operator. That no process runs, or that there are records to read, is no fault."""
+        return not self.problems and all(table.is_well for table in self.tables)
+
+
+def as_document(report: PipelineReport) -> dict[str, Any]:
+    """The whole report as JSON."""
+    process = report.process
+    return {
+        "pipeline": report.pipeline,
+        "ok": report.is_well,
+        "now_ms": report.now_ms,
+        "process": {"running": process.is_running, "silent": process.is_silent}
+        | {"pid": process.pid, "host": process.host, "updated_ms": process.updated_ms},
+        "problems": [asdict(problem) for problem in report.problems],
+        "tables": {table.name: _table_document(table) for table in report.tables},
+    }
+
+
+def _table_document(table: TableReport) -> dict[str, Any]:
+    problem = table.problem or Problem("")
+    average = table.average_file_bytes
+    return {
+        "state": table.state,
+        "ok": table.is_well,
+        "reason": problem.message,
+        "remedy": problem.remedy,
+        "where": problem.where,
+        "topics": list(table.topics),
+        "lag_records": table.lag_records,
+        "lag_s": None if table.lag_s is None else round(table.lag_s, 3),
+        "watermark_ms": table.watermark_ms,
+        "last_commit_ms": table.last_commit_ms,
+        "rows": table.rows,
+        "files": table.files,
+        "size_bytes": table.size_bytes,
+        "average_file_bytes": None if average is None else round(average),
+        "snapshots": table.snapshots,
+        "dropped_fields": list(table.dropped_fields),
+        "dead_letters": table.dead_letters,
+    }

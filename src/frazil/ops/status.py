@@ -1,0 +1,225 @@
+"""What `frazil status` finds out: the tables say how far they are, Kafka how far they could be, and the state file what
+the running process does. Changes nothing, and says what it knows when a part of this does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from frazil.catalog.memory import MemoryCatalog
+from frazil.catalog.port import Catalog
+from frazil.errors import FrazilError, UnavailableError
+from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, words_of
+from frazil.ingest.plan import lag_records
+from frazil.ingest.table import RunState, Table
+from frazil.kafka.port import Partition, Source
+from frazil.ops.reports import PipelineReport, Problem, Process, TableReport
+from frazil.ops.state_file import is_process_alive
+from frazil.spec import PipelineSpec
+
+NOT_RUNNING = "not running"
+SILENT_AFTER_MS = 60_000
+_GIVE_UP_AFTER = 2
+_REMEDY = "see whether the service that is named runs and lets this machine in; frazil check looks at all of them"
+_BAD_STATES = (RunState.STOPPED, RunState.BACKING_OFF)
+
+
+@dataclass
+class _Found:
+    """One table, as far as it could be looked at."""
+
+    table: Table
+    is_reached: bool = False
+    problem: Problem | None = None
+    lag_records: int | None = None
+
+
+def report_pipeline(
+    spec: PipelineSpec, source: Source, catalog: AbstractContextManager[Catalog], said: Mapping[str, Any], now_ms: int
+) -> PipelineReport:
+    """Looks at every table. `catalog` is opened here, as that may fail; `said`: the state file's document."""
+    problems: list[Problem] = []
+    process = find_process(said, now_ms)
+    if process.is_silent:
+        problems.append(_silence(process, now_ms))
+    found = _look(spec, source, catalog, said, problems)
+    tables = (_report(found[name], process, said, now_ms) for name in sorted(found))
+    return PipelineReport(spec.pipeline, process, tuple(problems), tuple(tables), now_ms)
+
+
+def find_process(said: Mapping[str, Any], now_ms: int) -> Process:
+    """The process that wrote the state file. One on another machine counts as running while it keeps writing."""
+    updated_ms = said.get("updated_ms")
+    is_recent = updated_ms is not None and now_ms - updated_ms < SILENT_AFTER_MS
+    alive = is_process_alive(dict(said))
+    is_running = is_recent if alive is None else alive
+    return Process(is_running, is_running and not is_recent, said.get("pid"), said.get("host", ""), updated_ms)
+
+
+def _silence(process: Process, now_ms: int) -> Problem:
+    seconds = (now_ms - (process.updated_ms or 0)) // 1000
+    return Problem(
+        f"the running process has said nothing for {seconds} s",
+        "see whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start frazil run again",
+        f"pid {process.pid} on {process.host}",
+    )
+
+
+def problem_of(error: FrazilError | TableStopped) -> Problem:
+    """The error in words; that a running pipeline tries again is no advice to someone who asks."""
+    reason, remedy, where = words_of(error)
+    return Problem(reason, _REMEDY if remedy == UnavailableError().remedy else remedy, where)
+
+
+# ---- looking
+
+
+def _look(
+    spec: PipelineSpec,
+    source: Source,
+    catalog: AbstractContextManager[Catalog],
+    said: Mapping[str, Any],
+    problems: list[Problem],
+) -> dict[str, _Found]:
+    with ExitStack() as stack:
+        opened: Catalog | None = None
+        try:
+            opened = stack.enter_context(catalog)
+        except UnavailableError as error:
+            problems.append(problem_of(error))
+        discovery = Discovery(spec, source, opened or MemoryCatalog(spec.state_dir, spec.pipeline))
+        cluster_id = _ask_for_topics(source, discovery, problems)
+        _add_remembered(spec, discovery, said)
+        found = {name: _Found(table) for name, table in discovery.tables.items()}
+        if opened is not None:
+            _load_all(discovery, opened, found, cluster_id)
+    if cluster_id:
+        _measure_lags(discovery, source, found, problems)
+        for table, topic in missing_topics(discovery.tables.values()):
+            remedy = "create the topic, or correct its name in the pipeline file"
+            found[table.name].problem = Problem(f"topic {topic} does not exist", remedy, f"topic {topic}")
+    return found
+
+
+def _ask_for_topics(source: Source, discovery: Discovery, problems: list[Problem]) -> str:
+    try:
+        cluster_id = source.cluster_id()
+        discovery.refresh_topics()
+    except UnavailableError as error:
+        problems.append(problem_of(error))
+        return ""
+    return cluster_id
+
+
+def _add_remembered(spec: PipelineSpec, discovery: Discovery, said: Mapping[str, Any]) -> None:
+    """Tables of top-level topics that only the last run can name while Kafka does not answer."""
+    prefix = f"{spec.namespace}."
+    for name in said.get("tables", {}):
+        topic = name.removeprefix(prefix)
+        if topic != name and any(selector.matches(topic) for selector in spec.topics):
+            discovery.tables.setdefault(name, Table(spec.table_for(topic)))
+
+
+def _load_all(discovery: Discovery, catalog: Catalog, found: Mapping[str, _Found], cluster_id: str) -> None:
+    """Loads every table; after a second failure the rest is not asked for: each would wait for its own time-out."""
+    failures = 0
+    for held in found.values():
+        if failures >= _GIVE_UP_AFTER:
+            held.problem = Problem("the catalog does not answer", "see the tables above", held.table.name)
+            continue
+        try:
+            _load(discovery, catalog, held.table, cluster_id)
+            held.is_reached = True
+        except TableStopped as error:
+            held.problem = problem_of(error)
+            held.is_reached = True
+        except UnavailableError as error:
+            held.problem = problem_of(error)
+            failures += 1
+
+
+def _load(discovery: Discovery, catalog: Catalog, table: Table, cluster_id: str) -> None:
+    if cluster_id:
+        discovery.load(table, cluster_id)
+        return
+    table.state = catalog.load(table.name)
+    table.size = catalog.size(table.name) if table.state is not None else None
+
+
+def _measure_lags(discovery: Discovery, source: Source, found: Mapping[str, _Found], problems: list[Problem]) -> None:
+    try:
+        ends = source.ends({partition for held in found.values() for partition in held.table.partitions()})
+        for held in found.values():
+            if held.is_reached:
+                held.lag_records = _lag(discovery, held.table, ends)
+    except UnavailableError as error:
+        problems.append(problem_of(error))
+
+
+def _lag(discovery: Discovery, table: Table, ends: Mapping[Partition, int]) -> int:
+    discovery.add_first_offsets(table)
+    return lag_records(table.position(), ends)
+
+
+# ---- telling
+
+
+def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms: int) -> TableReport:
+    """What the table and Kafka say; what they could not be asked for as the process last said it."""
+    table, progress = found.table, found.table.progress
+    said: Mapping[str, Any] = document.get("tables", {}).get(table.name, {})
+    told = Problem(said["reason"], said["remedy"], said["where"]) if said.get("reason") else None
+    state = _state(found, said, process, document.get("updated_ms", 0))
+    problem = told if state == said.get("state") and told else found.problem or _loss(found, said)
+    is_note = problem is told and state not in _BAD_STATES
+    size = _size(found, said)
+    remembered_lag = said.get("lag_records") if process.is_running else None
+    lag = remembered_lag if found.lag_records is None else found.lag_records
+    watermark_ms = progress.watermark.complete_to_ms if found.is_reached else said.get("watermark_ms")
+    return TableReport(
+        name=table.name,
+        state=state,
+        is_well=state not in _BAD_STATES and (problem is None or is_note),
+        problem=problem,
+        topics=tuple(sorted(table.topics) or said.get("topics", ())),
+        lag_records=lag,
+        lag_s=_lag_s(lag, watermark_ms, now_ms),
+        watermark_ms=watermark_ms,
+        last_commit_ms=progress.committed_at_ms if found.is_reached else said.get("last_commit_ms"),
+        rows=size.get("row_count"),
+        files=size.get("file_count"),
+        size_bytes=size.get("size_bytes"),
+        snapshots=size.get("snapshot_count"),
+        dropped_fields=tuple(said.get("dropped_fields", ())),
+    )
+
+
+def _state(found: _Found, said: Mapping[str, Any], process: Process, said_at_ms: int) -> str:
+    if process.is_running:
+        return str(said.get("state", RunState.WAITING.value))
+    # What stopped a table stops the next run too, unless another process has gone on with it since.
+    has_moved_on = (found.table.progress.committed_at_ms or 0) > said_at_ms
+    return RunState.STOPPED.value if said.get("state") == RunState.STOPPED and not has_moved_on else NOT_RUNNING
+
+
+def _loss(found: _Found, said: Mapping[str, Any]) -> Problem | None:
+    if not found.is_reached or found.table.state is not None or said.get("last_commit_ms") is None:
+        return None
+    return Problem("the table was there and is gone", "see who dropped it; frazil run makes it anew", found.table.name)
+
+
+def _size(found: _Found, said: Mapping[str, Any]) -> Mapping[str, int]:
+    size = found.table.size
+    if not found.is_reached:
+        return said.get("size") or {}
+    return {} if size is None else vars(size)
+
+
+def _lag_s(lag: int | None, watermark_ms: int | None, now_ms: int) -> float | None:
+    """For how long the table has not been complete: not at all when all is read, not known before the first commit."""
+    if lag == 0:
+        return 0.0
+    return None if lag is None or watermark_ms is None else max(0.0, (now_ms - watermark_ms) / 1000)

@@ -1,0 +1,209 @@
+"""What status says, from tables and topics in memory and from what a run left in its state file."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+from rich.console import Console
+
+from frazil.catalog.memory import MemoryCatalog
+from frazil.catalog.port import Catalog
+from frazil.cli.status import render
+from frazil.errors import UnavailableError
+from frazil.kafka.memory import MemorySource
+from frazil.ops.reports import PipelineReport, as_document
+from frazil.ops.status import report_pipeline
+from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.types import Commit, DataFile, Progress, Watermark
+
+NOW_MS = 1_000_000_000
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
+BAD = {
+    "state": "stopped",
+    "reason": "field id: string does not fit long",
+    "remedy": "fix the producer",
+    "where": "topic a, partition 0, offset 7",
+}
+
+
+class Scene:
+    """One table `s.a` fed by topic `a` of ten records, of which `committed` are in the table."""
+
+    def __init__(self, root: Path, committed: int = 10) -> None:
+        self.spec = PipelineSpec(
+            pipeline="p",
+            kafka={"bootstrap.servers": "x:1"},
+            catalog=CatalogSpec(uri="jdbc:sqlite:x"),
+            tables=(TableSpec(name="s.a", topics=(TopicSelector(literal="a"),)),),
+            path=root / "p.yaml",
+            state_dir=root,
+        )
+        self.source = MemorySource()
+        self.catalog = MemoryCatalog(root, "p")
+        self.source.create("a")
+        for _ in range(10):
+            self.source.produce("a", 0, b"{}")
+        if committed:
+            self.commit(committed)
+
+    def commit(self, end: int) -> None:
+        state = self.catalog.create("s.a", SCHEMA, {}, 2)
+        progress = Progress(
+            offsets={"a": {0: end}},
+            topic_ids={"a": self.source.by_name["a"].id},
+            cluster_id=self.source.cluster_id(),
+            commit_id="c",
+            watermark=Watermark({"a": {0: NOW_MS - 5000}}, NOW_MS - 5000),
+        )
+        files = (DataFile("f1", end - 2, 3000, ""), DataFile("f2", 2, 1000, ""))
+        self.catalog.commit(Commit("s.a", files, progress, state.progress))
+
+    def report(self, said: dict[str, Any] | None = None, catalog: Any = None) -> PipelineReport:
+        opened = catalog or nullcontext(self.catalog)
+        return report_pipeline(self.spec, self.source, opened, said or {}, NOW_MS)
+
+    def table(self, said: dict[str, Any] | None = None, catalog: Any = None) -> dict[str, Any]:
+        document: dict[str, Any] = as_document(self.report(said, catalog))["tables"]["s.a"]
+        return document
+
+
+def said(table: dict[str, Any], **process: Any) -> dict[str, Any]:
+    """A state file of this process, which therefore runs."""
+    words = {"pid": os.getpid(), "host": socket.gethostname(), "ended": False, "updated_ms": NOW_MS - 200}
+    return {**words, **process, "tables": {"s.a": {"state": "waiting", **table}}}
+
+
+class Broken(AbstractContextManager[Catalog]):
+    """A catalog that cannot be opened."""
+
+    def __enter__(self) -> Catalog:
+        raise UnavailableError("the catalog: refused", where="http://catalog")
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached."""
+
+
+def text_of(report: PipelineReport, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    with console.capture() as capture:
+        console.print(render(report))
+    return capture.get()
+
+
+def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    assert scene.report().is_well
+    assert scene.table() == {
+        "state": "not running", "ok": True, "reason": "", "remedy": "", "where": "", "topics": ["a"],
+        "lag_records": 0, "lag_s": 0.0, "watermark_ms": NOW_MS - 5000, "last_commit_ms": None,
+        "rows": 10, "files": 2, "size_bytes": 4000, "average_file_bytes": 2000, "snapshots": 1,
+        "dropped_fields": [], "dead_letters": 0,
+    }  # fmt: skip
+
+
+def test_lag_is_ends_less_committed_offsets_and_seconds_since_the_watermark(tmp_path: Path) -> None:
+    table = Scene(tmp_path, committed=4).table()
+    assert (table["lag_records"], table["lag_s"], table["ok"]) == (6, 5.0, True)
+
+
+def test_before_the_first_run_all_records_are_lag_and_all_is_well(tmp_path: Path) -> None:
+    table = Scene(tmp_path, committed=0).table()
+    assert (table["state"], table["lag_records"], table["lag_s"], table["rows"]) == ("not running", 10, None, None)
+    assert table["ok"]
+
+
+@pytest.mark.parametrize(("state", "is_well"), [("waiting", True), ("running", True), ("backing off", False)])
+def test_a_running_process_says_what_its_tables_do(tmp_path: Path, state: str, is_well: bool) -> None:
+    report = Scene(tmp_path).report(said({"state": state}))
+    assert (report.process.is_running, report.tables[0].state, report.is_well) == (True, state, is_well)
+
+
+def test_a_stopped_table_says_why_where_and_what_to_do_also_after_the_process_ended(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    for ended in (False, True):
+        table = scene.table(said(BAD, ended=ended))
+        assert {name: table[name] for name in BAD} == BAD
+        assert not table["ok"]
+    text = text_of(scene.report(said(BAD)))
+    assert "problem: s.a: field id: string does not fit long\n" in text
+    assert "where: topic a, partition 0, offset 7\n  remedy: fix the producer" in text
+
+
+def test_a_note_of_a_waiting_table_is_no_fault(tmp_path: Path) -> None:
+    note = {"state": "waiting", "reason": "no record has a field yet", "remedy": "", "where": ""}
+    report = Scene(tmp_path).report(said(note))
+    assert report.is_well
+    assert "note: s.a: no record has a field yet" in text_of(report)
+
+
+def test_a_missing_topic_is_named(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    del scene.source.by_name["a"]
+    table = scene.table()
+    assert (table["ok"], table["reason"], table["rows"]) == (False, "topic a does not exist", 10)
+
+
+def test_a_topic_made_anew_is_found_without_a_run(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.source.create("a")
+    table = scene.table()
+    assert (table["state"], table["ok"]) == ("not running", False)
+    assert "deleted and created again" in table["reason"]
+
+
+def test_a_table_that_a_run_wrote_and_that_is_gone_is_a_fault(tmp_path: Path) -> None:
+    table = Scene(tmp_path, committed=0).table(said({"last_commit_ms": 5}))
+    assert (table["ok"], table["reason"]) == (False, "the table was there and is gone")
+
+
+def test_without_kafka_the_tables_still_tell_and_lag_is_the_running_process_s_or_unknown(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.source.is_down = True
+    report = scene.report()
+    assert [problem.message for problem in report.problems] == ["Kafka does not answer"]
+    assert (report.is_well, report.tables[0].rows, report.tables[0].lag_records) == (False, 10, None)
+    assert scene.table(said({"lag_records": 3}))["lag_records"] == 3
+
+
+def test_without_the_catalog_the_state_file_is_what_is_known(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    size = {"row_count": 8, "file_count": 2, "size_bytes": 100, "snapshot_count": 3}
+    report = scene.report(said({"size": size, "watermark_ms": 7, "last_commit_ms": 9}), Broken())
+    assert [problem.where for problem in report.problems] == ["http://catalog"]
+    table = report.tables[0]
+    assert (table.rows, table.files, table.snapshots, table.watermark_ms, table.last_commit_ms) == (8, 2, 3, 7, 9)
+
+
+def test_tables_of_top_level_topics_are_remembered_while_kafka_is_away(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.source.is_down = True
+    scene.spec = scene.spec.model_copy(update={"namespace": "n", "topics": (TopicSelector(pattern="^dev"),)})
+    document = said({})
+    document["tables"] |= {"n.dev-1": {"state": "running"}, "n.other": {"state": "running"}}
+    assert [table.name for table in scene.report(document).tables] == ["n.dev-1", "s.a"]
+
+
+def test_a_process_that_has_gone_silent_is_a_fault_and_one_elsewhere_runs_while_it_writes(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    silent = scene.report(said({}, updated_ms=NOW_MS - 90_000))
+    assert (silent.process.is_silent, silent.is_well) == (True, False)
+    assert "said nothing for 90 s" in silent.problems[0].message
+    elsewhere = [scene.report(said({}, host="elsewhere", updated_ms=NOW_MS - age)) for age in (1000, 90_000)]
+    assert [report.process.is_running for report in elsewhere] == [True, False]
+
+
+def test_the_text_fits_a_hundred_columns_and_names_what_is_dropped(tmp_path: Path) -> None:
+    report = Scene(tmp_path, committed=4).report(said({"dropped_fields": ["x", "y"]}))
+    text = text_of(report)
+    assert max(map(len, text.splitlines())) <= 100
+    assert "s.a drops undeclared fields: x, y" in text
+    assert "6 (5.0 s)" in text
+    assert "2 × 2.0 KiB" in text or "2 × 2000 B" in text
