@@ -49,7 +49,7 @@ bench: setup
 	$(BIN)/python -m bench
 
 soak: setup
-	$(BIN)/python -m bench.soak
+	$(BIN)/python -m pytest -m soak
 
 lock: $(VENV)/.requirements
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in
