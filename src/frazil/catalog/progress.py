@@ -50,6 +50,12 @@ def from_summary(
         watermark=Watermark(
             load_offsets(summary.get(key(pipeline, "watermarks"), "{}")), None if mark is None else int(mark)
         ),
+        skipped=_load_skipped(summary.get(key(pipeline, "skipped"), "{}")),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms,
     )
+
+
+def _load_skipped(text: str) -> dict[str, dict[int, tuple[int, int]]]:
+    parsed: dict[str, dict[str, list[int]]] = json.loads(text)
+    return {topic: {int(p): (start, end) for p, (start, end) in ps.items()} for topic, ps in parsed.items()}

@@ -27,8 +27,13 @@ class TypesDiffer(Exception):
     """Two tasks saw values of two kinds under one name: no type holds both."""
 
     def __init__(self, path: tuple[str, ...], one: IcebergType, other: IcebergType) -> None:
-        super().__init__(f"{'.'.join(path)} is {one} in some records and {other} in others")
+        kinds = (str(kind).split("<")[0] for kind in (one, other))
+        super().__init__("{} is {} in some records and {} in others".format(".".join(path), *kinds))
         self.path = path
+
+
+class NamesClash(Exception):
+    """Two columns would have one full name, as a field `a.b` and a field `b` of `a` have."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +99,14 @@ def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...]) -> 
 def extend_schema(schema: Schema, wanted: Wanted) -> Schema:
     """`schema` with the wanted fields, ids of new fields above all others (the catalog gives its own).
 
-    A field that is there already (another process was quicker) stays as it is.
+    A field that is there already (another process was quicker) stays as it is. Raises NamesClash for what no table can have.
     """
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
     fields = _extend(schema.as_struct(), wanted, (), ids).fields
-    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+    try:
+        return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+    except ValueError as error:
+        raise NamesClash(f"no table can have these columns together: {error}") from None
 
 
 def new_schema(fields: Iterable[tuple[str, IcebergType]]) -> Schema:

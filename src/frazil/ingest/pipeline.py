@@ -15,7 +15,15 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
 from frazil.errors import ConflictError, FrazilError, RecordError
 from frazil.failpoints import hit
-from frazil.ingest.evolve import TypesDiffer, extend_schema, load_wanted, merge_wanted, new_schema
+from frazil.ingest.evolve import (
+    NamesClash,
+    TypesDiffer,
+    Wanted,
+    extend_schema,
+    load_wanted,
+    merge_wanted,
+    new_schema,
+)
 from frazil.ingest.job import JobRunner
 from frazil.ingest.table import Table
 from frazil.ingest.target import METADATA_TYPES
@@ -130,40 +138,35 @@ class Pipeline:
         table = planned.table
         try:
             wanted = merge_wanted(load_wanted(text) for text in report.wanted)
+            check_metadata_names(wanted, table.spec.metadata)
+            if table.state is not None:
+                hit("evolve.before")
+                state = self._catalog.evolve(table.name, lambda schema: extend_schema(schema, wanted))
+                return Outcome(state, report)
+            top = wanted.get((), {})
+            if not top and not table.spec.columns and not table.spec.metadata:
+                return Outcome(None, report, is_empty=True)
+            hit("create.before")
+            return Outcome(self.create(table, top), report)
         except TypesDiffer as error:
-            raise self._types_differ(planned, error) from None
-        if table.state is not None:
-            hit("evolve.before")
-            state = self._catalog.evolve(table.name, lambda schema: extend_schema(schema, wanted))
-            return Outcome(state, report)
-        top = wanted.get((), {})
-        if not top and not table.spec.columns and not table.spec.metadata:
-            return Outcome(None, report, is_empty=True)
-        hit("create.before")
-        return Outcome(self.create(table, top), report)
-
-    def _types_differ(self, planned: Planned, error: TypesDiffer) -> FrazilError:
-        first = planned.batch.ranges[0]
-        return RecordError(
-            f"field {error}",
-            topic=first.topic,
-            partition=first.partition,
-            offset=first.start,
-            remedy=f"declare the column {error.path[0]} with a type that holds the values, or fix the producer",
-        )
+            remedy = f"declare the column {error.path[0]} with a type that holds the values, or fix the producer"
+            raise _unfit(planned, f"field {error}", remedy) from None
+        except NamesClash as error:
+            raise _unfit(planned, str(error), "rename the field at the producer, or set `undeclared: drop`") from None
 
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state
         assert state is not None
         before = state.progress
+        ranges, offsets = planned.batch.ranges, advance(planned.position, planned.batch.ranges)
         progress = Progress(
-            offsets=advance(planned.position, planned.batch.ranges),
+            offsets=offsets,
             topic_ids=table.topic_ids(),
             cluster_id=self._identity.cluster_id,
             commit_id=new_id(),
             epoch=self._identity.epoch,
             run_id=self._identity.run_id,
-            watermark=advance_watermark(before.watermark, report.latest_ms, planned.batch.ranges, planned.ends),
+            watermark=advance_watermark(before.watermark, report.latest_ms, ranges, offsets, planned.ends),
             skipped=table.skipped,
         )
         try:
@@ -179,6 +182,18 @@ def metadata_adder(names: Sequence[str]) -> Callable[[Schema], Schema]:
     """The change that gives an existing table the metadata columns it is asked for and lacks."""
     wanted = {(): {f"_{name}": METADATA_TYPES[name] for name in names}}
     return lambda schema: extend_schema(schema, wanted)
+
+
+def check_metadata_names(wanted: Wanted, metadata: Sequence[str]) -> None:
+    """Raises NamesClash when records bring a field with the name of a metadata column: one of the two would be lost."""
+    for name in metadata:
+        if f"_{name}" in wanted.get((), {}):
+            raise NamesClash(f"field _{name}: the table has a metadata column of this name")
+
+
+def _unfit(planned: Planned, reason: str, remedy: str) -> FrazilError:
+    first = planned.batch.ranges[0]
+    return RecordError(reason, topic=first.topic, partition=first.partition, offset=first.start, remedy=remedy)
 
 
 def _job(planned: Sequence[Planned], is_trial: bool = False) -> Job:

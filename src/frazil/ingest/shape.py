@@ -31,6 +31,8 @@ def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _relabel(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if array.offset:
+        array = pa.concat_arrays([array])  # The buffers below are taken whole: a slice must begin where they do.
     if pa.types.is_struct(wanted):
         children = [_as_type(array.field(n), wanted.field(n).type) for n in range(wanted.num_fields)]
         return pa.Array.from_buffers(wanted, len(array), array.buffers()[:1], array.null_count, children=children)

@@ -8,28 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from frazil.kafka.port import Partition
-from frazil.types import OffsetRange, Watermark, later
+from frazil.types import Offsets, OffsetRange, Watermark, later
 
 
 def advance_watermark(
     before: Watermark,
     latest_ms: Mapping[str, Mapping[int, int]],
     ranges: tuple[OffsetRange, ...],
+    position: Offsets,
     ends: Mapping[Partition, int],
 ) -> Watermark:
     """The watermark after a batch.
 
-    latest_ms: the latest timestamps the batch saw. ends: as known when it was planned. A partition that is read to its end
-    and had nothing new does not hold the others back; one with records still to read does. It never goes back.
+    latest_ms: the latest timestamps the batch saw. position: the table's vector after the batch; ends: as known when it was
+    planned. A partition that is read to its end and had nothing new does not hold the others back; one with records still
+    to read does, also before the first of them is read. It never goes back.
     """
     marks = later(before.partitions, latest_ms)
-    read_to = {(r.topic, r.partition): r.end for r in ranges}
-    holding = [
-        mark
-        for topic, partitions in marks.items()
-        for partition, mark in partitions.items()
-        if (topic, partition) in read_to
-        or ends.get((topic, partition), 0) > read_to.get((topic, partition), ends.get((topic, partition), 0))
-    ]
+    behind = {(t, p) for t, ps in position.items() for p, offset in ps.items() if ends.get((t, p), offset) > offset}
+    if any(partition not in marks.get(topic, {}) for topic, partition in behind):
+        return Watermark(marks, before.complete_to_ms)
+    read = {(r.topic, r.partition) for r in ranges}
+    holding = [mark for t, ps in marks.items() for p, mark in ps.items() if (t, p) in read | behind]
     complete = [ms for ms in (before.complete_to_ms, min(holding, default=None)) if ms is not None]
     return Watermark(marks, max(complete, default=None))

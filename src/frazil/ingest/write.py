@@ -39,14 +39,15 @@ class FileWriter:
         self._properties = dict(target.properties)
         self._io = file_io(target)
         self._locations = load_location_provider(target.location, self._properties)
-        self._row_group_bytes = min(
-            _ROW_GROUP_BYTES, int(self._properties.get("write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES))
-        )
+        declared = int(self._properties.get("write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES))
+        # A row group is written at once, so one that is larger than a file should be would overshoot.
+        self._row_group_bytes = min(_ROW_GROUP_BYTES, declared, target.target_file_size_bytes)
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
         self._writer: pq.ParquetWriter | None = None
         self._stream: Any = None
         self._path = ""
+        self._begun: list[str] = []
         self._finished: list[DataFile] = []
 
     def write(self, rows: pa.Table) -> None:
@@ -64,16 +65,14 @@ class FileWriter:
 
     def abandon(self) -> None:
         """Removes what was written: nobody will commit it."""
-        if self._writer is not None:
+        for open_file in (self._writer, self._stream):
+            if open_file is not None:
+                with suppress(OSError, pa.ArrowException):
+                    open_file.close()
+        self._writer = self._stream = None
+        for path in self._begun:
             with suppress(OSError):
-                self._writer.close()
-            with suppress(OSError):
-                self._stream.close()
-            self._finished.append(DataFile(self._path, 0, 0, ""))
-            self._writer = None
-        for file in self._finished:
-            with suppress(OSError):
-                self._io.delete(file.path)
+                self._io.delete(path)
 
     def _flush(self) -> None:
         if not self._pending:
@@ -90,6 +89,7 @@ class FileWriter:
 
     def _open(self, rows: pa.Table) -> None:
         self._path = self._locations.new_data_location(f"{new_id()}.parquet")
+        self._begun.append(self._path)
         self._stream = self._io.new_output(self._path).create(overwrite=True)
         self._writer = pq.ParquetWriter(
             self._stream, self._target.arrow_schema, store_schema=False, **_parquet_options(self._properties, rows)

@@ -118,7 +118,7 @@ def test_generated_records_are_inferred_and_decoded_as_python_reads_them(
         array.validate(full=True)
     rows = [
         dict(zip([f.name for f in kind.fields], row, strict=True))
-        for row in zip(*(c.to_pylist() for c in decoded.columns))
+        for row in zip(*(c.to_pylist() for c in decoded.columns), strict=True)
     ]
     assert [repr(row) for row in rows] == [repr(_stored(kind, record)) for record in parsed]
     assert (decoded.misfits, decoded.wanted) == ([], {})
@@ -151,21 +151,21 @@ def _damaged(draw: st.DrawFn) -> bytes:
     return bytes(text)
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """The reference refuses the text."""
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _Refused("twice")
+        raise _RefusedError("twice")
     if any("\ud800" <= c <= "\udfff" for name in found for c in name):
-        raise _Refused("surrogate")
+        raise _RefusedError("surrogate")
     return found
 
 
 def _constant(name: str) -> Any:
-    raise _Refused(name)
+    raise _RefusedError(name)
 
 
 def _reference(text: bytes) -> dict[str, Any] | None:
@@ -174,7 +174,7 @@ def _reference(text: bytes) -> dict[str, Any] | None:
         found = json.loads(
             text.removeprefix(b"\xef\xbb\xbf").decode(), object_pairs_hook=_pairs, parse_constant=_constant
         )
-    except (ValueError, _Refused):
+    except (ValueError, _RefusedError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -205,6 +205,5 @@ def test_a_record_s_row_is_the_same_whatever_its_neighbours_are(texts: list[byte
         alone = decode([text], undeclared, **columns)
         assert [repr(c.to_pylist()[row]) for c in together.columns] == [repr(c.to_pylist()[0]) for c in alone.columns]
         if not add:
-            assert [(m.path, m.reason) for m in together.misfits if m.row == row] == [
-                (m.path, m.reason) for m in alone.misfits
-            ]
+            # Not the reasons: they quote the record, in which escapes of keys may have been spelt out.
+            assert [m.path for m in together.misfits if m.row == row] == [m.path for m in alone.misfits]

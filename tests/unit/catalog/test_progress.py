@@ -1,0 +1,55 @@
+"""Progress in a snapshot's summary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from frazil.catalog.progress import from_summary, to_summary
+from frazil.types import Progress, Watermark
+
+_PROGRESS = Progress(
+    offsets={"a": {0: 5, 10: 7}, "b": {0: 2**62}},
+    topic_ids={"a": "id-a", "b": "id-b"},
+    cluster_id="cluster",
+    commit_id="commit",
+    epoch=3,
+    run_id="run",
+    watermark=Watermark({"a": {0: 1790000000000}}, 1780000000000),
+    skipped={"a": {0: (2, 4)}},
+)
+
+
+def test_progress_survives_the_summary() -> None:
+    summary = to_summary("p", _PROGRESS)
+    assert from_summary("p", summary, snapshot_id=8, at_ms=9) == replace(_PROGRESS, snapshot_id=8, committed_at_ms=9)
+
+
+def test_its_keys_are_the_documented_ones() -> None:
+    assert to_summary("p", _PROGRESS) == {
+        "frazil.p.offsets": '{"a":{"0":5,"10":7},"b":{"0":4611686018427387904}}',
+        "frazil.p.topic-ids": '{"a":"id-a","b":"id-b"}',
+        "frazil.p.cluster-id": "cluster",
+        "frazil.p.commit-id": "commit",
+        "frazil.p.epoch": "3",
+        "frazil.p.run-id": "run",
+        "frazil.p.schemas": "json",
+        "frazil.p.watermarks": '{"a":{"0":1790000000000}}',
+        "frazil.p.watermark": "1780000000000",
+        "frazil.p.skipped": '{"a":{"0":[2,4]}}',
+    }
+
+
+def test_a_compaction_and_another_pipeline_have_no_progress_of_ours() -> None:
+    assert from_summary("p", {"operation": "replace"}) is None
+    assert from_summary("p", to_summary("q", _PROGRESS)) is None
+    assert from_summary("p", to_summary("p.x", _PROGRESS)) is None
+
+
+def test_a_table_without_a_watermark_has_none_afterwards() -> None:
+    bare = replace(_PROGRESS, watermark=Watermark(), skipped={})
+    assert from_summary("p", to_summary("p", bare)) == bare
+    assert "frazil.p.watermark" not in to_summary("p", bare)
+
+
+def test_a_later_run_is_the_greater_writer() -> None:
+    assert replace(_PROGRESS, epoch=4, run_id="a").writer > _PROGRESS.writer

@@ -1,0 +1,65 @@
+"""Table targets and record batches for tests that run a task without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.target import METADATA_TYPES, TableTarget
+from frazil.ingest.task import Job, load_report, run_task
+from frazil.spec.types import parse_type
+from frazil.types import TaskReport
+
+_RECORD_TYPES: dict[str, pa.DataType] = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "key": pa.binary(),
+    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    "value": pa.binary(),
+}
+
+
+def target_of(
+    folder: Path,
+    columns: Mapping[str, str],
+    *,
+    name: str = "lake.t",
+    metadata: tuple[str, ...] = (),
+    properties: Mapping[str, str] | None = None,
+    **other: Any,
+) -> TableTarget:
+    """A table with these columns, its files under `folder`."""
+    fields = {column: parse_type(word) for column, word in columns.items()}
+    fields |= {f"_{field}": METADATA_TYPES[field] for field in metadata}
+    given: dict[str, Any] = {"spec_id": 0, "undeclared": "add", "target_file_size_bytes": 128 * 2**20, **other}
+    return TableTarget(
+        name=name,
+        schema_json=new_schema(fields.items()).model_dump_json() if fields else "",
+        location=str(folder / name),
+        properties=tuple(sorted((properties or {}).items())),
+        io_properties=(),
+        metadata=metadata,
+        **given,
+    )
+
+
+def records_of(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Records as the source ships them: the columns that the rows have. Partition and timestamp are 0 unless given."""
+    full = [{"partition": 0, "timestamp": 0, **row} for row in rows]
+    names = [name for name in _RECORD_TYPES if any(name in row for row in full)]
+    return pa.RecordBatch.from_arrays(
+        [pa.array([row.get(name) for row in full], _RECORD_TYPES[name]) for name in names], names=names
+    )
+
+
+def run(job: Job, *batches: pa.RecordBatch) -> dict[str, TaskReport]:
+    """One task's reports by table."""
+    (answer,) = run_task(job, iter(batches))
+    reports = [load_report(text) for text in answer.column("report").to_pylist()]
+    return {report.table: report for report in reports}

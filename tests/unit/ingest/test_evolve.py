@@ -1,0 +1,71 @@
+"""Schema changes by fixture pairs: a table, what tasks want, and the table afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+from frazil.ingest.evolve import (
+    NamesClash,
+    TypesDiffer,
+    dump_wanted,
+    extend_schema,
+    list_changes,
+    load_wanted,
+    merge_wanted,
+    new_schema,
+)
+from frazil.spec.types import parse_type
+
+_PAGES = sorted((Path(__file__).parents[2] / "fixtures" / "evolve").glob("*.yaml"))
+_CASES = [case for page in _PAGES for case in yaml.safe_load(page.read_text())]
+
+
+def _columns(words: dict[str, str]) -> dict[str, IcebergType]:
+    return {name: parse_type(word) for name, word in words.items()}
+
+
+def _wanted(case: dict[str, Any]) -> list[dict[tuple[str, ...], dict[str, IcebergType]]]:
+    return [
+        {tuple(path.split(".")) if path else (): _columns(fields) for path, fields in one.items()}
+        for one in case["wanted"]
+    ]
+
+
+def _shape(columns: dict[str, IcebergType]) -> list[str]:
+    """Names and types with ids in reading order, so that only what a table says is compared."""
+    fields = [NestedField(0, name, kind, required=False) for name, kind in columns.items()]
+    fresh = assign_fresh_schema_ids(Schema(*StructType(*fields).fields))
+    return [str(field) for field in fresh.fields]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["case"]) for case in _CASES])
+def test_a_table_becomes_what_its_records_need(case: dict[str, Any]) -> None:
+    before = new_schema(_columns(case["before"]).items())
+    travelled = [load_wanted(dump_wanted(one)) for one in _wanted(case)]
+    if "differs" in case:
+        with pytest.raises(TypesDiffer) as differs:
+            merge_wanted(_wanted(case))
+        assert str(differs.value) == case["differs"]
+        return
+    wanted = merge_wanted(travelled)
+    if "clashes" in case:
+        with pytest.raises(NamesClash):
+            extend_schema(before, wanted)
+        return
+    after = extend_schema(before, wanted)
+    assert _shape({f.name: f.field_type for f in after.fields}) == _shape(_columns(case["after"]))
+    assert len(after.field_ids) == len(set(after.field_ids)), "every id is there once"
+    assert {before.find_column_name(i): i for i in before.field_ids}.items() <= {
+        after.find_column_name(i): i for i in after.field_ids
+    }.items(), "what was there keeps its id"
+    assert extend_schema(after, wanted) == after, "the same change twice changes nothing"
+    changes = {change.path: _shape({"x": kind}) for change, kind in zip(
+        list_changes(before, wanted), _columns(case["changes"]).values(), strict=True
+    )}  # fmt: skip
+    assert list(changes) == list(case["changes"])

@@ -1,0 +1,90 @@
+"""Vectors and reports: the same in, the same out."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from frazil.ingest.task import dump_report, load_report
+from frazil.types import (
+    BadRecord,
+    Batch,
+    DataFile,
+    OffsetRange,
+    TaskReport,
+    advance,
+    as_json,
+    dump_offsets,
+    later,
+    load_offsets,
+    merge_reports,
+)
+
+_vectors = st.dictionaries(
+    st.text(max_size=5), st.dictionaries(st.integers(0, 99), st.integers(0, 2**62), max_size=4), max_size=4
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(_vectors)
+def test_an_offset_vector_survives_its_text_and_equal_vectors_are_equal_texts(
+    vector: dict[str, dict[int, int]],
+) -> None:
+    backwards = {topic: dict(reversed(partitions.items())) for topic, partitions in reversed(vector.items())}
+    assert load_offsets(dump_offsets(vector)) == vector
+    assert dump_offsets(backwards) == dump_offsets(vector)
+
+
+def test_partitions_are_ordered_by_number() -> None:
+    assert dump_offsets({"b": {10: 1, 9: 2}, "a": {}}) == '{"a":{},"b":{"9":2,"10":1}}'
+
+
+def test_advancing_moves_what_was_read_and_nothing_else() -> None:
+    before = {"a": {0: 5, 1: 7}, "b": {0: 1}}
+    after = advance(before, [OffsetRange("a", 1, 7, 9), OffsetRange("c", 0, 0, 3)])
+    assert after == {"a": {0: 5, 1: 9}, "b": {0: 1}, "c": {0: 3}}
+    assert before == {"a": {0: 5, 1: 7}, "b": {0: 1}}
+
+
+def test_the_later_of_two_vectors_is_the_greater_number_of_each_partition() -> None:
+    assert later({"a": {0: 5, 1: 7}}, {"a": {0: 6, 1: 2}, "b": {0: 0}}) == {"a": {0: 6, 1: 7}, "b": {0: 0}}
+
+
+def test_a_batch_knows_its_topics_and_its_span() -> None:
+    batch = Batch("t", (OffsetRange("a", 0, 2, 5), OffsetRange("b", 0, 0, 1)))
+    assert (batch.topics, batch.span) == (frozenset({"a", "b"}), 4)
+
+
+def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() -> None:
+    def bad(partition: int, offset: int) -> BadRecord:
+        return BadRecord("a", partition, offset, "x", "no")
+
+    files = [DataFile(f"/{n}.parquet", n, n * 10, "{}") for n in range(3)]
+    reports = [
+        TaskReport("t", (files[0],), 10, {"a": {1: 5}}, ("w1",), frozenset({"p"}), (bad(1, 9), bad(1, 11)), 2),
+        TaskReport("other", (files[1],), 99),
+        TaskReport("t", (files[2],), 5, {"a": {0: 3, 1: 4}}, ("w1", "w2"), frozenset({"q"}), (bad(0, 70),), 1),
+    ]
+    assert merge_reports("t", reports, limit=2) == TaskReport(
+        "t",
+        (files[0], files[2]),
+        15,
+        {"a": {0: 3, 1: 5}},
+        ("w1", "w2"),
+        frozenset({"p", "q"}),
+        (bad(0, 70), bad(1, 9)),
+        3,
+    )
+    assert merge_reports("t", []) == TaskReport("t")
+
+
+def test_a_report_survives_its_way_to_the_driver() -> None:
+    report = TaskReport(
+        "t", (DataFile("/é.parquet", 1, 2, '{"a": 1}'),), 1, {"a": {3: 4}}, ("w",), frozenset({"x", "y"}),
+        (BadRecord("a", 0, 1, "p", "\udcff is no text"),), 1,
+    )  # fmt: skip
+    assert load_report(dump_report(report)) == report
+
+
+def test_summaries_are_compact_and_sorted() -> None:
+    assert as_json({"b": [1, "é"], "a": None}) == '{"a":null,"b":[1,"é"]}'
