@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from frazil.catalog.port import TableSize, TableState
 from frazil.catalog.progress import from_summary, to_summary
 from frazil.clock import new_id
-from frazil.errors import ConflictError, UnavailableError
+from frazil.errors import ConflictError, InvariantError, UnavailableError
 from frazil.types import Commit, DataFile, Progress
 
 
@@ -76,7 +76,7 @@ class MemoryCatalog:
                 state = TableState(
                     table, new_id(), fresh, location, dict(properties), format_version, 0, False, Progress()
                 )
-                self._tables[table] = _Table(state)
+                self._tables[table] = _Table(state, adopted_by={self._pipeline})
         loaded = self.load(table)
         assert loaded is not None
         return loaded
@@ -84,7 +84,9 @@ class MemoryCatalog:
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
         """See the port."""
         with self._lock:
-            found = self._tables[table]
+            found = self._tables.get(table)
+            if found is None:
+                raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
             found.state = replace(found.state, schema=assign_fresh_schema_ids(change(found.state.schema)))
         loaded = self.load(table)
         assert loaded is not None
@@ -100,7 +102,7 @@ class MemoryCatalog:
             newest = self._progress(found)
             if newest.commit_id != commit.expected.commit_id:
                 raise ConflictError("the table's progress is not the one this batch started from", where=commit.table)
-            number = len(found.snapshots) + 1
+            number = max(found.snapshots, default=0) + 1
             summary = to_summary(self._pipeline, commit.progress)
             found.snapshots[number] = MemorySnapshot(number, found.head, commit.files, summary)
             found.head = number
@@ -112,7 +114,10 @@ class MemoryCatalog:
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         """See the port."""
+        named = {file.path for snapshot in self._tables[table].snapshots.values() for file in snapshot.files}
         for path in paths:
+            if path in named:
+                raise InvariantError("a file that a snapshot names was to be deleted", where=path)
             Path(path).unlink(missing_ok=True)
 
     def ancestors(self, table: str) -> list[MemorySnapshot]:

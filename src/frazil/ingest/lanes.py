@@ -9,7 +9,7 @@ import queue
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 COMMIT_THREADS = 4
 
@@ -25,8 +25,31 @@ class Done:
 _WAKE = Done(None, Future())
 
 
-class Lanes:
-    """`small` and `catch_up` take one piece of work at a time; `commit` several."""
+class Lanes(Protocol):
+    """`small` and `catch-up` take one piece of work at a time; `commit` several."""
+
+    def is_free(self, lane: str) -> bool:
+        """Whether nothing is under way in the lane."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way at all."""
+
+    def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
+        """Starts `work` in a lane; its end will be answered by `wait` with `about`."""
+
+    def wait(self, timeout_s: float) -> list[Done]:
+        """What has finished, at once if something has, else the first that does within the time."""
+
+    def wake(self) -> None:
+        """Ends a `wait`. Safe in a signal handler."""
+
+    def close(self) -> None:
+        """Waits for what is under way."""
+
+
+class ThreadLanes:
+    """Lanes that are threads."""
 
     def __init__(self) -> None:
         self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
@@ -38,22 +61,22 @@ class Lanes:
         self._under_way = dict.fromkeys(self._executors, 0)
 
     def is_free(self, lane: str) -> bool:
-        """Whether nothing is under way in the lane."""
+        """See the protocol."""
         return self._under_way[lane] == 0
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way at all."""
+        """See the protocol."""
         return not any(self._under_way.values())
 
     def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
-        """Starts `work` in a lane; its end will be answered by `wait` with `about`."""
+        """See the protocol."""
         self._under_way[lane] += 1
         future = self._executors[lane].submit(work)
         future.add_done_callback(lambda done: self._done.put(Done((lane, about), done)))
 
     def wait(self, timeout_s: float) -> list[Done]:
-        """What has finished, at once if something has, else the first that does within the time."""
+        """See the protocol."""
         finished: list[Done] = []
         try:
             finished.append(self._done.get(timeout=max(0.0, timeout_s)))
@@ -71,8 +94,8 @@ class Lanes:
         return answers
 
     def wake(self) -> None:
-        """Ends a `wait`. Safe in a signal handler: this queue, unlike an Event, may be used by the thread it interrupts."""
-        self._done.put(_WAKE)
+        """See the protocol."""
+        self._done.put(_WAKE)  # Unlike an Event, this queue may be used by the very thread that a signal interrupts.
 
     def close(self) -> None:
         """Waits for what is under way and ends the threads."""

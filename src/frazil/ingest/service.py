@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 import structlog
@@ -17,7 +17,7 @@ from frazil.clock import Clock, jitter
 from frazil.errors import ConflictError, FencedError, FrazilError, InvariantError, RecordError, SpecError, UnavailableError
 from frazil.ingest.discovery import Discovery, TableStopped, empty_pattern, words_of
 from frazil.ingest.job import JobRunner, is_jvm_gone
-from frazil.ingest.lanes import Done, Lanes
+from frazil.ingest.lanes import Done, Lanes, ThreadLanes
 from frazil.ingest.pipeline import Identity, Outcome, Pipeline, Planned, metadata_adder
 from frazil.ingest.plan import group_batches, lag_records, plan_batch
 from frazil.ingest.table import RunState, Table
@@ -41,12 +41,13 @@ LONGEST_BACKOFF_S = 30.0
 
 @dataclass(frozen=True)
 class Parts:
-    """What the service is made of; each has a twin in memory."""
+    """What the service is made of; each has a twin in memory (`frazil.testing`)."""
 
     source: Source
     catalog: Catalog
     jobs: JobRunner
     clock: Clock
+    lanes: Lanes = field(default_factory=ThreadLanes)
 
 
 class Service:
@@ -59,7 +60,7 @@ class Service:
         self._run_id = run_id
         self._publish = publish
         self._discovery = Discovery(spec, parts.source, parts.catalog)
-        self._lanes = Lanes()
+        self._lanes = parts.lanes
         self._is_stopping = False
         self._cluster_id = ""
         self._epoch = 1
@@ -88,11 +89,9 @@ class Service:
         Raises FencedError when a later run of this pipeline has taken over, SpecError when a pattern matches nothing.
         """
         try:
-            self._connect()
-            while not self._is_over(until_caught_up):
-                pause_s = 0.0 if self._is_stopping else self._turn(until_caught_up)
-                self._settle(self._lanes.wait(pause_s if not self._is_stopping else 1.0))
-                self._publish_if_due()
+            self.connect()
+            while not self.is_over(until_caught_up):
+                self.turn(until_caught_up)
         finally:
             self._lanes.close()
             self._settle(self._lanes.wait(0))
@@ -100,7 +99,19 @@ class Service:
         if self._fatal is not None:
             raise self._fatal
 
-    def _is_over(self, until_caught_up: bool) -> bool:
+    def turn(self, until_caught_up: bool = False) -> None:
+        """One round: plan and start what is due, wait a little, take what has finished."""
+        pause_s = 0.0 if self._is_stopping else self._turn(until_caught_up)
+        self._settle(self._lanes.wait(pause_s if not self._is_stopping else 1.0))
+        self._publish_if_due()
+
+    @property
+    def fatal(self) -> BaseException | None:
+        """Why the whole process must end."""
+        return self._fatal
+
+    def is_over(self, until_caught_up: bool = False) -> bool:
+        """Whether there is nothing left to do."""
         if self._fatal is not None or self._is_stopping:
             return self._lanes.is_idle
         return until_caught_up and self._goal is not None and self._lanes.is_idle and self._is_caught_up()
@@ -117,7 +128,8 @@ class Service:
 
     # ---- connecting
 
-    def _connect(self) -> None:
+    def connect(self) -> None:
+        """Looks at Kafka and every table for the first time; waits outages out."""
         while not self._is_stopping:
             try:
                 self._cluster_id = self._parts.source.cluster_id()

@@ -75,22 +75,27 @@ class MemorySource:
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """See the port."""
         self._answer()
-        return {(topic, p): self.by_name[topic].end(p) for topic, p in partitions if topic in self.by_name}
+        return {(topic, p): self.by_name[topic].end(p) for topic, p in partitions if self._has(topic, p)}
 
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """See the port."""
         self._answer()
-        return {(topic, p): self.by_name[topic].first.get(p, 0) for topic, p in partitions if topic in self.by_name}
+        return {(topic, p): self.by_name[topic].first.get(p, 0) for topic, p in partitions if self._has(topic, p)}
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
         """See the port."""
         self._answer()
         found = {}
         for (topic, partition), ms in times.items():
+            if not self._has(topic, partition):
+                continue
             log = self.by_name[topic]
             later = (r.offset for r in log.partitions[partition] if r.timestamp_ms >= ms)
             found[topic, partition] = next(later, log.end(partition))
         return found
+
+    def _has(self, topic: str, partition: int) -> bool:
+        return topic in self.by_name and partition < len(self.by_name[topic].partitions)
 
     def _answer(self) -> None:
         if self.is_down:

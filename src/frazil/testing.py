@@ -1,0 +1,143 @@
+"""Frazil's ports in memory, for tests of pipelines: a whole service runs on them, without Kafka, a JVM, threads or waiting.
+
+Only Parquet files are real; they go where the MemoryCatalog says.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pyarrow as pa
+
+from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
+from frazil.errors import UnavailableError
+from frazil.ingest.lanes import Done
+from frazil.ingest.task import Job, load_report, run_task, source_columns
+from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
+from frazil.types import Batch, OffsetRange, TaskReport
+
+_COLUMN_TYPES: dict[str, pa.DataType] = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("ms", tz="UTC"),
+    "key": pa.binary(),
+    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    "value": pa.binary(),
+}
+
+
+class FakeClock:
+    """Time that passes when it is told to."""
+
+    def __init__(self, now_ms: int = 1_790_000_000_000) -> None:
+        self._start_ms = now_ms
+        self._passed_s = 0.0
+
+    def now_ms(self) -> int:
+        """See Clock."""
+        return self._start_ms + int(self._passed_s * 1000)
+
+    def monotonic_s(self) -> float:
+        """See Clock."""
+        return self._passed_s
+
+    def sleep(self, seconds: float) -> None:
+        """Passes at once."""
+        self._passed_s += seconds
+
+
+class StepLanes:
+    """Lanes without threads: every `wait` does one piece of work, or lets the time pass when there is none."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self._waiting: deque[tuple[str, Any, Callable[[], Any]]] = deque()
+
+    def is_free(self, lane: str) -> bool:
+        """See Lanes."""
+        return all(busy != lane for busy, _, _ in self._waiting)
+
+    @property
+    def is_idle(self) -> bool:
+        """See Lanes."""
+        return not self._waiting
+
+    def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
+        """See Lanes."""
+        self._waiting.append((lane, about, work))
+
+    def wait(self, timeout_s: float) -> list[Done]:
+        """See Lanes. What is no Exception (a crash of the process) is raised here."""
+        if not self._waiting:
+            self._clock.sleep(timeout_s)
+            return []
+        _, about, work = self._waiting.popleft()
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001  (as an executor does)
+            future.set_exception(error)
+        return [Done(about, future)]
+
+    def wake(self) -> None:
+        """Nothing sleeps."""
+
+    def close(self) -> None:
+        """Forgets what was not begun."""
+        self._waiting.clear()
+
+
+class MemoryJobs:
+    """Runs tasks on a MemorySource's records: one task per partition, Arrow batches of `batch_size` records."""
+
+    def __init__(self, source: MemorySource, batch_size: int = 1000) -> None:
+        self._source = source
+        self._batch_size = batch_size
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+        """See JobRunner."""
+        columns = source_columns(job, with_offsets)
+        reports = []
+        for r in (r for batch in batches for r in batch.ranges):
+            for answer in run_task(job, self._read(r, columns)):
+                reports += [load_report(text) for text in answer.column("report").to_pylist()]
+        return reports
+
+    def _read(self, r: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        topic = self._source.by_name.get(r.topic)
+        if topic is None or topic.first.get(r.partition, 0) > r.start:
+            raise UnavailableError("a task failed: offsets are gone", where=r.topic)
+        records = [record for record in topic.partitions[r.partition] if r.start <= record.offset < r.end]
+        for start in range(0, len(records), self._batch_size):
+            yield _batch_of(r, records[start : start + self._batch_size], columns)
+
+
+def _batch_of(r: OffsetRange, records: Sequence[MemoryRecord], names: Sequence[str]) -> pa.RecordBatch:
+    columns: dict[str, list[Any]] = {
+        "topic": [r.topic] * len(records),
+        "partition": [r.partition] * len(records),
+        "offset": [record.offset for record in records],
+        "timestamp": [record.timestamp_ms for record in records],
+        "key": [None] * len(records),
+        "headers": [None] * len(records),
+        "value": [record.value for record in records],
+    }
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns[name], _COLUMN_TYPES[name]) for name in names], names=list(names)
+    )
+
+
+__all__ = [
+    "FakeClock",
+    "MemoryCatalog",
+    "MemoryJobs",
+    "MemoryRecord",
+    "MemorySnapshot",
+    "MemorySource",
+    "MemoryTopic",
+    "StepLanes",
+]
