@@ -19,7 +19,7 @@ from bench.arithmetic import summary
 from bench.records import Pool, make_pool
 from bench.settings import Settings
 from bench.topics import fill, make_topics
-from bench.tree import Tree
+from bench.tree import Sampler, Tree
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 
@@ -30,12 +30,16 @@ PARTITIONS = 4
 
 @dataclasses.dataclass
 class Place:
-    """The broker and the folders of one invocation. The big topic is filled once, when it is first needed."""
+    """The broker and the folders of one invocation, and in `ours` the CPU of all that it started, broker included.
+
+    The big topic is filled once, when it is first needed.
+    """
 
     settings: Settings
     bootstrap: str
     broker_pid: int
     folder: Path
+    ours: Sampler
     pool: Pool = dataclasses.field(default_factory=make_pool)
     failures: list[str] = dataclasses.field(default_factory=list)
     _filled: bool = False
@@ -111,7 +115,6 @@ class Surroundings:
         self._place = place
         self.quiet_before = machine.wait_until_quiet(place.settings.quiet_cores, place.settings.quiet_wait_s)
         self.speed_before = machine.speed_mb_per_s()
-        self._ours = Tree(os.getpid())
         self.start()
 
     def start(self) -> None:
@@ -136,11 +139,10 @@ class Surroundings:
         return result
 
     def _counters(self) -> tuple[float, float, float]:
-        self._ours.find_members()
-        self._ours.update()
+        ours = self._place.ours.sample()
         broker = Tree(self._place.broker_pid).cpu_s() if self._place.broker_pid else 0.0
-        outside = 0.0 if self._place.broker_pid in self._ours else broker
-        return machine.busy_s(), self._ours.cpu_s() + outside, broker
+        outside = 0.0 if self._place.broker_pid in self._place.ours.tree else broker
+        return machine.busy_s(), ours + outside, broker
 
 
 @contextlib.contextmanager
@@ -149,13 +151,15 @@ def open_place(settings: Settings) -> Iterator[Place]:
     machine.adopt_orphans()
     folder = settings.cache / f"work-{new_id()[:8]}"
     folder.mkdir(parents=True)
+    ours = Sampler(Tree(os.getpid()), interval_s=0.5, with_memory=False).start()
     try:
         if settings.bootstrap:
-            yield Place(settings, settings.bootstrap, settings.broker_pid, folder)
+            yield Place(settings, settings.bootstrap, settings.broker_pid, folder, ours)
             return
         with EmbeddedBroker(folder / "broker") as broker:
-            yield Place(settings, broker.bootstrap_servers, broker.pid, folder)
+            yield Place(settings, broker.bootstrap_servers, broker.pid, folder, ours)
     finally:
+        ours.stop()
         if not settings.keep:
             shutil.rmtree(folder, ignore_errors=True)
 

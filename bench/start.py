@@ -35,12 +35,12 @@ def _one_run(place: Place) -> Run:
     pipeline = subjects.frazil_pipeline(folder, place.bootstrap, place.settings.heap, place.settings.interval)
     command = subjects.frazil_table_command(place.settings.frazil, folder, pipeline, topic, False)
     feeder = Feeder(Feed(place.bootstrap, [topic], PARTITIONS, _RATE, 0.0, _LONGEST_S))
-    first = Running(command)
+    started = [first := Running(command)]
     try:
         start_s = first.wait_for_rows(1, _TIMEOUT_S, _POLL_S) - first.started_s
         CLOCK.sleep(2.0)
         first.kill_driver()
-        again = Running(command)
+        started.append(again := Running(command))
         restart_s = _first_new_commit_s(again) - again.started_s
         fed = feeder.stop()
         again.wait_for_rows(fed.measured, _TIMEOUT_S)
@@ -49,7 +49,8 @@ def _one_run(place: Place) -> Run:
         feeder.kill()
         raise
     finally:
-        first.kill()
+        for one in started:
+            one.kill()
     beside = around.end()
     table = command.table.committed()
     if table != fed.measured:

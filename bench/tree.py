@@ -1,7 +1,7 @@
 """CPU and memory of a process with all its descendants, read from /proc.
 
-A dead process's time is counted by whoever reaped it; where that is not a process of the tree (the driver itself, a JVM
-that outlived its driver) the last time seen is kept, so that the sum never goes back.
+A dead process's time is counted by whoever reaped it; where nobody in the tree did (the driver itself, a JVM that
+outlived its driver, the workers of Spark's Python daemon) the last time seen is kept: the sum never goes back.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bench.machine import CLOCK, now_s
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _KILL_S = 5.0
+_IGNORED = re.compile(rb"^SigIgn:\s+([0-9a-f]+)", re.MULTILINE)
 _PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
@@ -53,6 +54,15 @@ def read_pss_bytes(pid: int) -> int | None:
     except OSError:
         return None
     return int(found[1]) * 1024 if found else None
+
+
+def _ignores_children(pid: int) -> bool:
+    """Whether the process ignores SIGCHLD, as Spark's Python daemon does: its children's time is then lost."""
+    try:
+        found = _IGNORED.search(Path(f"/proc/{pid}/status").read_bytes())
+    except OSError:
+        return False
+    return bool(found and int(found[1], 16) >> (signal.SIGCHLD - 1) & 1)
 
 
 class Tree:
@@ -95,7 +105,7 @@ class Tree:
                 self._members[pid] = stat
                 continue
             del self._members[pid]
-            if last.parent not in self._members:
+            if last.parent not in self._members or _ignores_children(last.parent):
                 self._unreaped[self._role(pid, last)] += round(last.cpu_s * _TICKS_PER_S)
 
     def first_worker_s(self) -> float | None:
@@ -158,10 +168,12 @@ class Tree:
 
 
 class Sampler:
-    """Samples a tree in a thread: CPU every 0.1 s, members and memory every 0.5 s, shared memory every 2 s."""
+    """Samples a tree in a thread: CPU every `interval_s`, members and memory every 0.5 s, shared memory every 2 s."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, interval_s: float = 0.1, with_memory: bool = True) -> None:
         self.tree = tree
+        self._interval_s = interval_s
+        self._with_memory = with_memory
         self.cpu: list[tuple[float, float]] = []
         self.peak_rss_bytes = 0
         self.peak_pss_bytes = 0
@@ -183,11 +195,12 @@ class Sampler:
     def sample(self) -> float:
         """One sample now; the CPU seconds so far."""
         with self._lock:
-            if self._round % 5 == 0:
+            every = max(1, round(0.5 / self._interval_s))
+            if self._round % every == 0:
                 self.tree.find_members()
                 self.peak_rss_bytes = max(self.peak_rss_bytes, self.tree.rss_bytes())
             self.tree.update()
-            if self._round % 20 == 0:
+            if self._with_memory and self._round % (4 * every) == 0:
                 self.peak_pss_bytes = max(self.peak_pss_bytes, self.tree.pss_bytes() or 0)
             self._round += 1
             self.cpu.append((now_s(), self.tree.cpu_s()))
@@ -197,4 +210,4 @@ class Sampler:
         while not self._done.is_set():
             started = CLOCK.monotonic_s()
             self.sample()
-            self._done.wait(max(0.0, started + 0.1 - CLOCK.monotonic_s()))
+            self._done.wait(max(0.0, started + self._interval_s - CLOCK.monotonic_s()))
