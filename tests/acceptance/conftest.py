@@ -1,0 +1,45 @@
+"""One real broker for all of the acceptance tests, and pipelines in folders of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance.operator import Operator
+from tests.acceptance.pipelines import Pipeline
+
+NewPipeline = Callable[[], Pipeline]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A running broker: every pipeline has topics of its own on it."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """Somebody who changes tables by hand."""
+    made = Operator(tmp_path_factory.mktemp("operator"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def pipeline(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline for one test."""
+    made = Pipeline(tmp_path, broker.bootstrap_servers)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def shared_pipeline(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    """A pipeline for all tests of a module."""
+    made = Pipeline(tmp_path_factory.mktemp("pipeline"), broker.bootstrap_servers)
+    yield made
+    made.close()

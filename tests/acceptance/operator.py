@@ -1,0 +1,127 @@
+"""What an operator does to a table by hand, through Iceberg's own Java API: restores and expires snapshots, commits
+without Frazil, runs a second job that appends.
+
+The JVM is a plain one with Iceberg in it, so that nothing of the product is in the way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from frazil.runtime.jars import jars
+from frazil.runtime.java import find_java
+
+_OPTIONS = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+_NEEDED = ("hadoop-client", "slf4j-api", "commons-", "jackson", "log4j")
+
+
+class Operator:
+    """Iceberg's Java API in a JVM of its own."""
+
+    def __init__(self, temporary: Path) -> None:
+        own = Path(pyspark.__file__).parent / "jars"
+        needed = [path for path in own.glob("*.jar") if path.name.startswith(_NEEDED)]
+        port = launch_gateway(
+            classpath=":".join(str(path) for path in [*jars("spark"), *needed]),
+            javaopts=[*_OPTIONS, f"-Djava.io.tmpdir={temporary}"],
+            java_path=str(find_java().path),
+            die_on_exit=True,
+        )
+        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+
+    def close(self) -> None:
+        """Ends the JVM."""
+        self._gateway.shutdown()
+
+    def open(self, folder: Path, table: str) -> Table:
+        """A table of the local catalog under `folder`."""
+        jvm = self._gateway.jvm
+        return Table(jvm, self._catalog(folder).loadTable(jvm.org.apache.iceberg.catalog.TableIdentifier.parse(table)))
+
+    def create(self, folder: Path, table: str, columns: Mapping[str, Any]) -> None:
+        """Makes a table with these columns: names to types, a struct as a dictionary, a list as a list of one."""
+        iceberg = self._gateway.jvm.org.apache.iceberg
+        catalog = self._catalog(folder)
+        identifier = iceberg.catalog.TableIdentifier.parse(table)
+        if not catalog.namespaceExists(identifier.namespace()):
+            catalog.createNamespace(identifier.namespace())
+        schema = json.dumps({**_struct(columns, itertools.count(1)), "schema-id": 0})
+        catalog.buildTable(identifier, iceberg.SchemaParser.fromJson(schema)).create()
+
+    def _catalog(self, folder: Path) -> Any:
+        jvm = self._gateway.jvm
+        local = folder / "frazil-data"
+        local.mkdir(exist_ok=True)
+        properties = {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{local / 'catalog.db'}",
+            "warehouse": str(local / "warehouse"),
+            "jdbc.schema-version": "V1",
+            "jdbc.busy_timeout": "60000",
+        }
+        java_properties = jvm.java.util.HashMap()
+        for name, value in properties.items():
+            java_properties.put(name, value)
+        return jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
+            "frazil", java_properties, jvm.org.apache.hadoop.conf.Configuration()
+        )
+
+
+class Table:
+    """One table in an operator's hands."""
+
+    def __init__(self, jvm: Any, java: Any) -> None:
+        self._jvm = jvm
+        self._java = java
+
+    @property
+    def snapshot_ids(self) -> list[int]:
+        """Every snapshot that is still there, oldest first."""
+        self._java.refresh()
+        return [snapshot.snapshotId() for snapshot in self._java.snapshots()]
+
+    def roll_back(self, snapshot_id: int) -> None:
+        """Makes an older snapshot the current one."""
+        self._java.refresh()
+        self._java.manageSnapshots().rollbackTo(snapshot_id).commit()
+
+    def expire_all_but_newest(self) -> None:
+        """Forgets every snapshot but the current one."""
+        self._java.refresh()
+        now_ms = self._jvm.java.lang.System.currentTimeMillis()
+        self._java.expireSnapshots().expireOlderThan(now_ms + 1).retainLast(1).commit()
+
+    def append_nothing(self) -> None:
+        """A commit of another writer, without rows."""
+        self._java.refresh()
+        self._java.newFastAppend().commit()
+
+    def append_again(self, path: Path) -> None:
+        """Adds a data file that is in the table already: what a commit made twice would do."""
+        self._java.refresh()
+        with_path = [
+            task.file() for task in self._java.newScan().planFiles() if task.file().location().endswith(path.name)
+        ]
+        self._java.newAppend().appendFile(with_path[0]).commit()
+
+
+def _struct(columns: Mapping[str, Any], ids: Iterator[int]) -> dict[str, Any]:
+    fields = [
+        {"id": next(ids), "name": name, "required": False, "type": _type(kind, ids)} for name, kind in columns.items()
+    ]
+    return {"type": "struct", "fields": fields}
+
+
+def _type(kind: Any, ids: Iterator[int]) -> Any:
+    if isinstance(kind, dict):
+        return _struct(kind, ids)
+    if isinstance(kind, list):
+        return {"type": "list", "element-id": next(ids), "element": _type(kind[0], ids), "element-required": False}
+    return kind

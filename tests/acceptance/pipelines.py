@@ -1,0 +1,193 @@
+"""A pipeline under test: its folder, its file, the processes that run it, and what can be seen of it from outside."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from frazil.clock import new_id
+from tests.acceptance.ledger import Feed, Ledger, TransactionalFeed
+from tests.acceptance.running import Run
+from tests.acceptance.topics import Topics
+from tests.acceptance.verifier import (
+    Verdict,
+    canonical,
+    metadata_file,
+    newest_snapshot,
+    progress_at,
+    values_of,
+    verify,
+)
+from tests.acceptance.waiting import PATIENCE_S, wait_until
+
+PLACE = ["topic", "partition", "offset"]
+Document = dict[str, Any]
+
+
+class Pipeline:
+    """One pipeline file in a folder of its own, with a producer and the ledger of all it was told."""
+
+    def __init__(self, folder: Path, servers: str) -> None:
+        self.folder = folder
+        self.servers = servers
+        self.name = f"p{new_id()[:8]}"
+        self.catalog_file = folder / "frazil-data" / "catalog.db"
+        self.ledger = Ledger()
+        self.feed = Feed(servers, self.ledger)
+        self.topics = Topics(servers)
+        self._runs: list[Run] = []
+        self._sources: dict[str, list[str]] = {}
+        (folder / "tmp").mkdir(parents=True)
+        self.document: Document = {
+            "pipeline": self.name,
+            "kafka": {"bootstrap.servers": servers},
+            "spark": {"conf": {"spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder / 'tmp'}"}},
+            "commit": {"interval": "200ms"},
+            "tables": {},
+        }
+
+    def new_topic(self, word: str = "topic", partitions: int = 2, properties: Mapping[str, str] | None = None) -> str:
+        """Makes a topic with a name of its own."""
+        return self.topics.create(f"{word}-{new_id()[:8]}", partitions, properties)
+
+    def transactional_feed(self) -> TransactionalFeed:
+        """Another producer into the same ledger."""
+        return TransactionalFeed(self.servers, self.ledger)
+
+    def expect_in(self, table: str, topic: str) -> None:
+        """From now on the table must have the topic's records too."""
+        self._sources[table].append(topic)
+
+    def add_table(self, name: str, *topics: str, **settings: Any) -> str:
+        """Declares `t.<name>`, fed by topics, with the columns that tell where a record came from."""
+        table = f"t.{name}"
+        source = {"topic": topics[0]} if len(topics) == 1 else {"topics": list(topics)}
+        self.document["tables"][table] = {**source, "metadata": PLACE, **settings}
+        self._sources[table] = list(topics)
+        return table
+
+    def add_fed_table(self, name: str, partitions: int = 2, **settings: Any) -> tuple[str, str]:
+        """A table and the new topic that feeds it."""
+        topic = self.new_topic(name, partitions)
+        return self.add_table(name, topic, **settings), topic
+
+    def run(self, *words: str, failpoints: str = "", environment: Mapping[str, str] | None = None) -> Run:
+        """Starts `frazil run` with the file as it is now."""
+        file = self.folder / "frazil.yaml"
+        file.write_text(yaml.safe_dump(self.document, sort_keys=False))
+        own = {
+            "FRAZIL_FAILPOINTS": failpoints,
+            "TMPDIR": str(self.folder / "tmp"),
+            "SPARK_LOCAL_DIRS": str(self.folder / "tmp"),
+        }
+        run = Run(self.folder, ("-f", str(file), *words), {**own, **(environment or {})})
+        self._runs.append(run)
+        return run
+
+    @contextmanager
+    def running(self, *words: str, failpoints: str = "") -> Iterator[Run]:
+        """A run that is ended, with all it started, when the block is left."""
+        run = self.run(*words, failpoints=failpoints)
+        try:
+            yield run
+        finally:
+            run.close()
+
+    def catch_up(self, expected: int = 0) -> Document:
+        """Runs until caught up; what the command printed."""
+        with self.running("--until-caught-up") as run:
+            assert run.wait() == expected, run.tail()
+            return run.result()
+
+    def metadata(self, table: str) -> Path | None:
+        """The table's current metadata file."""
+        return metadata_file(self.catalog_file, table)
+
+    def progress(self, table: str) -> dict[str, dict[int, int]]:
+        """The next offsets that the newest snapshot names."""
+        metadata = self.metadata(table)
+        document = json.loads(metadata.read_text()) if metadata else {}
+        newest = newest_snapshot(document)
+        return progress_at(document, newest, self.name) if newest else {}
+
+    def state(self, table: str) -> Document:
+        """What the state file says of the table; empty when it says nothing."""
+        try:
+            document = json.loads((self.folder / "frazil-data" / "state" / f"{self.name}.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        found: Document = document["tables"].get(table, {})
+        return found
+
+    def wait_for_state(self, run: Run, table: str, state: str, within_s: float = PATIENCE_S) -> Document:
+        """Waits until the running pipeline says so of the table."""
+        run.wait_while_running(
+            lambda: self.state(table).get("state") == state, f"{table} is {state}: {self.state(table)}", within_s
+        )
+        return self.state(table)
+
+    def wait_for_commit_of(self, table: str, run: Run | None = None, within_s: float = PATIENCE_S) -> None:
+        """Waits until everything in the ledger for the table's topics is committed."""
+        self.wait_for_offsets(table, self.ledger.ends(self._sources[table]), run, within_s)
+
+    def wait_for_offsets(
+        self, table: str, goal: Mapping[str, Mapping[int, int]], run: Run | None, within_s: float = PATIENCE_S
+    ) -> None:
+        """Waits until the table's progress is at `goal` or beyond."""
+
+        def is_reached() -> bool:
+            now = self.progress(table)
+            return all(now.get(t, {}).get(p, 0) >= end for t, ends in goal.items() for p, end in ends.items())
+
+        if run is not None:
+            run.wait_while_running(is_reached, f"{table} has {goal}", within_s)
+        else:
+            wait_until(is_reached, lambda: f"{table} has {goal}: {self.progress(table)}", within_s)
+
+    def verify(self, table: str) -> Verdict:
+        """The table against the ledger, whatever its progress is."""
+        metadata = self.metadata(table)
+        assert metadata is not None, f"there is no table {table}"
+        topics = set(self._sources[table])
+        records = {place: value for place, value in self.ledger.records.items() if place[0] in topics}
+        return verify(metadata, self.name, records)
+
+    def check(self, table: str, is_complete: bool = True) -> Verdict:
+        """Lost 0, doubled 0, invented 0, mismatched 0 at every snapshot; complete: and all of the ledger is there."""
+        verdict = self.verify(table)
+        assert verdict.problems == []
+        assert verdict.snapshot_count > 0
+        if is_complete:
+            records = [place for place in self.ledger.records if place[0] in self._sources[table]]
+            assert verdict.row_count == len(records)
+        return verdict
+
+    def summary(self, table: str, part: str) -> Any:
+        """One part of the newest progress, as it stands in the snapshot's summary; None when it is not there."""
+        metadata = self.metadata(table)
+        assert metadata is not None
+        snapshots = json.loads(metadata.read_text())["snapshots"]
+        texts = [one["summary"].get(f"frazil.{self.name}.{part}") for one in snapshots]
+        return next((json.loads(text) for text in reversed(texts) if text is not None), None)
+
+    def holds_values_of(self, table: str, topic: str) -> bool:
+        """Whether a table without places has exactly the values of a topic."""
+        metadata = self.metadata(table)
+        assert metadata is not None
+        values = [value for value in self.ledger.of(topic).values() if value is not None]
+        return values_of(metadata) == Counter(canonical(json.loads(value)) for value in values)
+
+    def feed_elsewhere(self, topic: str, values: Iterable[Any]) -> None:
+        """Produces records that no table may ever show."""
+        Feed(self.servers, Ledger()).produce(topic, values)
+
+    def close(self) -> None:
+        """Ends every process that was started for it."""
+        for run in self._runs:
+            run.close()

@@ -1,0 +1,79 @@
+"""Failpoints of a running `frazil run`, switched from outside: a step is held exactly where a test wants to strike."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from frazil.failpoints import reached
+from tests.acceptance.running import Run
+from tests.acceptance.waiting import wait_until
+
+
+class Point:
+    """One failpoint with its action, off until `armed`."""
+
+    def __init__(self, folder: Path, name: str, action: str) -> None:
+        self.name = name
+        self._switch = folder / f"{name}.{action}"
+        self.declaration = f"{name}={action}@{self._switch}"
+
+    @contextmanager
+    def armed(self) -> Iterator[None]:
+        """On while the block lasts; what it held goes on afterwards."""
+        reached(self._switch).unlink(missing_ok=True)
+        self._switch.touch()
+        try:
+            yield
+        finally:
+            self.disarm()
+
+    def disarm(self) -> None:
+        """Off, before the block ends."""
+        self._switch.unlink(missing_ok=True)
+
+    def wait(self, run: Run) -> int:
+        """Waits until a process is at the point; its pid."""
+        run.wait_while_running(reached(self._switch).exists, f"{self.name} is reached")
+        pid = int(reached(self._switch).read_text())
+        assert pid in run.pids()
+        return pid
+
+    def wait_for_another(self, run: Run) -> None:
+        """Waits until the point is reached once more."""
+        before = reached(self._switch).stat().st_mtime_ns
+        run.wait_while_running(
+            lambda: reached(self._switch).stat().st_mtime_ns != before, f"{self.name} is reached again"
+        )
+
+
+class Points:
+    """Every failpoint that a module strikes at."""
+
+    def __init__(self, folder: Path, *declarations: tuple[str, str]) -> None:
+        folder.mkdir(exist_ok=True)
+        self._points = {pair: Point(folder, *pair) for pair in declarations}
+
+    def __getitem__(self, pair: tuple[str, str]) -> Point:
+        return self._points[pair]
+
+    @property
+    def declaration(self) -> str:
+        """For FRAZIL_FAILPOINTS."""
+        return ";".join(point.declaration for point in self._points.values())
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_until_gone(run: Run) -> None:
+    """Waits until nothing of the run is left: no half of a driver that could still commit, no orphan."""
+    wait_until(lambda: not run.pids(), lambda: f"all of the run has ended: {run.pids()}", 60)

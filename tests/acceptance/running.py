@@ -1,0 +1,215 @@
+"""`frazil run` as its user starts it: a process with a log, exit code, a JVM and Python workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from frazil.clock import new_id
+from tests.acceptance.waiting import PATIENCE_S, wait_until
+
+Event = dict[str, Any]
+_MARK = "FRAZIL_ACCEPTANCE_RUN"
+
+
+class Run:
+    """One started `frazil run`. A mark in the environment tells all that it started, so that nothing stays behind."""
+
+    def __init__(self, folder: Path, words: tuple[str, ...], environment: Mapping[str, str]) -> None:
+        self.folder = folder
+        self._mark = f"{_MARK}={new_id()}".encode()
+        self.events: list[Event] = []
+        self.lines: list[str] = []
+        command = [sys.executable, "-m", "frazil.cli.main", "run", *words, "--output", "json", "--log-format", "json"]
+        self._process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, **environment, _MARK: self._mark.decode().partition("=")[2]},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._results: list[str] = []
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._readers = [
+            threading.Thread(target=self._read, args=(self._process.stderr, self._note), daemon=True),
+            threading.Thread(target=self._read, args=(self._process.stdout, self._results.append), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Of the driver's Python."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the driver's Python is there."""
+        return self._process.poll() is None
+
+    @property
+    def jvm_pid(self) -> int:
+        """Of the driver's JVM."""
+        return wait_until(lambda: next((pid for pid in self.pids() if _program(pid) == "java"), None), "a JVM")
+
+    def pids(self) -> list[int]:
+        """Everything that it started and that is still there, itself included."""
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return [pid for pid in pids if self._mark in _environment(pid) and _state(pid) != "Z"]
+
+    def result(self) -> Event:
+        """What it printed on standard output, after its end."""
+        self._join()
+        document: Event = json.loads("".join(self._results))
+        return document
+
+    def seen(self, event: str, **fields: Any) -> list[Event]:
+        """Its log's events of a name with these fields."""
+        return [e for e in list(self.events) if e.get("event") == event and fields.items() <= e.items()]
+
+    def wait_for(self, event: str, *, count: int = 1, within_s: float = PATIENCE_S, **fields: Any) -> Event:
+        """Waits until the log has the event so often; AssertionError with the log when the process ends before."""
+
+        def question() -> list[Event] | None:
+            found = self.seen(event, **fields)
+            if len(found) >= count:
+                return found
+            assert self.is_running, f"ended with {self._process.returncode} before {event} {fields}:\n{self.tail()}"
+            return None
+
+        return wait_until(question, lambda: f"{event} {fields} in the log:\n{self.tail()}", within_s)[count - 1]
+
+    def wait_while_running(self, question: Callable[[], Any], what: str, within_s: float = PATIENCE_S) -> None:
+        """Waits for a condition that this process brings about."""
+
+        def asked() -> bool:
+            if question():
+                return True
+            assert self.is_running, f"ended with {self._process.returncode} before {what}:\n{self.tail()}"
+            return False
+
+        wait_until(asked, lambda: f"{what}:\n{self.tail()}", within_s)
+
+    def wait(self, within_s: float = PATIENCE_S) -> int:
+        """Its exit code, negative for a signal, once it ended."""
+        try:
+            code = self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {within_s:.0f} s:\n{self.tail()}") from None
+        self._join()
+        return code
+
+    def terminate(self) -> None:
+        """SIGTERM: it finishes what is in hand."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def stop(self, within_s: float = PATIENCE_S) -> int:
+        """SIGTERM; its exit code."""
+        self.terminate()
+        return self.wait(within_s)
+
+    def kill(self, *pids: int) -> None:
+        """SIGKILL for these processes of it; for the driver's Python and JVM when none is named."""
+        for pid in pids or (self.pid, self.jvm_pid):
+            os.kill(pid, signal.SIGKILL)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """SIGSTOP for all of it, SIGCONT afterwards."""
+        pids = self.pids()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: all(_state(pid) in "TZ" for pid in pids), "all is stopped")
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    @contextmanager
+    def small_files_only(self, size_bytes: int) -> Iterator[None]:
+        """No process of it can write a file beyond this size, as on a disk without room."""
+        pids = self.pids()
+        for pid in pids:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
+        try:
+            yield
+        finally:
+            for pid in set(pids) | set(self.pids()):
+                with suppress(ProcessLookupError):
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return "\n".join(self.lines[-40:])
+
+    def close(self) -> None:
+        """Ends it and all it started, whatever state that is in; nothing stays behind."""
+        for pid in self.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait(20)
+        wait_until(lambda: not self.pids(), "its processes are gone", 20)
+        self._join()
+        (self.folder / f"run-{self.pid}.log").write_text("\n".join(self.lines))
+
+    def _note(self, line: str) -> None:
+        self.lines.append(line.rstrip("\n"))
+        if line.startswith("{"):
+            with suppress(ValueError):
+                self.events.append(json.loads(line))
+
+    @staticmethod
+    def _read(stream: Any, take: Callable[[str], None]) -> None:
+        for line in stream:
+            take(line)
+        stream.close()
+
+    def _join(self) -> None:
+        for reader in self._readers:
+            reader.join(10)
+
+
+def parent_of(pid: int) -> int:
+    """The process that started this one."""
+    return int(_stat(pid)[1])
+
+
+def _stat(pid: int) -> list[str]:
+    """State, parent, group, session and so on; empty when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return []
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _state(pid: int) -> str:
+    return (_stat(pid) or ["Z"])[0]
+
+
+def _program(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name
+    except OSError:
+        return ""

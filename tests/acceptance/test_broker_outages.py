@@ -1,0 +1,132 @@
+"""The broker goes away and comes back: the pipeline waits, says why, and goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance.ledger import events
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.points import Points
+from tests.acceptance.running import Run
+from tests.acceptance.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(900)
+
+AWAY_S = 15.0
+"""Longer than every request's timeout in the driver (10 s)."""
+LONG_AWAY_S = 60.0
+
+
+class Served:
+    """A running pipeline with a broker of its own."""
+
+    def __init__(self, pipeline: Pipeline, broker: EmbeddedBroker) -> None:
+        self.pipeline = pipeline
+        self.broker = broker
+        self.points = Points(pipeline.folder / "points", ("task.batch", "hold"), ("commit.before", "hold"))
+        self.table, self.topic = pipeline.add_fed_table("served")
+        self.records = 0
+        self._run: Run | None = None
+
+    def send(self, count: int = 300) -> None:
+        """Records that the producer keeps until there is a broker."""
+        self.pipeline.feed.send(self.topic, events(count, self.records))
+        self.records += count
+
+    def run(self) -> Run:
+        """The running pipeline, all that was there committed."""
+        if self._run is None or not self._run.is_running:
+            self._run = self.pipeline.run(failpoints=self.points.declaration)
+        self.wait_until_complete(self._run)
+        return self._run
+
+    def wait_until_complete(self, run: Run) -> None:
+        """Everything that was sent is in the table."""
+        self.pipeline.feed.flush()
+        self.pipeline.wait_for_commit_of(self.table, run)
+        self.pipeline.check(self.table)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A broker that may be hurt, and a pipeline on it."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("own-broker")) as broker:
+        pipeline = Pipeline(tmp_path_factory.mktemp("served"), broker.bootstrap_servers)
+        served = Served(pipeline, broker)
+        served.send()
+        try:
+            yield served
+        finally:
+            pipeline.close()
+
+
+ENDS: dict[str, Callable[[EmbeddedBroker], None]] = {"stopped": EmbeddedBroker.stop, "killed": EmbeddedBroker.kill}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_broker_that_is_restarted_is_read_on(served: Served, end: str) -> None:
+    run = served.run()
+    served.send()
+    served.pipeline.feed.flush()
+    ENDS[end](served.broker)
+    served.send()
+    served.broker.start()
+    served.wait_until_complete(run)
+
+
+@pytest.mark.parametrize("step", ["task.batch", "commit.before"])
+def test_a_broker_that_dies_in_the_middle_of_a_batch_is_read_on(served: Served, step: str) -> None:
+    run = served.run()
+    point = served.points[step, "hold"]
+    with point.armed():
+        served.send()
+        served.pipeline.feed.flush()
+        point.wait(run)
+        served.broker.kill()
+    served.send()
+    served.broker.start()
+    served.wait_until_complete(run)
+
+
+@pytest.mark.parametrize("away_s", [AWAY_S, pytest.param(LONG_AWAY_S, marks=pytest.mark.soak)])
+def test_an_outage_is_named_and_waited_out(served: Served, away_s: float) -> None:
+    run = served.run()
+    served.broker.stop()
+    began_s = time.monotonic()
+    served.send()
+    state = served.pipeline.wait_for_state(run, served.table, "backing off")
+    assert "Kafka is not reachable" in state["reason"]
+    assert served.broker.bootstrap_servers in state["where"]
+    assert state["remedy"]
+    warnings = len(run.seen("unavailable"))
+    wait_until(lambda: time.monotonic() - began_s > away_s, "the outage has lasted", away_s + 1)
+    run.wait_for("unavailable", count=warnings + 1)
+    served.broker.start()
+    run.wait_for("available_again")
+    served.wait_until_complete(run)
+    assert served.pipeline.wait_for_state(run, served.table, "waiting")["reason"] == ""
+
+
+def test_a_pipeline_started_without_a_broker_waits_for_one(served: Served) -> None:
+    assert served.run().stop() == 0
+    served.broker.stop()
+    run = served.pipeline.run()
+    assert "Kafka is not reachable" in run.wait_for("unavailable")["reason"]
+    served.send()
+    served.broker.start()
+    served.wait_until_complete(run)
+    assert run.stop() == 0
+
+
+def test_a_pipeline_without_a_broker_stops_when_it_is_told_to(served: Served) -> None:
+    run = served.run()
+    served.broker.stop()
+    try:
+        run.wait_for("unavailable")
+        assert run.stop(30) == 0
+    finally:
+        served.broker.start()

@@ -1,0 +1,262 @@
+"""Somebody changes the table or the topic by hand, while the pipeline runs or while it is stopped.
+
+Every test has a table of its own in one pipeline, so that each also shows that its neighbours are left alone. What
+happens while the pipeline is stopped happens to all of its tables in one pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.acceptance.ledger import Ledger, events
+from tests.acceptance.operator import Operator
+from tests.acceptance.operator import Table as JavaTable
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.points import Points
+from tests.acceptance.running import Run
+from tests.acceptance.verifier import Verdict
+
+pytestmark = pytest.mark.timeout(900)
+
+STOPPED_TABLES = 4
+GONE = 150
+MADE_BY_HAND = {
+    "id": "long",
+    "text": "string",
+    "amount": "double",
+    "even": "boolean",
+    "where": {"city": "string", "zip": "long"},
+    "tags": ["string"],
+}
+"""The columns of a table that was there before Frazil."""
+
+
+@dataclass
+class Owned:
+    """A table with its topic (one partition), in the hands of one test."""
+
+    pipeline: Pipeline
+    operator: Operator
+    table: str
+    topic: str
+    records: int = 0
+
+    def produce(self, count: int = 200) -> None:
+        self.pipeline.feed.produce(self.topic, events(count, self.records))
+        self.records += count
+
+    @property
+    def java(self) -> JavaTable:
+        return self.operator.open(self.pipeline.folder, self.table)
+
+    def check(self, is_complete: bool = True) -> Verdict:
+        return self.pipeline.check(self.table, is_complete)
+
+    def lose(self, before: int) -> None:
+        """Retention: Kafka forgets the records before an offset, which nobody has read."""
+        self.pipeline.topics.delete_records(self.topic, {0: before})
+
+
+class ByHand:
+    """A pipeline of many tables: first caught up and stopped, then running."""
+
+    def __init__(self, pipeline: Pipeline, operator: Operator) -> None:
+        self.pipeline = pipeline
+        self.points = Points(pipeline.folder / "points", ("job.before", "hold"))
+        names = {
+            "asleep_topic", "asleep_retention", "asleep_skip", "asleep_rollback", "asleep_expired", "asleep_foreign",
+            "asleep_adopted", "topic", "deleted", "retention", "skip", "rollback", "expired", "foreign", "neighbour",
+        }  # fmt: skip
+        self.tables = {name: self._own(operator, name) for name in sorted(names)}
+        operator.create(pipeline.folder, self.tables["asleep_adopted"].table, MADE_BY_HAND)
+        self._run: Run | None = None
+
+    def _own(self, operator: Operator, name: str) -> Owned:
+        settings = {"on_data_loss": "skip"} if "skip" in name else {}
+        table, topic = self.pipeline.add_fed_table(name, 1, **settings)
+        return Owned(self.pipeline, operator, table, topic)
+
+    def run(self) -> Run:
+        """The running pipeline."""
+        if self._run is None:
+            self._run = self.pipeline.run(failpoints=self.points.declaration)
+        return self._run
+
+    def stop_reason(self, name: str) -> dict[str, str]:
+        """Waits until the table has stopped; what is said about it."""
+        owned = self.tables[name]
+        state = self.pipeline.wait_for_state(self.run(), owned.table, "stopped")
+        assert state["reason"]
+        assert state["remedy"]
+        logged = self.run().wait_for("table_stopped", table=owned.table)
+        assert (logged["reason"], logged["remedy"]) == (state["reason"], state["remedy"])
+        return {name: str(state[name]) for name in ("reason", "remedy", "where")}
+
+    def goes_on(self, name: str) -> None:
+        """New records of the table's topic still arrive."""
+        owned = self.tables[name]
+        owned.produce()
+        self.pipeline.wait_for_commit_of(owned.table, self.run())
+        owned.check()
+
+    def commit_twice(self, name: str, run: Run) -> None:
+        """Two snapshots more."""
+        owned = self.tables[name]
+        for _ in range(2):
+            owned.produce()
+            self.pipeline.wait_for_commit_of(owned.table, run)
+
+
+@pytest.fixture(scope="module")
+def by_hand(shared_pipeline: Pipeline, operator: Operator) -> Iterator[ByHand]:
+    """Caught up, then changed by hand while it was stopped, then started again."""
+    made = ByHand(shared_pipeline, operator)
+    for owned in made.tables.values():
+        owned.produce()
+    with shared_pipeline.running() as run:
+        for name in ("asleep_rollback", "asleep_expired", "asleep_foreign"):
+            made.commit_twice(name, run)
+        for owned in made.tables.values():
+            shared_pipeline.wait_for_commit_of(owned.table, run)
+        assert run.stop() == 0
+    for owned in made.tables.values():
+        owned.check()
+    while_asleep(made)
+    yield made
+    made.goes_on("neighbour")
+    assert made.run().stop() == STOPPED_TABLES
+
+
+def while_asleep(made: ByHand) -> None:
+    """What is done by hand while nothing runs."""
+    tables = made.tables
+    tables["asleep_topic"].pipeline.topics.recreate(tables["asleep_topic"].topic, 1)
+    for name in ("asleep_retention", "asleep_skip"):
+        start = tables[name].records
+        tables[name].produce()
+        tables[name].lose(start + GONE)
+    forget(made.pipeline.ledger, tables["asleep_skip"], GONE)
+    java = tables["asleep_rollback"].java
+    java.roll_back(java.snapshot_ids[0])
+    tables["asleep_expired"].java.expire_all_but_newest()
+    for name in ("asleep_foreign", "asleep_adopted"):
+        java = tables[name].java
+        java.append_nothing()
+        java.expire_all_but_newest()
+
+
+def forget(ledger: Ledger, owned: Owned, count: int) -> None:
+    """The last batch of a topic has lost its first records: no reader can have them."""
+    newest = sorted(place for place in ledger.records if place[0] == owned.topic)[-200:]
+    ledger.forget(newest[:count])
+
+
+def test_a_topic_made_anew_while_stopped_stops_its_table(by_hand: ByHand) -> None:
+    said = by_hand.stop_reason("asleep_topic")
+    assert "deleted and created again" in said["reason"]
+    assert by_hand.tables["asleep_topic"].topic in said["where"]
+    by_hand.tables["asleep_topic"].check()
+
+
+def test_a_topic_made_anew_while_running_stops_its_table(by_hand: ByHand) -> None:
+    by_hand.goes_on("topic")
+    owned = by_hand.tables["topic"]
+    by_hand.pipeline.topics.recreate(owned.topic, 1)
+    by_hand.pipeline.feed_elsewhere(owned.topic, events(500))
+    assert "deleted and created again" in by_hand.stop_reason("topic")["reason"]
+    owned.check()
+
+
+def test_a_deleted_topic_is_missed_aloud(by_hand: ByHand) -> None:
+    by_hand.goes_on("deleted")
+    owned = by_hand.tables["deleted"]
+    by_hand.pipeline.topics.delete(owned.topic)
+    state = by_hand.pipeline.wait_for_state(by_hand.run(), owned.table, "backing off")
+    assert f"topic {owned.topic} does not exist" in state["reason"]
+    assert state["remedy"]
+    owned.check()
+
+
+def test_records_gone_while_stopped_stop_the_table(by_hand: ByHand) -> None:
+    owned = by_hand.tables["asleep_retention"]
+    said = by_hand.stop_reason("asleep_retention")
+    assert "records 200 to 349 are gone from Kafka before they were read" in said["reason"]
+    assert "on_data_loss: skip" in said["remedy"]
+    assert said["where"] == f"topic {owned.topic}, partition 0, offset 200"
+    owned.check(is_complete=False)
+
+
+def test_records_gone_while_stopped_are_skipped_when_that_is_declared(by_hand: ByHand) -> None:
+    owned = by_hand.tables["asleep_skip"]
+    by_hand.pipeline.wait_for_commit_of(owned.table, by_hand.run())
+    owned.check()
+    assert by_hand.pipeline.summary(owned.table, "skipped") == {owned.topic: {"0": [200, 350]}}
+    by_hand.goes_on("asleep_skip")
+
+
+@pytest.mark.parametrize("name", ["retention", "skip"])
+def test_records_gone_under_a_running_batch(by_hand: ByHand, name: str) -> None:
+    by_hand.goes_on(name)
+    owned, run = by_hand.tables[name], by_hand.run()
+    start = owned.records
+    point = by_hand.points["job.before", "hold"]
+    with point.armed():
+        owned.produce()
+        point.wait(run)
+        owned.lose(start + GONE)
+    if name == "retention":
+        said = by_hand.stop_reason(name)
+        assert f"records {start} to {start + GONE - 1} are gone from Kafka" in said["reason"]
+        owned.check(is_complete=False)
+    else:
+        forget(by_hand.pipeline.ledger, owned, GONE)
+        by_hand.pipeline.wait_for_commit_of(owned.table, run)
+        owned.check()
+        by_hand.goes_on(name)
+
+
+def test_a_table_rolled_back_while_stopped_resumes_from_the_restored_progress(by_hand: ByHand) -> None:
+    owned = by_hand.tables["asleep_rollback"]
+    by_hand.pipeline.wait_for_commit_of(owned.table, by_hand.run())
+    owned.check()
+    by_hand.goes_on("asleep_rollback")
+
+
+def test_a_table_rolled_back_while_running_resumes_from_the_restored_progress(by_hand: ByHand) -> None:
+    by_hand.commit_twice("rollback", by_hand.run())
+    java = by_hand.tables["rollback"].java
+    java.roll_back(java.snapshot_ids[0])
+    by_hand.goes_on("rollback")
+
+
+def test_a_table_whose_older_snapshots_were_expired_goes_on(by_hand: ByHand) -> None:
+    by_hand.goes_on("asleep_expired")
+    by_hand.commit_twice("expired", by_hand.run())
+    by_hand.tables["expired"].java.expire_all_but_newest()
+    by_hand.goes_on("expired")
+
+
+@pytest.mark.parametrize("name", ["asleep_foreign", "asleep_adopted"])
+def test_a_table_whose_progress_was_expired_while_stopped_stops(by_hand: ByHand, name: str) -> None:
+    said = by_hand.stop_reason(name)
+    assert "progress was expired" in said["reason"]
+    assert f"frazil.{by_hand.pipeline.name}.offsets" in said["remedy"]
+
+
+def test_a_table_whose_progress_was_expired_while_running_stops(by_hand: ByHand) -> None:
+    by_hand.goes_on("foreign")
+    owned = by_hand.tables["foreign"]
+    owned.java.append_nothing()
+    owned.java.expire_all_but_newest()
+    owned.produce()
+    assert "progress was expired" in by_hand.stop_reason("foreign")["reason"]
+    assert owned.pipeline.verify(owned.table).row_count == owned.records - 200
+
+
+def test_an_empty_commit_of_another_writer_changes_nothing(by_hand: ByHand) -> None:
+    by_hand.goes_on("neighbour")
+    by_hand.tables["neighbour"].java.append_nothing()
+    by_hand.goes_on("neighbour")

@@ -1,0 +1,132 @@
+"""A disk without room: nothing half-written is committed, the reason is named, and with room again it goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance.ledger import events
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.points import Points
+from tests.acceptance.running import Run
+
+pytestmark = pytest.mark.timeout(900)
+
+DISK_SIZE = "96m"
+SMALLEST_FILE_BYTES = 512
+"""Less than any file that is written for a batch."""
+
+
+class Cramped:
+    """A running pipeline on a small disk of its own, where this machine lets us mount one."""
+
+    def __init__(self, pipeline: Pipeline, *, has_disk: bool) -> None:
+        self.pipeline = pipeline
+        self.has_disk = has_disk
+        self.points = Points(pipeline.folder / "points", ("task.write", "enospc"), ("task.close", "enospc"))
+        self.table, self.topic = pipeline.add_fed_table("cramped")
+        self.records = 0
+        self._run: Run | None = None
+
+    def produce(self) -> None:
+        """Some more records."""
+        self.pipeline.feed.produce(self.topic, events(300, self.records))
+        self.records += 300
+
+    def run(self) -> Run:
+        """The running pipeline, all that was there committed."""
+        if self._run is None or not self._run.is_running:
+            self.produce()
+            self._run = self.pipeline.run(failpoints=self.points.declaration)
+        self.pipeline.wait_for_commit_of(self.table, self._run)
+        return self._run
+
+    def wait_for_failures(self, run: Run, words: str) -> None:
+        """Waits until the batch has failed twice for this reason: once more than could be chance."""
+        failures = "table_backs_off"
+        first = run.wait_for(failures, count=len(run.seen(failures, table=self.table)) + 1, table=self.table)
+        again = run.wait_for(failures, count=len(run.seen(failures, table=self.table)) + 1, table=self.table)
+        for event in (first, again):
+            assert words in event["reason"]
+            assert event["retry_in_s"] > 0
+
+    def check(self) -> None:
+        """All arrives, and nothing that failed is left in the table."""
+        self.pipeline.wait_for_commit_of(self.table, self.run())
+        self.pipeline.check(self.table)
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """No byte of room on its disk."""
+        filler = self.pipeline.folder / "filler"
+        try:
+            with filler.open("wb", buffering=0) as file:
+                block = b"\0" * 65536
+                while block:
+                    try:
+                        file.write(block)
+                    except OSError:
+                        block = block[: len(block) // 2]
+            yield
+        finally:
+            filler.unlink()
+
+
+@pytest.fixture(scope="module")
+def cramped(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cramped]:
+    """On a small file system in memory when we may mount one, else on the disk that there is."""
+    folder = tmp_path_factory.mktemp("disk")
+    with small_disk(folder) as has_disk:
+        pipeline = Pipeline(folder / "pipeline", broker.bootstrap_servers)
+        try:
+            yield Cramped(pipeline, has_disk=has_disk)
+        finally:
+            pipeline.close()
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[bool]:
+    """Mounts one at `folder`; False when that is not permitted."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "frazil-test", str(folder)]
+    is_mounted = os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    try:
+        yield is_mounted
+    finally:
+        if is_mounted:
+            subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("step", ["task.write", "task.close"])
+def test_a_write_that_finds_no_room_is_tried_again(cramped: Cramped, step: str) -> None:
+    run = cramped.run()
+    with cramped.points[step, "enospc"].armed():
+        cramped.produce()
+        cramped.wait_for_failures(run, "No space left on device")
+        state = cramped.pipeline.state(cramped.table)
+        assert "make room" in state["remedy"]
+    cramped.check()
+
+
+def test_files_that_may_not_grow_are_tried_again(cramped: Cramped) -> None:
+    run = cramped.run()
+    with run.small_files_only(SMALLEST_FILE_BYTES):
+        cramped.produce()
+        cramped.wait_for_failures(run, "File too large")
+    cramped.check()
+
+
+def test_a_disk_that_is_really_full_is_waited_out(cramped: Cramped) -> None:
+    if not cramped.has_disk:
+        pytest.skip("this machine does not let us mount a small disk; the file size limit stands for it")
+    run = cramped.run()
+    with cramped.full():
+        cramped.produce()
+        cramped.wait_for_failures(run, "")
+    cramped.check()
+    assert not list(cramped.pipeline.folder.glob("frazil-data/state/*.tmp"))

@@ -1,0 +1,161 @@
+"""What a pipeline does all day: new partitions and topics, transactions, compaction, a drain, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.ledger import events, read_partition
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.points import Points
+from tests.acceptance.running import Run
+from tests.acceptance.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(900)
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "100",
+}
+
+
+class Loop:
+    """A running pipeline; each test brings a topic of its own."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.points = Points(pipeline.folder / "points", ("job.before", "hold"), ("task.write", "hold"))
+        self.growing = pipeline.add_fed_table("growing", 1)
+        self.transactions = pipeline.add_fed_table("transactions", 2)
+        self.compacted = pipeline.new_topic("compacted", 1, COMPACTED)
+        self.compacted_table = pipeline.add_table("compacted", self.compacted)
+        self.drained = pipeline.add_fed_table("drained")
+        self.neighbour = pipeline.add_fed_table("neighbour")
+        self.bad = pipeline.add_fed_table("bad", 1)
+        self.family = f"family-{pipeline.name}-"
+        self.first = pipeline.topics.create(f"{self.family}1")
+        self.family_table = pipeline.add_table("family", f"/^{self.family}/")
+        pipeline.document["namespace"] = "own"
+        pipeline.document["topics"] = [f"/^{self.family}/"]
+        pipeline.expect_in(self.family_table, self.first)
+        self._run: Run | None = None
+
+    def run(self) -> Run:
+        """The running pipeline."""
+        if self._run is None or not self._run.is_running:
+            self._run = self.pipeline.run(failpoints=self.points.declaration)
+        return self._run
+
+
+@pytest.fixture(scope="module")
+def loop(shared_pipeline: Pipeline) -> Iterator[Loop]:
+    """A few records are there already."""
+    made = Loop(shared_pipeline)
+    shared_pipeline.feed.produce(made.first, events(50))
+    yield made
+    shared_pipeline.check(made.family_table)
+
+
+def test_new_partitions_are_read_from_their_beginning(loop: Loop) -> None:
+    table, topic = loop.growing
+    loop.pipeline.feed.produce(topic, events(100), partition=0)
+    loop.pipeline.wait_for_commit_of(table, loop.run())
+    loop.pipeline.topics.add_partitions(topic, 3)
+    for partition in (1, 2):
+        loop.pipeline.feed.produce(topic, events(100, partition * 100), partition=partition)
+    loop.pipeline.wait_for_commit_of(table, loop.run())
+    loop.pipeline.check(table)
+    assert set(loop.pipeline.progress(table)[topic]) == {0, 1, 2}
+
+
+def test_a_topic_that_appears_later_joins_its_table_and_gets_one(loop: Loop) -> None:
+    loop.pipeline.wait_for_commit_of(loop.family_table, loop.run())
+    second = loop.pipeline.topics.create(f"{loop.family}2")
+    loop.pipeline.expect_in(loop.family_table, second)
+    loop.pipeline.feed.produce(second, events(100, 1000))
+    loop.pipeline.wait_for_commit_of(loop.family_table, loop.run())
+    loop.pipeline.check(loop.family_table)
+    for topic in (loop.first, second):
+        loop.pipeline.wait_for_offsets(f"own.{topic}", loop.pipeline.ledger.ends([topic]), loop.run())
+        assert loop.pipeline.holds_values_of(f"own.{topic}", topic)
+
+
+def test_only_committed_transactions_are_read(loop: Loop) -> None:
+    table, topic = loop.transactions
+    feed = loop.pipeline.transactional_feed()
+    for number in range(6):
+        feed.begin()
+        feed.send(topic, events(40, number * 40))
+        if number % 2:
+            feed.abort()
+        else:
+            feed.commit()
+    loop.pipeline.wait_for_commit_of(table, loop.run())
+    before = loop.pipeline.check(table)
+    assert before.row_count == 120
+    feed.begin()
+    feed.send(topic, events(40, 1000))
+    feed.flush()
+    # A neighbour's later records arrive, so the open transaction was passed over, not waited for.
+    other, other_topic = loop.neighbour
+    loop.pipeline.feed.produce(other_topic, events(10))
+    loop.pipeline.wait_for_commit_of(other, loop.run())
+    assert loop.pipeline.verify(table).row_count == before.row_count
+    feed.commit()
+    loop.pipeline.wait_for_commit_of(table, loop.run())
+    assert loop.pipeline.check(table).row_count == 160
+    feed.begin()
+    feed.send(topic, events(40, 2000))
+    feed.abort()
+    # The markers at the end are no records, but they are read past: a lag that stays would look like a stall.
+    loop.run().wait_while_running(lambda: loop.pipeline.state(table).get("lag_records") == 0, "nothing is left to read")
+    assert loop.pipeline.check(table).row_count == 160
+
+
+def test_gaps_that_compaction_left_are_read_over(loop: Loop) -> None:
+    run, topic = loop.run(), loop.compacted
+    point = loop.points["job.before", "hold"]
+    with point.armed():
+        for number in range(4):
+            for key in range(25):
+                value = next(events(1, number * 25 + key))
+                loop.pipeline.feed.send(topic, [value], key=f"k{key}".encode())
+            loop.pipeline.feed.flush()
+        point.wait(run)
+        survivors = wait_until(lambda: _compacted(loop, topic), "the log is compacted")
+    loop.pipeline.ledger.forget([place for place in loop.pipeline.ledger.of(topic) if place not in survivors])
+    assert loop.pipeline.ledger.of(topic) == survivors
+    loop.pipeline.wait_for_commit_of(loop.compacted_table, run)
+    verdict = loop.pipeline.verify(loop.compacted_table)
+    # What was read before the cleaner came is in the table all the same; nothing that is there now is missing.
+    assert all("lost" not in problem and "doubled" not in problem for problem in verdict.problems)
+    assert verdict.row_count < 100
+
+
+def _compacted(loop: Loop, topic: str) -> dict[tuple[str, int, int], bytes | None] | None:
+    # The newest segment is never compacted, so a record that nobody needs closes the one before.
+    loop.pipeline.feed.produce(topic, [])
+    left = read_partition(loop.pipeline.servers, topic, 0)
+    return left if len(left) < 100 else None
+
+
+def test_a_drain_commits_what_is_in_hand_and_exits_0(loop: Loop) -> None:
+    table, topic = loop.drained
+    run = loop.run()
+    point = loop.points["task.write", "hold"]
+    with point.armed():
+        loop.pipeline.feed.produce(topic, events(200))
+        point.wait(run)
+        run.terminate()
+        run.wait_for("stopping")
+        loop.pipeline.feed.produce(topic, events(200, 200))
+    assert run.wait() == 0, run.tail()
+    ends = loop.pipeline.progress(table)[topic]
+    assert sum(ends.values()) == 200
+    loop.pipeline.check(table, is_complete=False)
+    assert loop.pipeline.state(table)["lag_records"] >= 0
+    loop.pipeline.wait_for_commit_of(table, loop.run())
+    loop.pipeline.check(table)

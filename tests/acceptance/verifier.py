@@ -1,0 +1,219 @@
+"""The proof from outside: reads a table as any Iceberg reader does and compares it with a ledger. Nothing of the
+product is imported here.
+
+Of every snapshot that the table still has, each record before the snapshot's progress must be there exactly once with
+its value, and nothing else. DuckDB's iceberg extension reads the snapshots, PyIceberg the newest one a second time.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.table import StaticTable
+
+Place = tuple[str, int, int]
+Records = Mapping[Place, bytes | None]
+_PLACE_COLUMNS = ("_topic", "_partition", "_offset")
+_LOCATION = "select metadata_location from iceberg_tables where table_namespace = ? and table_name = ?"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What is wrong with one set of rows; empty when nothing is."""
+
+    lost: tuple[Place, ...] = ()
+    doubled: tuple[Place, ...] = ()
+    invented: tuple[Place, ...] = ()
+    mismatched: tuple[Place, ...] = ()
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {len(places)} ({list(places[:3])})" for name, places in vars(self).items() if places)
+
+
+@dataclass
+class Verdict:
+    """What the verifier saw. problems: one sentence each; empty when the table keeps its promise."""
+
+    row_count: int = 0
+    snapshot_count: int = 0
+    progress: dict[str, dict[int, int]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def verify(metadata: Path, pipeline: str, records: Records) -> Verdict:
+    """Compares every snapshot of the table whose current metadata file is `metadata` with the ledger's `records`."""
+    document = json.loads(metadata.read_text())
+    verdict = Verdict()
+    newest = newest_snapshot(document)
+    rows: list[dict[str, Any]] = []
+    with _reader() as reader:
+        for snapshot in sorted(document.get("snapshots", []), key=lambda one: one["sequence-number"]):
+            progress = progress_at(document, snapshot, pipeline)
+            try:
+                found = _read_snapshot(reader, metadata, snapshot["snapshot-id"])
+            except (duckdb.Error, OSError) as error:
+                verdict.problems.append(f"snapshot {snapshot['snapshot-id']} cannot be read: {error}")
+                continue
+            difference = compare(found, prefix(records, progress))
+            if difference != Difference():
+                verdict.problems.append(f"snapshot {snapshot['sequence-number']} at {progress}: {difference}")
+            verdict.snapshot_count += 1
+            if newest is not None and snapshot["snapshot-id"] == newest["snapshot-id"]:
+                rows, verdict.progress = found, progress
+    verdict.row_count = len(rows)
+    verdict.problems += _second_opinion(metadata, prefix(records, verdict.progress))
+    verdict.problems += _repeated_files(document, metadata)
+    return verdict
+
+
+def compare(rows: list[dict[str, Any]], expected: Records) -> Difference:
+    """Rows with their places against the records that should be there."""
+    seen = Counter(place_of(row) for row in rows)
+    return Difference(
+        lost=_sorted(place for place in expected if place not in seen),
+        doubled=_sorted(place for place, times in seen.items() if times > 1),
+        invented=_sorted(place for place in seen if place not in expected),
+        mismatched=_sorted(
+            place_of(row) for row in rows if place_of(row) in expected and not _is_equal(row, expected[place_of(row)])
+        ),
+    )
+
+
+def place_of(row: Mapping[str, Any]) -> Place:
+    """Where the row's record lies in Kafka, by its own columns."""
+    return (row["_topic"], row["_partition"], row["_offset"])
+
+
+def prefix(records: Records, progress: Mapping[str, Mapping[int, int]]) -> dict[Place, bytes | None]:
+    """The records before `progress`."""
+    return {
+        (topic, partition, offset): value
+        for (topic, partition, offset), value in records.items()
+        if offset < progress.get(topic, {}).get(partition, 0)
+    }
+
+
+def newest_snapshot(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The snapshot that `main` points to."""
+    by_id: dict[int, dict[str, Any]] = {one["snapshot-id"]: one for one in document.get("snapshots", [])}
+    return by_id.get(document.get("current-snapshot-id") or -1)
+
+
+def progress_at(document: Mapping[str, Any], snapshot: Mapping[str, Any], pipeline: str) -> dict[str, dict[int, int]]:
+    """What the snapshot, or its nearest ancestor that says so, names as read: the next offsets."""
+    by_id = {one["snapshot-id"]: one for one in document["snapshots"]}
+    at: Mapping[str, Any] | None = snapshot
+    while at is not None:
+        text = at["summary"].get(f"frazil.{pipeline}.offsets")
+        if text is not None:
+            return {t: {int(p): int(o) for p, o in ps.items()} for t, ps in json.loads(text).items()}
+        at = by_id.get(at.get("parent-snapshot-id", -1))
+    return {}
+
+
+def metadata_file(catalog: Path, table: str) -> Path | None:
+    """The current metadata file of a table in a JDBC catalog on SQLite; None while there is no table."""
+    if not catalog.exists():
+        return None
+    namespace, _, name = table.rpartition(".")
+    connection = sqlite3.connect(f"file:{catalog}?mode=ro", uri=True, timeout=30)
+    try:
+        row = connection.execute(_LOCATION, (namespace, name)).fetchone()
+    except sqlite3.OperationalError:
+        return None
+    finally:
+        connection.close()
+    return local_path(row[0]) if row else None
+
+
+def local_path(location: str) -> Path:
+    """The file behind a location with or without a scheme."""
+    return Path(urlparse(location).path)
+
+
+def data_files(metadata: Path) -> list[Path]:
+    """The data files of the newest snapshot."""
+    table = StaticTable.from_metadata(f"file://{metadata}")
+    return [local_path(task.file.file_path) for task in table.scan().plan_files()]
+
+
+def values_of(metadata: Path) -> Counter[str]:
+    """How often each row is in the newest snapshot, whatever place it came from."""
+    newest = newest_snapshot(json.loads(metadata.read_text()))
+    if newest is None:
+        return Counter()
+    with _reader() as reader:
+        rows = _read_snapshot(reader, metadata, newest["snapshot-id"])
+    return Counter(canonical(row) for row in rows)
+
+
+def _reader() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"threads": 2})
+    for name in ("avro", "httpfs", "iceberg"):
+        found = importlib.util.find_spec(f"duckdb_extension_{name}")
+        assert found is not None
+        assert found.origin is not None
+        [extension] = Path(found.origin).parent.glob(f"extensions/*/{name}.duckdb_extension")
+        connection.execute(f"load '{extension}'")
+    return connection
+
+
+def _read_snapshot(reader: duckdb.DuckDBPyConnection, metadata: Path, snapshot_id: int) -> list[dict[str, Any]]:
+    query = f"select * from iceberg_scan('{metadata}', snapshot_from_id => {int(snapshot_id)}::ubigint)"
+    table: pa.Table = reader.execute(query).to_arrow_table()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _second_opinion(metadata: Path, expected: Records) -> Iterator[str]:
+    try:
+        rows = StaticTable.from_metadata(f"file://{metadata}").scan().to_arrow().to_pylist()
+    except OSError as error:
+        yield f"the newest snapshot cannot be read by PyIceberg: {error}"
+        return
+    difference = compare(rows, expected)
+    if difference != Difference():
+        yield f"the newest snapshot, read by PyIceberg: {difference}"
+
+
+def _is_equal(row: Mapping[str, Any], value: bytes | None) -> bool:
+    columns = {name: content for name, content in row.items() if name not in _PLACE_COLUMNS}
+    return value is not None and canonical(columns) == canonical(json.loads(value))
+
+
+def canonical(value: Any) -> str:
+    """A text that is the same for a record and for the row it became."""
+    return json.dumps(_present(value), sort_keys=True)
+
+
+def _present(value: Any) -> Any:
+    """The value without its nulls: to a table, an absent field and a null are the same; so are 3 and 3.0."""
+    if isinstance(value, dict):
+        plain = {name: _present(member) for name, member in value.items()}
+        return {name: member for name, member in plain.items() if member is not None and member != {}}
+    if isinstance(value, list):
+        return [_present(member) for member in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _repeated_files(document: Mapping[str, Any], metadata: Path) -> Iterator[str]:
+    """A path that the newest snapshot lists twice: the same rows twice, even where a reader might hide it."""
+    if newest_snapshot(document) is None:
+        return
+    for path, times in Counter(data_files(metadata)).items():
+        if times > 1:
+            yield f"{path} is in the table {times} times"
+
+
+def _sorted(places: Iterator[Place]) -> tuple[Place, ...]:
+    return tuple(sorted(places))
