@@ -114,7 +114,8 @@ class MemoryCatalog:
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         """See the port."""
-        named = {file.path for snapshot in self._tables[table].snapshots.values() for file in snapshot.files}
+        snapshots = self._tables[table].snapshots.values() if table in self._tables else ()
+        named = {file.path for snapshot in snapshots for file in snapshot.files}
         for path in paths:
             if path in named:
                 raise InvariantError("a file that a snapshot names was to be deleted", where=path)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 
@@ -16,6 +17,7 @@ from frazil.catalog.port import Catalog
 from frazil.clock import Clock, jitter
 from frazil.errors import ConflictError, FencedError, FrazilError, InvariantError, RecordError, SpecError, UnavailableError
 from frazil.ingest.discovery import Discovery, TableStopped, empty_pattern, words_of
+from frazil.ingest.evolve import NamesClash
 from frazil.ingest.job import JobRunner, is_jvm_gone
 from frazil.ingest.lanes import Done, Lanes, ThreadLanes
 from frazil.ingest.pipeline import Identity, Outcome, Pipeline, Planned, metadata_adder
@@ -180,7 +182,9 @@ class Service:
             table.loaded_at_s = self._clock.monotonic_s()
         except TableStopped as error:
             self._stop_table(table, error)
-        except UnavailableError as error:
+        except NamesClash as error:
+            self._stop_table(table, TableStopped(str(error), "rename one of the columns", table.name))
+        except (UnavailableError, ConflictError) as error:
             self._back_off(table, error)
 
     @property
@@ -207,13 +211,13 @@ class Service:
             self._ask_cost_s = self._clock.monotonic_s() - began_s
             if self._outages:
                 log.info("available_again", after_failures=self._outages)
+            if until_caught_up and self._goal is None:
+                self._goal = dict(self._ends)
+            planned = [p for p in (self._plan(table, now_s, until_caught_up) for table in self._free_tables(now_s)) if p]
             self._outages = 0
         except UnavailableError as error:
             self._wait_out(error)
             return 0.0
-        if until_caught_up and self._goal is None:
-            self._goal = dict(self._ends)
-        planned = [p for p in (self._plan(table, now_s, until_caught_up) for table in self._free_tables(now_s)) if p]
         self._start(planned)
         return self._pause_s()
 
@@ -236,6 +240,7 @@ class Service:
         for table in self._free_tables(now_s):
             is_stale = now_s - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
             if not table.is_loaded or is_stale:
+                table.read_to = None
                 self._load(table)
 
     def _ask_for_ends(self) -> None:
@@ -254,6 +259,8 @@ class Service:
         if not table.is_loaded or not table.topics:
             self._say_topic_is_missing(table)
             return None
+        if not table.needs_check and self._has_nothing_new(table):
+            return None
         self._discovery.add_first_offsets(table)
         position = table.position()
         ends = self._ends if not until_caught_up else self._up_to_goal()
@@ -266,10 +273,18 @@ class Service:
         position = table.position()
         batch = plan_batch(position, ends, table.clock(), now_s)
         if batch is None:
+            table.read_to = None if table.lag_records else {p: self._ends.get(p) for p in table.partitions()}
             if table.lag_records == 0 and table.run_state is not RunState.STOPPED:
                 self._explain(table, RunState.WAITING, None)
             return None
         return Planned(table, batch, position, dict(self._ends), now_s)
+
+    def _has_nothing_new(self, table: Table) -> bool:
+        """The quick look that hundreds of idle tables get: are the ends those that it was last read to?"""
+        read_to = table.read_to
+        return read_to is not None and len(read_to) == len(table.partitions()) and all(
+            self._ends.get(p) == end for p, end in read_to.items()
+        )
 
     def _up_to_goal(self) -> dict[Partition, int]:
         goal = self._goal or {}
@@ -355,7 +370,8 @@ class Service:
         table.skipped = {}
         table.lag_records = lag_records(table.position(), self._ends)
         table.records_per_s = report.record_count / max(took_s, 1e-3)
-        table.size = self._parts.catalog.size(table.name)
+        with suppress(UnavailableError):  # The commit is done; its numbers can wait for the next.
+            table.size = self._parts.catalog.size(table.name)
         latest = [ms for partitions in report.latest_ms.values() for ms in partitions.values()]
         table.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None
         log.info(
@@ -372,6 +388,7 @@ class Service:
         table = planned.table
         table.in_flight = False
         table.needs_check = True
+        table.read_to = None
         if isinstance(error, ConflictError):
             self._after_conflict(table, error)
         elif isinstance(error, (RecordError, TableStopped, SpecError)):
@@ -407,7 +424,7 @@ class Service:
         log.error("table_stopped", table=table.name, reason=table.reason, where=table.where, remedy=table.remedy)
         self._publish(self.tables)
 
-    def _back_off(self, table: Table, error: UnavailableError) -> None:
+    def _back_off(self, table: Table, error: FrazilError) -> None:
         table.failures += 1
         delay_s = backoff_s(table.failures)
         table.next_due_s = self._clock.monotonic_s() + delay_s

@@ -1,0 +1,140 @@
+"""What can go wrong between any two steps, drawn from a seed: the ports of the memory twins with a fate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from pyiceberg.schema import Schema
+
+from frazil.catalog.port import TableSize, TableState
+from frazil.errors import ConflictError, UnavailableError
+from frazil.ingest.task import Job
+from frazil.kafka.port import Partition, TopicDescription
+from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
+from frazil.types import Batch, Commit, Progress, TaskReport
+
+
+class CrashError(BaseException):
+    """The process is gone: nothing after this point happens."""
+
+
+class Fate:
+    """Decides at every step whether it goes well. Probabilities per step; `calm` ends all trouble."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = np.random.default_rng(seed)
+        self.crash = float(self.chance.choice([0.0, 0.005, 0.02, 0.05]))
+        self.outage = float(self.chance.choice([0.0, 0.01, 0.05, 0.2]))
+        self.is_calm = False
+        self.steps: list[str] = []
+
+    def maybe(self, probability: float) -> bool:
+        """Whether something of this probability happens."""
+        return not self.is_calm and bool(self.chance.random() < probability)
+
+    def pick(self, least: int, most: int) -> int:
+        """A number from `least` to `most`."""
+        return int(self.chance.integers(least, most + 1))
+
+    def step(self, name: str) -> None:
+        """A point between two steps."""
+        self.steps.append(name)
+        if self.maybe(self.crash):
+            self.steps.append("CRASH")
+            raise CrashError(name)
+        if self.maybe(self.outage):
+            self.steps.append("OUTAGE")
+            raise UnavailableError(f"no answer at {name}")
+
+
+class UnsureSource:
+    """A source that may not answer, or not in time."""
+
+    def __init__(self, source: MemorySource, fate: Fate) -> None:
+        self._source = source
+        self._fate = fate
+
+    def cluster_id(self) -> str:
+        self._fate.step("source.cluster_id")
+        return self._source.cluster_id()
+
+    def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        self._fate.step("source.topics")
+        return self._source.topics(wanted)
+
+    def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        self._fate.step("source.ends")
+        found = self._source.ends(partitions)
+        # A partition without a leader just now is absent.
+        return {partition: end for partition, end in found.items() if not self._fate.maybe(self._fate.outage / 4)}
+
+    def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        self._fate.step("source.beginnings")
+        return self._source.beginnings(partitions)
+
+    def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
+        self._fate.step("source.at_time")
+        return self._source.at_time(times)
+
+
+class UnsureCatalog:
+    """A catalog whose questions and answers may be lost; a commit may land all the same."""
+
+    def __init__(self, catalog: MemoryCatalog, fate: Fate) -> None:
+        self._catalog = catalog
+        self._fate = fate
+
+    def load(self, table: str) -> TableState | None:
+        self._fate.step("catalog.load")
+        return self._catalog.load(table)
+
+    def size(self, table: str) -> TableSize:
+        return self._catalog.size(table)
+
+    def create(self, table: str, schema: Schema, properties: Mapping[str, str], format_version: int) -> TableState:
+        self._fate.step("catalog.create")
+        made = self._catalog.create(table, schema, properties, format_version)
+        self._fate.step("catalog.created")
+        return made
+
+    def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
+        self._fate.step("catalog.evolve")
+        evolved = self._catalog.evolve(table, change)
+        self._fate.step("catalog.evolved")
+        return evolved
+
+    def commit(self, commit: Commit) -> Progress:
+        self._fate.step("catalog.commit")
+        if self._fate.maybe(self._fate.outage / 2):
+            raise ConflictError("refused by another writer's commit", where=commit.table)
+        committed = self._catalog.commit(commit)
+        self._fate.step("catalog.committed")
+        return committed
+
+    def delete_files(self, table: str, paths: Sequence[str]) -> None:
+        self._fate.step("catalog.delete_files")
+        self._catalog.delete_files(table, paths)
+
+
+class UnsureJobs:
+    """Jobs that may fail before, between and after their tasks; a failed one leaves files behind."""
+
+    def __init__(self, source: MemorySource, fate: Fate) -> None:
+        self._source = source
+        self._fate = fate
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+        self._fate.step("job.begin")
+        jobs = MemoryJobs(self._source, batch_size=self._fate.pick(1, 30))
+        reports: list[TaskReport] = []
+        for batch in batches:
+            reports += jobs.run([batch], job, with_offsets=with_offsets, pool=pool)
+            self._fate.step("job.task")
+        return reports
+
+
+def files_under(root: Path) -> set[str]:
+    """Every data file there is."""
+    return {str(path) for path in root.rglob("*.parquet")}

@@ -1,0 +1,206 @@
+"""One seeded history of a pipeline: producers, services that come and go, trouble between any two steps; then the truth.
+
+The truth: every snapshot holds exactly the records before its offsets, each once, each with its own values; nothing a
+snapshot names is missing; and in the end all records are there, or the table says which record it stopped at.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from frazil.catalog.progress import from_summary
+from frazil.errors import FencedError, FrazilError
+from frazil.ingest.service import Parts, Service
+from frazil.ingest.table import RunState
+from frazil.spec import PipelineSpec
+from frazil.spec.models import CatalogSpec, ColumnSpec, CommitSpec, TableSpec, TopicSelector
+from frazil.spec.types import parse_type
+from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
+from frazil.types import Progress
+from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureSource
+
+_PLACE = ("topic", "partition", "offset")
+_PLACES = ["_topic", "_partition", "_offset", "id"]
+Place = tuple[str, int, int]
+
+
+class History:
+    """Topics `a` and `b` feed the table `lake.ab`, whose columns are inferred; `c` feeds `lake.c`, whose are declared."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        self.fate = Fate(seed)
+        self.root = root
+        self.source = MemorySource()
+        self.catalog = MemoryCatalog(root, "sim")
+        self.clock = FakeClock()
+        self.spec = _spec(root)
+        self.services: list[Service] = []
+        self.started = 0
+        self.produced: dict[Place, int] = {}
+        self.bad: set[Place] = set()
+        self.has_bad = self.fate.maybe(0.15)
+        for topic in "abc":
+            self.source.create(topic, self.fate.pick(1, 3))
+
+    def play(self, rounds: int) -> None:
+        """Lets things happen, then lets all of them be finished in peace, and checks the truth."""
+        for _ in range(rounds):
+            self._something()
+            self._turn()
+        self.fate.is_calm = True
+        self.services.clear()
+        last = self._start()
+        for _ in range(3000):
+            if last.is_over(until_caught_up=True):
+                break
+            last.turn(until_caught_up=True)
+        else:
+            raise AssertionError(f"not caught up: {[(t.name, t.run_state, t.reason) for t in last.tables]}")
+        assert last.fatal is None
+        self._check_end(last)
+
+    def _something(self) -> None:
+        if self.fate.maybe(0.6):
+            self._produce()
+        if self.fate.maybe(0.03):
+            topic = self.source.by_name[str(self.fate.chance.choice(["a", "b", "c"]))]
+            topic.partitions.append([])
+        if self.fate.maybe(0.25) and len(self.services) < 2:
+            self._start()
+        if self.fate.maybe(0.03) and self.services:
+            self.services.pop(self.fate.pick(0, len(self.services) - 1))
+        for table in ("lake.ab", "lake.c"):
+            if self.catalog.load(table) is None:
+                continue
+            if self.fate.maybe(0.03):
+                self.catalog.append_foreign(table)
+            if self.fate.maybe(0.02):
+                line = [None, *(snapshot.id for snapshot in self.catalog.ancestors(table))]
+                self.catalog.roll_back(table, line[self.fate.pick(0, len(line) - 1)])
+
+    def _produce(self) -> None:
+        for _ in range(self.fate.pick(1, 25)):
+            topic = str(self.fate.chance.choice(["a", "b", "c"]))
+            partition = self.fate.pick(0, len(self.source.by_name[topic].partitions) - 1)
+            number = len(self.produced)
+            value, is_bad = self._value(number)
+            gap = self.fate.pick(1, 3) if self.fate.maybe(0.1) else 0
+            offset = self.source.produce(topic, partition, value, self.clock.now_ms() - self.fate.pick(0, 50), gap)
+            self.produced[topic, partition, offset] = number
+            if is_bad:
+                self.bad.add((topic, partition, offset))
+
+    def _value(self, number: int) -> tuple[bytes | None, bool]:
+        if self.has_bad and self.fate.maybe(0.01):
+            bad = [None, b"", b"{", b'{"id": "x"}', b'{"id": 1, "id": 2}', b'{"id": 1.5}', b"\xff"]
+            return bad[self.fate.pick(0, len(bad) - 1)], True
+        record: dict[str, Any] = {"id": number}
+        if self.fate.maybe(0.5):
+            record["x"] = number + 0.5
+        for drift in range(number // 40):
+            if self.fate.maybe(0.2):
+                record[f"new{drift}"] = f"text {number}"
+            if self.fate.maybe(0.1):
+                record.setdefault("deep", {})[f"n{drift}"] = [{"k": number}]
+        return json.dumps(record).encode(), False
+
+    def _start(self) -> Service:
+        self.started += 1
+        clock, fate = self.clock, self.fate
+        parts = Parts(
+            UnsureSource(self.source, fate), UnsureCatalog(self.catalog, fate), UnsureJobs(self.source, fate), clock, StepLanes(clock)
+        )  # fmt: skip
+        service = Service(self.spec, parts, f"run-{self.started:04}", lambda tables: None)
+        try:
+            service.connect()
+        except CrashError:
+            return service
+        self.services.append(service)
+        return service
+
+    def _turn(self) -> None:
+        if not self.services:
+            return
+        service = self.services[self.fate.pick(0, len(self.services) - 1)]
+        try:
+            service.turn()
+        except CrashError:
+            self.services.remove(service)
+            return
+        if service.fatal is not None:
+            if not isinstance(service.fatal, FencedError):
+                raise service.fatal
+            assert len(self.services) > 1 or self.started > 1, "nobody else was there to take over"
+            self.services.remove(service)
+
+    # The truth
+
+    def _check_end(self, service: Service) -> None:
+        for table in service.tables:
+            progress = self.check_table(table.name)
+            mine = {place for place in self.produced if f"lake.{place[0]}" == table.name or place[0] in table.name[5:]}
+            bad = sorted(self.bad & mine)
+            if table.run_state is RunState.STOPPED:
+                words = [f"topic {t}, partition {p}, offset {o}" for t, p, o in bad]
+                assert table.where in words, f"{table.name} stopped: {table.reason} ({table.where})"
+            else:
+                assert not bad, f"{table.name} went past {bad}"
+                assert all(progress.offsets.get(t, {}).get(p, 0) > o for t, p, o in mine), f"{table.name} is not complete"
+
+    def check_table(self, table: str) -> Progress:
+        """Checks every snapshot of the main branch; the newest progress."""
+        if self.catalog.load(table) is None:
+            return Progress()
+        rows: dict[Place, int] = {}
+        progress = Progress()
+        files: set[str] = set()
+        for snapshot in reversed(self.catalog.ancestors(table)):
+            for file in snapshot.files:
+                assert file.path not in files, f"{file.path} is in two snapshots"
+                files.add(file.path)
+                read = pq.read_table(file.path, columns=_PLACES).to_pydict()
+                places = list(zip(read["_topic"], read["_partition"], read["_offset"], strict=True))
+                assert len(places) == file.record_count
+                for place, number in zip(places, read["id"], strict=True):
+                    assert place not in rows, f"{place} is there twice"
+                    rows[place] = number
+            progress = from_summary("sim", snapshot.summary) or progress
+            expected = {
+                (t, p, o): number for (t, p, o), number in self.produced.items() if o < progress.offsets.get(t, {}).get(p, 0)
+            }
+            assert rows == expected, _difference(rows, expected)
+        return progress
+
+
+def _difference(rows: dict[Place, int], expected: dict[Place, int]) -> str:
+    lost = sorted(expected.keys() - rows.keys())[:5]
+    more = sorted(rows.keys() - expected.keys())[:5]
+    return f"lost={lost} more={more}"
+
+
+def _spec(root: Path) -> PipelineSpec:
+    def topics(names: str) -> tuple[TopicSelector, ...]:
+        return tuple(TopicSelector(literal=name) for name in names)
+
+    commit = CommitSpec(interval_s=0.5)
+    declared = (ColumnSpec(name="id", type=parse_type("long")),)
+    return PipelineSpec(
+        pipeline="sim",
+        kafka={},
+        catalog=CatalogSpec(uri="memory"),
+        tables=(
+            TableSpec(name="lake.ab", topics=topics("ab"), metadata=_PLACE, commit=commit),
+            TableSpec(name="lake.c", topics=topics("c"), metadata=_PLACE, commit=commit, columns=declared, undeclared="drop"),
+        ),
+        path=root / "pipeline.yaml",
+        state_dir=root / "state",
+    )
+
+
+def explain(error: BaseException) -> str:
+    """The reason of an error of ours, or its words."""
+    return error.message if isinstance(error, FrazilError) else str(error)
