@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -92,7 +93,7 @@ class StepLanes:
 
 
 class MemoryJobs:
-    """Runs tasks on a MemorySource's records: one task per partition, Arrow batches of `batch_size` records."""
+    """Runs tasks on a MemorySource's records: one per batch, its Arrow batches of `batch_size` records."""
 
     def __init__(self, source: MemorySource, batch_size: int = 1000) -> None:
         self._source = source
@@ -102,8 +103,9 @@ class MemoryJobs:
         """See JobRunner."""
         columns = source_columns(job, with_offsets)
         reports = []
-        for r in (r for batch in batches for r in batch.ranges):
-            for answer in run_task(job, self._read(r, columns)):
+        for batch in batches:
+            records = chain.from_iterable(self._read(r, columns) for r in batch.ranges)
+            for answer in run_task(job, records):
                 reports += [load_report(text) for text in answer.column("report").to_pylist()]
         return reports
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from pyiceberg.schema import Schema
@@ -127,14 +126,9 @@ class UnsureJobs:
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         self._fate.step("job.begin")
-        jobs = MemoryJobs(self._source, batch_size=self._fate.pick(1, 30))
+        jobs = MemoryJobs(self._source, batch_size=self._fate.pick(5, 100))
         reports: list[TaskReport] = []
         for batch in batches:
             reports += jobs.run([batch], job, with_offsets=with_offsets, pool=pool)
             self._fate.step("job.task")
         return reports
-
-
-def files_under(root: Path) -> set[str]:
-    """Every data file there is."""
-    return {str(path) for path in root.rglob("*.parquet")}

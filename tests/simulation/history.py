@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from frazil.catalog.progress import from_summary
-from frazil.errors import FencedError, FrazilError
+from frazil.errors import FencedError
 from frazil.ingest.service import Parts, Service
 from frazil.ingest.table import RunState
 from frazil.spec import PipelineSpec
@@ -83,7 +83,7 @@ class History:
                 self.catalog.roll_back(table, line[self.fate.pick(0, len(line) - 1)])
 
     def _produce(self) -> None:
-        for _ in range(self.fate.pick(1, 25)):
+        for _ in range(self.fate.pick(1, 15)):
             topic = str(self.fate.chance.choice(["a", "b", "c"]))
             partition = self.fate.pick(0, len(self.source.by_name[topic].partitions) - 1)
             number = len(self.produced)
@@ -101,7 +101,7 @@ class History:
         record: dict[str, Any] = {"id": number}
         if self.fate.maybe(0.5):
             record["x"] = number + 0.5
-        for drift in range(number // 40):
+        for drift in range(min(3, number // 60)):
             if self.fate.maybe(0.2):
                 record[f"new{drift}"] = f"text {number}"
             if self.fate.maybe(0.1):
@@ -149,7 +149,9 @@ class History:
                 assert table.where in words, f"{table.name} stopped: {table.reason} ({table.where})"
             else:
                 assert not bad, f"{table.name} went past {bad}"
-                assert all(progress.offsets.get(t, {}).get(p, 0) > o for t, p, o in mine), f"{table.name} is not complete"
+                assert all(progress.offsets.get(t, {}).get(p, 0) > o for t, p, o in mine), (
+                    f"{table.name} is not complete"
+                )
 
     def check_table(self, table: str) -> Progress:
         """Checks every snapshot of the main branch; the newest progress."""
@@ -170,7 +172,9 @@ class History:
                     rows[place] = number
             progress = from_summary("sim", snapshot.summary) or progress
             expected = {
-                (t, p, o): number for (t, p, o), number in self.produced.items() if o < progress.offsets.get(t, {}).get(p, 0)
+                (t, p, o): number
+                for (t, p, o), number in self.produced.items()
+                if o < progress.offsets.get(t, {}).get(p, 0)
             }
             assert rows == expected, _difference(rows, expected)
         return progress
@@ -194,13 +198,10 @@ def _spec(root: Path) -> PipelineSpec:
         catalog=CatalogSpec(uri="memory"),
         tables=(
             TableSpec(name="lake.ab", topics=topics("ab"), metadata=_PLACE, commit=commit),
-            TableSpec(name="lake.c", topics=topics("c"), metadata=_PLACE, commit=commit, columns=declared, undeclared="drop"),
+            TableSpec(
+                name="lake.c", topics=topics("c"), metadata=_PLACE, commit=commit, columns=declared, undeclared="drop"
+            ),
         ),
         path=root / "pipeline.yaml",
         state_dir=root / "state",
     )
-
-
-def explain(error: BaseException) -> str:
-    """The reason of an error of ours, or its words."""
-    return error.message if isinstance(error, FrazilError) else str(error)

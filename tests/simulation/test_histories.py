@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.simulation.history import History
 
 _SEED = os.environ.get("FRAZIL_SEED")
-_SLICE = [int(_SEED)] if _SEED else range(40)
+_SLICE = [int(_SEED)] if _SEED else range(24)
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _silence() -> Iterator[None]:
 
 @pytest.mark.parametrize("seed", _SLICE)
 def test_rows_are_exactly_the_records_before_the_offsets(seed: int, tmp_path: Path) -> None:
-    History(seed, tmp_path).play(rounds=80)
+    History(seed, tmp_path).play(rounds=60)
 
 
 @pytest.mark.soak
