@@ -36,6 +36,7 @@ class IcebergCatalog:
         self._pipeline = pipeline
         self._properties = dict(properties)
         self._tables: dict[str, Any] = {}
+        self._states: dict[str, tuple[str, TableState]] = {}
         configuration = jvm.org.apache.hadoop.conf.Configuration()
         for name, value in hadoop.items():
             configuration.set(name, value)
@@ -55,7 +56,13 @@ class IcebergCatalog:
                 self._tables.pop(table, None)
                 return None
             raise unavailable("the table cannot be loaded", error, table) from None
-        return self._state(table, java)
+        # Most loads of an idle table find what the last one found; asking for all of it again costs thirty calls. Not so
+        # with REST: its store credentials may have been renewed.
+        location = java.operations().current().metadataFileLocation()
+        known = self._states.get(table)
+        if known is None or known[0] != location or self._properties.get("type") == "rest":
+            known = self._states[table] = (location, self._state(table, java))
+        return known[1]
 
     def size(self, table: str) -> TableSize:
         """See the port."""

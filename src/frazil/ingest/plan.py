@@ -11,7 +11,7 @@ from frazil.types import Batch, OffsetRange, Offsets
 # A table with more than this to read is in catch-up: it gets jobs of its own.
 CATCH_UP_RECORDS = 150_000
 # The first batch decides the inferred columns; later batches are as large as one commit should be.
-FIRST_BATCH_RECORDS = 200_000
+FIRST_BATCH_RECORDS = 50_000
 MAX_BATCH_RECORDS = 4_000_000
 MAX_BATCH_BYTES = 1024 * 1024 * 1024
 ASSUMED_RECORD_BYTES = 250

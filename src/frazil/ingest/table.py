@@ -28,7 +28,8 @@ class Table:
     """A table while the pipeline runs; only the service's own thread changes it.
 
     state: as last loaded, None while there is no table. topics: what feeds it, as Kafka last described it. first: where
-    partitions without progress begin. ends: as last asked for. needs_check: whether the committed offsets must be compared
+    partitions without progress begin. ends: as last asked for. read_to: the ends at which there was
+    nothing left to read. needs_check: whether the committed offsets must be compared
     with what Kafka still has before the next read.
     """
 
@@ -49,6 +50,7 @@ class Table:
     next_due_s: float = 0.0
     loaded_at_s: float = 0.0
     record_bytes: float = ASSUMED_RECORD_BYTES
+    read_to: Mapping[Partition, int | None] | None = None
     lag_records: int = 0
     records_per_s: float = 0.0
     last_batch_at_s: float = 0.0

@@ -16,6 +16,9 @@ from frazil.clock import Clock
 from frazil.ingest.table import Table
 
 
+_REWRITE_EVERY_MS = 5000
+
+
 class StateFile:
     """The file of one pipeline in `directory`. `redact` masks secrets in reasons."""
 
@@ -23,18 +26,18 @@ class StateFile:
         self.path = directory / f"{pipeline}.json"
         self._clock = clock
         self._redact = redact
-        self._last = ""
+        self._last: dict[str, Any] = {}
+        self._written_ms = 0
 
     def write(self, tables: Sequence[Table], ended: bool = False) -> None:
         """Replaces the file when something but the time has changed, or a few seconds have passed."""
-        document: dict[str, Any] = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "ended": ended,
-            "updated_ms": self._clock.now_ms(),
-            "tables": {table.name: describe(table) for table in tables},
-        }
-        text = self._redact(json.dumps(document))
+        described = {table.name: describe(table) for table in tables}
+        now_ms = self._clock.now_ms()
+        if described == self._last and not ended and now_ms - self._written_ms < _REWRITE_EVERY_MS:
+            return
+        self._last, self._written_ms = described, now_ms
+        document = {"pid": os.getpid(), "host": socket.gethostname(), "ended": ended, "updated_ms": now_ms}
+        text = self._redact(json.dumps({**document, "tables": described}))
         partial = self.path.with_suffix(f".{os.getpid()}.tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
