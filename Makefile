@@ -43,6 +43,7 @@ lint: setup
 check: lint test
 
 docs: setup
+	$(BIN)/python -m docs.generate
 	$(BIN)/python -m tests.unit.ingest.json_reference
 
 bench: setup

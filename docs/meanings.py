@@ -1,0 +1,90 @@
+"""What cannot be read from the code: the meaning of summary keys, log events, failpoints and environment variables.
+
+A name that the source has and this page lacks fails a test, and so does the other way round.
+"""
+
+from __future__ import annotations
+
+SUMMARY_KEYS: dict[str, tuple[str, str]] = {
+    "offsets": (
+        "JSON: topic → partition → offset",
+        "The next offset to read, of every partition of every topic; the table holds the rows of all offsets"
+        " before it (and after where it began). Topics by name, partitions by number: equal vectors are equal texts.",
+    ),
+    "topic-ids": ("JSON: topic → id", "Kafka's id of each topic; a topic that is made anew has another one."),
+    "cluster-id": ("text", "Kafka's id of the cluster that the offsets belong to."),
+    "commit-id": (
+        "UUID",
+        "This commit's own name. The next commit succeeds only while this is the newest one; after a lost answer it"
+        " tells whether the commit landed.",
+    ),
+    "epoch": (
+        "integer",
+        "The run that wrote it: one more than the greatest epoch found at its start. Of two runs the greater goes on.",
+    ),
+    "run-id": ("UUID", "The process that wrote it; decides between runs of one epoch."),
+    "schemas": ("text", "What the values were decoded with: `json`."),
+    "watermarks": (
+        "JSON: topic → partition → milliseconds",
+        "The latest record timestamp that was read from each partition.",
+    ),
+    "watermark": (
+        "milliseconds since the epoch",
+        "The record timestamp up to which the table is complete: the least of those of the partitions that still hold"
+        " it back. It never goes back. Absent while it is not known.",
+    ),
+    "skipped": (
+        "JSON: topic → partition → [from, to]",
+        "Offsets that this commit passed over because Kafka no longer had them and the table says `on_data_loss: skip`;"
+        " `to` is the first one that was there. Absent when there are none.",
+    ),
+}
+
+LOG_EVENTS: dict[str, str] = {
+    "available_again": "Kafka answers again, after so many failures.",
+    "batch_committed": "A batch is a snapshot now; how many records and files, what is left to read, how long it took.",
+    "batch_planned": "A batch was handed to Spark: how many offsets, and in which lane.",
+    "conflict": "A commit was refused, or a topic changed during a read: the batch is planned again. Now and then it is"
+    " harmless; see [conflicts](../operations/conflicts.md).",
+    "connected": "Kafka and the catalog answered at the start; says the cluster, the number of tables and this run's"
+    " epoch.",
+    "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
+    "schema_changed": "The table was made, or got columns that records needed; the batch is planned again.",
+    "starting": "The command has read its file.",
+    "table_backs_off": "Something this table needs does not answer; it tries again after the time that is named.",
+    "table_stopped": "The table does not go on until its operator has decided; says reason, place and remedy.",
+    "unavailable": "Kafka or the catalog does not answer; everything tries again after the time that is named.",
+    "unexpected": "A fault of Frazil's own, with its stack trace; the table stops. Please report it.",
+}
+
+FAILPOINTS: dict[str, str] = {
+    "job.before": "a batch is planned, its Spark job not started",
+    "task.batch": "a task has got a batch of records",
+    "task.write": "a task is about to write rows to its file",
+    "task.close": "a task's file is written and not yet closed",
+    "job.after": "all tasks have reported, nothing is committed",
+    "create.before": "a table is about to be made",
+    "evolve.before": "a table is about to get new columns",
+    "commit.before": "the commit is prepared, not sent",
+    "commit.validating": "the catalog asks whether the progress is still the expected one",
+    "commit.landed": "the commit has landed, its answer was not used yet",
+    "commit.after": "the commit is known to have succeeded",
+}
+
+EXIT_CODES: tuple[tuple[str, str], ...] = (
+    ("0", "done, or stopped when asked to"),
+    ("1", "failed, or something needed does not answer"),
+    ("2", "the pipeline file or the arguments are wrong"),
+    ("3", "another run of this pipeline has taken over"),
+    ("4", "some table stopped (`run`), is not well (`status`), or would be changed (`plan`)"),
+    ("130", "ended by a second Ctrl-C"),
+)
+
+ENVIRONMENT: dict[str, str] = {
+    "FRAZIL_CACHE": "Where jars and what else can be fetched again are kept; by default `frazil` in the user's cache"
+    " folder.",
+    "FRAZIL_FAILPOINTS": "For tests: makes the process die, stall or fail at a [failpoint](failpoints.md).",
+    "FRAZIL_IVY_SETTINGS": "An Ivy settings file, for a mirror or a repository of your own to fetch the jars from.",
+    "FRAZIL_PYTHON": "Set by Frazil for its executors on a cluster: which Python the shipped packages are for.",
+    "FRAZIL_RECORD_CLASSES": "Set by Frazil for a JVM of its own: makes it note the classes that the next start maps.",
+}

@@ -1,0 +1,94 @@
+"""What the source says and a reader may meet: log events, failpoints, environment variables, messages of errors.
+
+Read from the syntax tree, so that nothing has to be run and nothing can be forgotten.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "frazil"
+GAP = "…"
+"""Stands in a message for a value that is put in when it is raised."""
+
+_LEVELS = ("debug", "info", "warning", "error")
+_MAKERS = (
+    "TableStopped", "RecordError", "UnavailableError", "FencedError", "ConflictError", "InvariantError", "SpecError",
+    "unavailable",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Message:
+    """What an error says, its values replaced by GAP, and where it is raised."""
+
+    text: str
+    where: str
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _calls(paths: Iterable[Path]) -> Iterator[tuple[Path, ast.Call]]:
+    for path in sorted(paths):
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.Call):
+                yield path, node
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def log_events() -> dict[str, str]:
+    """Every event that is logged, and its level."""
+    found = {}
+    for _, call in _calls(SOURCE.rglob("*.py")):
+        if not (isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "log"):
+            continue
+        if call.func.attr in _LEVELS and call.args and isinstance(call.args[0], ast.Constant):
+            found[str(call.args[0].value)] = call.func.attr
+    return dict(sorted(found.items()))
+
+
+def failpoints() -> dict[str, str]:
+    """Every failpoint, and the module that has it."""
+    found = {}
+    for path, call in _calls(SOURCE.rglob("*.py")):
+        if _name(call) == "hit" and call.args and isinstance(call.args[0], ast.Constant):
+            found[str(call.args[0].value)] = str(path.relative_to(SOURCE))
+    return dict(sorted(found.items()))
+
+
+def environment_variables() -> list[str]:
+    """Every variable of Frazil's own that the source names, the options' aside: those are named by construction."""
+    texts = (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    return sorted({name for text in texts for name in re.findall(r"\bFRAZIL_[A-Z_]+[A-Z]\b", text)})
+
+
+def messages(folders: Iterable[str]) -> list[Message]:
+    """What the errors say that the modules in these folders of the source raise."""
+    paths = [path for folder in folders for path in (SOURCE / folder).rglob("*.py") if path.name != "memory.py"]
+    found = {}
+    for path, call in _calls(paths):
+        if _name(call) in _MAKERS and call.args:
+            text = _with_gaps(call.args[0]) + (f": {GAP}" if _name(call) == "unavailable" else "")
+            if len(re.sub(r"[^a-z]", "", text)) >= len("not there"):
+                found[text] = Message(text, f"{path.relative_to(SOURCE)}:{call.lineno}")
+    return list(found.values())
+
+
+def _with_gaps(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else GAP for part in node.values)
+    return GAP

@@ -1,0 +1,51 @@
+"""What a user can meet is written down: commands, settings, errors, summary keys, log events, failpoints, variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from docs.generate import REFERENCE, is_written, stale_pages
+from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, SUMMARY_KEYS
+from docs.scan import environment_variables, failpoints, log_events
+from frazil import errors
+from frazil.catalog.progress import to_summary
+from frazil.cli.commands import COMMANDS
+from frazil.spec import json_schema
+from frazil.types import Progress, Watermark
+
+
+def test_the_generated_pages_are_fresh() -> None:
+    assert list(stale_pages()) == [], "run make docs"
+
+
+def test_every_summary_key_has_a_meaning() -> None:
+    full = Progress(skipped={"a": {0: (1, 2)}}, watermark=Watermark({"a": {0: 1}}, 1))
+    assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
+
+
+@pytest.mark.parametrize(
+    ("found", "described"),
+    [(log_events(), LOG_EVENTS), (failpoints(), FAILPOINTS), (environment_variables(), ENVIRONMENT)],
+    ids=["log events", "failpoints", "environment variables"],
+)
+def test_every_name_has_a_meaning_and_every_meaning_a_name(found: Any, described: dict[str, str]) -> None:
+    assert sorted(found) == sorted(described)
+
+
+def test_every_setting_is_described() -> None:
+    schema = json_schema()
+    sections = {"": schema, **schema["$defs"]}
+    settings = {
+        (name, key): setting for name, found in sections.items() for key, setting in found["properties"].items()
+    }
+    assert [place for place, setting in settings.items() if not setting.get("description")] == []
+
+
+def test_every_command_and_error_has_its_place() -> None:
+    cli, kinds = (REFERENCE / "cli.md").read_text(), (REFERENCE / "errors.md").read_text()
+    assert [command.name for command in COMMANDS if f"## frazil {command.name}\n" not in cli] == []
+    assert [command.name for command in COMMANDS if is_written(command) and not command.load().__doc__] == []
+    names = [kind.__name__ for kind in errors.FrazilError.__subclasses__() if kind.__module__ == errors.__name__]
+    assert [name for name in names if f"`{name}`" not in kinds] == []
