@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
+    # What was started is ended on the way out, also when this is stopped from outside.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     arguments: dict[str, Any] = vars(_parser().parse_args())
     benchmark = arguments.pop("benchmark")
     for name in ("subjects", "variants"):
