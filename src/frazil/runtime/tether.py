@@ -26,10 +26,10 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def spawn_tethered(
-    command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
+    command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None, directory: Path | None = None
 ) -> subprocess.Popen[bytes]:
     """Starts `command` (its first word an absolute path) in a session of its own, so that a Ctrl-C in the terminal does
-    not reach it; what it prints is appended to `log`.
+    not reach it; what it prints is appended to `log`. directory: where it runs, this process's own when not given.
     """
     words = list(command)
     if sys.platform == "linux":
@@ -46,6 +46,7 @@ def spawn_tethered(
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                     env=environment,
+                    cwd=directory,
                 )
         except OSError as error:
             started.put(error)

@@ -1,0 +1,60 @@
+"""`frazil demo`: broker, producers, pipeline and a live view; ends cleanly and leaves the tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frazil.cli.output import Output
+from frazil.clock import SystemClock
+from frazil.demo.answers import summarise
+from frazil.demo.events import counts
+from frazil.demo.producers import Course
+from frazil.demo.session import Session
+from frazil.demo.show import Show
+from frazil.demo.view import save_picture
+from frazil.errors import UnavailableError
+
+Once = Annotated[bool, typer.Option("--once", help="Send a fixed number of records, print what arrived, and end.")]
+Records = Annotated[int, typer.Option(min=100, help="How many records --once sends.")]
+Rate = Annotated[int, typer.Option(min=10, max=20_000, help="How many records are sent a second.")]
+Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Emptied at the start; the tables stay in it.")]
+Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Save the live view as an SVG.")]
+_LATE_AFTER_S = 20
+
+
+def command(
+    output: Output,
+    once: Once = False,
+    records: Records = 30_000,
+    rate: Rate = 2_000,
+    directory: Directory = Path("frazil-data/demo"),
+    picture: Picture = None,
+) -> int:
+    """Run a Kafka broker, producers of three kinds of events and the pipeline on this machine; watch the tables grow.
+
+    After a while the events have fields they did not have before, and the tables get the columns. Ctrl-C ends all of
+    it: what was sent is read and committed, compared with the tables and printed, with how to query them. A second
+    Ctrl-C does not wait for what is unread. Nothing keeps running; the tables stay until the folder's next demo.
+
+    Exit code: 0 when the tables hold every record that was sent, once; 1 when they do not, or when a part failed.
+    """
+    clock = SystemClock()
+    course = Course(rate, counts(records) if once else None, counts(records // 2 if once else rate * _LATE_AFTER_S))
+    with Session(directory, course, clock) as session:
+        show = Show(session, clock, output.note)
+        show.listen()
+        output.note("starting a Kafka broker, producers and the pipeline")
+        session.start()
+        show.run()
+        exit_code = session.stop_pipeline()
+        if exit_code:
+            message = f"the pipeline ended with code {exit_code}"
+            raise UnavailableError(message, remedy="read its log", where=str(session.log))
+        arrivals = session.lake.compare(session.producers.ledger)
+        output.result(*summarise(arrivals, session.lake.top_pages(), session.lake))
+        if picture is not None and show.best is not None:
+            save_picture(show.best, picture)
+    return 0 if all(arrival.is_equal for arrival in arrivals) else 1

@@ -1,0 +1,113 @@
+"""The three kinds of events that the demo produces. Event `n` of a kind is the same in every run, times aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Chance = np.random.Generator
+Event = dict[str, Any]
+
+_PAGES = ("/", "/search", "/shoes", "/shoes/42", "/jackets", "/cart", "/checkout", "/help", "/sale", "/account")
+_COUNTRIES = ("DE", "FR", "US", "IN", "BR", "JP", "NG")
+_DEVICES = ("phone", "laptop", "tablet")
+_TAGS = ("new", "sale", "returning", "newsletter", "loyal")
+_CAMPAIGNS = (("spring", "mail"), ("spring", "video"), ("outlet", "search"))
+_GOODS = (("boot", 8990), ("jacket", 15900), ("scarf", 2450), ("sock", 690), ("hat", 1995))
+_ROOMS = ("hall", "roof", "cellar", "dock", "lab")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of event. id_field: numbers its events from 0 on without gaps. measure: a number in each event; its sum
+    tells whether values arrived as they were sent. late_field: the one that only later events have.
+    """
+
+    topic: str
+    table: str
+    share: float
+    partition_count: int
+    id_field: str
+    measure: str
+    late_field: str
+    make: Callable[[Chance, int, str, bool], Event]
+    key: Callable[[Event], str]
+
+
+def _page_view(chance: Chance, number: int, at: str, is_late: bool) -> Event:
+    visitor = int(chance.integers(5000))
+    event: Event = {
+        "view_id": number,
+        "at": at,
+        "page": _PAGES[int(len(_PAGES) * chance.random() ** 2)],
+        "visitor": {"id": f"v{visitor:04}", "country": _pick(chance, _COUNTRIES), "device": _pick(chance, _DEVICES)},
+        "duration_ms": int(chance.integers(200, 60_000)),
+        "tags": [tag for tag in _TAGS if chance.random() < 0.3],
+    }
+    if is_late:
+        name, medium = _CAMPAIGNS[int(chance.integers(len(_CAMPAIGNS)))]
+        event["campaign"] = {"name": name, "medium": medium}
+    return event
+
+
+def _order(chance: Chance, number: int, at: str, is_late: bool) -> Event:
+    items: list[Event] = []
+    for _ in range(1 + int(chance.integers(3))):
+        product, price = _GOODS[int(chance.integers(len(_GOODS)))]
+        items.append({"product": product, "quantity": 1 + int(chance.integers(3)), "price_cents": price})
+    event: Event = {
+        "order_id": number,
+        "at": at,
+        "customer": {"id": f"c{int(chance.integers(2000)):04}", "country": _pick(chance, _COUNTRIES)},
+        "items": items,
+        "total_cents": sum(item["quantity"] * item["price_cents"] for item in items),
+        "is_gift": bool(chance.random() < 0.1),
+    }
+    if is_late:
+        event["coupon"] = _pick(chance, ("SPRING10", "HELLO5")) if chance.random() < 0.5 else None
+    return event
+
+
+def _reading(chance: Chance, number: int, at: str, is_late: bool) -> Event:
+    sensor = int(chance.integers(200))
+    event: Event = {
+        "reading_id": number,
+        "at": at,
+        "sensor": f"s-{sensor:03}",
+        "place": {"room": _ROOMS[sensor % len(_ROOMS)], "floor": sensor // 50},
+        "temperature": round(15 + 10 * float(chance.random()), 2),
+        "humidity": round(float(chance.random()), 3),
+        "pulses": int(chance.integers(1_000_000)),
+    }
+    if is_late:
+        event["battery"] = round(1 - float(chance.random()) / 4, 3)
+    return event
+
+
+def _pick(chance: Chance, words: Sequence[str]) -> str:
+    return words[int(chance.integers(len(words)))]
+
+
+KINDS = (
+    Kind(
+        "page_views", "shop.page_views", 0.3, 3, "view_id", "duration_ms", "campaign", _page_view,
+        lambda event: str(event["visitor"]["id"]),
+    ),
+    Kind(
+        "orders", "shop.orders", 0.05, 2, "order_id", "total_cents", "coupon", _order,
+        lambda event: str(event["customer"]["id"]),
+    ),
+    Kind(
+        "sensor_readings", "iot.sensor_readings", 0.65, 3, "reading_id", "pulses", "battery", _reading,
+        lambda event: str(event["sensor"]),
+    ),
+)  # fmt: skip
+
+
+def counts(total: int) -> Mapping[str, int]:
+    """`total` events, by topic."""
+    exact = {kind.topic: int(total * kind.share) for kind in KINDS}
+    return {**exact, KINDS[-1].topic: total - sum(exact[kind.topic] for kind in KINDS[:-1])}

@@ -1,0 +1,144 @@
+"""Produces the demo's events at a steady rate, in a thread, and keeps a ledger of what the broker acknowledged."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from frazil.clock import Clock
+from frazil.demo.events import KINDS, Kind
+from frazil.errors import UnavailableError
+
+_TICK_S = 0.05
+_FLUSH_TIMEOUT_S = 30.0
+
+
+@dataclass
+class Sent:
+    """What was sent of one kind: records, the sum of their measure, and how many had the late field."""
+
+    records: int = 0
+    total: int = 0
+    late: int = 0
+
+
+@dataclass(frozen=True)
+class Course:
+    """How much is sent, and how fast. limits: events by topic, None without end. late_from: by topic the first event
+    that has the late field.
+    """
+
+    records_per_s: float
+    limits: Mapping[str, int] | None
+    late_from: Mapping[str, int]
+
+
+class Producers:
+    """One thread for all kinds; it holds before the late events until they are let go. `ledger` by topic."""
+
+    def __init__(self, servers: str, course: Course, clock: Clock) -> None:
+        self.ledger = {kind.topic: Sent() for kind in KINDS}
+        self.failure = ""
+        self._servers = servers
+        self._course = course
+        self._clock = clock
+        # `linger` gathers a tick's records; `acks` and idempotence make the ledger what the topic holds.
+        settings = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
+        self._producer = Producer(settings)
+        self._chance = {kind.topic: np.random.default_rng(number) for number, kind in enumerate(KINDS)}
+        self._stopping = threading.Event()
+        self._may_be_late = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="producers", daemon=True)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is sent and acknowledged."""
+        return self._thread.ident is not None and not self._thread.is_alive()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether events have the late fields by now."""
+        return all(self.ledger[topic].records > first for topic, first in self._course.late_from.items())
+
+    def let_late_events_go(self) -> None:
+        """From now on events with late fields may be sent."""
+        self._may_be_late.set()
+
+    def make_topics(self) -> None:
+        """Makes the topics, with nothing in them."""
+        admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
+        for made in admin.create_topics([NewTopic(kind.topic, kind.partition_count) for kind in KINDS]).values():
+            made.result(_FLUSH_TIMEOUT_S)
+
+    def start(self) -> None:
+        """Begins to send, unless it has begun."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Sends no more, and returns when all that was sent is acknowledged. UnavailableError when it is not."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(_FLUSH_TIMEOUT_S + 5)
+        self.check()
+
+    def check(self) -> None:
+        """Raises UnavailableError when a record was refused."""
+        if self.failure:
+            raise UnavailableError(f"a record could not be produced: {self.failure}", where=self._servers)
+
+    def _run(self) -> None:
+        before_s, elapsed_s = self._clock.monotonic_s(), 0.0
+        while not (self._stopping.is_set() or self.failure or self._is_complete()):
+            now_s = self._clock.monotonic_s()
+            elapsed_s += 0 if self._is_held() else now_s - before_s
+            before_s = now_s
+            for kind in KINDS:
+                self._catch_up(kind, elapsed_s)
+            self._producer.poll(0)
+            self._clock.sleep(_TICK_S)
+        if self._producer.flush(_FLUSH_TIMEOUT_S):
+            self.failure = self.failure or "the broker did not acknowledge all records in time"
+
+    def _catch_up(self, kind: Kind, elapsed_s: float) -> None:
+        sent = self.ledger[kind.topic]
+        goal = int(elapsed_s * self._course.records_per_s * kind.share)
+        if self._course.limits is not None:
+            goal = min(goal, self._course.limits[kind.topic])
+        if not self._may_be_late.is_set():
+            goal = min(goal, self._course.late_from[kind.topic])
+        for number in range(sent.records, goal):
+            self._send(kind, number, sent)
+
+    def _send(self, kind: Kind, number: int, sent: Sent) -> None:
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
+        event = kind.make(self._chance[kind.topic], number, now, number >= self._course.late_from[kind.topic])
+        text = json.dumps(event, separators=(",", ":"))
+        try:
+            self._producer.produce(kind.topic, text, kind.key(event), on_delivery=self._on_delivery)
+        except BufferError:
+            self._producer.poll(1.0)
+            self._producer.produce(kind.topic, text, kind.key(event), on_delivery=self._on_delivery)
+        sent.records += 1
+        sent.total += event[kind.measure]
+        sent.late += event.get(kind.late_field) is not None
+
+    def _is_held(self) -> bool:
+        late_from = self._course.late_from.items()
+        return not self._may_be_late.is_set() and all(self.ledger[topic].records >= first for topic, first in late_from)
+
+    def _is_complete(self) -> bool:
+        limits = self._course.limits
+        return limits is not None and all(self.ledger[topic].records >= count for topic, count in limits.items())
+
+    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self.failure = error.str()
