@@ -17,4 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _tier(item: pytest.Item) -> int:
     folder = item.path.relative_to(_ROOT).parts[0] if item.path.is_relative_to(_ROOT) else ""
+    if item.get_closest_marker("jvm"):  # A port's suite on the real thing is as slow as the tests of Spark.
+        folder = "spark"
     return TIERS.index(folder) if folder in TIERS else len(TIERS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +37,7 @@ class IcebergCatalog:
         self._pipeline = pipeline
         self._properties = dict(properties)
         self._tables: dict[str, Any] = {}
+        self._adopted: set[str] = set()
         self._states: dict[str, tuple[str, TableState]] = {}
         configuration = jvm.org.apache.hadoop.conf.Configuration()
         for name, value in hadoop.items():
@@ -124,20 +126,22 @@ class IcebergCatalog:
             hit("commit.landed")
         except (Py4JJavaError, ConnectionError) as error:
             return self._resolve(commit, error, validator)
+        self._adopt(commit.table, java)
         snapshot = java.currentSnapshot()
         return replace(
             commit.progress, snapshot_id=snapshot.snapshotId(), committed_at_ms=snapshot.timestampMillis()
         )
 
-    def adopt(self, table: str) -> None:
-        """Marks the table as one that this pipeline commits to, so that lost progress is not taken for none."""
-        java = self._tables[table]
-        name = key(self._pipeline, "created")
-        if java.properties().get(name) is None:
-            try:
-                java.updateProperties().set(name, "true").commit()
-            except Py4JJavaError as error:
-                raise unavailable("the table's properties cannot be set", error, table) from None
+    def _adopt(self, table: str, java: Any) -> None:
+        """Marks a table that someone else made as one that this pipeline commits to, so that lost progress is not taken for
+        none.
+        """
+        name, known = key(self._pipeline, "created"), self._states.get(table)
+        if known is None or name in known[1].properties or table in self._adopted:
+            return
+        with suppress(Py4JJavaError):  # The commit is done; the next one tries again.
+            java.updateProperties().set(name, "true").commit()
+            self._adopted.add(table)
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         """See the port."""

@@ -35,21 +35,23 @@ class _Table:
 
 
 class MemoryCatalog:
-    """Tables under `root`; `lose_answers` makes the next commits land and then fail as if the answer were lost."""
+    """Tables under `root`. `losses` says what goes wrong with the next commits: `question` never arrives; of `answer` the
+    commit lands and is found again; of `outcome` it lands and nobody can tell.
+    """
 
     def __init__(self, root: Path, pipeline: str) -> None:
         self._root = root
         self._pipeline = pipeline
         self._tables: dict[str, _Table] = {}
         self._lock = threading.Lock()
-        self.lose_answers = 0
-        self.refuse_commits = 0
+        self.losses: list[str] = []
 
     def for_pipeline(self, pipeline: str) -> MemoryCatalog:
         """The same tables, seen by another pipeline."""
         other = MemoryCatalog(self._root, pipeline)
         other._tables = self._tables
         other._lock = self._lock
+        other.losses = self.losses
         return other
 
     def load(self, table: str) -> TableState | None:
@@ -87,7 +89,7 @@ class MemoryCatalog:
             found = self._tables.get(table)
             if found is None:
                 raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
-            found.state = replace(found.state, schema=assign_fresh_schema_ids(change(found.state.schema)))
+            found.state = replace(found.state, schema=change(found.state.schema))
         loaded = self.load(table)
         assert loaded is not None
         return loaded
@@ -96,8 +98,8 @@ class MemoryCatalog:
         """See the port."""
         with self._lock:
             found = self._tables[commit.table]
-            if self.refuse_commits:
-                self.refuse_commits -= 1
+            loss = self.losses.pop(0) if self.losses else ""
+            if loss == "question":
                 raise UnavailableError("the catalog does not answer")
             newest = self._progress(found)
             if newest.commit_id != commit.expected.commit_id:
@@ -107,8 +109,7 @@ class MemoryCatalog:
             found.snapshots[number] = MemorySnapshot(number, found.head, commit.files, summary)
             found.head = number
             found.adopted_by.add(self._pipeline)
-            if self.lose_answers:
-                self.lose_answers -= 1
+            if loss == "outcome":
                 raise UnavailableError("the answer to the commit was lost")
         return replace(commit.progress, snapshot_id=number)
 

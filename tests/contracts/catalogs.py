@@ -1,0 +1,100 @@
+"""A catalog with the hands of its operator: what the port does not offer, done to memory and to real tables alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from frazil import failpoints
+from frazil.catalog.iceberg import IcebergCatalog
+from frazil.catalog.memory import MemoryCatalog
+from frazil.catalog.port import Catalog
+from frazil.runtime.jvm import Jvm
+
+
+class Lake(Protocol):
+    """One warehouse. `catalog` opens another connection of a pipeline to it."""
+
+    def catalog(self, pipeline: str = "p") -> Catalog:
+        """A catalog as a fresh process sees it."""
+
+    def append_foreign(self, table: str) -> None:
+        """Commits a snapshot without progress."""
+
+    def roll_back(self, table: str, snapshot_id: int) -> None:
+        """Makes an older snapshot the current one."""
+
+    def expire_all_but_newest(self, table: str) -> None:
+        """Forgets every snapshot but the current one."""
+
+    def lose_next_answer(self) -> Any:
+        """A context in which the next commit lands and its answer does not come back."""
+
+
+class MemoryLake:
+    """The twin."""
+
+    def __init__(self, root: Path) -> None:
+        self._first = MemoryCatalog(root, "p")
+
+    def catalog(self, pipeline: str = "p") -> Catalog:
+        return self._first.for_pipeline(pipeline)
+
+    def append_foreign(self, table: str) -> None:
+        self._first.append_foreign(table)
+
+    def roll_back(self, table: str, snapshot_id: int) -> None:
+        self._first.roll_back(table, snapshot_id)
+
+    def expire_all_but_newest(self, table: str) -> None:
+        newest, *older = self._first.ancestors(table)
+        for snapshot in older:
+            self._first.expire(table, snapshot.id)
+
+    @contextmanager
+    def lose_next_answer(self) -> Iterator[None]:
+        self._first.losses.append("answer")
+        yield
+        assert not self._first.losses
+
+
+class IcebergLake:
+    """Iceberg's JDBC catalog on SQLite, in the JVM that the tests share."""
+
+    def __init__(self, jvm: Jvm, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self._jvm = jvm
+        self._properties = {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{root / 'catalog.db'}",
+            "warehouse": str(root),
+            "jdbc.schema-version": "V1",
+        }
+
+    def catalog(self, pipeline: str = "p") -> Catalog:
+        return IcebergCatalog(self._jvm.gateway, pipeline, self._properties, self._jvm.hadoop)
+
+    def append_foreign(self, table: str) -> None:
+        self._table(table).newAppend().commit()
+
+    def roll_back(self, table: str, snapshot_id: int) -> None:
+        self._table(table).manageSnapshots().rollbackTo(snapshot_id).commit()
+
+    def expire_all_but_newest(self, table: str) -> None:
+        java = self._table(table)
+        newest = java.currentSnapshot().timestampMillis()
+        java.expireSnapshots().expireOlderThan(newest + 1).retainLast(1).commit()
+
+    @contextmanager
+    def lose_next_answer(self) -> Iterator[None]:
+        failpoints.arm({failpoints.VARIABLE: "commit.landed=reset"})
+        try:
+            yield
+        finally:
+            failpoints.arm({})
+
+    def _table(self, table: str) -> Any:
+        catalog: Any = self.catalog()
+        return catalog._catalog.loadTable(catalog._identifier(table))

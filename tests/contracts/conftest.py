@@ -1,0 +1,32 @@
+"""The ports' suites run on the twin in memory and on the real thing; the real one is asked for only once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
+
+
+@pytest.fixture(scope="session")
+def jvm() -> Iterator[Jvm]:
+    """A JVM with Iceberg's classes, without a Spark session."""
+    running = Jvm({}, "local[1]")
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A broker for the session: give every test topics of its own."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where tables go."""
+    return tmp_path / "warehouse"

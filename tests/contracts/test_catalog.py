@@ -1,0 +1,259 @@
+"""The Catalog port: what every catalog promises, on memory and on Iceberg's own JDBC catalog."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType, StructType
+
+from frazil.catalog.port import Catalog, TableSize, TableState
+from frazil.clock import new_id
+from frazil.errors import ConflictError, UnavailableError
+from frazil.ingest.evolve import extend_schema, new_schema
+from frazil.ingest.shape import shape_rows
+from frazil.ingest.table import Table
+from frazil.ingest.write import FileWriter
+from frazil.spec.models import TableSpec, TopicSelector
+from frazil.types import Commit, DataFile, Progress, Watermark
+from tests.contracts.catalogs import IcebergLake, Lake, MemoryLake
+from tests.unit.ingest.columns import decode
+
+_TABLE = "lake.sub.t"
+_SCHEMA = new_schema([("id", LongType()), ("s", StructType(NestedField(0, "a", LongType(), required=False)))])
+
+
+@pytest.fixture(params=["memory", pytest.param("iceberg", marks=pytest.mark.jvm)])
+def lake(request: pytest.FixtureRequest, folder: Path) -> Lake:
+    if request.param == "memory":
+        return MemoryLake(folder)
+    return IcebergLake(request.getfixturevalue("jvm"), folder)
+
+
+@pytest.fixture
+def catalog(lake: Lake) -> Catalog:
+    return lake.catalog()
+
+
+def _create(catalog: Catalog) -> TableState:
+    return catalog.create(_TABLE, _SCHEMA, {"owner": "me"}, 2)
+
+
+def _write(state: TableState, *ids: int) -> tuple[DataFile, ...]:
+    table = Table(TableSpec(name=_TABLE, topics=(TopicSelector(literal="a"),)), state)
+    kinds = {field.name: field.field_type for field in state.schema.fields}
+    writer = FileWriter(table.target())
+    writer.write(shape_rows(table.target(), decode([f'{{"id": {n}}}' for n in ids], **kinds).columns, {}))
+    return tuple(writer.finish())
+
+
+def _commit(state: TableState, end: int, *, epoch: int = 1, ids: tuple[int, ...] = (1, 2)) -> Commit:
+    progress = Progress(
+        offsets={"a": {0: end, 10: 3}},
+        topic_ids={"a": "id-a"},
+        cluster_id="cluster",
+        commit_id=new_id(),
+        epoch=epoch,
+        run_id="run",
+        watermark=Watermark({"a": {0: 99}}, 98),
+        skipped={"a": {0: (1, 2)}},
+    )
+    return Commit(_TABLE, _write(state, *ids) if ids else (), progress, state.progress)
+
+
+def _load(catalog: Catalog) -> TableState:
+    state = catalog.load(_TABLE)
+    assert state is not None
+    return state
+
+
+def _plain(progress: Progress) -> Progress:
+    """Without the time of the commit, which only a real table knows."""
+    return replace(progress, committed_at_ms=None)
+
+
+def test_a_table_that_is_not_there_is_none(catalog: Catalog) -> None:
+    assert catalog.load("nowhere.t") is None
+    assert catalog.load(_TABLE) is None
+
+
+def test_a_created_table_has_its_columns_with_ids_and_no_progress(catalog: Catalog) -> None:
+    made = _create(catalog)
+    assert made.schema.as_struct() == _load(catalog).schema.as_struct()
+    assert [(field.name, str(field.field_type)[:6]) for field in made.schema.fields] == [
+        ("id", "long"),
+        ("s", "struct"),
+    ]
+    assert len(made.schema.field_ids) == len(set(made.schema.field_ids)) == 3
+    assert (made.progress, made.history_lost, made.is_partitioned, made.format_version) == (Progress(), False, False, 2)
+    assert made.properties["owner"] == "me"
+
+
+def test_creating_a_table_that_is_there_answers_the_one_that_is_there(lake: Lake) -> None:
+    first = _create(lake.catalog())
+    second = lake.catalog().create(_TABLE, new_schema([("other", StringType())]), {}, 2)
+    assert (second.uuid, second.schema.as_struct()) == (first.uuid, first.schema.as_struct())
+
+
+def test_a_commit_carries_its_rows_and_its_progress(catalog: Catalog, lake: Lake) -> None:
+    state = _create(catalog)
+    commit = _commit(state, 5)
+    committed = catalog.commit(commit)
+    assert _plain(committed) == replace(commit.progress, snapshot_id=committed.snapshot_id)
+    assert committed.snapshot_id is not None
+    assert _plain(_load(lake.catalog()).progress) == _plain(committed)
+    size = catalog.size(_TABLE)
+    assert size == TableSize(2, 1, sum(file.size_bytes for file in commit.files), 1)
+
+
+def test_a_commit_without_rows_moves_the_progress(catalog: Catalog) -> None:
+    state = _create(catalog)
+    catalog.commit(_commit(state, 5, ids=()))
+    assert _load(catalog).progress.offsets == {"a": {0: 5, 10: 3}}
+    assert catalog.size(_TABLE).row_count == 0
+
+
+def test_a_stale_writer_is_refused_by_the_table(lake: Lake) -> None:
+    winner, loser = lake.catalog(), lake.catalog()
+    _create(winner)
+    mine, other = _load(winner), _load(loser)
+    first = winner.commit(_commit(mine, 5))
+    with pytest.raises(ConflictError):
+        loser.commit(_commit(other, 7))
+    assert _plain(_load(loser).progress) == _plain(first)
+    assert loser.commit(_commit(_load(loser), 9)).offsets["a"][0] == 9
+
+
+def test_of_many_committers_at_once_exactly_one_wins(lake: Lake) -> None:
+    _create(lake.catalog())
+    writers = [lake.catalog() for _ in range(4)]
+    commits = [_commit(_load(writer), 5 + n) for n, writer in enumerate(writers)]
+    won: list[Progress] = []
+    barrier = threading.Barrier(len(writers))
+
+    def try_to(writer: Catalog, commit: Commit) -> None:
+        barrier.wait()
+        try:
+            won.append(writer.commit(commit))
+        except (ConflictError, UnavailableError):
+            pass
+
+    threads = [threading.Thread(target=try_to, args=pair) for pair in zip(writers, commits, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    last = lake.catalog()
+    state = _load(last)
+    assert [_plain(progress) for progress in won] == [_plain(state.progress)]
+    assert last.commit(_commit(state, 99)).offsets["a"][0] == 99
+
+
+def test_snapshots_of_other_writers_do_not_hide_the_progress(catalog: Catalog, lake: Lake) -> None:
+    state = _create(catalog)
+    committed = catalog.commit(_commit(state, 5))
+    lake.append_foreign(_TABLE)
+    lake.append_foreign(_TABLE)
+    assert _plain(_load(catalog).progress) == _plain(committed)
+    assert catalog.commit(_commit(_load(catalog), 6)).offsets["a"][0] == 6
+
+
+def test_a_foreign_snapshot_between_load_and_commit_is_no_conflict(catalog: Catalog, lake: Lake) -> None:
+    _create(catalog)
+    state = _load(catalog)
+    lake.append_foreign(_TABLE)
+    assert catalog.commit(_commit(state, 5)).offsets["a"][0] == 5
+
+
+def test_two_pipelines_feed_one_table_and_do_not_see_each_other_s_progress(lake: Lake) -> None:
+    mine, theirs = lake.catalog("p"), lake.catalog("q")
+    _create(mine)
+    my_state, their_state = _load(mine), _load(theirs)
+    mine.commit(_commit(my_state, 5))
+    theirs.commit(_commit(their_state, 70))
+    assert _load(mine).progress.offsets["a"][0] == 5
+    assert _load(theirs).progress.offsets["a"][0] == 70
+
+
+def test_a_lost_answer_is_looked_up_in_the_table(catalog: Catalog, lake: Lake) -> None:
+    state = _create(catalog)
+    commit = _commit(state, 5)
+    with lake.lose_next_answer():
+        committed = catalog.commit(commit)
+    assert _plain(committed) == replace(commit.progress, snapshot_id=committed.snapshot_id)
+    assert catalog.size(_TABLE).row_count == 2
+
+
+def test_a_rolled_back_table_resumes_from_the_restored_progress(catalog: Catalog, lake: Lake) -> None:
+    first = catalog.commit(_commit(_create(catalog), 5))
+    second = catalog.commit(_commit(_load(catalog), 7))
+    assert first.snapshot_id is not None
+    lake.roll_back(_TABLE, first.snapshot_id)
+    stale = replace(_load(catalog), progress=second)
+    with pytest.raises(ConflictError):
+        catalog.commit(_commit(stale, 9))
+    assert _plain(_load(catalog).progress) == _plain(first)
+    assert catalog.commit(_commit(_load(catalog), 6)).offsets["a"][0] == 6
+
+
+def test_progress_that_was_expired_is_lost_and_not_none(catalog: Catalog, lake: Lake) -> None:
+    catalog.commit(_commit(_create(catalog), 5))
+    lake.append_foreign(_TABLE)
+    lake.expire_all_but_newest(_TABLE)
+    state = _load(lake.catalog())
+    assert (state.progress, state.history_lost) == (Progress(), True)
+
+
+def test_progress_in_a_table_that_someone_else_made_is_not_forgotten_either(lake: Lake) -> None:
+    _create(lake.catalog("someone-else"))
+    mine = lake.catalog()
+    mine.commit(_commit(_load(mine), 5))
+    lake.append_foreign(_TABLE)
+    lake.expire_all_but_newest(_TABLE)
+    assert _load(lake.catalog()).history_lost
+
+
+def test_a_pipeline_that_never_committed_has_lost_nothing(lake: Lake) -> None:
+    _create(lake.catalog("someone-else"))
+    lake.append_foreign(_TABLE)
+    lake.append_foreign(_TABLE)
+    lake.expire_all_but_newest(_TABLE)
+    state = _load(lake.catalog())
+    assert (state.progress, state.history_lost) == (Progress(), False)
+
+
+def test_a_schema_grows_at_every_depth_and_keeps_its_ids(catalog: Catalog, lake: Lake) -> None:
+    before = _create(catalog).schema
+    wanted = {(): {"x": DoubleType(), "l": ListType(0, LongType(), False)}, ("s",): {"b": StringType()}}
+    after = catalog.evolve(_TABLE, lambda schema: extend_schema(schema, wanted)).schema
+    names = {after.find_column_name(field_id): field_id for field_id in after.field_ids}
+    assert set(names) == {"id", "s", "s.a", "s.b", "x", "l", "l.element"}
+    assert {before.find_column_name(i): i for i in before.field_ids}.items() <= names.items()
+    assert _load(lake.catalog()).schema.as_struct() == after.as_struct()
+
+
+def test_the_same_change_from_two_processes_is_made_once(lake: Lake) -> None:
+    _create(lake.catalog())
+    first, second = lake.catalog(), lake.catalog()
+    assert _load(second).schema.find_type("id") == LongType()
+
+    def change(schema: Schema) -> Schema:
+        return extend_schema(schema, {(): {"x": DoubleType()}})
+
+    one, other = first.evolve(_TABLE, change), second.evolve(_TABLE, change)
+    assert one.schema.as_struct() == other.schema.as_struct()
+
+
+def test_a_table_that_is_gone_cannot_evolve(catalog: Catalog) -> None:
+    with pytest.raises(UnavailableError):
+        catalog.evolve(_TABLE, lambda schema: schema)
+
+
+def test_files_that_nobody_committed_are_removed(catalog: Catalog) -> None:
+    files = _write(_create(catalog), 1)
+    catalog.load(_TABLE)
+    catalog.delete_files(_TABLE, [file.path for file in files])
+    assert not any(Path(file.path).exists() for file in files)
