@@ -1,0 +1,80 @@
+"""What Kafka and the table say of each other before a batch is read, and when the table must stop instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from frazil.catalog.memory import MemoryCatalog
+from frazil.ingest.discovery import Discovery, TableStopped
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.table import Table
+from frazil.kafka.memory import MemorySource
+from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.types import Commit, Progress
+
+CLUSTER = "memory"
+
+
+class Place:
+    """A topic `a` with ten records, and the table that has read eight of them."""
+
+    def __init__(self, root: Path, read_to: int = 8, **settings: object) -> None:
+        self.source, self.catalog = MemorySource(), MemoryCatalog(root, "p")
+        topic = self.source.create("a")
+        for _ in range(10):
+            self.source.produce("a", 0, b"{}")
+        table = TableSpec.model_validate({"name": "n.t", "topics": (TopicSelector(literal="a"),), **settings})
+        spec = PipelineSpec(
+            pipeline="p", kafka={}, catalog=CatalogSpec(uri=""), tables=(table,), path=root / "f", state_dir=root
+        )
+        before = self.catalog.create("n.t", new_schema([]), {}, 2).progress
+        progress = Progress({"a": {0: read_to}}, {"a": topic.id}, CLUSTER, "1", 1, "run")
+        self.catalog.commit(Commit("n.t", (), progress, before))
+        self.discovery = Discovery(spec, self.source, self.catalog)
+        self.discovery.refresh_topics()
+        self.table: Table = self.discovery.tables["n.t"]
+
+    def check(self) -> None:
+        """What is done before a table is read."""
+        self.discovery.load(self.table, CLUSTER)
+        self.discovery.check_offsets(self.table, self.source.ends([("a", 0)]))
+
+
+def test_a_table_that_kafka_can_follow_goes_on(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.check()
+    assert (place.table.position(), place.table.skipped) == ({"a": {0: 8}}, {})
+
+
+def test_progress_of_another_cluster_stops_the_table(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with pytest.raises(TableStopped, match="belongs to Kafka cluster memory, and this is other"):
+        place.discovery.load(place.table, "other")
+
+
+def test_a_topic_that_ends_before_the_next_offset_stops_the_table(tmp_path: Path) -> None:
+    place = Place(tmp_path, read_to=12)
+    with pytest.raises(TableStopped, match="ends at offset 10, before the table's next offset 12") as stopped:
+        place.check()
+    assert stopped.value.where == "topic a, partition 0, offset 12"
+
+
+def test_a_topic_that_ends_early_because_it_was_made_anew_is_told_so(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.discovery.load(place.table, CLUSTER)
+    place.source.create("a")
+    with pytest.raises(TableStopped, match="deleted and created again"):
+        place.discovery.check_offsets(place.table, place.source.ends([("a", 0)]))
+
+
+def test_lost_records_stop_the_table_unless_they_may_be_skipped(tmp_path: Path) -> None:
+    place = Place(tmp_path / "stop", read_to=2)
+    place.source.trim("a", 0, 5)
+    with pytest.raises(TableStopped, match="records 2 to 4 are gone"):
+        place.check()
+    lenient = Place(tmp_path / "skip", read_to=2, on_data_loss="skip")
+    lenient.source.trim("a", 0, 5)
+    lenient.check()
+    assert (lenient.table.position(), lenient.table.skipped) == ({"a": {0: 5}}, {"a": {0: (2, 5)}})
