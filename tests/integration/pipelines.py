@@ -1,4 +1,4 @@
-"""A pipeline run as its user runs it, `frazil run` in a process of its own, and the ledger of what was produced for it."""
+"""A pipeline run as its user runs it, in a process of its own, and the ledger of what was produced for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from frazil.runtime.jars import cache_directory
 
-_RUN_TIMEOUT_S = 240.0
+_RUN_TIMEOUT_S = 280.0
 
 
 class Ledger:
@@ -36,7 +36,9 @@ class Ledger:
             created.result(timeout=20)
 
     def produce(self, count: int) -> None:
-        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000})
+        producer = Producer(
+            {"bootstrap.servers": self.servers, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000}
+        )
         for number in range(self.count, self.count + count):
             value = {"number": number, "word": f"w{number % 97}", "half": number / 2}
             producer.produce(self.topic, json.dumps(value).encode(), partition=number % self._partitions)
@@ -57,7 +59,9 @@ class Ledger:
 class Pipeline:
     """A pipeline file in `directory`, and the runs of it; every word they write is kept in `said`."""
 
-    def __init__(self, directory: Path, document: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, document: Mapping[str, Any], environment: Mapping[str, str] | None = None
+    ) -> None:
         self.directory = directory
         self.file = directory / "frazil.yaml"
         self._environment = dict(environment or {})
@@ -75,15 +79,15 @@ class Pipeline:
 
     def run(self, *words: str) -> dict[str, Any]:
         """`run --until-caught-up` to its end, which must be well; the document it prints."""
-        running = self.start("--until-caught-up", *words)
-        return running.result()
+        with self.start("--until-caught-up", *words) as running:
+            return running.result()
 
     def start(self, *words: str) -> Running:
         return Running(self.directory, [*words, "--file", str(self.file)], self._environment)
 
 
 class Running:
-    """One `frazil run`."""
+    """One `frazil run`; killed where its block ends, if it is still there."""
 
     def __init__(self, directory: Path, words: list[str], environment: Mapping[str, str]) -> None:
         number = len(list(directory.glob("run-*.out")))
@@ -108,12 +112,24 @@ class Running:
         """The events of that name, when there are as many."""
         deadline = time.monotonic() + within_s
         while True:
-            found = [line for line in self.events() if line.get("event") == event]
+            found = self.events_named(event)
             if len(found) >= times:
                 return found
             assert self._process.poll() is None, self._err.read_text()[-3000:]
             assert time.monotonic() < deadline, f"no {event} within {within_s} s: {self._err.read_text()[-3000:]}"
             time.sleep(0.05)
+
+    def events_named(self, event: str) -> list[dict[str, Any]]:
+        return [line for line in self.events() if line.get("event") == event]
+
+    def wait_until_committed(self, count: int) -> None:
+        """Until this run has committed as many records."""
+        committed = 0
+        while committed < count:
+            done = self.events_named("batch_committed")
+            committed = sum(line["records"] for line in done)
+            if committed < count:
+                self.wait_for("batch_committed", len(done) + 1)
 
     def stop(self) -> dict[str, Any]:
         """SIGTERM: the batch in hand is committed."""
@@ -130,7 +146,14 @@ class Running:
         document: dict[str, Any] = json.loads(self._out.read_text().splitlines()[-1])
         return document
 
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     def kill(self) -> None:
+        """SIGKILL."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait(20)

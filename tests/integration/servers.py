@@ -1,17 +1,17 @@
-"""Real servers of a lake, each a process of its own on the loopback that ends with the tests: Iceberg's REST catalog (its
-own test server) and an S3 store.
+"""Real servers of a lake, each a process on the loopback that ends with the tests: Iceberg's REST catalog (its own
+test server) and an S3 store.
 
-A server that is started again has its port and what it held: the catalog keeps its tables in a file, the store (which holds
-everything in memory) is stopped and continued instead.
+A catalog that is started again has its port and its tables. The store holds everything in memory: it is left running,
+and the way to it is cut instead.
 """
 
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import pyarrow as pa
+from pyiceberg.catalog.rest import RestCatalog
 
 from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java
@@ -80,16 +82,6 @@ class Server:
             process.kill()
             process.wait(20)
 
-    @contextlib.contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Reachable, but without an answer."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._process.send_signal(signal.SIGCONT)
-
 
 class ObjectStore(Server):
     """S3 in a process; `key` and `secret` are let in (as anything else is: this one does not check)."""
@@ -111,18 +103,18 @@ class ObjectStore(Server):
             aws_secret_access_key=self.secret,
         )
 
-    def make_bucket(self, name: str) -> str:
+    def make_bucket(self, name: str) -> None:
         self.client().create_bucket(Bucket=name)
-        return f"s3://{name}"
 
-    def texts(self, bucket: str, suffix: str) -> Iterator[str]:
+    def texts(self, suffix: str) -> Iterator[str]:
         """The objects whose names end so."""
         client = self.client()
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
-            for found in page.get("Contents", ()):
-                if found["Key"].endswith(suffix):
-                    content: bytes = client.get_object(Bucket=bucket, Key=found["Key"])["Body"].read()
-                    yield content.decode("utf-8", "replace")
+        for bucket in client.list_buckets()["Buckets"]:
+            for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket["Name"]):
+                for found in page.get("Contents", ()):
+                    if found["Key"].endswith(suffix):
+                        content: bytes = client.get_object(Bucket=bucket["Name"], Key=found["Key"])["Body"].read()
+                        yield content.decode("utf-8", "replace")
 
     def properties(self) -> dict[str, str]:
         """Iceberg's names for all of it, as a Java or Python client takes them."""
@@ -133,6 +125,18 @@ class ObjectStore(Server):
             "s3.secret-access-key": self.secret,
             "client.region": REGION,
         }
+
+    def references(self, port: int = 0) -> dict[str, str]:
+        """The same for a pipeline file, which must not hold secrets (`environment` does), by way of `port`."""
+        return {
+            **self.properties(),
+            "s3.endpoint": f"http://{HOST}:{port or self.port}",
+            "s3.access-key-id": "${env:LAKE_KEY}",
+            "s3.secret-access-key": "${env:LAKE_SECRET}",
+        }
+
+    def environment(self) -> dict[str, str]:
+        return {"LAKE_KEY": self.key, "LAKE_SECRET": self.secret}
 
 
 class RestCatalogServer(Server):
@@ -175,3 +179,66 @@ def _answers(url: str) -> bool:
     except OSError:
         return False
     return True
+
+
+class Relay:
+    """A way to another port that can be cut: while it is, connections are refused and those that were are broken."""
+
+    def __init__(self, target: int) -> None:
+        self.port = free_port()
+        self._target = target
+        self._open: list[socket.socket] = []
+        self._listener: socket.socket | None = None
+
+    def join(self) -> None:
+        self._listener = listener = socket.create_server((HOST, self.port))
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def cut(self) -> None:
+        listener, self._listener = self._listener, None
+        for end in [*([listener] if listener else []), *self._open]:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        self._open.clear()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while self._listener is listener:
+                near, _ = listener.accept()
+                far = socket.create_connection((HOST, self._target))
+                self._open += [near, far]
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while content := source.recv(65536):
+            sink.sendall(content)
+        sink.shutdown(socket.SHUT_WR)
+
+
+def pipeline_on(catalog: RestCatalogServer, brokers: str, topic: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    """A pipeline file of one table, with the catalog's own name for it; see `read_rows`."""
+    return {
+        "pipeline": f"p-{topic}",
+        "kafka": {"bootstrap.servers": brokers},
+        "catalog": {
+            "type": "rest",
+            "uri": catalog.url,
+            "warehouse": catalog.warehouse,
+            "properties": dict(properties),
+        },
+        "tables": {table_of(topic): {"topic": topic}},
+    }
+
+
+def table_of(topic: str) -> str:
+    return f"lake.t{topic.replace('-', '')}"
+
+
+def read_rows(catalog: RestCatalogServer, topic: str, properties: Mapping[str, str]) -> pa.Table:
+    """What another reader, PyIceberg, finds."""
+    with RestCatalog("reader", uri=catalog.url, **properties) as reader:
+        return reader.load_table(table_of(topic)).scan().to_arrow()

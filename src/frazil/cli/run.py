@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
 
 import structlog
 import typer
@@ -22,7 +23,10 @@ from frazil.ingest.table import RunState, Table
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.state_file import StateFile, describe
 from frazil.runtime.jvm import Jvm, core_count, is_local
-from frazil.spec import PipelineSpec
+from frazil.spec import PipelineSpec, SparkSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = structlog.get_logger("frazil")
 
@@ -42,18 +46,19 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
     log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
     with running_jvm(spec) as jvm:
         # The session is the slow part of a start: it comes up while the catalog is asked for the tables.
-        session = _InBackground(jvm.session)
+        warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
+        warming.start()
         catalog = _open_catalog(jvm, spec, stopping, clock)
         if catalog is None:
             return 0
-        jobs = SparkJobs(session.result, spec.kafka, _parallelism(spec))
+        jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark))
         service = Service(spec, Parts(source, catalog, jobs, clock), new_id(), state_file.write)
         stopping.then(service.stop)
         try:
             service.run(until_caught_up)
         finally:
             state_file.write(service.tables, ended=True)
-            session.wait()
+            warming.join()
     return _report(output, service.tables)
 
 
@@ -70,12 +75,22 @@ def _open_catalog(jvm: Jvm, spec: PipelineSpec, stopping: _Stopping, clock: Cloc
     return None
 
 
-def _parallelism(spec: PipelineSpec) -> int:
-    """Tasks of one job: as many as cores here; on a cluster as many as its executors are declared to have."""
-    if is_local(spec.spark.master):
-        return core_count()
-    executors = int(spec.spark.conf.get("spark.executor.instances", "2"))
-    return int(spec.spark.conf.get("spark.cores.max", executors * int(spec.spark.conf.get("spark.executor.cores", "2"))))
+def _make_session(jvm: Jvm) -> None:
+    with suppress(UnavailableError):  # The first batch asks again, and says so.
+        jvm.session()
+        log.info("session_started")
+
+
+def _parallelism(spec: SparkSpec) -> Callable[[SparkSession], int]:
+    """Tasks of one job: as many as cores here; on a cluster as many as its executors have, or may have if they are
+    started on demand: who asks for no more than there are is given no more.
+    """
+    if is_local(spec.master):
+        return lambda _: core_count()
+    conf = spec.conf
+    executors = conf.get("spark.dynamicAllocation.maxExecutors") or conf.get("spark.executor.instances", "0")
+    declared = int(executors) * int(conf.get("spark.executor.cores", "1"))
+    return lambda session: max(declared, session.sparkContext.defaultParallelism)
 
 
 def _report(output: Output, tables: Sequence[Table]) -> int:
@@ -116,30 +131,3 @@ class _Stopping:
         self.is_set = True
         if self._stop is not None:
             self._stop()
-
-
-class _InBackground:
-    """A value that a thread makes."""
-
-    def __init__(self, make: Any) -> None:
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._make, args=(make,), name="session", daemon=True)
-        self._thread.start()
-
-    def _make(self, make: Any) -> None:
-        try:
-            self._value = make()
-        except BaseException as error:  # noqa: BLE001  (raised where the value is asked for)
-            self._error = error
-
-    def wait(self) -> None:
-        """Until it is made or has failed."""
-        self._thread.join()
-
-    def result(self) -> Any:
-        """The value, waited for."""
-        self.wait()
-        if self._error is not None:
-            raise self._error
-        return self._value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,12 +29,14 @@ class JobRunner(Protocol):
 
 
 class SparkJobs:
-    """Job runner on a Spark session, which `session` answers when the first job needs it.
+    """Job runner on a Spark session, which `session` answers when a job needs it; UnavailableError when there is none.
 
     parallelism: the most tasks that one job should have at a time.
     """
 
-    def __init__(self, session: Callable[[], SparkSession], kafka: Mapping[str, str], parallelism: int) -> None:
+    def __init__(
+        self, session: Callable[[], SparkSession], kafka: Mapping[str, str], parallelism: Callable[[SparkSession], int]
+    ) -> None:
         self._session = session
         self._kafka = kafka
         self._parallelism = parallelism
@@ -42,7 +45,7 @@ class SparkJobs:
         """See the protocol."""
         spark = self._activate(pool)
         ranges = [r for batch in batches for r in batch.ranges]
-        slices = max(1, min(self._parallelism, sum(r.span for r in ranges) // _RECORDS_PER_TASK))
+        slices = max(1, min(self._parallelism(spark), sum(r.span for r in ranges) // _RECORDS_PER_TASK))
         try:
             frame = read_ranges(spark, self._kafka, ranges, source_columns(job, with_offsets), slices)
             rows = frame.mapInArrow(task_of(job), REPORT_SCHEMA).collect()
@@ -78,6 +81,9 @@ def _remedy(error: Exception) -> str:
     text = str(error)
     if "No space left" in text:
         return "make room on the disk; Frazil retries with back-off"
+    if "PYTHON_VERSION_MISMATCH" in text or "Cannot run program" in text:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return f"name a Python {version} that every executor has in spark.conf, as spark.pyspark.python"
     return ""
 
 

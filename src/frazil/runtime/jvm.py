@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from frazil.errors import UnavailableError
 from frazil.runtime.gateway import start_jvm
 from frazil.runtime.jars import Use, jars
+from frazil.runtime.ship import executor_python, ship_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,13 +59,13 @@ class Jvm:
         from pyspark import SparkConf  # noqa: PLC0415  (a third of a second that other commands need not pay)
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-        if is_local(master):
-            os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executor_python(conf)
         self._settings = spark_settings(conf, master, needs_s3)
         self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
         self._process = start_jvm(self._settings, own_jars(needs_s3), JVM_OPTIONS)
         self._gateway = launch_gateway(self._conf)
         self._session: SparkSession | None = None
+        self._making = threading.Lock()
 
     @property
     def gateway(self) -> Any:
@@ -76,14 +79,34 @@ class Jvm:
         return {name.removeprefix(prefix): value for name, value in self._settings.items() if name.startswith(prefix)}
 
     def session(self) -> SparkSession:
-        """The Spark session, made at the first call."""
+        """The Spark session, made at the first call and again when it has ended, as it does when a cluster gives it up.
+
+        Any thread may call. Raises UnavailableError when the master gives none.
+        """
+        with self._making:
+            if self._session is not None and self._session.sparkContext._jsc.sc().isStopped():
+                self._session.stop()
+                self._session = None
+            if self._session is None:
+                self._session = self._made_session()
+            return self._session
+
+    def _made_session(self) -> SparkSession:
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (PySpark's, which is imported late)
         from pyspark import SparkContext  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
-        if self._session is None:
-            context = SparkContext(conf=self._conf, gateway=self._gateway)
-            self._session = SparkSession(context)
-        return self._session
+        try:
+            return SparkSession(SparkContext(conf=self._conf, gateway=self._gateway))
+        except Py4JJavaError as error:
+            active: SparkContext | None = SparkContext._active_spark_context
+            if active is not None:
+                active.stop()
+            raise UnavailableError(
+                f"Spark's master gives no session: {str(error.java_exception).splitlines()[0]}",
+                remedy="see whether the master runs, has workers, and reaches this machine at spark.driver.host",
+                where=self._settings["spark.master"],
+            ) from None
 
     def close(self) -> None:
         """Stops the session and the JVM."""
@@ -105,6 +128,7 @@ def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict
         # Executors fetch the jars from the driver; here they are on the class path.
         shipped = [*map(str, own_jars(needs_s3)), *filter(None, [conf.get("spark.jars", "")])]
         settings["spark.jars"] = ",".join(shipped)
+        settings |= ship_settings(conf, master)
     return settings
 
 

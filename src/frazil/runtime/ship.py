@@ -1,0 +1,146 @@
+"""What a cluster's executors get from Frazil: the Python packages that tasks need, as archives that Spark hands out.
+
+The workers need Spark and a Python of the driver's version, and no package. There are two archives, the packages
+(large, made again only when one of them changes) and Frazil itself. Spark unpacks both into the executor's working
+directory, and the Python worker finds them there. PySpark is the cluster's own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+import tarfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+import frazil
+from frazil.errors import UnavailableError
+from frazil.runtime.jars import cache_directory
+
+PYTHON_VARIABLE = "FRAZIL_PYTHON"
+"""Tells the daemon on the executor which Python the packages are for."""
+PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+_ROOTS = ("numba", "numpy", "pandas", "pyarrow", "pydantic", "pyiceberg", "pyiceberg-core")
+# They are asked for by PyIceberg's command line alone.
+_NOT_SHIPPED = {"click", "rich"}
+_LEFT_OUT_FOLDERS = {"__pycache__", "tests", "include", "bin"}
+_LEFT_OUT_FILES = re.compile(r".*\.(pyx|pxd|pyi|hpp|h|a)$|(libarrow)?_flight\b")
+_NAME = re.compile(r"[\w.-]+(?=(?P<extra>.*\bextra\s*==)?)")
+_PACKAGES, _CODE = "frazil-packages", "frazil-code"
+_FASTEST = 1
+_LOOPBACK = re.compile(r"^\w+://(127\.[\d.]+|localhost|\[::1\])[:/]")
+
+
+def ship_settings(conf: Mapping[str, str], master: str) -> dict[str, str]:
+    """Spark's properties for a cluster: the archives, and an environment in which executors find them.
+
+    conf: the properties so far; the user's own archives and paths stay. Builds an archive that the cache lacks.
+    """
+    archives = [f"{packages_archive()}#{_PACKAGES}", f"{code_archive()}#{_CODE}"]
+    paths = [f"./{_CODE}", f"./{_PACKAGES}"]
+    settings = {
+        "spark.archives": ",".join([*archives, *filter(None, [conf.get("spark.archives")])]),
+        "spark.executorEnv.PYTHONPATH": ":".join([*paths, *filter(None, [conf.get("spark.executorEnv.PYTHONPATH")])]),
+        f"spark.executorEnv.{PYTHON_VARIABLE}": PYTHON_VERSION,
+    }
+    if _LOOPBACK.match(master):
+        settings["spark.driver.host"] = conf.get("spark.driver.host", "127.0.0.1")
+        settings["spark.driver.bindAddress"] = conf.get("spark.driver.bindAddress", "127.0.0.1")
+    return settings
+
+
+def executor_python(conf: Mapping[str, str]) -> str:
+    """The Python that executors run: the one that the user names, or one of the driver's version on their PATH."""
+    return conf.get("spark.pyspark.python") or f"python{PYTHON_VERSION}"
+
+
+def packages_archive() -> Path:
+    """The packages that tasks import, with all that those need."""
+    found = _closure(_ROOTS)
+    key = hashlib.sha256(f"{PYTHON_VERSION} {platform.platform()} {_LEFT_OUT_FILES.pattern}".encode())
+    for distribution in found:
+        # RECORD has the hash of every file.
+        key.update((distribution.read_text("RECORD") or distribution.version).encode())
+    return _cached(_PACKAGES, key.hexdigest(), lambda: _files_of(found))
+
+
+def code_archive() -> Path:
+    """Frazil itself, also where it runs from a checkout."""
+    root = Path(frazil.__file__).parent
+    files = sorted((f"frazil/{path.relative_to(root).as_posix()}", path) for path in root.rglob("*.py"))
+    key = hashlib.sha256()
+    for name, path in files:
+        content = path.read_bytes()
+        key.update(f"{name} {len(content)}\n".encode() + content)
+    return _cached(_CODE, key.hexdigest(), lambda: files)
+
+
+def _closure(roots: Iterable[str]) -> list[importlib.metadata.Distribution]:
+    """The distributions of `roots` and of everything they require here, by name."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    waiting = list(roots)
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in found or name in _NOT_SHIPPED:
+            continue
+        try:
+            found[name] = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            if name in _ROOTS:
+                remedy = "install Frazil's requirements"
+                raise UnavailableError(f"a package is not installed: package={name}", remedy=remedy) from None
+            continue  # Required on other machines only.
+        waiting += [match[0] for match in map(_NAME.match, found[name].requires or ()) if match and not match["extra"]]
+    return [found[name] for name in sorted(found)]
+
+
+def _files_of(distributions: Iterable[importlib.metadata.Distribution]) -> list[tuple[str, Path]]:
+    return [
+        (path.as_posix(), Path(str(path.locate())))
+        for distribution in distributions
+        for path in distribution.files or ()
+        if _is_shipped(path)
+    ]
+
+
+def _is_shipped(path: PurePosixPath) -> bool:
+    return not (_LEFT_OUT_FOLDERS.intersection(path.parts) or ".." in path.parts or _LEFT_OUT_FILES.match(path.name))
+
+
+def _cached(name: str, key: str, files: Callable[[], list[tuple[str, Path]]]) -> Path:
+    """The archive of that content, made where it is not there. Two that make it at once make the same."""
+    archive = cache_directory() / "shipped" / f"{name}-{key[:16]}.tar.gz"
+    if archive.exists():
+        return archive
+    partial = archive.with_suffix(f".{os.getpid()}")
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _pack(files(), partial)
+            partial.replace(archive)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise UnavailableError(
+            f"the packages for the cluster cannot be packed: {error.strerror or error}",
+            remedy="make room and the folder writable, or name another in FRAZIL_CACHE",
+            where=str(archive.parent),
+        ) from error
+    return archive
+
+
+def _pack(files: Iterable[tuple[str, Path]], target: Path) -> None:
+    with (
+        target.open("wb") as raw,
+        gzip.GzipFile("", "wb", _FASTEST, raw, 0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", dereference=True) as archive,
+    ):
+        for name, path in files:
+            if path.is_file():
+                archive.add(path, name, recursive=False)

@@ -1,0 +1,55 @@
+"""A standalone cluster without Python packages, on a REST catalog and an S3 store: what runs there was shipped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.clock import new_id
+from frazil.runtime.broker import EmbeddedBroker
+from tests.integration.cluster import Cluster
+from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.servers import ObjectStore, RestCatalogServer, pipeline_on, read_rows, wait_until
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    running = Cluster(tmp_path_factory.mktemp("cluster"))
+    running.start()
+    yield running
+    running.kill()
+
+
+def on_cluster(document: dict[str, Any], cluster: Cluster, python: str) -> dict[str, Any]:
+    conf = {"spark.pyspark.python": python, "spark.executor.memory": "512m", "spark.executor.cores": "1"}
+    return {**document, "spark": {"master": cluster.url, "conf": conf}}
+
+
+def test_records_arrive_once_though_an_executor_is_killed(
+    broker: EmbeddedBroker, store: ObjectStore, catalog: RestCatalogServer, cluster: Cluster, tmp_path: Path
+) -> None:
+    ledger = Ledger(broker.bootstrap_servers, new_id(), partitions=4)
+    document = pipeline_on(catalog, ledger.servers, ledger.topic, store.references())
+    pipeline = Pipeline(tmp_path, on_cluster(document, cluster, str(cluster.python)), store.environment())
+    ledger.produce(5000)
+    with pipeline.start("--log-level", "debug") as running:
+        running.wait_for("batch_committed")
+        ledger.produce(300_000)
+        wait_until(lambda: running.events_named("batch_planned")[-1]["offsets"] > 100_000, what="a large batch")
+        time.sleep(0.5)
+        os.kill(cluster.executor_pids()[0], signal.SIGKILL)
+        running.wait_until_committed(ledger.count)
+        ledger.produce(5000)
+        running.wait_until_committed(ledger.count)
+        running.stop()
+    ledger.assert_equals(read_rows(catalog, ledger.topic, store.properties()))
+    assert "Lost executor" in pipeline.said
+    for text in (pipeline.said, cluster.output()):
+        assert text
+        assert store.secret not in text
