@@ -1,75 +1,113 @@
-"""A REST catalog with an S3 store, so that nothing is local by accident: exactly once, through outages, without secrets."""
+"""A REST catalog with an S3 store, so that nothing is local by accident: exactly once, through outages, no secrets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyiceberg.catalog.rest import RestCatalog
 
+from frazil.catalog.iceberg import IcebergCatalog
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.connect import catalog_properties
+from frazil.runtime.light_jvm import LightJvm
+from frazil.spec import load_spec
 from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.servers import ObjectStore, RestCatalogServer
-
-BUCKET = "lake"
-KEY, SECRET = "AKFRAZILTESTKEY", "s3cr3t/with+signs=and-more"
-ENVIRONMENT = {"LAKE_KEY": KEY, "LAKE_SECRET": SECRET}
+from tests.integration.servers import ObjectStore, Relay, RestCatalogServer, pipeline_on, read_rows, table_of
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    server = ObjectStore(tmp_path_factory.mktemp("store"), KEY, SECRET)
-    server.start()
-    server.make_bucket(BUCKET)
-    yield server
-    server.kill()
-
-
-@pytest.fixture(scope="module")
-def catalog(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
-    server = RestCatalogServer(tmp_path_factory.mktemp("catalog"), f"s3://{BUCKET}/warehouse", store.properties())
-    server.start()
-    yield server
-    server.kill()
-
-
-def document(broker: EmbeddedBroker, catalog: RestCatalogServer, topic: str, **more: Any) -> dict[str, Any]:
-    return {
-        "pipeline": f"p-{topic}",
-        "kafka": {"bootstrap.servers": broker.bootstrap_servers},
-        "catalog": {"type": "rest", "uri": catalog.url, "warehouse": catalog.warehouse, **more},
-        "tables": {f"lake.t{topic.replace('-', '')}": {"topic": topic}},
-    }
-
-
-def in_s3(store: ObjectStore) -> dict[str, str]:
-    secrets = {"s3.access-key-id": "${env:LAKE_KEY}", "s3.secret-access-key": "${env:LAKE_SECRET}"}
-    return {**store.properties(), **secrets}
-
-
-def rows_of(catalog: RestCatalogServer, topic: str, properties: dict[str, str]) -> pa.Table:
-    """What another reader finds."""
-    with RestCatalog("reader", uri=catalog.url, **properties) as reader:
-        return reader.load_table(f"lake.t{topic.replace('-', '')}").scan().to_arrow()
+@pytest.fixture
+def way(store: ObjectStore) -> Iterator[Relay]:
+    relay = Relay(store.port)
+    yield relay
+    relay.cut()
 
 
 def test_records_reach_s3_once_and_no_secret_is_shown(
     broker: EmbeddedBroker, store: ObjectStore, catalog: RestCatalogServer, tmp_path: Path
 ) -> None:
     ledger = Ledger(broker.bootstrap_servers, new_id())
-    spec = document(broker, catalog, ledger.topic, properties=in_s3(store))
-    pipeline = Pipeline(tmp_path, spec, ENVIRONMENT)
+    spec = pipeline_on(catalog, ledger.servers, ledger.topic, store.references())
+    pipeline = Pipeline(tmp_path, spec, store.environment())
     for count in (3000, 2000):
         ledger.produce(count)
         pipeline.run("--debug", "--log-level", "debug")
-    ledger.assert_equals(rows_of(catalog, ledger.topic, store.properties()))
-    metadata = list(store.texts(BUCKET, ".metadata.json"))
+    ledger.assert_equals(read_rows(catalog, ledger.topic, store.properties()))
+    metadata = list(store.texts(".metadata.json"))
     assert metadata
     for text in (pipeline.said, pipeline.state_text, *metadata):
         assert text
-        assert SECRET not in text
-        assert KEY not in text
+        assert store.secret not in text
+        assert store.key not in text
+
+
+def test_a_rest_catalog_with_local_files(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    ledger = Ledger(broker.bootstrap_servers, new_id())
+    ledger.produce(1000)
+    catalog = RestCatalogServer(tmp_path / "catalog", str(tmp_path / "warehouse"))
+    catalog.start()
+    try:
+        Pipeline(tmp_path / "run", pipeline_on(catalog, ledger.servers, ledger.topic, {})).run()
+        ledger.assert_equals(read_rows(catalog, ledger.topic, {}))
+    finally:
+        catalog.kill()
+
+
+def test_outages_of_catalog_and_store_are_named_and_waited_out(
+    broker: EmbeddedBroker, store: ObjectStore, way: Relay, tmp_path: Path
+) -> None:
+    """Both are away at the start; then one after the other goes away in the middle."""
+    ledger = Ledger(broker.bootstrap_servers, new_id())
+    ledger.produce(2000)
+    catalog = RestCatalogServer(tmp_path / "catalog", "s3://lake/outages", store.properties())
+    document = pipeline_on(catalog, ledger.servers, ledger.topic, store.references(way.port))
+    pipeline = Pipeline(tmp_path / "run", document, store.environment())
+    try:
+        with pipeline.start("--log-level", "debug") as running:
+            assert running.wait_for("unavailable")[0]["where"] == catalog.url
+            catalog.start()
+            assert "lake" in running.wait_for("table_backs_off")[0]["reason"]
+            way.join()
+            running.wait_until_committed(ledger.count)
+            for go_away, come_back in ((catalog.kill, catalog.start), (way.cut, way.join)):
+                backed_off = len(running.events_named("table_backs_off"))
+                go_away()
+                ledger.produce(2000)
+                running.wait_for("table_backs_off", backed_off + 1)
+                come_back()
+                running.wait_until_committed(ledger.count)
+            running.stop()
+        ledger.assert_equals(read_rows(catalog, ledger.topic, store.properties()))
+    finally:
+        catalog.kill()
+    assert store.secret not in pipeline.said + pipeline.state_text
+
+
+def test_credentials_that_the_catalog_hands_out_reach_the_tasks(
+    broker: EmbeddedBroker, store: ObjectStore, tmp_path: Path
+) -> None:
+    ledger = Ledger(broker.bootstrap_servers, new_id())
+    ledger.produce(1000)
+    vending = {**store.properties(), "include-credentials": "true"}
+    catalog = RestCatalogServer(tmp_path / "catalog", "s3://lake/vended", vending)
+    own = {name: value for name, value in store.properties().items() if "key" not in name}
+    catalog.start()
+    try:
+        pipeline = Pipeline(tmp_path / "run", pipeline_on(catalog, ledger.servers, ledger.topic, own))
+        pipeline.run("--debug", "--log-level", "debug")
+        ledger.assert_equals(read_rows(catalog, ledger.topic, store.properties()))
+        spec = load_spec(pipeline.file)
+        jvm = LightJvm({}, needs_s3=True)
+        try:
+            state = IcebergCatalog(jvm.gateway, spec.pipeline, catalog_properties(spec), {}).load(
+                table_of(ledger.topic)
+            )
+        finally:
+            jvm.close()
+    finally:
+        catalog.kill()
+    assert state is not None
+    assert state.io_properties["s3.access-key-id"] == store.key
+    assert state.io_properties["s3.secret-access-key"] == store.secret
+    assert store.secret not in pipeline.said + pipeline.state_text

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 
@@ -23,6 +24,8 @@ from frazil.types import Commit, DataFile, Progress
 
 _CONFLICTS = ("ValidationException", "CommitFailedException")
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException", "NotFoundException")
+# The catalog's own secrets are not among them.
+_STORE_PROPERTIES = ("s3.", "client.region", "gcs.", "adls.", "hdfs.", "py-io-impl")
 
 
 class IcebergCatalog:
@@ -62,7 +65,7 @@ class IcebergCatalog:
         # with REST: its store credentials may have been renewed.
         location = java.operations().current().metadataFileLocation()
         known = self._states.get(table)
-        if known is None or known[0] != location or self._properties.get("type") == "rest":
+        if known is None or known[0] != location or self._is_rest:
             known = self._states[table] = (location, self._state(table, java))
         return known[1]
 
@@ -180,11 +183,29 @@ class IcebergCatalog:
 
     def _fresh(self, table: str) -> Any:
         java = self._tables.get(table)
-        if java is None:
+        # A table of a REST catalog keeps the store credentials it was loaded with: only another load has new ones.
+        if java is None or self._is_rest:
             java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
         else:
             java.refresh()
         return java
+
+    @property
+    def _is_rest(self) -> bool:
+        return self._properties.get("type") == "rest"
+
+    def _io_properties(self, java: Any) -> dict[str, str]:
+        """What a task needs to reach the table's store: of the catalog's properties and of the table's own those about
+        stores, and the credentials that the catalog vends for the longest prefix of the table's location.
+        """
+        io, location = java.io(), str(java.location())
+        properties = {**self._properties, **self._strings_of(io.properties())}
+        storage = "org.apache.iceberg.io.SupportsStorageCredentials"
+        if self._is_rest and is_instance_of(self._gateway, io, storage):
+            vended = [found for found in io.credentials() if location.startswith(str(found.prefix()))]
+            for credentials in sorted(vended, key=lambda found: len(str(found.prefix()))):
+                properties |= self._strings_of(credentials.config())
+        return {name: value for name, value in properties.items() if name.startswith(_STORE_PROPERTIES)}
 
     def _state(self, table: str, java: Any) -> TableState:
         iceberg = self._jvm.org.apache.iceberg
@@ -202,7 +223,7 @@ class IcebergCatalog:
             is_partitioned=java.spec().isPartitioned(),
             progress=progress,
             history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
-            io_properties={**self._properties, **self._strings_of(java.io().properties())},
+            io_properties=self._io_properties(java),
         )
 
     def _progress(self, java: Any) -> tuple[Progress, bool]:
@@ -307,8 +328,8 @@ def _cause(error: Exception) -> str:
         if inner is None:
             break
         cause = inner
-    text = str(cause.getMessage() or "").splitlines()
-    return f"{cause.getClass().getSimpleName()}: {text[0] if text else ''}".rstrip(": ")[:400]
+    text = " ".join(str(cause.getMessage() or "").split())
+    return f"{cause.getClass().getSimpleName()}: {text}".rstrip(": ")[:400]
 
 
 def _length(iterable: Any) -> int:

@@ -32,6 +32,12 @@ class TableState:
     history_lost: bool = False
     io_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def credentials_end_ms(self) -> int | None:
+        """When the store will refuse these `io_properties`, as far as the catalog says: another load has new ones."""
+        ends = self.io_properties.get("s3.session-token-expires-at-ms")
+        return int(ends) if ends and ends.isdecimal() else None
+
 
 @dataclass(frozen=True)
 class TableSize:

@@ -31,6 +31,8 @@ log = structlog.get_logger("frazil")
 
 TOPICS_EVERY_S = 5.0
 RELOAD_IDLE_EVERY_S = 60.0
+CREDENTIALS_MARGIN_MS = 5 * 60_000
+CREDENTIALS_EVERY_S = 10.0
 PUBLISH_EVERY_S = 0.5
 SHORTEST_POLL_S = 0.02
 LONGEST_POLL_S = 0.25
@@ -173,6 +175,7 @@ class Service:
 
     def _load(self, table: Table) -> None:
         """Loads a table and makes it when its columns are declared; what is wrong with one table stays with it."""
+        table.asked_at_s = self._clock.monotonic_s()
         try:
             self._discovery.load(table, self._cluster_id)
             if table.state is None and table.spec.columns and self._pipeline_for_creation is not None:
@@ -239,9 +242,16 @@ class Service:
                     self._guard(table, lambda table=table: self._discovery.verify(table))
         for table in self._free_tables(now_s):
             is_stale = now_s - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
-            if not table.is_loaded or is_stale:
+            if not table.is_loaded or is_stale or self._needs_credentials(table, now_s):
                 table.read_to = None
                 self._load(table)
+
+    def _needs_credentials(self, table: Table, now_s: float) -> bool:
+        """A busy table knows its state from its own commits, but credentials come with a load alone."""
+        ends_ms = table.state.credentials_end_ms if table.state else None
+        if ends_ms is None or now_s - table.asked_at_s < CREDENTIALS_EVERY_S:
+            return False
+        return self._clock.now_ms() >= ends_ms - CREDENTIALS_MARGIN_MS
 
     def _ask_for_ends(self) -> None:
         active = [t for t in self.tables if t.run_state is not RunState.STOPPED]
@@ -426,6 +436,8 @@ class Service:
 
     def _back_off(self, table: Table, error: FrazilError) -> None:
         table.failures += 1
+        # Before the next try the table is loaded: an unknown commit may have landed, credentials may have been renewed.
+        table.is_loaded = False
         delay_s = backoff_s(table.failures)
         table.next_due_s = self._clock.monotonic_s() + delay_s
         self._explain(table, RunState.BACKING_OFF, error)

@@ -30,7 +30,8 @@ class Table:
     state: as last loaded, None while there is no table. topics: what feeds it, as Kafka last described it. first: where
     partitions without progress begin. ends: as last asked for. read_to: the ends at which there was
     nothing left to read. needs_check: whether the committed offsets must be compared
-    with what Kafka still has before the next read.
+    with what Kafka still has before the next read. loaded_at_s: when `state` was last known to be the table's; asked_at_s:
+    when the catalog was last asked for it.
     """
 
     spec: TableSpec
@@ -49,6 +50,7 @@ class Table:
     failures: int = 0
     next_due_s: float = 0.0
     loaded_at_s: float = 0.0
+    asked_at_s: float = float("-inf")
     record_bytes: float = ASSUMED_RECORD_BYTES
     read_to: Mapping[Partition, int | None] | None = None
     lag_records: int = 0

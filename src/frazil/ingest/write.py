@@ -6,9 +6,11 @@ A path is used once, ever: a fresh id per file and attempt. A file that was not 
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -108,10 +110,26 @@ class FileWriter:
         self._finished.append(DataFile(self._path, metadata.num_rows, size, content))
 
 
-@lru_cache(maxsize=512)
 def file_io(target: TableTarget) -> FileIO:
     """PyIceberg's file access for the table's store, with the table's own credentials."""
-    return load_file_io(dict(target.io_properties), target.location)
+    return _file_io(target.io_properties, urlsplit(target.location).scheme)
+
+
+@lru_cache(maxsize=64)
+def _file_io(properties: tuple[tuple[str, str], ...], scheme: str) -> FileIO:
+    """One for all tables with the same access: each has connections and threads of its own."""
+    return load_file_io(_in_arrow_words(dict(properties)), f"{scheme}:///" if scheme else None)
+
+
+def _in_arrow_words(properties: dict[str, str]) -> dict[str, str]:
+    """Iceberg's Java client puts the bucket into the host name unless told otherwise; Arrow, at an endpoint of one's own,
+    into the path.
+    """
+    host = urlsplit(properties.get("s3.endpoint", "")).hostname or ""
+    is_path_style = properties.get("s3.path-style-access", "false").lower() == "true"
+    if not host or is_path_style or re.fullmatch(r"[\d.]+|.*:.*|localhost", host):
+        return properties
+    return {"s3.force-virtual-addressing": "true", **properties}
 
 
 @lru_cache(maxsize=512)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from frazil.spec import PipelineSpec
 
 _SQLITE = {"jdbc.busy_timeout": "60000", "jdbc.journal_mode": "WAL", "jdbc.schema-version": "V1"}
+# Without these a catalog that accepts a connection and never answers would be waited for without end.
+_REST = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "60000"}
+_OWN_KEYS = {"s3.access-key-id", "client.credentials-provider", "s3.remote-signing-enabled"}
 
 
 def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
@@ -17,6 +20,11 @@ def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
             properties |= _SQLITE
     if catalog.warehouse:
         properties["warehouse"] = catalog.warehouse
+    if catalog.type == "rest":
+        properties |= _REST
+    if catalog.type == "rest" and not catalog.properties.keys() & _OWN_KEYS:
+        # Without keys of its own the pipeline asks the catalog for some, which it hands out for each table.
+        properties["header.X-Iceberg-Access-Delegation"] = "vended-credentials"
     if uses_s3(spec):
         properties["io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"
     return {**properties, **catalog.properties}
