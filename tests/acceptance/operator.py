@@ -28,17 +28,20 @@ class Operator:
     def __init__(self, temporary: Path) -> None:
         own = Path(pyspark.__file__).parent / "jars"
         needed = [path for path in own.glob("*.jar") if path.name.startswith(_NEEDED)]
-        port = launch_gateway(
+        port, self._process = launch_gateway(
             classpath=":".join(str(path) for path in [*jars("spark"), *needed]),
             javaopts=[*_OPTIONS, f"-Djava.io.tmpdir={temporary}"],
             java_path=str(find_java().path),
             die_on_exit=True,
+            return_proc=True,
         )
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
 
     def close(self) -> None:
         """Ends the JVM."""
         self._gateway.shutdown()
+        self._process.stdin.close()
+        self._process.wait(20)
 
     def open(self, folder: Path, table: str) -> Table:
         """A table of the local catalog under `folder`."""
@@ -106,10 +109,13 @@ class Table:
     def append_again(self, path: Path) -> None:
         """Adds a data file that is in the table already: what a commit made twice would do."""
         self._java.refresh()
-        with_path = [
-            task.file() for task in self._java.newScan().planFiles() if task.file().location().endswith(path.name)
-        ]
-        self._java.newAppend().appendFile(with_path[0]).commit()
+        tasks = self._java.newScan().planFiles().iterator()
+        while tasks.hasNext():
+            file = tasks.next().file()
+            if file.location().endswith(path.name):
+                self._java.newAppend().appendFile(file).commit()
+                return
+        raise AssertionError(f"{path} is not in the table")
 
 
 def _struct(columns: Mapping[str, Any], ids: Iterator[int]) -> dict[str, Any]:

@@ -159,3 +159,21 @@ def test_a_drain_commits_what_is_in_hand_and_exits_0(loop: Loop) -> None:
     assert loop.pipeline.state(table)["lag_records"] >= 0
     loop.pipeline.wait_for_commit_of(table, loop.run())
     loop.pipeline.check(table)
+
+
+def test_catching_up_reads_to_the_ends_of_its_start_and_exits_0(pipeline: Pipeline) -> None:
+    table, topic = pipeline.add_fed_table("caught_up")
+    pipeline.feed.produce(topic, events(100))
+    ends = pipeline.ledger.ends([topic])
+    points = Points(pipeline.folder / "points", ("job.before", "hold"))
+    point = points["job.before", "hold"]
+    with point.armed():
+        run = pipeline.run("--until-caught-up", failpoints=points.declaration)
+        point.wait(run)
+        pipeline.feed.produce(topic, events(100, 100))
+    assert run.wait() == 0, run.tail()
+    assert pipeline.progress(table) == ends
+    pipeline.check(table, is_complete=False)
+    assert run.result()["tables"][table]["size"]["row_count"] == 100
+    assert pipeline.catch_up()["tables"][table]["lag_records"] == 0
+    pipeline.check(table)
