@@ -61,8 +61,8 @@ Every snapshot that a pipeline commits carries these keys in its summary, each a
 a pipeline `shop`. Readers go back from the newest snapshot of the main branch to the first one that has the
 pipeline's `offsets`: compactions and other writers carry none."""
 _PROGRESS_END = """\
-A table that Frazil makes has the property `frazil.<pipeline>.created` = `true`: with it, a table whose progress was
-lost is told from one that has none yet.
+A table that Frazil made or has committed to has the property `frazil.<pipeline>.created` = `true`: with it, a table
+whose progress was lost is told from one that has none yet.
 
 How to read them: [query](../how-to/query.md#progress). What they are for: [the
 commit](../../ARCHITECTURE.md#the-commit)."""

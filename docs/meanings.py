@@ -50,6 +50,7 @@ LOG_EVENTS: dict[str, str] = {
     " epoch.",
     "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
     "schema_changed": "The table was made, or got columns that records needed; the batch is planned again.",
+    "session_started": "Spark is up: the first batch can run.",
     "starting": "The command has read its file.",
     "table_backs_off": "Something this table needs does not answer; it tries again after the time that is named.",
     "table_stopped": "The table does not go on until its operator has decided; says reason, place and remedy.",
