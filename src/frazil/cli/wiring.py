@@ -62,12 +62,22 @@ def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
 @contextmanager
 def catalog_to_look_at(spec: PipelineSpec) -> Iterator[Catalog]:
     """The pipeline file's catalog, of which nothing is made that is not there: neither a file nor a table."""
-    file = sqlite_file(spec)
-    if file is not None and not _has_tables(file):
-        yield MemoryCatalog(file.parent, spec.pipeline)
+    if not has_catalog(spec):
+        yield MemoryCatalog(spec.state_dir, spec.pipeline)
         return
     with light_jvm(spec) as jvm:
-        yield IcebergCatalog(jvm.gateway, spec.pipeline, properties_to_look_with(spec), jvm.hadoop)
+        yield look_at_catalog(jvm, spec)
+
+
+def has_catalog(spec: PipelineSpec) -> bool:
+    """False while a catalog on SQLite is yet to be made by the first run."""
+    file = sqlite_file(spec)
+    return file is None or _has_tables(file)
+
+
+def look_at_catalog(jvm: LightJvm, spec: PipelineSpec) -> IcebergCatalog:
+    """The pipeline file's catalog, which is there."""
+    return IcebergCatalog(jvm.gateway, spec.pipeline, properties_to_look_with(spec), jvm.hadoop)
 
 
 def properties_to_look_with(spec: PipelineSpec) -> dict[str, str]:

@@ -99,9 +99,16 @@ def _look(
     if cluster_id:
         _measure_lags(discovery, source, found, problems)
         for table, topic in missing_topics(discovery.tables.values()):
-            remedy = "create the topic, or correct its name in the pipeline file"
-            found[table.name].problem = Problem(f"topic {topic} does not exist", remedy, f"topic {topic}")
+            found[table.name].problem = _missing(topic)
+        known = {topic for table in discovery.tables.values() for topic in table.topics}
+        literals = (selector.literal for selector in spec.topics if selector.literal not in known)
+        problems += [_missing(topic) for topic in literals if topic]
     return found
+
+
+def _missing(topic: str) -> Problem:
+    remedy = "create the topic, or correct its name in the pipeline file"
+    return Problem(f"topic {topic} does not exist", remedy, f"topic {topic}")
 
 
 def _ask_for_topics(source: Source, discovery: Discovery, problems: list[Problem]) -> str:

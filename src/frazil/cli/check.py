@@ -1,0 +1,99 @@
+"""`frazil check`: validates the pipeline file, reaches what it names, and says what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from frazil.catalog.memory import MemoryCatalog
+from frazil.catalog.port import TableState
+from frazil.catalog.store import probe_store
+from frazil.cli.options import DEFAULT_FILE, SpecFile
+from frazil.cli.output import Output
+from frazil.cli.wiring import has_catalog, light_jvm, look_at_catalog, properties_to_look_with, read_spec, sqlite_file
+from frazil.errors import UnavailableError
+from frazil.ingest.discovery import Discovery
+from frazil.ingest.table import Table
+from frazil.kafka.access import unreadable_topics
+from frazil.kafka.topics import KafkaTopics
+from frazil.ops.check import (
+    Finding,
+    check_kafka,
+    check_local_folder,
+    check_machine,
+    check_store,
+    check_tables,
+    comparison,
+    failed,
+)
+from frazil.runtime.connect import uses_s3
+from frazil.spec import PipelineSpec
+
+
+def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
+    """Validate the pipeline file and reach what it names: Java, jars, Kafka, topics, catalog, tables and store.
+
+    Says of each what was tried and, where something is missing, what to do about it. All of it is tried, also after
+    something has failed. Changes nothing: no table, no folder, no file.
+
+    Exit code: 0 when `frazil run` would find all it needs; 1 when something cannot be reached or is missing; 2 when the
+    file is wrong, also when one of its regular expressions matches no topic.
+    """
+    spec = read_spec(output, file)
+    findings = [Finding("file", True, f"read {file}", f"{file}: pipeline {spec.pipeline}"), *_check(spec)]
+    is_well = all(finding.is_ok for finding in findings)
+    document: dict[str, Any] = {
+        "ok": is_well,
+        "pipeline": spec.pipeline,
+        "checks": [finding.document() for finding in findings],
+    }
+    output.result(document, "\n".join(line for finding in findings for line in _lines(finding)))
+    return 0 if is_well else 1
+
+
+def _check(spec: PipelineSpec) -> Iterator[Finding]:
+    yield from check_machine(uses_s3(spec))
+    source = KafkaTopics(spec.kafka)
+    discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
+    yield from check_kafka(spec, source, discovery, partial(unreadable_topics, spec.kafka))
+    yield from _check_lake(spec, source, list(discovery.tables.values()))
+
+
+def _check_lake(spec: PipelineSpec, source: KafkaTopics, tables: list[Table]) -> Iterator[Finding]:
+    file, uri, warehouse = sqlite_file(spec), spec.catalog.uri, spec.catalog.warehouse
+    states: list[TableState] = []
+    if file is not None:
+        folder = check_local_folder("catalog", file.parent)
+        if not (has_catalog(spec) and folder.is_ok):
+            yield folder
+    if not has_catalog(spec) and _is_local(warehouse):
+        yield check_store(warehouse, {}, states, lambda *_: "")
+        return
+    tried = f"opened the catalog at {uri}"
+    try:
+        with light_jvm(spec) as jvm:
+            if has_catalog(spec):
+                catalog = look_at_catalog(jvm, spec)
+                yield Finding("catalog", True, tried, uri)
+                yield from check_tables(tables, comparison(spec, source, catalog))
+                states = [table.state for table in tables if table.state is not None]
+            properties = properties_to_look_with(spec)
+            yield check_store(
+                warehouse, properties, states, lambda *place: probe_store(jvm.gateway, jvm.hadoop, *place)
+            )
+    except UnavailableError as error:
+        yield failed("catalog", tried, error)
+
+
+def _is_local(warehouse: str | None) -> bool:
+    return warehouse is not None and warehouse.startswith(("/", "file:"))
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    mark = "ok     " if finding.is_ok else "problem"
+    yield f"{mark}  {finding.name:<24} {finding.found}"
+    if not finding.is_ok:
+        for word, text in (("tried", finding.tried), ("where", finding.where), ("remedy", finding.remedy)):
+            if text:
+                yield f"         {word}: {text}"

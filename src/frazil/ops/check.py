@@ -1,0 +1,171 @@
+"""What `frazil check` tries: the machine, Kafka and its topics, the catalog with its tables, and the store. Every part
+is tried, also after another has failed. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from frazil.catalog.port import Catalog, TableState
+from frazil.errors import UnavailableError
+from frazil.ingest.discovery import Discovery, TableStopped, missing_topics
+from frazil.ingest.table import Table
+from frazil.kafka.port import Source
+from frazil.ops.status import problem_of
+from frazil.ops.topics import missing_topic_remedy, refuse_empty_patterns
+from frazil.ops.words import plural
+from frazil.runtime.jars import Use
+from frazil.runtime.machine import check_jars, check_java
+from frazil.spec import PipelineSpec
+
+Probe = Callable[[Mapping[str, str], str], str]
+"""Reaches a store: properties and location to what was found."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was tried. remedy is empty when it is well."""
+
+    name: str
+    is_ok: bool
+    tried: str
+    found: str
+    remedy: str = ""
+    where: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        words = asdict(self)
+        return {"name": words.pop("name"), "ok": words.pop("is_ok"), **words}
+
+
+def failed(name: str, tried: str, error: UnavailableError | TableStopped) -> Finding:
+    """What was tried came to this error."""
+    problem = problem_of(error)
+    remedy = problem.remedy.removesuffix("; frazil check looks at all of them")
+    return Finding(name, False, tried, problem.message, remedy, problem.where)
+
+
+def check_machine(needs_s3: bool) -> Iterator[Finding]:
+    """Java and the jars."""
+    java = check_java()
+    yield Finding("java", java.is_ok, "started it with -version", java.found, java.remedy)
+    uses: tuple[Use, ...] = ("spark", "s3") if needs_s3 else ("spark",)
+    for use in uses:
+        jars = check_jars(use)
+        yield Finding(jars.name, jars.is_ok, "compared the cache with what was fetched", jars.found, jars.remedy)
+
+
+def check_kafka(
+    spec: PipelineSpec, source: Source, discovery: Discovery, unreadable: Callable[[Iterable[str]], set[str]]
+) -> Iterator[Finding]:
+    """The cluster and every topic. SpecError for a regular expression that matches nothing."""
+    servers = spec.kafka["bootstrap.servers"]
+    tried = f"asked {servers} for its cluster and topics"
+    try:
+        cluster_id = source.cluster_id()
+        discovery.refresh_topics()
+    except UnavailableError as error:
+        yield failed("kafka", tried, error)
+        return
+    tables = list(discovery.tables.values())
+    refuse_empty_patterns(spec, tables, source)
+    yield Finding("kafka", True, tried, f"cluster {cluster_id} at {servers}")
+    denied = unreadable({topic for table in tables for topic in table.topics})
+    for table in tables:
+        yield from _check_topics(table, denied)
+    wanted = [(table.name, topic) for table, topic in missing_topics(tables)]
+    named = {selector.literal for selector in spec.topics if selector.literal}
+    wanted += [
+        (f"{spec.namespace}.{topic}", topic) for topic in sorted(named - source.topics(named.__contains__).keys())
+    ]
+    for name, topic in wanted:
+        found = f"the topic does not exist; table {name} waits for it"
+        remedy = missing_topic_remedy(topic, source)
+        yield Finding(f"topic {topic}", False, "asked Kafka to describe it", found, remedy, f"topic {topic}")
+
+
+def _check_topics(table: Table, denied: set[str]) -> Iterator[Finding]:
+    for topic in sorted(table.topics):
+        tried, name = "asked Kafka what this client may do with it", f"topic {topic}"
+        if topic in denied:
+            remedy = "give this client the right to READ the topic"
+            yield Finding(name, False, tried, "this client may not read it", remedy, name)
+        else:
+            partitions = plural(table.topics[topic].partition_count, "partition")
+            yield Finding(name, True, tried, f"{partitions}, for table {table.name}")
+
+
+def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> Iterator[Finding]:
+    """Every table, as `compare` finds it."""
+    for table in tables:
+        name, tried = f"table {table.name}", "loaded it from the catalog"
+        try:
+            compare(table)
+            yield _describe(name, tried, table)
+        except (UnavailableError, TableStopped) as error:
+            yield failed(name, tried, error)
+
+
+def comparison(spec: PipelineSpec, source: Source, catalog: Catalog) -> Callable[[Table], None]:
+    """Loads a table and, while Kafka answers, compares its progress with the topics; raises what stops a run."""
+    discovery = Discovery(spec, source, catalog)
+    try:
+        cluster_id = source.cluster_id()
+    except UnavailableError:
+        cluster_id = ""
+
+    def compare(table: Table) -> None:
+        if not cluster_id:
+            table.state = catalog.load(table.name)
+            return
+        discovery.load(table, cluster_id)
+        if table.progress.snapshot_id is not None:
+            discovery.check_offsets(table, source.ends(table.partitions()))
+
+    return compare
+
+
+def _describe(name: str, tried: str, table: Table) -> Finding:
+    if table.state is None:
+        return Finding(name, True, tried, "not there yet; run makes it")
+    rows = f", {plural(table.size.row_count, 'row')}" if table.size else ""
+    return Finding(name, True, tried, f"there, {plural(len(table.state.schema.fields), 'column')}{rows}")
+
+
+def check_local_folder(name: str, folder: Path) -> Finding:
+    """Whether files can be made in a folder that is there, or that can be made. Nothing is written."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    tried = f"looked at the rights on {there}"
+    if not there.is_dir():
+        return Finding(
+            name, False, tried, f"{there} is a file, not a folder", "move it, or name another place", str(there)
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
+        remedy = "make the folder writable for this user, or name another place"
+        return Finding(name, False, tried, "this user may not write there", remedy, str(there))
+    return Finding(
+        name, True, tried, f"{folder}, writable" if there == folder else f"{folder}, not there yet; run makes it"
+    )
+
+
+def check_store(
+    warehouse: str | None, properties: Mapping[str, str], states: list[TableState], probe: Probe
+) -> Finding:
+    """The place where tables are stored: of a table that is there, or the warehouse."""
+    state = states[0] if states else None
+    location = state.location if state is not None else warehouse or ""
+    if location.startswith(("/", "file:")):
+        return check_local_folder("store", Path(location.removeprefix("file:")))
+    if "://" not in location:
+        return Finding("store", True, "nothing yet", "the catalog chooses it when it makes the first table")
+    tried = f"listed {location}"
+    try:
+        found = probe(state.io_properties if state is not None else properties, location)
+    except UnavailableError as error:
+        return failed("store", tried, error)
+    return Finding("store", True, tried, f"{location}: {found}")

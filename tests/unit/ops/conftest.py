@@ -1,0 +1,33 @@
+"""Pipelines whose topics and tables are in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from frazil.catalog.memory import MemoryCatalog
+from frazil.kafka.memory import MemorySource
+from frazil.spec import PipelineSpec, load_spec
+
+HEAD = 'pipeline: p\nkafka: {bootstrap.servers: "x:1"}\n'
+
+
+class World:
+    """A pipeline file with topics and tables in memory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.source = MemorySource()
+        self.catalog = MemoryCatalog(root, "p")
+
+    def spec(self, text: str) -> PipelineSpec:
+        file = self.root / "frazil.yaml"
+        file.write_text(HEAD + text)
+        return load_spec(file)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.chdir(tmp_path)
+    return World(tmp_path)

@@ -1,0 +1,120 @@
+"""What check finds in topics, folders and stores, without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from frazil.errors import SpecError, UnavailableError
+from frazil.ingest.discovery import Discovery, TableStopped
+from frazil.ingest.table import Table
+from frazil.ops.check import Finding, check_kafka, check_local_folder, check_store, check_tables
+from frazil.spec import TableSpec
+from tests.unit.ops.conftest import World
+
+TABLES = "tables: {s.orders: {topic: orders}, s.views: {topics: /^page/}}\n"
+
+
+def look(world: World, text: str = TABLES, denied: frozenset[str] = frozenset()) -> list[Finding]:
+    spec = world.spec(text)
+    discovery = Discovery(spec, world.source, world.catalog)
+    return list(check_kafka(spec, world.source, discovery, lambda topics: set(topics) & denied))
+
+
+def test_topics_that_are_there_are_well(world: World) -> None:
+    world.source.create("orders", 3)
+    world.source.create("page_views")
+    findings = look(world)
+    assert all(finding.is_ok for finding in findings)
+    assert [(finding.name, finding.found) for finding in findings[1:]] == [
+        ("topic orders", "3 partitions, for table s.orders"),
+        ("topic page_views", "1 partition, for table s.views"),
+    ]
+
+
+def test_a_missing_topic_is_a_problem_with_the_nearest_name(world: World) -> None:
+    world.source.create("page_views")
+    world.source.create("order")
+    [problem] = [finding for finding in look(world) if not finding.is_ok]
+    assert problem.name == "topic orders"
+    assert problem.remedy.startswith("did you mean `order`?")
+
+
+def test_a_missing_top_level_topic_is_a_problem_too(world: World) -> None:
+    world.source.create("alarms")
+    problems = [f for f in look(world, "namespace: n\ntopics: [alarms, alarm]\n") if not f.is_ok]
+    assert [(p.name, p.found) for p in problems] == [
+        ("topic alarm", "the topic does not exist; table n.alarm waits for it")
+    ]
+
+
+def test_a_topic_that_may_not_be_read_is_a_problem(world: World) -> None:
+    world.source.create("orders")
+    world.source.create("page_views")
+    problems = [f for f in look(world, denied=frozenset({"orders"})) if not f.is_ok]
+    assert [(p.name, p.found) for p in problems] == [("topic orders", "this client may not read it")]
+
+
+@pytest.mark.parametrize("text", [TABLES, "namespace: n\ntopics: [orders, /^page/]\n"])
+def test_a_pattern_that_matches_nothing_is_an_error_of_the_file(world: World, text: str) -> None:
+    world.source.create("orders")
+    world.source.create("paging")
+    del world.source.by_name["paging"]
+    with pytest.raises(SpecError, match=r"/\^page/ matches no topic") as caught:
+        look(world, text)
+    assert caught.value.where.startswith(str(world.root / "frazil.yaml:"))
+
+
+def test_kafka_that_does_not_answer_is_one_problem(world: World) -> None:
+    world.source.is_down = True
+    [finding] = look(world)
+    assert (finding.name, finding.is_ok, finding.tried) == ("kafka", False, "asked x:1 for its cluster and topics")
+
+
+def test_a_table_that_would_stop_is_a_problem_and_one_that_is_not_there_is_none() -> None:
+    fresh, bad = (Table(TableSpec(name=name, topics=())) for name in ("s.fresh", "s.bad"))
+
+    def compare(table: Table) -> None:
+        if table is bad:
+            raise TableStopped("records are gone", "skip them", "topic a")
+
+    findings = list(check_tables([fresh, bad], compare))
+    assert [(f.name, f.is_ok, f.found, f.remedy) for f in findings] == [
+        ("table s.fresh", True, "not there yet; run makes it", ""),
+        ("table s.bad", False, "records are gone", "skip them"),
+    ]
+
+
+def test_a_folder_is_looked_at_and_not_made(tmp_path: Path) -> None:
+    assert check_local_folder("store", tmp_path / "a" / "b").is_ok
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    finding = check_local_folder("store", tmp_path / "file" / "b")
+    assert (finding.is_ok, finding.where) == (False, str(tmp_path / "file"))
+
+
+def test_a_folder_without_rights_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert not check_local_folder("store", tmp_path).is_ok
+
+
+def test_a_store_is_reached_with_what_it_is_made_with() -> None:
+    asked = []
+
+    def probe(properties: Mapping[str, str], location: str) -> str:
+        asked.append((properties, location))
+        return "it answers"
+
+    assert check_store("s3://lake/", {"k": "v"}, [], probe).found == "s3://lake/: it answers"
+    assert asked == [({"k": "v"}, "s3://lake/")]
+    assert check_store(None, {}, [], probe).tried == "nothing yet"
+
+
+def test_a_store_that_cannot_be_reached_is_a_problem() -> None:
+    def probe(*_: object) -> str:
+        raise UnavailableError("the store cannot be reached: no such bucket", where="s3://lake/")
+
+    finding = check_store("s3://lake/", {}, [], probe)
+    assert (finding.is_ok, finding.tried, finding.where) == (False, "listed s3://lake/", "s3://lake/")
