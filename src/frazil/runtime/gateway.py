@@ -89,7 +89,9 @@ def _command(
         sharing = [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     else:
         sharing = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
-    path = os.pathsep.join(map(str, [*classpath, *jars]))
+    # Last, as an archive of classes is good only for a path that begins like the one it was made with.
+    hadoop = filter(None, [os.environ.get("HADOOP_CONF_DIR"), os.environ.get("YARN_CONF_DIR")])
+    path = os.pathsep.join(map(str, [*classpath, *jars, *hadoop]))
     memory = settings.get("spark.driver.memory", "1g")
     own = settings.get("spark.driver.extraJavaOptions", "").split()
     return [str(find_java().path), *_SPARK_OPTIONS, *options, *sharing, f"-Xmx{memory}", *own, "-cp", path]
