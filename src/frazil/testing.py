@@ -1,4 +1,5 @@
-"""Frazil's ports in memory, for tests of pipelines: a whole service runs on them, without Kafka, a JVM, threads or waiting.
+"""Frazil's ports in memory, for tests of pipelines: a whole service runs on them, without Kafka, a JVM, threads or
+waiting.
 
 Only Parquet files are real; they go where the MemoryCatalog says.
 """
@@ -99,7 +100,7 @@ class MemoryJobs:
         self._source = source
         self._batch_size = batch_size
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
         """See JobRunner."""
         columns = source_columns(job, with_offsets)
         reports = []

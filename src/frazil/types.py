@@ -42,8 +42,9 @@ class Progress:
     """What a table's newest ingest snapshot says about itself.
 
     offsets: the full vector. topic_ids: Kafka's ids, so that a topic made anew is not read on by offset alone.
-    skipped: offsets that this commit passed over because Kafka no longer has them (from, to). epoch, run_id: who wrote it; a later start of the same pipeline has a greater epoch. snapshot_id: None before the
-    first commit, together with an empty vector.
+    skipped: offsets that this commit passed over because Kafka no longer has them (from, to). epoch, run_id: who wrote
+    it; a later start of the same pipeline has a greater epoch. snapshot_id: None before the first commit, together with
+    an empty vector.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -106,8 +107,8 @@ class BadRecord:
 class TaskReport:
     """What a task (or, merged, all tasks of a batch) found out about one table's ranges.
 
-    latest_ms: per topic and partition the latest record timestamp seen. wanted: JSON of the struct type of fields that the
-    table lacks, by path (see `ingest.evolve`). bad: the first bad records; bad_count: all of them.
+    latest_ms: per topic and partition the latest record timestamp seen. wanted: JSON of the struct type of fields that
+    the table lacks, by path (see `ingest.evolve`). bad: the first bad records; bad_count: all of them.
     """
 
     table: str

@@ -49,7 +49,7 @@ class MemoryLake:
         self._first.roll_back(table, snapshot_id)
 
     def expire_all_but_newest(self, table: str) -> None:
-        newest, *older = self._first.ancestors(table)
+        _, *older = self._first.ancestors(table)
         for snapshot in older:
             self._first.expire(table, snapshot.id)
 

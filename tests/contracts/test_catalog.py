@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import DoubleType, IcebergType, ListType, LongType, NestedField, StringType, StructType
 
 from frazil.catalog.port import Catalog, TableSize, TableState
 from frazil.clock import new_id
@@ -46,7 +47,7 @@ def _write(state: TableState, *ids: int) -> tuple[DataFile, ...]:
     table = Table(TableSpec(name=_TABLE, topics=(TopicSelector(literal="a"),)), state)
     kinds = {field.name: field.field_type for field in state.schema.fields}
     writer = FileWriter(table.target())
-    writer.write(shape_rows(table.target(), decode([f'{{"id": {n}}}' for n in ids], **kinds).columns, {}))
+    writer.write(shape_rows(table.target(), decode([f'{{"id": {n}}}' for n in ids], "add", **kinds).columns, {}))
     return tuple(writer.finish())
 
 
@@ -136,10 +137,8 @@ def test_of_many_committers_at_once_exactly_one_wins(lake: Lake) -> None:
 
     def try_to(writer: Catalog, commit: Commit) -> None:
         barrier.wait()
-        try:
+        with suppress(ConflictError, UnavailableError):
             won.append(writer.commit(commit))
-        except (ConflictError, UnavailableError):
-            pass
 
     threads = [threading.Thread(target=try_to, args=pair) for pair in zip(writers, commits, strict=True)]
     for thread in threads:
@@ -227,7 +226,10 @@ def test_a_pipeline_that_never_committed_has_lost_nothing(lake: Lake) -> None:
 
 def test_a_schema_grows_at_every_depth_and_keeps_its_ids(catalog: Catalog, lake: Lake) -> None:
     before = _create(catalog).schema
-    wanted = {(): {"x": DoubleType(), "l": ListType(0, LongType(), False)}, ("s",): {"b": StringType()}}
+    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {
+        (): {"x": DoubleType(), "l": ListType(0, LongType(), False)},
+        ("s",): {"b": StringType()},
+    }
     after = catalog.evolve(_TABLE, lambda schema: extend_schema(schema, wanted)).schema
     names = {after.find_column_name(field_id): field_id for field_id in after.field_ids}
     assert set(names) == {"id", "s", "s.a", "s.b", "x", "l", "l.element"}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
@@ -21,7 +20,9 @@ from frazil.runtime.broker import EmbeddedBroker
 class Log(Protocol):
     """Topics and the source that looks at them."""
 
-    source: Source
+    @property
+    def source(self) -> Source:
+        """The port."""
 
     def create(self, topic: str, partition_count: int) -> None:
         """Makes a topic."""
@@ -59,7 +60,7 @@ class BrokerLog:
     """A real broker."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
-        properties = {"bootstrap.servers": broker.bootstrap_servers}
+        properties: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
         self.source = KafkaTopics(properties)
         self._admin = AdminClient(properties)
         self._producer = Producer(properties)
@@ -152,7 +153,7 @@ def test_the_cluster_has_an_id_that_stays(log: Log) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", pytest.param("broker", marks=pytest.mark.jvm)])
-def test_a_broker_that_is_gone_is_an_outage(kind: str, tmp_path: Path) -> None:
+def test_a_broker_that_is_gone_is_an_outage(kind: str) -> None:
     source: Source
     if kind == "memory":
         memory = MemorySource()
@@ -161,4 +162,4 @@ def test_a_broker_that_is_gone_is_an_outage(kind: str, tmp_path: Path) -> None:
     else:
         source = KafkaTopics({"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": "1500"})
     with pytest.raises(UnavailableError):
-        source.topics(lambda name: True)
+        source.topics(lambda _: True)

@@ -1,4 +1,5 @@
-"""One seeded history of a pipeline: producers, services that come and go, trouble between any two steps; then the truth.
+"""One seeded history of a pipeline: producers, services that come and go, trouble between any two steps; then the
+truth.
 
 The truth: every snapshot holds exactly the records before its offsets, each once, each with its own values; nothing a
 snapshot names is missing; and in the end all records are there, or the table says which record it stopped at.
@@ -29,7 +30,9 @@ Place = tuple[str, int, int]
 
 
 class History:
-    """Topics `a` and `b` feed the table `lake.ab`, whose columns are inferred; `c` feeds `lake.c`, whose are declared."""
+    """Topics `a` and `b` feed the table `lake.ab`, whose columns are inferred; `c` feeds `lake.c`, whose are
+    declared.
+    """
 
     def __init__(self, seed: int, root: Path) -> None:
         self.fate = Fate(seed)
@@ -73,6 +76,9 @@ class History:
             self._start()
         if self.fate.maybe(0.03) and self.services:
             self.services.pop(self.fate.pick(0, len(self.services) - 1))
+        self._touch_tables()
+
+    def _touch_tables(self) -> None:
         for table in ("lake.ab", "lake.c"):
             if self.catalog.load(table) is None:
                 continue
@@ -112,9 +118,10 @@ class History:
         self.started += 1
         clock, fate = self.clock, self.fate
         parts = Parts(
-            UnsureSource(self.source, fate), UnsureCatalog(self.catalog, fate), UnsureJobs(self.source, fate), clock, StepLanes(clock)
+            UnsureSource(self.source, fate), UnsureCatalog(self.catalog, fate), UnsureJobs(self.source, fate), clock,
+            StepLanes(clock)
         )  # fmt: skip
-        service = Service(self.spec, parts, f"run-{self.started:04}", lambda tables: None)
+        service = Service(self.spec, parts, f"run-{self.started:04}", lambda _: None)
         try:
             service.connect()
         except CrashError:

@@ -35,8 +35,8 @@ class _Table:
 
 
 class MemoryCatalog:
-    """Tables under `root`. `losses` says what goes wrong with the next commits: `question` never arrives; of `answer` the
-    commit lands and is found again; of `outcome` it lands and nobody can tell.
+    """Tables under `root`. `losses` says what goes wrong with the next commits: `question` never arrives; of `answer`
+    the commit lands and is found again; of `outcome` it lands and nobody can tell.
     """
 
     def __init__(self, root: Path, pipeline: str) -> None:

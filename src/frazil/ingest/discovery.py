@@ -1,4 +1,6 @@
-"""Keeps a running pipeline's tables in step with what Kafka and the catalog say: topics, partitions, first offsets, progress."""
+"""Keeps a running pipeline's tables in step with what Kafka and the catalog say: topics, partitions, first offsets,
+progress.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Discovery:
                 self._match(table, found)
 
     def load(self, table: Table, cluster_id: str) -> None:
-        """Takes the table's state from the catalog and checks that its progress belongs to this cluster and these topics."""
+        """Takes the table's state from the catalog and checks that its progress belongs to this cluster and these
+        topics.
+        """
         table.state = self._catalog.load(table.name)
         table.is_loaded = True
         if table.state is None:
@@ -55,8 +59,8 @@ class Discovery:
         self._check_topic_ids(table)
 
     def add_first_offsets(self, table: Table) -> None:
-        """Decides where partitions begin that nothing was read from: `start` for a table without progress; partitions and
-        topics that appear later from their beginning, so that nothing of them is missed.
+        """Decides where partitions begin that nothing was read from: `start` for a table without progress; partitions
+        and topics that appear later from their beginning, so that nothing of them is missed.
         """
         vector = table.position()
         fresh = [(t, p) for t, p in table.partitions() if p not in vector.get(t, {})]
@@ -186,5 +190,6 @@ def empty_pattern(spec: PipelineSpec, pattern: str, table: Table | None, source:
     text = spec.path.read_text().splitlines() if spec.path.exists() else []
     line = next((n for n, words in enumerate(text, 1) if f"/{pattern}/" in words), table.spec.line if table else 0)
     return SpecError(
-        f"the regular expression /{pattern}/ matches no topic", remedy=f"correct it; {hint}", where=f"{spec.path}:{line}"
+        f"the regular expression /{pattern}/ matches no topic", remedy=f"correct it; {hint}",
+        where=f"{spec.path}:{line}"
     )

@@ -99,7 +99,8 @@ def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...]) -> 
 def extend_schema(schema: Schema, wanted: Wanted) -> Schema:
     """`schema` with the wanted fields, ids of new fields above all others (the catalog gives its own).
 
-    A field that is there already (another process was quicker) stays as it is. Raises NamesClash for what no table can have.
+    A field that is there already (another process was quicker) stays as it is. Raises NamesClash for what no table can
+    have.
     """
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
     fields = _extend(schema.as_struct(), wanted, (), ids).fields

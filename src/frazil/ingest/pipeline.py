@@ -1,4 +1,5 @@
-"""The steps of a batch: read and write in tasks, look at the reports, evolve or commit. The only place with their order.
+"""The steps of a batch: read and write in tasks, look at the reports, evolve or commit. The only place with their
+order.
 
 Every failure before the commit has one answer: forget the batch and plan again from the table's progress.
 """
@@ -63,8 +64,8 @@ class Planned:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a batch ended. state: the table afterwards. is_committed: False when its schema changed and it must be planned
-    again, or when nothing could be done with it yet (`is_empty`).
+    """How a batch ended. state: the table afterwards. is_committed: False when its schema changed and it must be
+    planned again, or when nothing could be done with it yet (`is_empty`).
     """
 
     state: TableState | None
@@ -180,7 +181,7 @@ class Pipeline:
 
 def metadata_adder(names: Sequence[str]) -> Callable[[Schema], Schema]:
     """The change that gives an existing table the metadata columns it is asked for and lacks."""
-    wanted = {(): {f"_{name}": METADATA_TYPES[name] for name in names}}
+    wanted: Wanted = {(): {f"_{name}": METADATA_TYPES[name] for name in names}}
     return lambda schema: extend_schema(schema, wanted)
 
 

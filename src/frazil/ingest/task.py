@@ -1,7 +1,7 @@
 """What one Spark task does with its ranges, start to end: Arrow batches of records in, one report per table out.
 
-A task reads records and writes files; it talks to no catalog. It raises only for what is not in a record (the store, the
-broker): a record that cannot become a row is reported, and its table then has no files from this task.
+A task reads records and writes files; it talks to no catalog. It raises only for what is not in a record (the store,
+the broker): a record that cannot become a row is reported, and its table then has no files from this task.
 """
 
 from __future__ import annotations

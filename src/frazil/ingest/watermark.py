@@ -1,6 +1,7 @@
 """Up to which record timestamp a table is complete. Pure.
 
-Within a partition, complete means in log order: a record that its producer stamped earlier than its predecessors is late.
+Within a partition, complete means in log order: a record that its producer stamped earlier than its predecessors is
+late.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ def advance_watermark(
 ) -> Watermark:
     """The watermark after a batch.
 
-    latest_ms: the latest timestamps the batch saw. position: the table's vector after the batch; ends: as known when it was
-    planned. A partition that is read to its end and had nothing new does not hold the others back; one with records still
-    to read does, also before the first of them is read. It never goes back.
+    latest_ms: the latest timestamps the batch saw. position: the table's vector after the batch; ends: as known when it
+    was planned. A partition that is read to its end and had nothing new does not hold the others back; one with records
+    still to read does, also before the first of them is read. It never goes back.
     """
     marks = later(before.partitions, latest_ms)
     behind = {(t, p) for t, ps in position.items() for p, offset in ps.items() if ends.get((t, p), offset) > offset}

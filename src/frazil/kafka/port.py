@@ -38,4 +38,6 @@ class Source(Protocol):
         """Per partition the first offset that is still there."""
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Per partition the first offset whose record is not older than the given time (ms); its end when there is none."""
+        """Per partition the first offset whose record is not older than the given time (ms); its end when there is
+        none.
+        """

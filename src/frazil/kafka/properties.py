@@ -1,7 +1,7 @@
 """One set of client properties, two clients: librdkafka in the driver and Java in the tasks.
 
-A pipeline file may use either spelling. What the two call differently (SASL credentials, certificates) is translated; what
-only one of them knows goes to that one.
+A pipeline file may use either spelling. What the two call differently (SASL credentials, certificates) is translated;
+what only one of them knows goes to that one.
 """
 
 from __future__ import annotations

@@ -66,8 +66,12 @@ def _values(kind: IcebergType) -> st.SearchStrategy[Any]:
 def _record_lists(draw: st.DrawFn) -> tuple[StructType, list[dict[str, Any]], list[bytes]]:
     kind = draw(_structs())
     records = draw(st.lists(_values(kind), max_size=8))
-    style = {"ensure_ascii": draw(st.booleans()), "separators": draw(st.sampled_from([(",", ":"), (" ,\n", " :\t")]))}
-    return kind, records, [json.dumps(record, **style).encode() for record in records]
+    ascii_only, separators = draw(st.booleans()), draw(st.sampled_from([(",", ":"), (" ,\n", " :\t")]))
+    return (
+        kind,
+        records,
+        [json.dumps(record, ensure_ascii=ascii_only, separators=separators).encode() for record in records],
+    )
 
 
 def _stored(kind: IcebergType, value: Any) -> Any:
@@ -134,9 +138,9 @@ _json = st.recursive(
     max_leaves=8,
 )
 _TOKENS = [
-    b"{", b"}", b"[", b"]", b":", b",", b'"', b"\\", b"\\u", b"\\ud800", b"0", b"-", b".", b"e", b"E+", b"1e5", b" ", b"\n",
-    b"\t", b"\x00", b"\x0b", b"\xa0", b"\xef\xbb\xbf", b"\xff", b"\xc3", b"\xed\xa0\x80", b"null", b"true", b"NaN",
-    b"Infinity", b'"a":1,', b'"a":1', b"//", b"'", b'"\\u0061":', b"01",
+    b"{", b"}", b"[", b"]", b":", b",", b'"', b"\\", b"\\u", b"\\ud800", b"0", b"-", b".", b"e", b"E+", b"1e5", b" ",
+    b"\n", b"\t", b"\x00", b"\x0b", b"\xa0", b"\xef\xbb\xbf", b"\xff", b"\xc3", b"\xed\xa0\x80", b"null", b"true",
+    b"NaN", b"Infinity", b'"a":1,', b'"a":1', b"//", b"'", b'"\\u0061":', b"01",
 ]  # fmt: skip
 
 

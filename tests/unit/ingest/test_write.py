@@ -25,7 +25,8 @@ from tests.unit.ingest.targets import target_of
 _COLUMNS = {
     "id": "long", "n": "int", "f": "float", "x": "double", "b": "boolean", "s": "string", "d": "decimal(9,2)",
     "day": "date", "at": "timestamptz", "local": "timestamp", "t": "time", "u": "uuid", "raw": "binary",
-    "two": "fixed[2]", "l": "list<struct<k: string>>", "m": "map<string,list<long>>", "deep": "struct<a: struct<z: long>>",
+    "two": "fixed[2]", "l": "list<struct<k: string>>", "m": "map<string,list<long>>",
+    "deep": "struct<a: struct<z: long>>",
 }  # fmt: skip
 _RECORDS: list[dict[str, Any]] = [
     {
@@ -43,7 +44,7 @@ def _write(target: TableTarget, *batches: list[dict[str, Any]]) -> list[DataFile
     writer = FileWriter(target)
     for records in batches:
         kinds = {field.name: field.field_type for field in target.fields}
-        decoded = decode([json.dumps(record) for record in records], **kinds)
+        decoded = decode([json.dumps(record) for record in records], "add", **kinds)
         assert decoded.misfits == []
         writer.write(shape_rows(target, decoded.columns, {}))
     return writer.finish()

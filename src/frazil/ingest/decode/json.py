@@ -1,7 +1,7 @@
 """JSON record values to columns: one pass that is gate and decoder at once.
 
-The scan knows every key and every value's kind, so drift, misfits and malformed texts are found exactly, for the price of a
-decode alone (docs/decisions/0002). One bad record is named and changes no other.
+The scan knows every key and every value's kind, so drift, misfits and malformed texts are found exactly, for the price
+of a decode alone (docs/decisions/0002). One bad record is named and changes no other.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.ingest.decode import json_scan as scan
@@ -37,9 +39,9 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?', re.DOTALL)
 class Decoded:
     """What became of an array of record values.
 
-    columns: one Arrow array per field asked for, as long as the input. misfits: the first values that do not fit, at most
-    MAX_MISFITS, in row order; misfit_count: the records that have any. wanted: fields with their inferred types that the struct lacks, by path.
-    dropped: paths of fields left out.
+    columns: one Arrow array per field asked for, as long as the input. misfits: the first values that do not fit, at
+    most MAX_MISFITS, in row order; misfit_count: the records that have any. wanted: fields with their inferred types
+    that the struct lacks, by path. dropped: paths of fields left out.
     """
 
     columns: list[pa.Array]
@@ -52,8 +54,8 @@ class Decoded:
 def decode_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], undeclared: str = "add") -> Decoded:
     """Decodes one JSON object per value into the columns `fields`.
 
-    values: binary. undeclared: `add` reports fields that `fields` lacks as wanted, `drop` leaves them out. Raises nothing
-    for bad records: they are misfits; what does not fit is null, and of a text that is no object everything.
+    values: binary. undeclared: `add` reports fields that `fields` lacks as wanted, `drop` leaves them out. Raises
+    nothing for bad records: they are misfits; what does not fit is null, and of a text that is no object everything.
     """
     return _decode(values, _texts(values), fields, undeclared)
 
@@ -85,7 +87,7 @@ def _texts(values: pa.BinaryArray, spelt_out: bool = False) -> Texts:
     return Texts(_buffer(values), np.zeros(len(values), np.bool_), spelt_out)
 
 
-def _buffer(values: pa.BinaryArray) -> np.ndarray:  # type: ignore[type-arg]
+def _buffer(values: pa.BinaryArray) -> NDArray[Any]:
     buffer = values.buffers()[2]
     return np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(1, np.uint8)
 
@@ -99,7 +101,7 @@ def _record_slices(values: pa.BinaryArray) -> Slices:
     return Slices(offsets[:-1].copy(), offsets[1:].copy(), kind, np.arange(rows, dtype=np.int32))
 
 
-def _unreadable(values: pa.BinaryArray) -> np.ndarray:  # type: ignore[type-arg]
+def _unreadable(values: pa.BinaryArray) -> NDArray[Any]:
     """Per record: TOMBSTONE without a value, NOT_UTF8 where the bytes are no text."""
     error = np.zeros(len(values), np.uint8)
     if values.null_count:

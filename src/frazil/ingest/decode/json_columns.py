@@ -1,7 +1,8 @@
-"""Value slices of one column, read as a declared Iceberg type: Arrow arrays, and a misfit for each value that is not one.
+"""Value slices of one column, read as a declared Iceberg type: Arrow arrays, and a misfit for each value that is not
+one.
 
-Nothing is rounded, cut or converted between kinds: a string is no number, 1.5 is no integer. docs/reference/json.md has the
-table of what fits what; tests/unit/ingest/test_json_types.py holds it.
+Nothing is rounded, cut or converted between kinds: a string is no number, 1.5 is no integer. docs/reference/json.md has
+the table of what fits what; tests/unit/ingest/test_json_types.py holds it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pyiceberg.types import (
 )
 
 from frazil.ingest.decode import json_values as values
-from frazil.ingest.decode.json_grammar import ARRAY, NULL, OBJECT
+from frazil.ingest.decode.json_grammar import ARRAY, I32, NULL, OBJECT, U8
 from frazil.ingest.decode.json_infer import infer_type, refuse_objects
 from frazil.ingest.decode.json_scan import OK
 from frazil.ingest.decode.json_text import TEXT_READERS, TextColumn, whole_number
@@ -51,7 +52,10 @@ _REASONS = {
     values.MISSING: "the column is required and the record has no value for it",
     values.TWICE: "the object has the same key twice",
 }
-_BOUNDS = {IntegerType: (-(2**31), 2**31 - 1), LongType: (-(2**63), 2**63 - 1)}
+_BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
+    IntegerType: (-(2**31), 2**31 - 1),
+    LongType: (-(2**63), 2**63 - 1),
+}
 
 
 @dataclass
@@ -59,7 +63,8 @@ class Findings:
     """What decoding met besides values.
 
     wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements and map
-    values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table says so.
+    values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table says
+    so.
     """
 
     undeclared: str = "add"
@@ -73,7 +78,7 @@ def read_members(
     fields: tuple[NestedField, ...],
     findings: Findings,
     path: tuple[str, ...],
-    error: values.U8,
+    error: U8,
 ) -> list[pa.Array]:
     """The fields of all objects among `slices`, one array each; `error` gets the faults of the objects themselves."""
     names = [member.name for member in fields]
@@ -104,7 +109,7 @@ def _note_undeclared(
     unknown: list[str],
     findings: Findings,
     path: tuple[str, ...],
-    error: values.U8,
+    error: U8,
 ) -> None:
     if findings.undeclared == "drop":
         findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
@@ -117,14 +122,14 @@ def _note_undeclared(
 
 
 def _refuse_missing(
-    texts: Texts, slices: Slices, column: Slices, array: pa.Array, path: tuple[str, ...], error: values.U8
+    texts: Texts, slices: Slices, column: Slices, array: pa.Array, path: tuple[str, ...], error: U8
 ) -> None:
     missing = (slices.kind == OBJECT) & (error == OK) & np.asarray(array.is_null()) & (column.kind <= 1)
     if missing.any():
         texts.refuse(column, missing.astype(np.uint8) * values.MISSING, ".".join(path), _REASONS)
 
 
-def _refuse(texts: Texts, slices: Slices, bad: values.U8, kind: IcebergType, path: tuple[str, ...]) -> None:
+def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tuple[str, ...]) -> None:
     if bad.any():
         name = str(kind).split("<")[0]  # What is in a list or struct would only hide what the value should have been.
         texts.refuse(
@@ -132,7 +137,7 @@ def _refuse(texts: Texts, slices: Slices, bad: values.U8, kind: IcebergType, pat
         )
 
 
-def _flags(slices: Slices) -> tuple[values.U8, values.U8]:
+def _flags(slices: Slices) -> tuple[U8, U8]:
     return np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
 
 
@@ -184,7 +189,7 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     return pa.Array.from_buffers(arrow, len(slices), [bitmap(valid), pa.py_buffer(out)])
 
 
-def _exact_doubles(texts: Texts, slices: Slices, rows: values.I32) -> values.F64:
+def _exact_doubles(texts: Texts, slices: Slices, rows: I32) -> values.F64:
     """Doubles with more digits than one rounding can take: Arrow's own exact parser, over their text."""
     size = int((slices.end[rows] - slices.start[rows]).sum())
     out = np.empty(size, np.uint8)
@@ -195,7 +200,9 @@ def _exact_doubles(texts: Texts, slices: Slices, rows: values.I32) -> values.F64
 
 
 def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
-    """Strings with their escapes gone (and numbers as written, if asked for) as one Arrow array, and what is no such text."""
+    """Strings with their escapes gone (and numbers as written, if asked for) as one Arrow array, and what is no such
+    text.
+    """
     valid, bad = _flags(slices)
     offsets = np.empty(len(slices) + 1, np.int64)
     values.measure_strings(texts.base, slices.start, slices.end, slices.kind, numbers, offsets, valid, bad)
@@ -277,7 +284,7 @@ def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:
         texts.refuse(slices, missing, ".".join(path), _REASONS)
 
 
-def _refuse_twice(texts: Texts, slices: Slices, offsets: values.I32, keys: pa.Array, path: tuple[str, ...]) -> None:
+def _refuse_twice(texts: Texts, slices: Slices, offsets: I32, keys: pa.Array, path: tuple[str, ...]) -> None:
     """A map cannot hold one key twice: (row, key) pairs must differ."""
     rows = np.repeat(np.arange(len(slices), dtype=np.int64), np.diff(offsets))
     codes = np.asarray(keys.dictionary_encode().indices.fill_null(-1), dtype=np.int64)

@@ -1,7 +1,7 @@
 """RFC 8259, compiled: one function per production, each from an address to the address after it.
 
-All of the grammar is checked, also in what is skipped over, so a text that passes is JSON. A negative answer means that it
-is not. UTF-8 itself is checked elsewhere, for a whole column at once.
+All of the grammar is checked, also in what is skipped over, so a text that passes is JSON. A negative answer means that
+it is not. UTF-8 itself is checked elsewhere, for a whole column at once.
 """
 
 from __future__ import annotations
@@ -185,7 +185,9 @@ def skip_key(i: int, end: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _leave_containers(i: int, end: int, stack: U8, depth: int) -> tuple[int, int]:
-    """After a value: closes what closes, passes a comma; where the next value starts and how deep (0: all is closed)."""
+    """After a value: closes what closes, passes a comma; where the next value starts and how deep (0: all is
+    closed).
+    """
     while depth > 0:
         i = skip_space(i, end)
         if i >= end:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from pyiceberg.types import (
     BooleanType,
     DoubleType,
@@ -15,7 +18,7 @@ from pyiceberg.types import (
 )
 
 from frazil.ingest.decode import json_values as values
-from frazil.ingest.decode.json_grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
+from frazil.ingest.decode.json_grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE, U8
 from frazil.ingest.decode.json_scan import DUPLICATE_KEY, HALF_KEY, SLOW_KEY, TOO_MANY_KEYS
 from frazil.ingest.decode.slices import MAX_NAMES, Slices, Texts, elements_of, take_all
 
@@ -41,7 +44,8 @@ _OBJECT_FAULTS = {
 def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergType | None:
     """The type that holds every value of `slices`, or None when there is none yet (only null, [] or {}).
 
-    What no type holds (values of two kinds, integers beyond 64 bits) is refused as a misfit. Field ids are placeholders.
+    What no type holds (values of two kinds, integers beyond 64 bits) is refused as a misfit. Field ids are
+    placeholders.
     """
     kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
     families = {_FAMILIES[kind] for kind in kinds}
@@ -82,7 +86,7 @@ def infer_struct(texts: Texts, slices: Slices, path: tuple[str, ...]) -> StructT
     return StructType(*fields) if fields else None
 
 
-def refuse_objects(texts: Texts, slices: Slices, error: values.U8, path: tuple[str, ...]) -> None:
+def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...]) -> None:
     """Faults of nested objects, which are JSON already; notes whether keys must be spelt out first."""
     slow = error == SLOW_KEY
     texts.has_slow_keys |= bool(slow.any())
@@ -101,6 +105,6 @@ def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str,
     return LongType()
 
 
-def _refuse(texts: Texts, slices: Slices, where: np.ndarray, code: int, path: tuple[str, ...]) -> None:  # type: ignore[type-arg]
+def _refuse(texts: Texts, slices: Slices, where: NDArray[Any], code: int, path: tuple[str, ...]) -> None:
     if where.any():
         texts.refuse(slices, where.astype(np.uint8) * np.uint8(code), ".".join(path), _REASONS)

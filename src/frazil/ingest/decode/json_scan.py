@@ -128,9 +128,9 @@ def scan_objects(
     """Takes the objects of `starts`/`ends` apart: one value slice per key and row.
 
     `keys` is the address of the known keys, each followed by a quote, `key_offsets` their places. The three `value_*`
-    have the shape (keys, rows); kinds are ABSENT on entry. Rows whose kind is not OBJECT, or with an `error`, are passed
-    over. `ends` may lie after the object when the rest is white space. `spelt_out`: escapes in keys are canonical, so
-    that equal keys are equal bytes. Each unknown key is noted once; returns how many.
+    have the shape (keys, rows); kinds are ABSENT on entry. Rows whose kind is not OBJECT, or with an `error`, are
+    passed over. `ends` may lie after the object when the rest is white space. `spelt_out`: escapes in keys are
+    canonical, so that equal keys are equal bytes. Each unknown key is noted once; returns how many.
     """
     unknown_count = 0
     count = key_offsets.size - 1

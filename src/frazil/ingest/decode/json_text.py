@@ -1,10 +1,11 @@
-"""Column types that JSON writes as text: one vectorised reading each, and an exact look at single values when it fails."""
+"""Column types that JSON writes as text: one vectorised reading each, and an exact look at single values when it
+fails.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import math
 import re
 import uuid
 from collections.abc import Callable
@@ -33,7 +34,8 @@ from frazil.ingest.decode.json_values import UNREADABLE
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_800_000
 _DAY = pa.scalar("1970-01-01T")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_EXPONENT_DIGITS, _MOST_DIGITS = 9, 40
+_EXPONENT_DIGITS = 9
+_FAR: int = 10**40
 
 
 @dataclass
@@ -54,15 +56,15 @@ class TextReader:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that `text` writes in JSON, exactly, or None when it has a fraction. Beyond forty digits some such number."""
+    """The number that `text` writes in JSON, exactly, or None when it has a fraction; beyond forty digits one so far."""
     mantissa, _, exponent = text.lower().partition("e")
     if len(exponent.lstrip("+-0")) > _EXPONENT_DIGITS:
         exponent = ("-" if exponent.startswith("-") else "") + "9" * _EXPONENT_DIGITS
     number = Decimal(f"{mantissa}e{exponent or 0}")
     if number != number.to_integral_value():
         return None
-    if number and number.adjusted() > _MOST_DIGITS:
-        return int(math.copysign(1, number)) * 10**_MOST_DIGITS
+    if number and abs(number) > _FAR:
+        return -_FAR if number < 0 else _FAR
     return int(number)
 
 

@@ -60,8 +60,8 @@ def _parse_int(i: int, end: int) -> tuple[np.int64, bool]:
 def parse_integers(
     base: int, starts: I32, ends: I32, kinds: U8, least: int, most: int, out: I64, valid: U8, bad: U8, slow: I32
 ) -> int:
-    """Integers from `least` to `most`. A number with a fraction or exponent fits when its value is such an integer; rows
-    where that takes more than 64 bits to tell go to `slow`, their count is returned.
+    """Integers from `least` to `most`. A number with a fraction or exponent fits when its value is such an integer;
+    rows where that takes more than 64 bits to tell go to `slow`, their count is returned.
     """
     count = 0
     for row in range(starts.size):

@@ -1,8 +1,8 @@
 """Raw loads and copies for the compiled loops.
 
 Positions are addresses (int64), so that a call between loops passes no array: numba counts references to arrays with
-atomic instructions at each such call, which cost more than the scanning (1.4 against 0.3 s per million records of 193 bytes).
-The caller keeps the buffer alive and stays inside it.
+atomic instructions at each such call, which cost more than the scanning (1.4 against 0.3 s per million records of 193
+bytes). The caller keeps the buffer alive and stays inside it.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class Slices:
 class Texts:
     """The texts being decoded, and what has been found out about them so far.
 
-    buffer: the bytes the slices point into, kept alive as long as `base` is used. refused: per record, whether something in
-    it does not fit. spelt_out: escapes in keys are canonical.
+    buffer: the bytes the slices point into, kept alive as long as `base` is used. refused: per record, whether
+    something in it does not fit. spelt_out: escapes in keys are canonical.
     """
 
     buffer: NDArray[np.uint8]
@@ -199,7 +199,9 @@ def _room(slices: Slices, counts: I32) -> tuple[I32, I32, U8, I32, NDArray[np.in
 
 
 def spell_key(key: str) -> bytes:
-    """A key's bytes between its quotes in canonical JSON: equal keys are equal bytes, halves of surrogate pairs included."""
+    """A key's bytes between its quotes in canonical JSON: equal keys are equal bytes, halves of surrogate pairs
+    included.
+    """
     return encode_basestring(key)[1:-1].encode("utf-8", "backslashreplace")
 
 
