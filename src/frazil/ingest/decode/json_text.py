@@ -56,14 +56,14 @@ class TextReader:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that `text` writes in JSON, exactly, or None when it has a fraction; beyond forty digits one so far."""
+    """The number that `text` writes in JSON, exactly; None when it has a fraction. 10**40 stands for all beyond."""
     mantissa, _, exponent = text.lower().partition("e")
     if len(exponent.lstrip("+-0")) > _EXPONENT_DIGITS:
         exponent = ("-" if exponent.startswith("-") else "") + "9" * _EXPONENT_DIGITS
     number = Decimal(f"{mantissa}e{exponent or 0}")
     if number != number.to_integral_value():
         return None
-    if number and abs(number) > _FAR:
+    if number.adjusted() > 40:
         return -_FAR if number < 0 else _FAR
     return int(number)
 
