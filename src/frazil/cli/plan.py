@@ -1,0 +1,76 @@
+"""`frazil plan`: what run would create or change, without doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from frazil.cli.options import DEFAULT_FILE, SpecFile
+from frazil.cli.output import Output
+from frazil.cli.wiring import catalog_to_look_at, read_spec
+from frazil.clock import SystemClock
+from frazil.kafka.sample import read_sample
+from frazil.kafka.topics import KafkaTopics
+from frazil.ops.plan import FirstOffset, PlannedTable, plan_tables
+from frazil.ops.words import count
+
+SOMETHING_TO_DO = 4
+_TITLES = {
+    "create": "create the table",
+    "change": "add columns",
+    "start": "start to read new partitions",
+    "wait": "wait",
+    "stop": "stop",
+    "none": "read on, nothing to create or change",
+}
+
+
+def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
+    """Show what `frazil run` would create or change: tables, columns, partition specs, first offsets; change nothing.
+
+    Columns that the file does not declare are inferred from a sample of up to 10,000 unread records a table, so records
+    beyond the sample may ask for more. A record of the sample that fits no column is shown with its place.
+
+    Exit code: 0 when a run would only read on; 4 when it would create or change something, wait for a topic, or stop at
+    a record; 1 when Kafka or the catalog does not answer; 2 when the file is wrong.
+    """
+    spec = read_spec(output, file)
+    clock = SystemClock()
+    with catalog_to_look_at(spec) as catalog:
+        tables = plan_tables(
+            spec, KafkaTopics(spec.kafka), catalog, lambda ranges: read_sample(spec.kafka, ranges, clock)
+        )
+    is_idle = all(table.action == "none" for table in tables)
+    planned = {table.name: table.document() for table in tables}
+    document: dict[str, Any] = {"pipeline": spec.pipeline, "changes": not is_idle, "tables": planned}
+    output.result(document, "\n\n".join("\n".join(_lines(table)) for table in tables) or "no tables")
+    return 0 if is_idle else SOMETHING_TO_DO
+
+
+def _lines(table: PlannedTable) -> Iterator[str]:
+    topics = ", ".join(table.topics) or "no topic yet"
+    yield f"{table.name}  <-  {topics}: {_TITLES[table.action]}"
+    if table.problem is not None:
+        yield f"  because: {table.problem.message}"
+        for word, text in (("where", table.problem.where), ("remedy", table.problem.remedy)):
+            if text:
+                yield f"  {word}: {text}"
+    if table.columns:
+        inferred = any(column.source == "inferred" for column in table.columns)
+        sample = f", inferred from {count(table.sampled)} of {count(table.unread)} unread records" if inferred else ""
+        yield f"  columns{sample}"
+        width = max(len(column.name) for column in table.columns)
+        for column in table.columns:
+            source = "" if column.source == "inferred" else f"  ({column.source})"
+            yield f"    {column.name:<{width}}  {column.type}{source}"
+    if table.action == "create":
+        yield "  partition spec: none"
+    for words in _offsets(table.first_offsets):
+        yield f"  {words}"
+
+
+def _offsets(offsets: tuple[FirstOffset, ...]) -> Iterator[str]:
+    for (topic, source), group in groupby(offsets, key=lambda first: (first.topic, first.source)):
+        where = "after what is committed" if source == "progress" else "first offsets, nothing is committed"
+        yield f"reads {topic} from {', '.join(f'{first.partition}:{first.offset}' for first in group)} ({where})"

@@ -1,0 +1,229 @@
+"""What `frazil run` would create or change: decided as a run decides, from a sample of the records, and not done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.types import IcebergType, NestedField
+
+from frazil.catalog.port import Catalog
+from frazil.ingest.decode.json import decode_json
+from frazil.ingest.discovery import Discovery, TableStopped, missing_topics
+from frazil.ingest.evolve import list_changes, new_schema
+from frazil.ingest.plan import lag_records, limit_ranges
+from frazil.ingest.table import Table
+from frazil.ingest.target import METADATA_TYPES
+from frazil.kafka.port import Partition, Source
+from frazil.kafka.sample import SampledRecord
+from frazil.ops.reports import Problem
+from frazil.ops.status import problem_of
+from frazil.ops.topics import missing_topic_remedy, refuse_empty_patterns
+from frazil.spec import PipelineSpec
+from frazil.types import OffsetRange
+
+SAMPLE_RECORDS = 10_000
+ReadSample = Callable[[list[OffsetRange]], list[SampledRecord]]
+
+
+@dataclass(frozen=True)
+class PlannedColumn:
+    """A column to be. source: declared, inferred or metadata."""
+
+    name: str
+    type: str
+    source: str
+
+
+@dataclass(frozen=True)
+class FirstOffset:
+    """Where reading begins. source: progress (what is committed) or start (nothing is)."""
+
+    topic: str
+    partition: int
+    offset: int
+    source: str
+
+
+@dataclass(frozen=True)
+class PlannedTable:
+    """What a run would do with one table. action: create, change, start, wait, stop or none; see `action_of`.
+
+    columns: those that would be made. sampled: how many records they were inferred from, of `unread` ones. problem: why
+    a run would wait or stop; bad: how many records of the sample do not fit, which stops it too.
+    """
+
+    name: str
+    action: str
+    topics: tuple[str, ...] = ()
+    columns: tuple[PlannedColumn, ...] = ()
+    first_offsets: tuple[FirstOffset, ...] = ()
+    sampled: int = 0
+    unread: int = 0
+    bad: int = 0
+    problem: Problem | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON. Partition specs are empty as long as a pipeline file cannot ask for one."""
+        words = asdict(self)
+        columns, offsets = words.pop("columns"), words.pop("first_offsets")
+        problem = words.pop("problem") or asdict(Problem(""))
+        return {
+            **words,
+            "topics": list(self.topics),
+            "columns": list(columns),
+            "partition_spec": [],
+            "first_offsets": list(offsets),
+            "reason": problem["message"],
+            "remedy": problem["remedy"],
+            "where": problem["where"],
+        }
+
+
+@dataclass
+class _Draft:
+    """What is known of a table while its plan is made."""
+
+    columns: list[PlannedColumn] = field(default_factory=list)
+    sampled: int = 0
+    bad: int = 0
+    problem: Problem | None = None
+
+
+def plan_tables(spec: PipelineSpec, source: Source, catalog: Catalog, read_sample: ReadSample) -> list[PlannedTable]:
+    """Every table, by name. SpecError for a pattern that matches nothing, UnavailableError when a part is away."""
+    discovery = Discovery(spec, source, catalog)
+    cluster_id = source.cluster_id()
+    discovery.refresh_topics()
+    tables = discovery.tables
+    refuse_empty_patterns(spec, tables.values(), source)
+    missing: dict[str, str] = {table.name: topic for table, topic in missing_topics(tables.values())}
+    for selector in spec.topics:
+        name = f"{spec.namespace}.{selector.literal}"
+        if selector.literal is not None and name not in tables:
+            tables[name] = Table(spec.table_for(selector.literal))
+            missing[name] = selector.literal
+    ends = source.ends({partition for table in tables.values() for partition in table.partitions()})
+    planned = []
+    for name in sorted(tables):
+        draft = _Draft()
+        if name in missing:
+            remedy = missing_topic_remedy(missing[name], source)
+            draft.problem = Problem(f"topic {missing[name]} does not exist", remedy, f"topic {missing[name]}")
+        planned.append(_plan_table(discovery, tables[name], draft, ends, cluster_id, read_sample))
+    return planned
+
+
+def _plan_table(
+    discovery: Discovery,
+    table: Table,
+    draft: _Draft,
+    ends: Mapping[Partition, int],
+    cluster_id: str,
+    read_sample: ReadSample,
+) -> PlannedTable:
+    committed: set[Partition] = set()
+    try:
+        discovery.load(table, cluster_id)
+        committed = {(t, p) for t, partitions in table.progress.offsets.items() for p in partitions}
+        discovery.add_first_offsets(table)
+        discovery.check_offsets(table, dict(ends))
+        _add_columns(table, draft, _sample(table, ends, read_sample))
+    except TableStopped as error:
+        draft.problem = problem_of(error)
+        return _planned(table, "stop", draft, ends, committed)
+    return _planned(table, action_of(table, draft, committed), draft, ends, committed)
+
+
+def action_of(table: Table, draft: _Draft, committed: set[Partition]) -> str:
+    """`create` a table, `change` its columns, `start` to read partitions without progress, `wait` for a topic or a
+    first record, `stop` at a bad record, or `none`: only read on.
+    """
+    if draft.bad:
+        return "stop"
+    if table.state is None:
+        return "create" if draft.columns else "wait"
+    if draft.columns:
+        return "change"
+    if draft.problem is not None:
+        return "wait"
+    return "none" if set(table.partitions()) <= committed else "start"
+
+
+def _sample(table: Table, ends: Mapping[Partition, int], read_sample: ReadSample) -> list[SampledRecord]:
+    position = table.position()
+    unread = [
+        OffsetRange(topic, partition, position[topic][partition], end)
+        for (topic, partition), end in sorted(ends.items())
+        if (topic, partition) in set(table.partitions()) and end > position[topic][partition]
+    ]
+    return read_sample(limit_ranges(unread, SAMPLE_RECORDS))
+
+
+def _add_columns(table: Table, draft: _Draft, records: list[SampledRecord]) -> None:
+    """The columns that these records and the pipeline file ask for and the table lacks."""
+    spec, state = table.spec, table.state
+    metadata = {f"_{name}": METADATA_TYPES[name] for name in spec.metadata}
+    declared = {column.name: column.type for column in spec.columns}
+    schema = state.schema if state is not None else new_schema(declared.items())
+    fields = tuple(column for column in schema.fields if column.name not in metadata)
+    decoded = decode_json(pa.array([record.value for record in records], pa.binary()), fields, spec.undeclared)
+    draft.sampled, draft.bad = len(records), decoded.misfit_count
+    if decoded.misfits:
+        first, more = decoded.misfits[0], decoded.misfit_count - 1
+        record = records[first.row]
+        where = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"
+        reason = f"{f'field {first.path}: ' if first.path else ''}{first.reason}"
+        reason += f" (and {more} more in the sample)" if more else ""
+        draft.problem = Problem(
+            reason, "fix the producer, or declare the column with a type that holds the value", where
+        )
+    if state is None:
+        draft.columns += [PlannedColumn(name, describe_type(kind), "declared") for name, kind in declared.items()]
+    kinds = {
+        ".".join((*path, name)): kind for path, members in decoded.wanted.items() for name, kind in members.items()
+    }
+    added = [change.path for change in list_changes(schema, decoded.wanted)]
+    draft.columns += [PlannedColumn(path, describe_type(kinds[path]), "inferred") for path in added]
+    if draft.columns or state is not None:
+        there = {column.name for column in schema.fields} if state is not None else set()
+        lacking = {name: kind for name, kind in metadata.items() if name not in there}
+        draft.columns += [PlannedColumn(name, describe_type(kind), "metadata") for name, kind in lacking.items()]
+
+
+def _planned(
+    table: Table, action: str, draft: _Draft, ends: Mapping[Partition, int], committed: set[Partition]
+) -> PlannedTable:
+    position = table.position()
+    if action == "wait" and draft.problem is None:
+        remedy = "produce records with fields, or declare `columns`"
+        draft.problem = Problem("there is no record with a field to infer columns from", remedy, table.name)
+    return PlannedTable(
+        name=table.name,
+        action=action,
+        topics=tuple(sorted(table.topics)),
+        columns=tuple(draft.columns),
+        first_offsets=tuple(
+            FirstOffset(topic, partition, offset, "progress" if (topic, partition) in committed else "start")
+            for topic in sorted(position)
+            for partition, offset in sorted(position[topic].items())
+        ),
+        sampled=draft.sampled,
+        unread=lag_records(position, ends),
+        bad=draft.bad,
+        problem=draft.problem,
+    )
+
+
+def describe_type(kind: IcebergType) -> str:
+    """The type as a pipeline file writes it."""
+    fields: tuple[NestedField, ...] = getattr(kind, "fields", ())
+    if fields:
+        return f"struct<{', '.join(f'{member.name}: {describe_type(member.field_type)}' for member in fields)}>"
+    if hasattr(kind, "element_type"):
+        return f"list<{describe_type(kind.element_type)}>"
+    if hasattr(kind, "key_type") and hasattr(kind, "value_type"):
+        return f"map<{describe_type(kind.key_type)}, {describe_type(kind.value_type)}>"
+    return str(kind)

@@ -1,0 +1,153 @@
+"""What plan says a run would do, from topics and tables in memory."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyiceberg.types import DecimalType, ListType, LongType, MapType, NestedField, StringType, StructType
+
+from frazil.errors import SpecError
+from frazil.ingest.evolve import new_schema
+from frazil.kafka.sample import SampledRecord
+from frazil.ops.plan import PlannedTable, describe_type, plan_tables
+from frazil.types import Commit, OffsetRange, Progress
+from tests.unit.ops.conftest import World
+
+
+def plan(world: World, text: str) -> dict[str, PlannedTable]:
+    def read(ranges: list[OffsetRange]) -> list[SampledRecord]:
+        return [
+            SampledRecord(r.topic, r.partition, record.offset, record.value)
+            for r in ranges
+            for record in world.source.by_name[r.topic].partitions[r.partition]
+            if r.start <= record.offset < r.end
+        ]
+
+    return {table.name: table for table in plan_tables(world.spec(text), world.source, world.catalog, read)}
+
+
+def produce(world: World, topic: str, *values: dict[str, Any] | bytes) -> None:
+    if topic not in world.source.by_name:
+        world.source.create(topic, 2)
+    for number, value in enumerate(values):
+        world.source.produce(topic, number % 2, value if isinstance(value, bytes) else json.dumps(value).encode())
+
+
+def commit(world: World, table: str, topic: str, offsets: dict[int, int]) -> None:
+    state = world.catalog.create(table, new_schema([("id", LongType())]), {}, 2)
+    progress = Progress(
+        {topic: offsets}, {topic: world.source.by_name[topic].id}, world.source.cluster_id(), commit_id="c"
+    )
+    world.catalog.commit(Commit(table, (), progress, state.progress))
+
+
+def columns(table: PlannedTable) -> list[tuple[str, str, str]]:
+    return [(column.name, column.type, column.source) for column in table.columns]
+
+
+def test_a_table_that_is_not_there_is_created_with_inferred_declared_and_metadata_columns(world: World) -> None:
+    produce(world, "a", {"id": 1, "pos": {"lat": 1.5}}, {"id": 2, "tags": ["x"]}, {"id": 3})
+    table = plan(world, "tables: {s.a: {topic: a, columns: {id: int}, metadata: [offset]}}\n")["s.a"]
+    assert (table.action, table.sampled, table.unread) == ("create", 3, 3)
+    assert columns(table) == [
+        ("id", "int", "declared"),
+        ("pos", "struct<lat: double>", "inferred"),
+        ("tags", "list<string>", "inferred"),
+        ("_offset", "long", "metadata"),
+    ]
+    assert [(f.topic, f.partition, f.offset, f.source) for f in table.first_offsets] == [
+        ("a", 0, 0, "start"),
+        ("a", 1, 0, "start"),
+    ]
+    assert world.catalog.load("s.a") is None
+
+
+def test_undeclared_fields_that_are_dropped_make_no_columns(world: World) -> None:
+    produce(world, "a", {"id": 1, "more": 2})
+    table = plan(world, "tables: {s.a: {topic: a, columns: {id: long}, undeclared: drop}}\n")["s.a"]
+    assert columns(table) == [("id", "long", "declared")]
+
+
+def test_a_table_that_is_read_to_its_end_is_left_alone(world: World) -> None:
+    produce(world, "a", {"id": 1}, {"id": 2})
+    commit(world, "s.a", "a", {0: 1, 1: 1})
+    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
+    assert (table.action, table.columns, table.unread) == ("none", (), 0)
+    assert {first.source for first in table.first_offsets} == {"progress"}
+
+
+def test_unread_records_alone_are_no_change_and_new_fields_are(world: World) -> None:
+    produce(world, "a", {"id": 1}, {"id": 2})
+    commit(world, "s.a", "a", {0: 1, 1: 1})
+    produce(world, "a", {"id": 3})
+    assert plan(world, "tables: {s.a: {topic: a}}\n")["s.a"].action == "none"
+    produce(world, "a", {"id": 4, "visitor": {"id": "x"}})
+    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
+    assert (table.action, table.sampled) == ("change", 2)
+    assert columns(table) == [("visitor", "struct<id: string>", "inferred")]
+
+
+def test_a_partition_without_progress_is_something_to_start(world: World) -> None:
+    produce(world, "a", {"id": 1}, {"id": 2})
+    commit(world, "s.a", "a", {0: 1})
+    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
+    assert table.action == "start"
+    assert [(first.partition, first.offset, first.source) for first in table.first_offsets] == [
+        (0, 1, "progress"),
+        (1, 0, "start"),
+    ]
+
+
+def test_a_record_that_fits_no_column_is_shown_with_its_place(world: World) -> None:
+    produce(world, "a", {"id": 1}, {"id": 2})
+    commit(world, "s.a", "a", {0: 1, 1: 1})
+    produce(world, "a", {"id": 3}, {"id": "x"})
+    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
+    assert (table.action, table.bad) == ("stop", 1)
+    assert table.problem is not None
+    assert table.problem.where == "topic a, partition 1, offset 1"
+
+
+def test_without_a_topic_or_a_field_a_run_would_wait(world: World) -> None:
+    world.source.create("empty")
+    world.source.create("order")
+    tables = plan(world, "tables: {s.a: {topic: orders}, s.b: {topic: empty}}\n")
+    assert [table.action for table in tables.values()] == ["wait", "wait"]
+    problems = [table.problem for table in tables.values()]
+    assert problems[0] is not None
+    assert problems[0].remedy.startswith("did you mean `order`?")
+    assert problems[1] is not None
+    assert problems[1].message == "there is no record with a field to infer columns from"
+
+
+def test_top_level_topics_get_a_table_each(world: World) -> None:
+    produce(world, "sensors", {"id": 1})
+    produce(world, "device-1", {"id": 1})
+    tables = plan(world, "namespace: iot\ntopics: [sensors, alarms, /^device-/]\n")
+    assert {name: (table.action, table.topics) for name, table in tables.items()} == {
+        "iot.alarms": ("wait", ()),
+        "iot.device-1": ("create", ("device-1",)),
+        "iot.sensors": ("create", ("sensors",)),
+    }
+
+
+def test_a_pattern_that_matches_nothing_is_an_error_of_the_file(world: World) -> None:
+    with pytest.raises(SpecError, match=r"/\^device-/ matches no topic"):
+        plan(world, "namespace: iot\ntopics: [/^device-/]\n")
+
+
+def test_a_table_that_would_stop_says_why(world: World) -> None:
+    produce(world, "a", {"id": 1})
+    commit(world, "s.a", "a", {0: 1})
+    world.source.create("a")
+    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
+    assert table.action == "stop"
+    assert "deleted and created again" in table.document()["reason"]
+
+
+def test_types_are_written_as_a_pipeline_file_writes_them() -> None:
+    struct = StructType(NestedField(1, "a", DecimalType(9, 2)), NestedField(2, "b", ListType(3, StringType(), False)))
+    kind = MapType(1, StringType(), 2, struct, False)
+    assert describe_type(kind) == "map<string, struct<a: decimal(9, 2), b: list<string>>>"
