@@ -26,7 +26,9 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         "watermarks": dump_offsets(progress.watermark.partitions),
     }
     if progress.skipped:
-        parts["skipped"] = as_json({topic: {str(p): list(r) for p, r in ps.items()} for topic, ps in progress.skipped.items()})
+        parts["skipped"] = as_json(
+            {topic: {str(p): list(r) for p, r in ps.items()} for topic, ps in progress.skipped.items()}
+        )
     if progress.watermark.complete_to_ms is not None:
         parts["watermark"] = str(progress.watermark.complete_to_ms)
     return {key(pipeline, name): value for name, value in parts.items()}

@@ -42,9 +42,9 @@ class Discovery:
             table = f"{self._spec.namespace}.{name}"
             if table not in self.tables and any(selector.matches(name) for selector in self._spec.topics):
                 self.tables[table] = Table(self._spec.table_for(name))
-        for table in self.tables.values():
-            if not table.in_flight:
-                self._match(table, found)
+        for known in self.tables.values():
+            if not known.in_flight:
+                self._match(known, found)
 
     def load(self, table: Table, cluster_id: str) -> None:
         """Takes the table's state from the catalog and checks that its progress belongs to this cluster and these
@@ -186,10 +186,17 @@ def empty_pattern(spec: PipelineSpec, pattern: str, table: Table | None, source:
     topics = sorted(source.topics(lambda name: not name.startswith("__")))
     plain = re.sub(r"[^A-Za-z0-9._-]", "", pattern.replace(".*", ""))
     near = difflib.get_close_matches(plain, topics, n=1, cutoff=0.3)
-    hint = f"the nearest topic is `{near[0]}`" if near else "there are no topics" if not topics else f"topics are {topics[:5]}"
+    hint = (
+        f"the nearest topic is `{near[0]}`"
+        if near
+        else "there are no topics"
+        if not topics
+        else f"topics are {topics[:5]}"
+    )
     text = spec.path.read_text().splitlines() if spec.path.exists() else []
     line = next((n for n, words in enumerate(text, 1) if f"/{pattern}/" in words), table.spec.line if table else 0)
     return SpecError(
-        f"the regular expression /{pattern}/ matches no topic", remedy=f"correct it; {hint}",
-        where=f"{spec.path}:{line}"
+        f"the regular expression /{pattern}/ matches no topic",
+        remedy=f"correct it; {hint}",
+        where=f"{spec.path}:{line}",
     )

@@ -152,7 +152,10 @@ def _numbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
     """A new type with ids of its own at every level."""
     if isinstance(kind, StructType):
         return StructType(
-            *(f.model_copy(update={"field_id": next(ids), "field_type": _numbered(f.field_type, ids)}) for f in kind.fields)
+            *(
+                f.model_copy(update={"field_id": next(ids), "field_type": _numbered(f.field_type, ids)})
+                for f in kind.fields
+            )
         )
     if isinstance(kind, ListType):
         element_id = next(ids)

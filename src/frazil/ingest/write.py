@@ -122,8 +122,8 @@ def _file_io(properties: tuple[tuple[str, str], ...], scheme: str) -> FileIO:
 
 
 def _in_arrow_words(properties: dict[str, str]) -> dict[str, str]:
-    """Iceberg's Java client puts the bucket into the host name unless told otherwise; Arrow, at an endpoint of one's own,
-    into the path.
+    """Iceberg's Java client puts the bucket into the host name unless told otherwise; Arrow, at an endpoint of one's
+    own, into the path.
     """
     host = urlsplit(properties.get("s3.endpoint", "")).hostname or ""
     is_path_style = properties.get("s3.path-style-access", "false").lower() == "true"
@@ -201,5 +201,3 @@ def _dictionary_columns(rows: pa.Table) -> list[str]:
         if pc.count_distinct(column).as_py() <= max(1, sample.num_rows * _DICTIONARY_SHARE):
             chosen.append(name)
     return chosen
-
-

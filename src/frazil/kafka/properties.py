@@ -66,7 +66,9 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
                 f"kafka `sasl.mechanism: {mechanism}` takes no user name and password",
                 remedy=f"use one of {', '.join(_LOGIN_MODULES)}, or write sasl.jaas.config",
             )
-        credentials = " ".join(f'{name}="{_quoted(properties.get(f"sasl.{name}", ""))}"' for name in ("username", "password"))
+        credentials = " ".join(
+            f'{name}="{_quoted(properties.get(f"sasl.{name}", ""))}"' for name in ("username", "password")
+        )
         java["sasl.jaas.config"] = f"{module} required {credentials};"
     if "ssl.ca.location" in properties:
         java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": properties["ssl.ca.location"]}

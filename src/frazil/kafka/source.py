@@ -24,8 +24,11 @@ _TUNING = {
 
 
 def read_ranges(
-    spark: SparkSession, properties: Mapping[str, str], ranges: Iterable[OffsetRange], columns: Sequence[str], slices:
-    int
+    spark: SparkSession,
+    properties: Mapping[str, str],
+    ranges: Iterable[OffsetRange],
+    columns: Sequence[str],
+    slices: int,
 ) -> DataFrame:
     """Records of `ranges` with the source's `columns` (key, value, topic, partition, offset, timestamp, headers).
 

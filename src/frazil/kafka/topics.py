@@ -49,9 +49,7 @@ class KafkaTopics:
         names = sorted(name for name in everything if wanted(name))
         if not names:
             return {}
-        futures = self._ask(
-            lambda: self._admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
-        )
+        futures = self._ask(lambda: self._admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S))
         found = {}
         for name, future in futures.items():
             described = self._result(future)
@@ -78,9 +76,7 @@ class KafkaTopics:
             return {}
         request = {TopicPartition(topic, number): spec for (topic, number), spec in specs.items()}
         futures = self._ask(
-            lambda: self._admin.list_offsets(
-                request, isolation_level=self._isolation, request_timeout=_TIMEOUT_S
-            )
+            lambda: self._admin.list_offsets(request, isolation_level=self._isolation, request_timeout=_TIMEOUT_S)
         )
         offsets = {}
         for partition, future in futures.items():

@@ -63,7 +63,7 @@ def whole_number(text: str) -> int | None:
     number = Decimal(f"{mantissa}e{exponent or 0}")
     if number != number.to_integral_value():
         return None
-    if number.adjusted() > 40:
+    if number and number.adjusted() > 40:
         return -_FAR if number < 0 else _FAR
     return int(number)
 
