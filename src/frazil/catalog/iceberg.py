@@ -78,7 +78,8 @@ class IcebergCatalog:
         summary = snapshot.summary()
         totals = ("total-records", "total-data-files", "total-files-size")
         numbers = [int(summary.get(name) or 0) for name in totals]
-        return TableSize(*numbers, snapshot_count=_length(java.snapshots()))
+        rows, files, size = numbers
+        return TableSize(rows, files, size, _length(java.snapshots()))
 
     def create(self, table: str, schema: Schema, properties: Mapping[str, str], format_version: int) -> TableState:
         """See the port."""
@@ -131,9 +132,7 @@ class IcebergCatalog:
             return self._resolve(commit, error, validator)
         self._adopt(commit.table, java)
         snapshot = java.currentSnapshot()
-        return replace(
-            commit.progress, snapshot_id=snapshot.snapshotId(), committed_at_ms=snapshot.timestampMillis()
-        )
+        return replace(commit.progress, snapshot_id=snapshot.snapshotId(), committed_at_ms=snapshot.timestampMillis())
 
     def _adopt(self, table: str, java: Any) -> None:
         """Marks a table that someone else made as one that this pipeline commits to, so that lost progress is not taken for
@@ -148,10 +147,12 @@ class IcebergCatalog:
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         """See the port."""
-        java = self._tables.get(table)
-        for path in paths if java is not None else ():
+        if table not in self._tables:
+            return
+        store = self._tables[table].io()
+        for path in paths:
             try:
-                java.io().deleteFile(path)
+                store.deleteFile(path)
             except Py4JJavaError:
                 continue  # An orphan costs space, not truth; orphan removal finds it.
 
@@ -169,7 +170,8 @@ class IcebergCatalog:
 
     def _resolve(self, commit: Commit, error: Exception, validator: _ProgressValidator) -> Progress:
         """A commit that raised: refused, landed all the same, or not known (law 4). Asks the table for our commit id."""
-        if validator.refused:
+        # Iceberg tries again by itself after an attempt whose answer was lost, and is then refused by our own progress.
+        if validator.refused and validator.found != commit.progress.commit_id:
             raise ConflictError(
                 f"the table's progress is not the one this batch started from: found={validator.found}",
                 where=commit.table,
@@ -232,7 +234,9 @@ class IcebergCatalog:
         while snapshot is not None:
             summary = snapshot.summary()
             if summary.get(key(self._pipeline, "offsets")) is not None:
-                found = from_summary(self._pipeline, self._strings_of(summary), snapshot.snapshotId(), snapshot.timestampMillis())
+                found = from_summary(
+                    self._pipeline, self._strings_of(summary), snapshot.snapshotId(), snapshot.timestampMillis()
+                )
                 return found or Progress(), False
             parent = snapshot.parentId()
             if parent is None:
@@ -244,7 +248,9 @@ class IcebergCatalog:
 
     def _strings_of(self, java_map: Any) -> dict[str, str]:
         """A Java map of strings in one call; py4j's own way makes two for each entry."""
-        found: dict[str, str] = json.loads(self._jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(java_map))
+        found: dict[str, str] = json.loads(
+            self._jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(java_map)
+        )
         return found
 
     def _identifier(self, table: str) -> Any:
@@ -266,8 +272,9 @@ class IcebergCatalog:
             try:
                 if not self._catalog.namespaceExists(part):
                     self._catalog.createNamespace(part)
-            except Py4JJavaError as error:
-                if not _is(error, "AlreadyExistsException"):
+            except Py4JJavaError:
+                # Another thread or process was quicker; a database catalog says so by a constraint of its own.
+                if not self._catalog.namespaceExists(part):
                     raise
 
 
@@ -314,9 +321,7 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
 
 
 def _is(error: Exception, *names: str) -> bool:
-    return isinstance(error, Py4JJavaError) and any(
-        name in error.java_exception.getClass().getName() for name in names
-    )
+    return isinstance(error, Py4JJavaError) and any(name in error.java_exception.getClass().getName() for name in names)
 
 
 def _cause(error: Exception) -> str:
@@ -335,5 +340,3 @@ def _cause(error: Exception) -> str:
 def _length(iterable: Any) -> int:
     size = getattr(iterable, "size", None)
     return int(size()) if size is not None else sum(1 for _ in iterable)
-
-

@@ -66,6 +66,15 @@ def _struct_json(kind: IcebergType) -> str:
     return StructType(NestedField(0, "_", kind, required=False)).model_dump_json()
 
 
+def first_wanted(many: Iterable[Wanted]) -> dict[tuple[str, ...], dict[str, IcebergType]]:
+    """Of each wanted field the type it was first seen with: what contradicts it is then a misfit with a place."""
+    merged: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    for wanted in many:
+        for path, fields in wanted.items():
+            merged[path] = {**fields, **merged.get(path, {})}
+    return merged
+
+
 def merge_wanted(many: Iterable[Wanted]) -> dict[tuple[str, ...], dict[str, IcebergType]]:
     """What all tasks together want; TypesDiffer where they contradict each other."""
     merged: dict[tuple[str, ...], dict[str, IcebergType]] = {}

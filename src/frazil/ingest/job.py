@@ -64,12 +64,11 @@ class SparkJobs:
 
 def cause_of(error: Exception) -> str:
     """The line of a Spark error that says what happened: the last exception of a Python worker, or the innermost cause."""
-    if isinstance(error, Py4JJavaError):
-        text = str(error.java_exception)
-    else:
-        text = str(error)
+    text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    python = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception")) and " " not in line.split(":")[0]]
+    python = [
+        line for line in lines if line.split(":")[0].endswith(("Error", "Exception")) and " " not in line.split(":")[0]
+    ]
     caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     for candidates in (caused, python, lines):
         if candidates:

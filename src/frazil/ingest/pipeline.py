@@ -14,13 +14,14 @@ from pyiceberg.types import IcebergType
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
-from frazil.errors import ConflictError, FrazilError, RecordError
+from frazil.errors import ConflictError, FrazilError, RecordError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.evolve import (
     NamesClash,
     TypesDiffer,
     Wanted,
     extend_schema,
+    first_wanted,
     load_wanted,
     merge_wanted,
     new_schema,
@@ -31,6 +32,7 @@ from frazil.ingest.target import METADATA_TYPES
 from frazil.ingest.task import Job
 from frazil.ingest.watermark import advance_watermark
 from frazil.kafka.port import Partition, Source
+from frazil.spec import TableSpec
 from frazil.types import Batch, Commit, Progress, TaskReport, advance, merge_reports
 
 # Iceberg keeps every old metadata file unless told otherwise: at one commit a second that fills a disk.
@@ -122,17 +124,26 @@ class Pipeline:
         if changed:
             raise ConflictError(f"topic {changed[0]} was deleted or created again while it was read", where=changed[0])
 
-    def _bad_record(self, planned: Planned) -> RecordError:
-        """Reads the batch again with coordinates, which good batches need not ship."""
-        reports = self._jobs.run([planned.batch], _job([planned], is_trial=True), with_offsets=True, pool="small")
-        merged = merge_reports(planned.table.name, reports)
+    def _bad_record(self, planned: Planned, schema: Schema | None = None, remedy: str = "") -> FrazilError:
+        """Reads the batch again with coordinates, which good batches need not ship, and names its first bad record.
+
+        schema: in place of the table's, to find the record that does not fit it.
+        """
+        job = _job([planned], is_trial=True, schema=schema)
+        merged = merge_reports(
+            planned.table.name, self._jobs.run([planned.batch], job, with_offsets=True, pool="small")
+        )
         if not merged.bad:
-            raise ConflictError("a bad record was gone when it was looked for", where=planned.table.name)
+            return ConflictError("a bad record was gone when it was looked for", where=planned.table.name)
         first = merged.bad[0]
         field = f"field {first.path}: " if first.path else ""
         more = f" (and {merged.bad_count - 1} more in this batch)" if merged.bad_count > 1 else ""
         return RecordError(
-            f"{field}{first.reason}{more}", topic=first.topic, partition=first.partition, offset=first.offset
+            f"{field}{first.reason}{more}",
+            topic=first.topic,
+            partition=first.partition,
+            offset=first.offset,
+            remedy=remedy,
         )
 
     def _evolve(self, planned: Planned, report: TaskReport) -> Outcome:
@@ -150,10 +161,14 @@ class Pipeline:
             hit("create.before")
             return Outcome(self.create(table, top), report)
         except TypesDiffer as error:
+            # Read against the types that were seen first, the record that contradicts them is a bad one with a place.
+            first = first_wanted(load_wanted(text) for text in report.wanted)
+            schema = extend_schema(table.state.schema if table.state else Schema(), first)
             remedy = f"declare the column {error.path[0]} with a type that holds the values, or fix the producer"
-            raise _unfit(planned, f"field {error}", remedy) from None
+            raise self._bad_record(planned, schema, remedy) from None
         except NamesClash as error:
-            raise _unfit(planned, str(error), "rename the field at the producer, or set `undeclared: drop`") from None
+            remedy = "rename the field at the producer, or set `undeclared: drop`"
+            raise SpecError(str(error), remedy=remedy, where=table.name) from None
 
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state
@@ -179,10 +194,11 @@ class Pipeline:
         return Outcome(replace(state, progress=committed), report, is_committed=True)
 
 
-def metadata_adder(names: Sequence[str]) -> Callable[[Schema], Schema]:
-    """The change that gives an existing table the metadata columns it is asked for and lacks."""
-    wanted: Wanted = {(): {f"_{name}": METADATA_TYPES[name] for name in names}}
-    return lambda schema: extend_schema(schema, wanted)
+def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
+    """The change that gives an existing table the declared and metadata columns that it lacks."""
+    declared = {column.name: column.type for column in spec.columns}
+    metadata = {f"_{name}": METADATA_TYPES[name] for name in spec.metadata}
+    return lambda schema: extend_schema(schema, {(): {**declared, **metadata}})
 
 
 def check_metadata_names(wanted: Wanted, metadata: Sequence[str]) -> None:
@@ -192,11 +208,6 @@ def check_metadata_names(wanted: Wanted, metadata: Sequence[str]) -> None:
             raise NamesClash(f"field _{name}: the table has a metadata column of this name")
 
 
-def _unfit(planned: Planned, reason: str, remedy: str) -> FrazilError:
-    first = planned.batch.ranges[0]
-    return RecordError(reason, topic=first.topic, partition=first.partition, offset=first.start, remedy=remedy)
-
-
-def _job(planned: Sequence[Planned], is_trial: bool = False) -> Job:
+def _job(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:
     trials = frozenset(p.table.name for p in planned if is_trial or p.table.state is None)
-    return Job({topic: p.table.target() for p in planned for topic in p.batch.topics}, trials)
+    return Job({topic: p.table.target(schema) for p in planned for topic in p.batch.topics}, trials)

@@ -9,18 +9,26 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-
+from functools import partial
 
 import structlog
 
 from frazil.catalog.port import Catalog
 from frazil.clock import Clock, jitter
-from frazil.errors import ConflictError, FencedError, FrazilError, InvariantError, RecordError, SpecError, UnavailableError
+from frazil.errors import (
+    ConflictError,
+    FencedError,
+    FrazilError,
+    InvariantError,
+    RecordError,
+    SpecError,
+    UnavailableError,
+)
 from frazil.ingest.discovery import Discovery, TableStopped, empty_pattern, words_of
 from frazil.ingest.evolve import NamesClash
 from frazil.ingest.job import JobRunner, is_jvm_gone
 from frazil.ingest.lanes import Done, Lanes, ThreadLanes
-from frazil.ingest.pipeline import Identity, Outcome, Pipeline, Planned, metadata_adder
+from frazil.ingest.pipeline import Identity, Outcome, Pipeline, Planned, declared_adder
 from frazil.ingest.plan import group_batches, lag_records, plan_batch
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition, Source
@@ -57,7 +65,9 @@ class Parts:
 class Service:
     """Runs one pipeline. `publish` gets the tables after every change that `status` shows."""
 
-    def __init__(self, spec: PipelineSpec, parts: Parts, run_id: str, publish: Callable[[Sequence[Table]], None]) -> None:
+    def __init__(
+        self, spec: PipelineSpec, parts: Parts, run_id: str, publish: Callable[[Sequence[Table]], None]
+    ) -> None:
         self._spec = spec
         self._parts = parts
         self._clock = parts.clock
@@ -181,7 +191,7 @@ class Service:
             if table.state is None and table.spec.columns and self._pipeline_for_creation is not None:
                 table.state = self._pipeline_for_creation.create(table, {})
             if table.state is not None:
-                self._check_metadata_columns(table)
+                self._add_declared_columns(table)
             table.loaded_at_s = self._clock.monotonic_s()
         except TableStopped as error:
             self._stop_table(table, error)
@@ -195,12 +205,12 @@ class Service:
         identity = Identity(self._cluster_id, self._epoch, self._run_id)
         return self._pipeline or Pipeline(self._parts.catalog, self._parts.source, self._parts.jobs, identity)
 
-    def _check_metadata_columns(self, table: Table) -> None:
+    def _add_declared_columns(self, table: Table) -> None:
         assert table.state is not None
         names = {field.name for field in table.state.schema.fields}
-        missing = [f"_{name}" for name in table.spec.metadata if f"_{name}" not in names]
-        if missing:
-            table.state = self._parts.catalog.evolve(table.name, metadata_adder(table.spec.metadata))
+        declared = [column.name for column in table.spec.columns] + [f"_{name}" for name in table.spec.metadata]
+        if not names.issuperset(declared):
+            table.state = self._parts.catalog.evolve(table.name, declared_adder(table.spec))
 
     # ---- planning
 
@@ -216,7 +226,9 @@ class Service:
                 log.info("available_again", after_failures=self._outages)
             if until_caught_up and self._goal is None:
                 self._goal = dict(self._ends)
-            planned = [p for p in (self._plan(table, now_s, until_caught_up) for table in self._free_tables(now_s)) if p]
+            planned = [
+                p for p in (self._plan(table, now_s, until_caught_up) for table in self._free_tables(now_s)) if p
+            ]
             self._outages = 0
         except UnavailableError as error:
             self._wait_out(error)
@@ -239,7 +251,7 @@ class Service:
             self._topics_at_s = now_s
             for table in self.tables:
                 if not table.in_flight and table.run_state is not RunState.STOPPED:
-                    self._guard(table, lambda table=table: self._discovery.verify(table))
+                    self._guard(table, partial(self._discovery.verify, table))
         for table in self._free_tables(now_s):
             is_stale = now_s - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
             if not table.is_loaded or is_stale or self._needs_credentials(table, now_s):
@@ -292,8 +304,10 @@ class Service:
     def _has_nothing_new(self, table: Table) -> bool:
         """The quick look that hundreds of idle tables get: are the ends those that it was last read to?"""
         read_to = table.read_to
-        return read_to is not None and len(read_to) == len(table.partitions()) and all(
-            self._ends.get(p) == end for p, end in read_to.items()
+        return (
+            read_to is not None
+            and len(read_to) == len(table.partitions())
+            and all(self._ends.get(p) == end for p, end in read_to.items())
         )
 
     def _up_to_goal(self) -> dict[Partition, int]:
@@ -351,7 +365,7 @@ class Service:
         for p in planned:
             p.table.goes_alone = False
             report = future.result()[p.table.name]
-            self._lanes.submit("commit", p, lambda p=p, report=report: pipeline.finish(p, report))
+            self._lanes.submit("commit", p, partial(pipeline.finish, p, report))
 
     def _after_finish(self, planned: Planned, future: Future[Outcome]) -> None:
         error = future.exception()
@@ -371,7 +385,9 @@ class Service:
             table.reason = "no record has a field yet, so the table has no column"
         else:
             table.next_due_s = 0.0
-            log.info("schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0)
+            log.info(
+                "schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0
+            )
 
     def _committed(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
         table, report = planned.table, outcome.report
@@ -379,6 +395,7 @@ class Service:
         table.next_due_s = planned.planned_at_s + table.spec.commit.interval_s
         table.skipped = {}
         table.lag_records = lag_records(table.position(), self._ends)
+        self._explain(table, RunState.RUNNING if table.lag_records else RunState.WAITING, None)
         table.records_per_s = report.record_count / max(took_s, 1e-3)
         with suppress(UnavailableError):  # The commit is done; its numbers can wait for the next.
             table.size = self._parts.catalog.size(table.name)
@@ -460,6 +477,3 @@ class Service:
 def backoff_s(failures: int) -> float:
     """How long to wait after so many failures in a row."""
     return jitter(min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (failures - 1)))
-
-
-

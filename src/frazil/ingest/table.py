@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pyiceberg.schema import Schema
+
 from frazil.catalog.port import TableSize, TableState
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
 from frazil.ingest.target import TableTarget
@@ -104,12 +106,13 @@ class Table:
         """The ids of every topic in the vector."""
         return {**self.progress.topic_ids, **{t.name: t.id for t in self.topics.values()}}
 
-    def target(self) -> TableTarget:
-        """What tasks get to know of it."""
+    def target(self, schema: Schema | None = None) -> TableTarget:
+        """What tasks get to know of it; `schema` in place of its own."""
         state = self.state
+        known = schema or (state.schema if state else None)
         return TableTarget(
             name=self.name,
-            schema_json=state.schema.model_dump_json() if state else "",
+            schema_json=known.model_dump_json() if known else "",
             location=state.location if state else "",
             properties=tuple(sorted(state.properties.items())) if state else (),
             io_properties=tuple(sorted(state.io_properties.items())) if state else (),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -54,12 +54,12 @@ def source_columns(job: Job, with_offsets: bool) -> list[str]:
     return [name for name in ("topic", "partition", "offset", "timestamp", "key", "headers", "value") if name in wanted]
 
 
-def task_of(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """The function for `mapInArrow`; its output has one column, `report`: a JSON text per table."""
     return functools.partial(run_task, job)
 
 
-def run_task(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """See the module."""
     runs: dict[str, _TableRun] = {}
     try:

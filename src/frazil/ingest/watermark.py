@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from frazil.kafka.port import Partition
-from frazil.types import Offsets, OffsetRange, Watermark, later
+from frazil.types import OffsetRange, Offsets, Watermark, later
 
 
 def advance_watermark(

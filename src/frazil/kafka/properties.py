@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from frazil.errors import SpecError
 
@@ -19,7 +20,7 @@ _LOGIN_MODULES = {
 # Known to librdkafka alone; Java would warn about them or, worse, print their value.
 _NATIVE_ONLY = {
     "sasl.username", "sasl.password", "sasl.mechanisms", "ssl.ca.location", "ssl.certificate.location",
-    "ssl.key.location", "ssl.key.password", "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem",
+    "ssl.key.location", "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem",
     "enable.ssl.certificate.verification", "broker.address.family", "debug", "log_level",
     "socket.keepalive.enable", "socket.timeout.ms", "topic.metadata.refresh.interval.ms", "queued.max.messages.kbytes",
 }  # fmt: skip
@@ -29,7 +30,7 @@ _JAVA_ONLY = {
     "default.api.timeout.ms", "request.timeout.ms", "receive.buffer.bytes", "send.buffer.bytes",
     "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols", "ssl.protocol", "fetch.max.wait.ms",
     "metadata.max.age.ms", "client.dns.lookup", "max.partition.fetch.bytes", "fetch.max.bytes", "fetch.min.bytes",
-    "reconnect.backoff.max.ms", "reconnect.backoff.ms", "isolation.level", "ssl.key.password",
+    "reconnect.backoff.max.ms", "reconnect.backoff.ms", "isolation.level",
 }  # fmt: skip
 _CREDENTIAL = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
@@ -41,6 +42,8 @@ def native_properties(properties: Mapping[str, str]) -> dict[str, str]:
         for name, value in properties.items()
         if name not in _JAVA_ONLY and not name.startswith(_JAVA_ONLY_PREFIXES)
     }
+    if properties.get("ssl.truststore.type") == "PEM" and "ssl.truststore.location" in properties:
+        native.setdefault("ssl.ca.location", properties["ssl.truststore.location"])
     jaas = properties.get("sasl.jaas.config")
     if jaas and "sasl.username" not in native:
         found = dict(_CREDENTIAL.findall(jaas))
@@ -72,9 +75,22 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
         java["sasl.jaas.config"] = f"{module} required {credentials};"
     if "ssl.ca.location" in properties:
         java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": properties["ssl.ca.location"]}
+    if "ssl.certificate.location" in properties and "ssl.key.location" in properties:
+        java |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": _read(properties["ssl.certificate.location"]),
+            "ssl.keystore.key": _read(properties["ssl.key.location"]),
+        }
     if properties.get("enable.ssl.certificate.verification") == "false":
         java["ssl.endpoint.identification.algorithm"] = ""
     return java
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise SpecError(f"a Kafka certificate or key cannot be read: {error.strerror}", where=path) from None
 
 
 def _quoted(text: str) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.kafka.properties import native_properties
 
@@ -24,9 +24,10 @@ _GONE = {
 
 
 class KafkaTopics:
-    """See the port. `properties`: the pipeline file's client properties."""
+    """See the port. properties: the pipeline file's client properties. timeout_s: for one answer."""
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         self._servers = properties["bootstrap.servers"]
         level = properties.get("isolation.level", "read_committed")
         self._isolation = (
@@ -36,20 +37,20 @@ class KafkaTopics:
         try:
             self._admin = AdminClient({"log_level": 0, "socket.timeout.ms": 10000, **native}, logger=_Silent())
         except (KafkaException, ValueError) as error:
-            raise UnavailableError(f"the Kafka client refuses its settings: {error}", where="kafka") from None
+            raise SpecError(f"the Kafka client refuses its settings: {error}", where="kafka") from None
 
     def cluster_id(self) -> str:
         """See the port."""
-        with_cluster = self._ask(lambda: self._admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S))
+        with_cluster = self._ask(lambda: self._admin.describe_cluster(request_timeout=self._timeout_s).result(self._timeout_s))
         return str(with_cluster.cluster_id)
 
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
         """See the port."""
-        everything = self._ask(lambda: self._admin.list_topics(timeout=_TIMEOUT_S)).topics
+        everything = self._ask(lambda: self._admin.list_topics(timeout=self._timeout_s)).topics
         names = sorted(name for name in everything if wanted(name))
         if not names:
             return {}
-        futures = self._ask(lambda: self._admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S))
+        futures = self._ask(lambda: self._admin.describe_topics(TopicCollection(names), request_timeout=self._timeout_s))
         found = {}
         for name, future in futures.items():
             described = self._result(future)
@@ -59,11 +60,11 @@ class KafkaTopics:
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """See the port."""
-        return self._offsets({partition: OffsetSpec.latest() for partition in partitions})
+        return self._offsets({partition: OffsetSpec.latest() for partition in partitions})  # type: ignore[no-untyped-call]
 
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """See the port."""
-        return self._offsets({partition: OffsetSpec.earliest() for partition in partitions})
+        return self._offsets({partition: OffsetSpec.earliest() for partition in partitions})  # type: ignore[no-untyped-call]
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
         """See the port."""
@@ -76,7 +77,7 @@ class KafkaTopics:
             return {}
         request = {TopicPartition(topic, number): spec for (topic, number), spec in specs.items()}
         futures = self._ask(
-            lambda: self._admin.list_offsets(request, isolation_level=self._isolation, request_timeout=_TIMEOUT_S)
+            lambda: self._admin.list_offsets(request, isolation_level=self._isolation, request_timeout=self._timeout_s)
         )
         offsets = {}
         for partition, future in futures.items():
@@ -88,13 +89,13 @@ class KafkaTopics:
     def _result(self, future: Any) -> Any:
         """The answer, None for what is gone, UnavailableError for anything else."""
         try:
-            return future.result(_TIMEOUT_S + 5)
+            return future.result(self._timeout_s + 5)
         except KafkaException as error:
             if error.args[0].code() in _GONE:
                 return None
             raise self._unavailable(error.args[0]) from None
         except TimeoutError:
-            raise self._unavailable(f"no answer within {_TIMEOUT_S:.0f} s") from None
+            raise self._unavailable(f"no answer within {self._timeout_s:.0f} s") from None
 
     def _ask(self, question: Callable[[], Any]) -> Any:
         try:
@@ -102,7 +103,7 @@ class KafkaTopics:
         except KafkaException as error:
             raise self._unavailable(error.args[0]) from None
         except TimeoutError:
-            raise self._unavailable(f"no answer within {_TIMEOUT_S:.0f} s") from None
+            raise self._unavailable(f"no answer within {self._timeout_s:.0f} s") from None
 
     def _unavailable(self, reason: object) -> UnavailableError:
         words = reason.str() if isinstance(reason, KafkaError) else reason

@@ -15,7 +15,6 @@ from typing import Any
 from frazil.clock import Clock
 from frazil.ingest.table import Table
 
-
 _REWRITE_EVERY_MS = 5000
 
 

@@ -39,7 +39,9 @@ _SPARK_OPTIONS = (
 )
 
 
-def start_jvm(settings: Mapping[str, str], classpath: Sequence[Path], options: Sequence[str]) -> subprocess.Popen[bytes]:
+def start_jvm(
+    settings: Mapping[str, str], classpath: Sequence[Path], options: Sequence[str]
+) -> subprocess.Popen[bytes]:
     """Starts the JVM and tells PySpark where it listens; UnavailableError when it does not come up.
 
     settings: Spark's properties. classpath: jars besides Spark's own. options: of the JVM.
@@ -123,5 +125,3 @@ def _spark_home() -> Path:
     import pyspark  # noqa: PLC0415  (a third of a second that other commands need not pay)
 
     return Path(pyspark.__file__).parent
-
-

@@ -42,7 +42,7 @@ _DEFAULTS = {
     "spark.python.daemon.module": "frazil.ingest.daemon",
     "spark.kafka.consumer.cache.capacity": "2000",
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|credential",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|credential|keystore[.]key",
 }
 # The parallel collector costs least of all over a batch; the pauses it makes are far below a commit's duration.
 JVM_OPTIONS = (
@@ -63,7 +63,7 @@ class Jvm:
         self._settings = spark_settings(conf, master, needs_s3)
         self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
         self._process = start_jvm(self._settings, own_jars(needs_s3), JVM_OPTIONS)
-        self._gateway = launch_gateway(self._conf)
+        self._gateway = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
         self._session: SparkSession | None = None
         self._making = threading.Lock()
 

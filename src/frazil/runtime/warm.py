@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.gateway import RECORD_VARIABLE, class_archive

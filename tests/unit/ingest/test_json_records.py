@@ -23,7 +23,7 @@ def test_the_first_misfits_are_described_in_row_order_and_all_bad_records_counte
 
 
 def test_a_malformed_record_has_no_values_and_wants_no_columns() -> None:
-    decoded = decode(['{"a": 1, "b": "x", "c": tru}', '{"a": 2}', '{"a": 3, "b": 4}'], a="long")
+    decoded = decode(['{"a": 1, "b": "x", "c": nul}', '{"a": 2}', '{"a": 3, "b": 4}'], a="long")
     assert decoded.columns[0].to_pylist() == [None, 2, 3]
     assert decoded.wanted == {(): {"b": LongType()}}
     assert faults(decoded) == [(0, "", "the value is not well-formed JSON")]
