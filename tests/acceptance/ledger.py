@@ -105,7 +105,7 @@ class TransactionalFeed(Feed):
     """A feed whose records count when their transaction commits."""
 
     def __init__(self, servers: str, ledger: Ledger) -> None:
-        super().__init__(servers, ledger, {"transactional.id": new_id()})
+        super().__init__(servers, ledger, {"transactional.id": new_id(), "transaction.timeout.ms": 180_000})
         self._producer.init_transactions(30)
 
     def begin(self) -> None:

@@ -67,9 +67,9 @@ class Pipeline:
     def add_table(self, name: str, *topics: str, **settings: Any) -> str:
         """Declares `t.<name>`, fed by topics, with the columns that tell where a record came from."""
         table = f"t.{name}"
-        source = {"topic": topics[0]} if len(topics) == 1 else {"topics": list(topics)}
+        source = {"topic": topics[0]} if len(topics) == 1 and topics[0][0] != "/" else {"topics": list(topics)}
         self.document["tables"][table] = {**source, "metadata": PLACE, **settings}
-        self._sources[table] = list(topics)
+        self._sources[table] = [topic for topic in topics if topic[0] != "/"]
         return table
 
     def add_fed_table(self, name: str, partitions: int = 2, **settings: Any) -> tuple[str, str]:
@@ -126,11 +126,15 @@ class Pipeline:
         return found
 
     def wait_for_state(self, run: Run, table: str, state: str, within_s: float = PATIENCE_S) -> Document:
-        """Waits until the running pipeline says so of the table."""
-        run.wait_while_running(
-            lambda: self.state(table).get("state") == state, f"{table} is {state}: {self.state(table)}", within_s
-        )
-        return self.state(table)
+        """Waits until the running pipeline says so of the table; all that it says then."""
+        said: Document = {}
+
+        def is_said() -> bool:
+            said.update(self.state(table))
+            return said.get("state") == state
+
+        run.wait_while_running(is_said, f"{table} is {state}", within_s)
+        return said
 
     def wait_for_commit_of(self, table: str, run: Run | None = None, within_s: float = PATIENCE_S) -> None:
         """Waits until everything in the ledger for the table's topics is committed."""

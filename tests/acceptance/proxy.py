@@ -13,6 +13,8 @@ from typing import Literal
 Fault = Literal["502 after", "cut after", "502 before", "cut before", "late"]
 _COMMIT = re.compile(r"^/v1/namespaces/[^/]+/tables/[^/]+$")
 _HOST = "127.0.0.1"
+_OWN = ("host", "connection", "accept-encoding")
+"""Headers that concern one connection, not the server behind it."""
 
 
 class Proxy:
@@ -82,7 +84,7 @@ class _Answerer(BaseHTTPRequestHandler):
     def answer(self) -> None:
         """Any request: forwarded, or what the fault makes of it."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        kept = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
+        kept = {name: value for name, value in self.headers.items() if name.lower() not in _OWN}
         proxy = self.server.proxy
         fault = proxy.take(self.command, self.path)
         if fault == "late":

@@ -154,8 +154,8 @@ class Run:
                     resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
     def tail(self) -> str:
-        """The end of its log."""
-        return "\n".join(self.lines[-40:])
+        """The end of its log, and what it printed."""
+        return "\n".join([*self.lines[-40:], *self._results])
 
     def close(self) -> None:
         """Ends it and all it started, whatever state that is in; nothing stays behind."""
