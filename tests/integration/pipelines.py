@@ -116,6 +116,7 @@ class Running:
             if len(found) >= times:
                 return found
             assert self._process.poll() is None, self._err.read_text()[-3000:]
+            assert not self.events_named("table_stopped"), self._err.read_text()[-3000:]
             assert time.monotonic() < deadline, f"no {event} within {within_s} s: {self._err.read_text()[-3000:]}"
             time.sleep(0.05)
 
