@@ -7,11 +7,18 @@ from functools import partial
 from typing import Any
 
 from frazil.catalog.memory import MemoryCatalog
-from frazil.catalog.port import TableState
 from frazil.catalog.store import probe_store
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
-from frazil.cli.wiring import has_catalog, light_jvm, look_at_catalog, properties_to_look_with, read_spec, sqlite_file
+from frazil.cli.wiring import (
+    has_catalog,
+    light_jvm,
+    look_at_catalog,
+    properties_to_look_with,
+    read_spec,
+    sqlite_file,
+    topics_to_look_at,
+)
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.table import Table
@@ -28,6 +35,7 @@ from frazil.ops.check import (
     failed,
 )
 from frazil.runtime.connect import uses_s3
+from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec
 
 
@@ -54,36 +62,42 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 
 def _check(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_machine(uses_s3(spec))
-    source = KafkaTopics(spec.kafka)
+    source = topics_to_look_at(spec)
     discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
-    yield from check_kafka(spec, source, discovery, partial(unreadable_topics, spec.kafka))
-    yield from _check_lake(spec, source, list(discovery.tables.values()))
-
-
-def _check_lake(spec: PipelineSpec, source: KafkaTopics, tables: list[Table]) -> Iterator[Finding]:
-    file, uri, warehouse = sqlite_file(spec), spec.catalog.uri, spec.catalog.warehouse
-    states: list[TableState] = []
+    of_kafka = list(check_kafka(spec, source, discovery, partial(unreadable_topics, spec.kafka)))
+    yield from of_kafka
+    tables = list(discovery.tables.values())
+    file, warehouse = sqlite_file(spec), spec.catalog.warehouse
     if file is not None:
         folder = check_local_folder("catalog", file.parent)
         if not (has_catalog(spec) and folder.is_ok):
             yield folder
     if not has_catalog(spec) and _is_local(warehouse):
-        yield check_store(warehouse, {}, states, lambda *_: "")
+        yield check_store(warehouse, {}, [], lambda *_: "")
         return
-    tried = f"opened the catalog at {uri}"
     try:
         with light_jvm(spec) as jvm:
             if has_catalog(spec):
-                catalog = look_at_catalog(jvm, spec)
-                yield Finding("catalog", True, tried, uri)
-                yield from check_tables(tables, comparison(spec, source, catalog))
-                states = [table.state for table in tables if table.state is not None]
-            properties = properties_to_look_with(spec)
-            yield check_store(
-                warehouse, properties, states, lambda *place: probe_store(jvm.gateway, jvm.hadoop, *place)
-            )
+                yield from _check_tables(jvm, spec, tables, source if of_kafka[0].is_ok else None)
+            states = [table.state for table in tables if table.state is not None]
+            probe = partial(probe_store, jvm.gateway, jvm.hadoop)
+            yield check_store(warehouse, properties_to_look_with(spec), states, probe)
+    except UnavailableError as error:
+        yield failed("jvm", "started a JVM to reach catalog and store", error)
+
+
+def _check_tables(
+    jvm: LightJvm, spec: PipelineSpec, tables: list[Table], source: KafkaTopics | None
+) -> Iterator[Finding]:
+    tried = f"opened the catalog at {spec.catalog.uri}"
+    try:
+        catalog = look_at_catalog(jvm, spec)
+        compare = comparison(spec, source, catalog)
     except UnavailableError as error:
         yield failed("catalog", tried, error)
+        return
+    yield Finding("catalog", True, tried, spec.catalog.uri)
+    yield from check_tables(tables, compare)
 
 
 def _is_local(warehouse: str | None) -> bool:

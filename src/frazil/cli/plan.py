@@ -8,10 +8,9 @@ from typing import Any
 
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
-from frazil.cli.wiring import catalog_to_look_at, read_spec
+from frazil.cli.wiring import catalog_to_look_at, read_spec, topics_to_look_at
 from frazil.clock import SystemClock
 from frazil.kafka.sample import read_sample
-from frazil.kafka.topics import KafkaTopics
 from frazil.ops.plan import FirstOffset, PlannedTable, plan_tables
 from frazil.ops.words import count
 
@@ -39,7 +38,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     clock = SystemClock()
     with catalog_to_look_at(spec) as catalog:
         tables = plan_tables(
-            spec, KafkaTopics(spec.kafka), catalog, lambda ranges: read_sample(spec.kafka, ranges, clock)
+            spec, topics_to_look_at(spec), catalog, lambda ranges: read_sample(spec.kafka, ranges, clock)
         )
     is_idle = all(table.action == "none" for table in tables)
     planned = {table.name: table.document() for table in tables}

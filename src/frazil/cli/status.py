@@ -10,9 +10,8 @@ from rich.text import Text
 
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
-from frazil.cli.wiring import catalog_to_look_at, read_spec
+from frazil.cli.wiring import catalog_to_look_at, read_spec, topics_to_look_at
 from frazil.clock import SystemClock
-from frazil.kafka.topics import KafkaTopics
 from frazil.ops.reports import PipelineReport, Problem, TableReport, as_document
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_pipeline
@@ -35,7 +34,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     spec = read_spec(output, file)
     clock = SystemClock()
     said = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
-    report = report_pipeline(spec, KafkaTopics(spec.kafka), catalog_to_look_at(spec), said, clock.now_ms())
+    report = report_pipeline(spec, topics_to_look_at(spec), catalog_to_look_at(spec), said, clock.now_ms())
     output.result(as_document(report), render(report))
     return 0 if report.is_well else NOT_WELL
 

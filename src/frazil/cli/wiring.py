@@ -12,10 +12,13 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.cli.output import Output
 from frazil.errors import UnavailableError
+from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.connect import catalog_properties, uses_s3
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec, load_spec
+
+_LOOK_TIMEOUT_S = 5.0
 
 
 def read_spec(output: Output, file: Path) -> PipelineSpec:
@@ -47,6 +50,11 @@ def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
                 f"the catalog's folder cannot be made: {error.strerror}", where=str(folder)
             ) from None
     return IcebergCatalog(jvm.gateway, spec.pipeline, catalog_properties(spec), jvm.hadoop)
+
+
+def topics_to_look_at(spec: PipelineSpec) -> KafkaTopics:
+    """Kafka for commands that only look: someone waits for the answer, so an outage is found out sooner."""
+    return KafkaTopics(spec.kafka, _LOOK_TIMEOUT_S)
 
 
 @contextmanager

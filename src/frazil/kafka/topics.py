@@ -41,7 +41,9 @@ class KafkaTopics:
 
     def cluster_id(self) -> str:
         """See the port."""
-        with_cluster = self._ask(lambda: self._admin.describe_cluster(request_timeout=self._timeout_s).result(self._timeout_s))
+        with_cluster = self._ask(
+            lambda: self._admin.describe_cluster(request_timeout=self._timeout_s).result(self._timeout_s)
+        )
         return str(with_cluster.cluster_id)
 
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
@@ -50,7 +52,9 @@ class KafkaTopics:
         names = sorted(name for name in everything if wanted(name))
         if not names:
             return {}
-        futures = self._ask(lambda: self._admin.describe_topics(TopicCollection(names), request_timeout=self._timeout_s))
+        futures = self._ask(
+            lambda: self._admin.describe_topics(TopicCollection(names), request_timeout=self._timeout_s)
+        )
         found = {}
         for name, future in futures.items():
             described = self._result(future)

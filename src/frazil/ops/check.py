@@ -111,23 +111,22 @@ def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> I
             yield failed(name, tried, error)
 
 
-def comparison(spec: PipelineSpec, source: Source, catalog: Catalog) -> Callable[[Table], None]:
-    """Loads a table and, while Kafka answers, compares its progress with the topics; raises what stops a run."""
-    discovery = Discovery(spec, source, catalog)
-    try:
-        cluster_id = source.cluster_id()
-    except UnavailableError:
-        cluster_id = ""
+def comparison(spec: PipelineSpec, source: Source | None, catalog: Catalog) -> Callable[[Table], None]:
+    """Loads a table and compares its progress with the topics, where there is a source; raises what stops a run."""
+    if source is None:
+        return lambda table: _load(table, catalog)
+    discovery, cluster_id = Discovery(spec, source, catalog), source.cluster_id()
 
     def compare(table: Table) -> None:
-        if not cluster_id:
-            table.state = catalog.load(table.name)
-            return
         discovery.load(table, cluster_id)
         if table.progress.snapshot_id is not None:
             discovery.check_offsets(table, source.ends(table.partitions()))
 
     return compare
+
+
+def _load(table: Table, catalog: Catalog) -> None:
+    table.state = catalog.load(table.name)
 
 
 def _describe(name: str, tried: str, table: Table) -> Finding:

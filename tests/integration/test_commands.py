@@ -1,0 +1,262 @@
+"""check, plan, status and demo as their users call them: processes, exit codes, JSON alone on standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from frazil.clock import new_id
+from frazil.runtime.broker import EmbeddedBroker
+from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.servers import ObjectStore, free_port
+
+SECRET = "hush/hush+hush"
+_TIMEOUT_S = 280.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a command ended and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON document that standard output holds."""
+        [line] = self.out.splitlines()
+        document: dict[str, Any] = json.loads(line)
+        return document
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        tables: dict[str, dict[str, Any]] = self.document["tables"]
+        return tables
+
+    def problems(self) -> dict[str, dict[str, Any]]:
+        return {check["name"]: check for check in self.document["checks"] if not check["ok"]}
+
+
+def frazil(directory: Path, *words: str, form: str = "json") -> Answer:
+    command = [sys.executable, "-m", "frazil.cli.main", *words, "--output", form]
+    environment = {**os.environ, "SHOP_SECRET": SECRET}
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    assert SECRET not in done.stdout + done.stderr
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def write(directory: Path, servers: str, rest: str, name: str = "frazil.yaml") -> str:
+    directory.mkdir(parents=True, exist_ok=True)
+    kafka = f'kafka: {{bootstrap.servers: "{servers}", sasl.password: "${{env:SHOP_SECRET}}"}}'
+    (directory / name).write_text(f"pipeline: shop\n{kafka}\n{rest}\n")
+    return name
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A pipeline that has run: `good` is read to its end, `bad` has stopped at the record at partition 1, offset 0."""
+
+    directory: Path
+    servers: str
+    good: Ledger
+    bad: Ledger
+
+    def variant(self, name: str, servers: str = "", rest: str = "") -> str:
+        """Another file for the same pipeline; its name."""
+        return write(self.directory, servers or self.servers, rest or self.tables, name)
+
+    @property
+    def tables(self) -> str:
+        return f"tables: {{shop.good: {{topic: {self.good.topic}}}, shop.bad: {{topic: {self.bad.topic}}}}}"
+
+
+@pytest.fixture(scope="module")
+def shop(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    servers, directory = broker.bootstrap_servers, tmp_path_factory.mktemp("shop")
+    shop = Shop(directory, servers, Ledger(servers, f"good-{new_id()}"), Ledger(servers, f"bad-{new_id()}"))
+    shop.good.produce(1000)
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(shop.bad.topic, b'{"number": 1}', partition=0)
+    producer.produce(shop.bad.topic, b"not json", partition=1)
+    assert producer.flush(30) == 0
+    write(directory, servers, shop.tables)
+    assert frazil(directory, "run", "--until-caught-up").code == 4
+    return shop
+
+
+def test_status_tells_of_a_stopped_table_topic_partition_offset_and_remedy(shop: Shop) -> None:
+    answer = frazil(shop.directory, "status")
+    good, bad = answer.tables()["shop.good"], answer.tables()["shop.bad"]
+    assert (answer.code, answer.document["ok"], answer.document["process"]["running"]) == (4, False, False)
+    assert (good["state"], good["rows"], good["lag_records"], good["ok"]) == ("not running", 1000, 0, True)
+    assert (good["files"] > 0, good["size_bytes"] > 0, good["last_commit_ms"] > 0) == (True, True, True)
+    assert (bad["state"], bad["where"]) == ("stopped", f"topic {shop.bad.topic}, partition 1, offset 0")
+    assert bad["reason"]
+    assert bad["remedy"]
+    text = frazil(shop.directory, "status", form="text")
+    assert text.code == 4
+    assert f"where: topic {shop.bad.topic}, partition 1" in " ".join(text.out.split())
+    assert max(map(len, text.out.splitlines())) <= 100
+
+
+def test_plan_finds_nothing_to_do_for_a_table_that_is_read_and_the_record_that_stops_the_other(shop: Shop) -> None:
+    good = shop.variant("good.yaml", rest=f"tables: {{shop.good: {{topic: {shop.good.topic}}}}}")
+    answer = frazil(shop.directory, "plan", "-f", good)
+    assert (answer.code, answer.tables()["shop.good"]["action"], answer.document["changes"]) == (0, "none", False)
+    assert {first["source"] for first in answer.tables()["shop.good"]["first_offsets"]} == {"progress"}
+    bad = frazil(shop.directory, "plan")
+    assert (bad.code, bad.tables()["shop.bad"]["action"]) == (4, "stop")
+    assert bad.tables()["shop.bad"]["where"] == f"topic {shop.bad.topic}, partition 1, offset 0"
+
+
+def test_check_is_well_and_says_what_it_tried(shop: Shop) -> None:
+    answer = frazil(shop.directory, "check")
+    assert (answer.code, answer.problems()) == (0, {})
+    names = [check["name"] for check in answer.document["checks"]]
+    assert names[:4] == ["file", "java", "jars for spark", "kafka"]
+    assert {"catalog", "store", "table shop.good", f"topic {shop.good.topic}"} <= set(names)
+    assert all(check["tried"] and check["found"] for check in answer.document["checks"])
+
+
+def test_without_kafka_check_names_it_and_status_still_shows_the_tables(shop: Shop) -> None:
+    away = shop.variant("away.yaml", servers=f"127.0.0.1:{free_port()}")
+    checked = frazil(shop.directory, "check", "-f", away)
+    assert (checked.code, set(checked.problems())) == (1, {"kafka"})
+    status = frazil(shop.directory, "status", "-f", away)
+    assert (status.code, status.tables()["shop.good"]["rows"]) == (4, 1000)
+    assert "Kafka is not reachable" in status.document["problems"][0]["message"]
+    planned = frazil(shop.directory, "plan", "-f", away)
+    assert (planned.code, planned.document["error"]["exit_code"]) == (1, 1)
+
+
+def test_without_the_catalog_check_names_it_and_status_still_shows_what_the_last_run_said(shop: Shop) -> None:
+    catalog = (
+        f'catalog: {{type: rest, uri: "http://127.0.0.1:{free_port()}", properties: {{token: "${{env:SHOP_SECRET}}"}}}}'
+    )
+    away = shop.variant("no-catalog.yaml", rest=f"{shop.tables}\n{catalog}")
+    checked = frazil(shop.directory, "check", "-f", away, "--debug")
+    assert (checked.code, set(checked.problems())) == (1, {"catalog"})
+    status = frazil(shop.directory, "status", "-f", away)
+    assert (status.code, status.tables()["shop.good"]["rows"], status.tables()["shop.bad"]["state"]) == (
+        4,
+        1000,
+        "stopped",
+    )
+
+
+def test_before_the_first_run_nothing_is_made_and_all_is_said(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    ledger = Ledger(broker.bootstrap_servers, f"new-{new_id()}")
+    ledger.produce(100)
+    file = write(tmp_path, ledger.servers, f"namespace: n\ntopics: [/^{ledger.topic}$/]")
+    status, planned, checked = (frazil(tmp_path, command, "-f", file) for command in ("status", "plan", "check"))
+    table = f"n.{ledger.topic}"
+    assert (status.code, status.tables()[table]["lag_records"], status.tables()[table]["rows"]) == (0, 100, None)
+    assert (planned.code, planned.tables()[table]["action"], planned.tables()[table]["sampled"]) == (4, "create", 100)
+    assert [(c["name"], c["type"], c["source"]) for c in planned.tables()[table]["columns"]] == [
+        ("number", "long", "inferred"),
+        ("word", "string", "inferred"),
+        ("half", "double", "inferred"),
+    ]
+    assert checked.code == 0
+    assert [path.name for path in tmp_path.iterdir()] == [file]
+
+
+def test_a_missing_topic_and_a_pattern_that_matches_nothing(shop: Shop, tmp_path: Path) -> None:
+    typo = write(tmp_path, shop.servers, f"tables:\n  s.a: {{topic: {shop.good.topic}x}}", "typo.yaml")
+    checked = frazil(tmp_path, "check", "-f", typo)
+    assert checked.code == 1
+    assert f"did you mean `{shop.good.topic}`?" in checked.problems()[f"topic {shop.good.topic}x"]["remedy"]
+    assert frazil(tmp_path, "status", "-f", typo).code == 4
+    empty = write(tmp_path, shop.servers, "tables:\n  s.a: {topics: /^nothing-here/}", "empty.yaml")
+    for command in ("check", "plan"):
+        answer = frazil(tmp_path, command, "-f", empty)
+        assert (answer.code, answer.document["error"]["where"]) == (2, "empty.yaml:4")
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "status"])
+def test_a_bad_file_is_exit_two(command: str, tmp_path: Path) -> None:
+    (tmp_path / "frazil.yaml").write_text("pipeline: shop\nkafak: {}\n")
+    answer = frazil(tmp_path, command)
+    assert (answer.code, answer.document["error"]["type"], answer.err) == (2, "SpecError", "")
+
+
+def test_check_reaches_the_store(
+    shop: Shop, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in store.environment().items():
+        monkeypatch.setenv(name, value)
+    answers = {}
+    for bucket in ("lake", "no-such-bucket"):
+        catalog = json.dumps({"warehouse": f"s3://{bucket}/shop", "properties": store.references()})
+        file = write(tmp_path, shop.servers, f"{shop.tables}\ncatalog: {catalog}", f"{bucket}.yaml")
+        answers[bucket] = frazil(tmp_path, "check", "-f", file)
+    assert (answers["lake"].code, answers["lake"].problems()) == (0, {})
+    broken = answers["no-such-bucket"]
+    assert (broken.code, set(broken.problems())) == (1, {"store"})
+    assert broken.problems()["store"]["tried"] == "listed s3://no-such-bucket/shop"
+    assert store.secret not in "".join(answer.out + answer.err for answer in answers.values())
+
+
+def test_status_of_a_running_pipeline_and_of_one_that_was_killed(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    ledger = Ledger(broker.bootstrap_servers, f"live-{new_id()}")
+    ledger.produce(500)
+    tables = {"s.live": {"topic": ledger.topic, "columns": {"number": "long"}, "undeclared": "drop"}}
+    document = {"pipeline": "live", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
+    with Pipeline(tmp_path, document).start() as running:
+        running.wait_until_committed(ledger.count)
+        status = frazil(tmp_path, "status")
+        table = status.tables()["s.live"]
+        assert (status.code, status.document["process"]["running"]) == (0, True)
+        assert (table["rows"], table["lag_records"], table["state"] in ("waiting", "running")) == (500, 0, True)
+        assert table["dropped_fields"] == ["half", "word"]
+    killed = frazil(tmp_path, "status")
+    assert (killed.code, killed.tables()["s.live"]["state"]) == (0, "not running")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_demo_once_compares_what_was_sent_with_what_arrived_and_leaves_nothing_running(tmp_path: Path) -> None:
+    answer = frazil(tmp_path, "demo", "--once", "--records", "4000", "--picture", "demo.svg")
+    assert answer.code == 0, answer.err
+    tables = answer.tables()
+    assert sum(table["rows"] for table in tables.values()) == 4000
+    assert all(table["equal"] for table in tables.values())
+    assert "campaign.medium" in tables["shop.page_views"]["columns"]
+    assert sum(row["views"] for row in answer.document["query"]["rows"]) > 0
+    assert (tmp_path / "demo.svg").read_text().startswith("<svg")
+    state = json.loads((tmp_path / "frazil-data/demo/frazil-data/state/demo.json").read_text())
+    assert (state["ended"], is_alive(state["pid"])) == (True, False)
+
+
+def test_ctrl_c_ends_the_demo_with_all_that_was_sent_in_the_tables(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "frazil.cli.main", "demo", "--rate", "300", "--dir", "d", "--output", "json"]
+    state_file = tmp_path / "d/frazil-data/state/demo.json"
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not state_file.exists():
+            assert demo.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        demo.send_signal(signal.SIGINT)
+        out, err = demo.communicate(timeout=_TIMEOUT_S)
+    assert demo.returncode == 0, err
+    assert all(table["equal"] for table in Answer(0, out, err).tables().values())
+    assert not is_alive(json.loads(state_file.read_text())["pid"])
