@@ -17,7 +17,7 @@ NewPipeline = Callable[[], Pipeline]
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """A running broker: every pipeline has topics of its own on it."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties={"log.cleaner.backoff.ms": "200"}) as running:
         yield running
 
 

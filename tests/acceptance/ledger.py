@@ -78,6 +78,11 @@ class Feed:
             self._producer.produce(topic, raw, key, partition, self._note)
             self._producer.poll(0)
 
+    def knows(self, topic: str, partition: int) -> bool:
+        """Whether it has heard of a partition that was added lately."""
+        found = self._producer.list_topics(topic, timeout=10).topics[topic].partitions
+        return partition in found
+
     def flush(self, within_s: float = 150.0) -> None:
         """Returns when every record is acknowledged."""
         left = self._producer.flush(within_s)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.acceptance.ledger import events, read_partition
+from tests.acceptance.ledger import Place, events, read_partition
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points
 from tests.acceptance.running import Run
@@ -14,9 +15,11 @@ from tests.acceptance.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(900)
 
+KEYS = 25
+SEGMENT_MS = 100
 COMPACTED = {
     "cleanup.policy": "compact",
-    "segment.ms": "100",
+    "segment.ms": str(SEGMENT_MS),
     "min.cleanable.dirty.ratio": "0.01",
     "max.compaction.lag.ms": "100",
 }
@@ -64,6 +67,7 @@ def test_new_partitions_are_read_from_their_beginning(loop: Loop) -> None:
     loop.pipeline.feed.produce(topic, events(100), partition=0)
     loop.pipeline.wait_for_commit_of(table, loop.run())
     loop.pipeline.topics.add_partitions(topic, 3)
+    wait_until(lambda: loop.pipeline.feed.knows(topic, 2), "the producer knows the new partitions")
     for partition in (1, 2):
         loop.pipeline.feed.produce(topic, events(100, partition * 100), partition=partition)
     loop.pipeline.wait_for_commit_of(table, loop.run())
@@ -120,43 +124,44 @@ def test_gaps_that_compaction_left_are_read_over(loop: Loop) -> None:
     point = loop.points["job.before", "hold"]
     with point.armed():
         for number in range(4):
-            for key in range(25):
-                value = next(events(1, number * 25 + key))
-                loop.pipeline.feed.send(topic, [value], key=f"k{key}".encode())
+            for key in range(KEYS):
+                loop.pipeline.feed.send(topic, events(1, number * KEYS + key), key=f"k{key}".encode())
             loop.pipeline.feed.flush()
-        point.wait(run)
-        survivors = wait_until(lambda: _compacted(loop, topic), "the log is compacted")
-    loop.pipeline.ledger.forget([place for place in loop.pipeline.ledger.of(topic) if place not in survivors])
+            point.wait(run)
+        closed_s = time.monotonic() + 2 * SEGMENT_MS / 1000
+        wait_until(lambda: time.monotonic() > closed_s, "the newest segment is old enough to be closed")
+        # The segment that is written to is never compacted: this record begins another.
+        loop.pipeline.feed.send(topic, events(1, 1000), key=b"last")
+        loop.pipeline.feed.flush()
+        survivors = wait_until(lambda: _one_per_key(loop, topic), "the log is compacted")
+        loop.pipeline.ledger.forget([place for place in loop.pipeline.ledger.of(topic) if place not in survivors])
     assert loop.pipeline.ledger.of(topic) == survivors
     loop.pipeline.wait_for_commit_of(loop.compacted_table, run)
-    verdict = loop.pipeline.verify(loop.compacted_table)
-    # What was read before the cleaner came is in the table all the same; nothing that is there now is missing.
-    assert all("lost" not in problem and "doubled" not in problem for problem in verdict.problems)
-    assert verdict.row_count < 100
+    loop.pipeline.check(loop.compacted_table)
 
 
-def _compacted(loop: Loop, topic: str) -> dict[tuple[str, int, int], bytes | None] | None:
-    # The newest segment is never compacted, so a record that nobody needs closes the one before.
-    loop.pipeline.feed.produce(topic, [])
+def _one_per_key(loop: Loop, topic: str) -> dict[Place, bytes | None] | None:
     left = read_partition(loop.pipeline.servers, topic, 0)
-    return left if len(left) < 100 else None
+    return left if len(left) == KEYS + 1 else None
 
 
 def test_a_drain_commits_what_is_in_hand_and_exits_0(loop: Loop) -> None:
     table, topic = loop.drained
     run = loop.run()
+    loop.pipeline.feed.produce(topic, events(200))
+    loop.pipeline.wait_for_commit_of(table, run)
+    before = loop.pipeline.progress(table)
     point = loop.points["task.write", "hold"]
     with point.armed():
-        loop.pipeline.feed.produce(topic, events(200))
+        loop.pipeline.feed.produce(topic, events(200, 200))
         point.wait(run)
         run.terminate()
-        run.wait_for("stopping")
-        loop.pipeline.feed.produce(topic, events(200, 200))
+        loop.pipeline.feed.produce(topic, events(200, 400))
+        assert run.is_running
     assert run.wait() == 0, run.tail()
-    ends = loop.pipeline.progress(table)[topic]
-    assert sum(ends.values()) == 200
+    in_hand = sum(loop.pipeline.progress(table)[topic].values()) - sum(before[topic].values())
+    assert 0 < in_hand <= 200
     loop.pipeline.check(table, is_complete=False)
-    assert loop.pipeline.state(table)["lag_records"] >= 0
     loop.pipeline.wait_for_commit_of(table, loop.run())
     loop.pipeline.check(table)
 

@@ -155,10 +155,13 @@ class Service:
                 break
             except UnavailableError as error:
                 self._wait_out(error)
-        self._epoch = 1 + max((table.progress.epoch for table in self.tables), default=0)
-        identity = Identity(self._cluster_id, self._epoch, self._run_id)
-        self._pipeline = Pipeline(self._parts.catalog, self._parts.source, self._parts.jobs, identity)
+        self._take_epoch(1 + max((table.progress.epoch for table in self.tables), default=0))
         log.info("connected", cluster_id=self._cluster_id, tables=len(self.tables), epoch=self._epoch)
+
+    def _take_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+        identity = Identity(self._cluster_id, epoch, self._run_id)
+        self._pipeline = Pipeline(self._parts.catalog, self._parts.source, self._parts.jobs, identity)
 
     def _refuse_empty_patterns(self) -> None:
         known = [topic for table in self.tables for topic in table.topics]
@@ -186,8 +189,11 @@ class Service:
     def _load(self, table: Table) -> None:
         """Loads a table and makes it when its columns are declared; what is wrong with one table stays with it."""
         table.asked_at_s = self._clock.monotonic_s()
+        was_known = table.is_loaded
         try:
             self._discovery.load(table, self._cluster_id)
+            if self._pipeline is not None:
+                self._compare_writers(table, was_known)
             if table.state is None and table.spec.columns and self._pipeline_for_creation is not None:
                 table.state = self._pipeline_for_creation.create(table, {})
             if table.state is not None:
@@ -431,15 +437,25 @@ class Service:
     def _after_conflict(self, table: Table, error: ConflictError) -> None:
         log.warning("conflict", table=table.name, reason=error.message)
         self._load(table)
-        writer = table.progress.writer
-        if writer > (self._epoch, self._run_id):
-            self._end(
-                FencedError(
-                    f"a later run of pipeline {self._spec.pipeline} writes this table: epoch={writer[0]}",
-                    remedy="let that run go on, or stop it and start this one again",
-                    where=table.name,
-                )
+
+    def _compare_writers(self, table: Table, was_known: bool) -> None:
+        """Ends this process when a later run has written a table that this one knew, also when there is nothing to commit:
+        the two would go on in turns. A table that is seen for the first time may have been written later than those that
+        the epoch came from.
+        """
+        epoch, run_id = table.progress.writer
+        if (epoch, run_id) <= (self._epoch, self._run_id):
+            return
+        if not was_known:
+            self._take_epoch(epoch + 1)
+            return
+        self._end(
+            FencedError(
+                f"a later run of pipeline {self._spec.pipeline} writes this table: epoch={epoch}",
+                remedy="let that run go on, or stop it and start this one again",
+                where=table.name,
             )
+        )
 
     def _end(self, error: FrazilError) -> None:
         if self._fatal is None:
