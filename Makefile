@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup demo test check lint docs bench soak lock clean
+.PHONY: setup demo picture test check lint docs bench soak lock clean
 
 setup: $(VENV)/.jars
 
@@ -29,6 +29,10 @@ $(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml
 
 demo: setup
 	$(BIN)/frazil demo
+
+# The README's picture of the demo: a frame of a real run.
+picture: setup
+	$(BIN)/frazil demo --once --records 60000 --picture docs/images/demo.svg
 
 test: setup
 	$(BIN)/python -m pytest

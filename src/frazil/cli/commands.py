@@ -68,7 +68,7 @@ def build_app(words: list[str], settings: Settings) -> typer.Typer:
         is_called = words[: len(command.name.split())] == command.name.split()
         function = with_shared_options(command.load(), settings) if is_called else _not_called
         owner = groups[first] if second else app
-        help_text = None if is_called and function.__doc__ else command.summary
+        help_text = _unwrapped(function.__doc__) if is_called and function.__doc__ else command.summary
         owner.command(second or first, help=help_text, short_help=command.summary)(function)
     return app
 
@@ -111,6 +111,11 @@ def _shared_options(
 
 def _open_output(form: OutputFormat) -> Output:
     return Output(form, results=reserve_standard_output() if form is OutputFormat.json else None)
+
+
+def _unwrapped(text: str) -> str:
+    """Paragraphs without the line breaks of the source, as terminals have widths of their own."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))
 
 
 def _group(summary: str) -> typer.Typer:

@@ -38,7 +38,8 @@ def save_picture(frame: Frame, path: Path) -> None:
     console.print(draw(frame))
     svg = console.export_svg(title="frazil demo", unique_id="demo")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_FONT_FACES.sub("", svg))
+    # Not every renderer keeps the spaces that a line begins with.
+    path.write_text(_FONT_FACES.sub("", svg).replace("<text ", '<text xml:space="preserve" '))
 
 
 def _head(frame: Frame) -> Text:
