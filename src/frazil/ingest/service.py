@@ -189,7 +189,7 @@ class Service:
     def _load(self, table: Table) -> None:
         """Loads a table and makes it when its columns are declared; what is wrong with one table stays with it."""
         table.asked_at_s = self._clock.monotonic_s()
-        was_known = table.is_loaded
+        was_known = table.loaded_at_s > 0
         try:
             self._discovery.load(table, self._cluster_id)
             if self._pipeline is not None:
