@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,16 +36,7 @@ class Point:
     def wait(self, run: Run) -> int:
         """Waits until a process is at the point; its pid."""
         run.wait_while_running(reached(self._switch).exists, f"{self.name} is reached")
-        pid = int(reached(self._switch).read_text())
-        assert pid in run.pids()
-        return pid
-
-    def wait_for_another(self, run: Run) -> None:
-        """Waits until the point is reached once more."""
-        before = reached(self._switch).stat().st_mtime_ns
-        run.wait_while_running(
-            lambda: reached(self._switch).stat().st_mtime_ns != before, f"{self.name} is reached again"
-        )
+        return int(reached(self._switch).read_text())
 
 
 class Points:
@@ -63,15 +53,6 @@ class Points:
     def declaration(self) -> str:
         """For FRAZIL_FAILPOINTS."""
         return ";".join(point.declaration for point in self._points.values())
-
-
-def is_there(pid: int) -> bool:
-    """Whether a process exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def wait_until_gone(run: Run) -> None:

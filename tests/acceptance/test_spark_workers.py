@@ -1,0 +1,57 @@
+"""SIGKILL of what runs tasks on a cluster, while a task is in the middle of its file: the task is run again elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.ledger import events
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.points import Points
+from tests.acceptance.running import parent_of
+from tests.integration.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(900)
+
+GENERATIONS = {"python": 0, "daemon": 1, "executor": 2, "worker": 3}
+"""How far above the Python that runs the task."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers."""
+    running = Cluster(tmp_path_factory.mktemp("cluster"))
+    running.start()
+    yield running
+    running.kill()
+
+
+def test_tasks_whose_processes_are_killed_are_run_again(cluster: Cluster, pipeline: Pipeline) -> None:
+    points = Points(pipeline.folder / "points", ("task.write", "hold"))
+    point = points["task.write", "hold"]
+    table, topic = pipeline.add_fed_table("moved")
+    conf = {
+        **pipeline.document["spark"]["conf"],
+        "spark.pyspark.python": str(cluster.python),
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.executorEnv.FRAZIL_FAILPOINTS": points.declaration,
+    }
+    pipeline.document["spark"] = {"master": cluster.url, "conf": conf}
+    pipeline.feed.produce(topic, events(200))
+    with pipeline.running() as run:
+        pipeline.wait_for_commit_of(table, run)
+        # The worker comes last: it takes its executor along, and one of the two workers is left.
+        for number, (_, generations) in enumerate(GENERATIONS.items(), 1):
+            with point.armed():
+                pipeline.feed.produce(topic, events(200, number * 200))
+                victim = point.wait(run)
+                for _ in range(generations):
+                    victim = parent_of(victim)
+                os.kill(victim, signal.SIGKILL)
+            pipeline.wait_for_commit_of(table, run)
+            pipeline.check(table)
+        assert run.stop() == 0, run.tail()
