@@ -184,9 +184,14 @@ class Run:
             reader.join(10)
 
 
-def parent_of(pid: int) -> int:
-    """The process that started this one."""
-    return int(_stat(pid)[1])
+def ancestor(pid: int, generations: int) -> int | None:
+    """The process that started this one, so many generations up; None when one of them is gone."""
+    for _ in range(generations):
+        stat = _stat(pid)
+        if not stat or int(stat[1]) <= 1:
+            return None
+        pid = int(stat[1])
+    return pid
 
 
 def _stat(pid: int) -> list[str]:

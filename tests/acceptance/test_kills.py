@@ -14,7 +14,7 @@ import pytest
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points, wait_until_gone
-from tests.acceptance.running import Run, parent_of
+from tests.acceptance.running import Run, ancestor
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -135,6 +135,8 @@ def test_a_killed_worker_daemon_costs_nothing_but_time(struck: Struck) -> None:
     point = struck.points["task.write", "hold"]
     with point.armed():
         struck.produce(struck.topic)
-        run.kill(parent_of(point.wait(run)))
+        daemon = ancestor(point.wait(run), 1)
+        assert daemon is not None
+        run.kill(daemon)
     struck.pipeline.wait_for_commit_of(struck.table, run)
     struck.pipeline.check(struck.table)
