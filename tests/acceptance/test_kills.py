@@ -74,15 +74,14 @@ class Struck:
         self.pipeline.wait_for_commit_of(self.table, self._run)
         return self._run
 
-    def provoke(self, step: str, who: str) -> str:
-        """Makes the running pipeline come to the step; the table that it concerns."""
-        if step == "create.before":
-            table, topic = self.unborn[who]
-        else:
-            table, topic = self.table, self.topic
-            self.fields += step == "evolve.before"
+    def concerned(self, step: str, who: str) -> tuple[str, str]:
+        """The table that the step is about, and its topic."""
+        return self.unborn[who] if step == "create.before" else (self.table, self.topic)
+
+    def provoke(self, step: str, topic: str) -> None:
+        """Makes the running pipeline come to the step."""
+        self.fields += step == "evolve.before"
         self.produce(topic)
-        return table
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +96,10 @@ def struck(shared_pipeline: Pipeline) -> Struck:
 def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, step: str, who: str) -> None:
     run = struck.run()
     point = struck.points[step, "hold"]
+    table, topic = struck.concerned(step, who)
+    before = struck.pipeline.progress(table)
     with point.armed():
-        table = struck.provoke(step, who)
-        before = struck.pipeline.progress(table)
+        struck.provoke(step, topic)
         point.wait(run)
         run.kill(*VICTIMS[who](run))
         if who != "jvm":
