@@ -106,6 +106,8 @@ def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, s
             # Nobody lets the step go on: what is left of the driver has to notice by itself.
             wait_until_gone(run)
     assert run.wait() == (1 if who == "jvm" else -signal.SIGKILL)
+    if who == "jvm":
+        assert "the JVM has ended" in run.result()["error"]["message"]
     wait_until_gone(run)
     if struck.pipeline.metadata(table) is not None:
         assert struck.pipeline.verify(table).problems == []

@@ -17,7 +17,7 @@ from frazil.cli.output import Output
 from frazil.cli.wiring import open_catalog, read_spec, running_jvm
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.errors import UnavailableError
-from frazil.ingest.job import SparkJobs
+from frazil.ingest.job import SparkJobs, named_jvm_death
 from frazil.ingest.service import Parts, Service
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.topics import KafkaTopics
@@ -44,7 +44,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
     state_file = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact)
     source = KafkaTopics(spec.kafka)
     log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
-    with running_jvm(spec) as jvm:
+    with running_jvm(spec) as jvm, named_jvm_death():
         # The session is the slow part of a start: it comes up while the catalog is asked for the tables.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()

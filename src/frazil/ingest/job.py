@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -88,4 +89,21 @@ def _remedy(error: Exception) -> str:
 
 def is_jvm_gone(error: BaseException) -> bool:
     """Whether the JVM itself has died: the process cannot go on."""
-    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
+    is_cut_off = isinstance(error, (Py4JError, ConnectionError))
+    return is_cut_off and not isinstance(error, Py4JJavaError)
+
+
+@contextmanager
+def named_jvm_death() -> Iterator[None]:
+    """In its block a JVM that has died is an UnavailableError that says so."""
+    try:
+        yield
+    except (Py4JError, ConnectionError) as error:
+        if is_jvm_gone(error):
+            raise jvm_has_ended() from None
+        raise
+
+
+def jvm_has_ended() -> UnavailableError:
+    """What is said then."""
+    return UnavailableError("the JVM has ended", remedy="start frazil run again; see its log for the cause")

@@ -26,7 +26,7 @@ from frazil.errors import (
 )
 from frazil.ingest.discovery import Discovery, TableStopped, empty_pattern, words_of
 from frazil.ingest.evolve import NamesClash
-from frazil.ingest.job import JobRunner, is_jvm_gone
+from frazil.ingest.job import JobRunner, is_jvm_gone, jvm_has_ended
 from frazil.ingest.lanes import Done, Lanes, ThreadLanes
 from frazil.ingest.pipeline import Identity, Outcome, Pipeline, Planned, declared_adder
 from frazil.ingest.plan import group_batches, lag_records, plan_batch
@@ -429,7 +429,7 @@ class Service:
         elif isinstance(error, UnavailableError):
             self._back_off(table, error)
         elif is_jvm_gone(error):
-            self._end(UnavailableError("the JVM has ended", remedy="start frazil run again; see its log for the cause"))
+            self._end(jvm_has_ended())
         else:
             log.error("unexpected", table=table.name, error=f"{type(error).__name__}: {error}", exc_info=error)
             self._stop_table(table, InvariantError(f"{type(error).__name__}: {error}", where=table.name))

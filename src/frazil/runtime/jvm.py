@@ -10,9 +10,12 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
 from frazil.runtime.gateway import start_jvm
@@ -109,10 +112,12 @@ class Jvm:
             ) from None
 
     def close(self) -> None:
-        """Stops the session and the JVM."""
-        if self._session is not None:
-            self._session.stop()
-        self._gateway.shutdown()
+        """Stops the session and the JVM, or what is left of them after the JVM has died."""
+        with suppress(Py4JError, OSError):
+            if self._session is not None:
+                self._session.stop()
+        with suppress(Py4JError, OSError):
+            self._gateway.shutdown()
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
