@@ -33,6 +33,8 @@ class Discovery:
         self._source = source
         self._catalog = catalog
         self.tables: dict[str, Table] = {table.name: Table(table) for table in spec.tables}
+        self._found: dict[str, TopicDescription] = {}
+        self._behind: set[str] = set()
 
     def refresh_topics(self) -> None:
         """Finds new topics and partitions; a top-level topic that appears gets its table."""
@@ -42,9 +44,16 @@ class Discovery:
             table = f"{self._spec.namespace}.{name}"
             if table not in self.tables and any(selector.matches(name) for selector in self._spec.topics):
                 self.tables[table] = Table(self._spec.table_for(name))
+        self._found = found
         for known in self.tables.values():
-            if not known.in_flight:
+            if known.in_flight:
+                self._behind.add(known.name)
+            else:
                 self._match(known, found)
+
+    def is_behind(self, table: Table) -> bool:
+        """Whether the table was in a batch when topics were last asked for, and has not been told what was found."""
+        return table.name in self._behind
 
     def load(self, table: Table, cluster_id: str) -> None:
         """Takes the table's state from the catalog and checks that its progress belongs to this cluster and these
@@ -93,7 +102,7 @@ class Discovery:
             first = beginnings.get((topic, partition), offset)
             where = f"topic {topic}, partition {partition}, offset {offset}"
             if offset > ends.get((topic, partition), offset):
-                self._check_topic_ids_anew(table)
+                self.verify_anew(table)
                 raise TableStopped(
                     f"the topic ends at offset {ends[topic, partition]}, before the table's next offset {offset}",
                     "the topic lost records (an unclean leader election, or it was made anew): see that the table and the"
@@ -144,17 +153,20 @@ class Discovery:
                     f"topic {topic}",
                 )
 
-    def _check_topic_ids_anew(self, table: Table) -> None:
+    def verify(self, table: Table) -> None:
+        """Raises TableStopped when a topic of the table is not the one it was read from."""
+        if self.is_behind(table):
+            self._match(table, self._found)
+        self._check_topic_ids(table)
+
+    def verify_anew(self, table: Table) -> None:
+        """The same after asking Kafka, also for a table that is in a batch all the time."""
         names = set(table.topics)
         self._match(table, self._source.topics(names.__contains__))
         self._check_topic_ids(table)
 
-    def verify(self, table: Table) -> None:
-        """Raises TableStopped when a topic of the table is not the one it was read from."""
-        self._check_topic_ids(table)
-
-    @staticmethod
-    def _match(table: Table, found: dict[str, TopicDescription]) -> None:
+    def _match(self, table: Table, found: dict[str, TopicDescription]) -> None:
+        self._behind.discard(table.name)
         table.topics = {n: t for n, t in found.items() if any(s.matches(n) for s in table.spec.topics)}
 
     @staticmethod

@@ -259,6 +259,8 @@ class Service:
                 if not table.in_flight and table.run_state is not RunState.STOPPED:
                     self._guard(table, partial(self._discovery.verify, table))
         for table in self._free_tables(now_s):
+            if self._discovery.is_behind(table) and not self._guard(table, partial(self._discovery.verify, table)):
+                continue
             is_stale = now_s - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
             if not table.is_loaded or is_stale or self._needs_credentials(table, now_s):
                 table.read_to = None
@@ -437,6 +439,12 @@ class Service:
     def _after_conflict(self, table: Table, error: ConflictError) -> None:
         log.warning("conflict", table=table.name, reason=error.message)
         self._load(table)
+        if table.run_state is RunState.STOPPED:
+            return
+        try:
+            self._guard(table, lambda: self._discovery.verify_anew(table))
+        except UnavailableError as outage:
+            self._back_off(table, outage)
 
     def _compare_writers(self, table: Table, was_known: bool) -> None:
         """Ends this process when a later run has written a table that this one knew, also when there is nothing to commit:
