@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from frazil.failpoints import reached
@@ -33,10 +33,21 @@ class Point:
         """Off, before the block ends."""
         self._switch.unlink(missing_ok=True)
 
+    def another(self) -> None:
+        """Forgets which process is at the point: another one that is held there is named next."""
+        reached(self._switch).unlink(missing_ok=True)
+
     def wait(self, run: Run) -> int:
         """Waits until a process is at the point; its pid."""
-        run.wait_while_running(reached(self._switch).exists, f"{self.name} is reached")
-        return int(reached(self._switch).read_text())
+        found: list[int] = []
+
+        def is_reached() -> bool:
+            with suppress(FileNotFoundError):
+                found.append(int(reached(self._switch).read_text()))
+            return bool(found)
+
+        run.wait_while_running(is_reached, f"{self.name} is reached")
+        return found[-1]
 
 
 class Points:

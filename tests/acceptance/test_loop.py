@@ -50,6 +50,10 @@ class Loop:
         """The running pipeline."""
         if self._run is None or not self._run.is_running:
             self._run = self.pipeline.run(failpoints=self.points.declaration)
+            # What waited from before would otherwise be the batch that a test holds.
+            self.pipeline.wait_for_commit_of(self.family_table, self._run)
+            own = f"own.{self.first}"
+            self.pipeline.wait_for_offsets(own, self.pipeline.ledger.ends([self.first]), self._run)
         return self._run
 
 
@@ -177,7 +181,7 @@ def test_catching_up_reads_to_the_ends_of_its_start_and_exits_0(pipeline: Pipeli
         point.wait(run)
         pipeline.feed.produce(topic, events(100, 100))
     assert run.wait() == 0, run.tail()
-    assert pipeline.progress(table) == ends
+    assert {p: end for p, end in pipeline.progress(table)[topic].items() if end} == ends[topic]
     pipeline.check(table, is_complete=False)
     assert run.result()["tables"][table]["size"]["row_count"] == 100
     assert pipeline.catch_up()["tables"][table]["lag_records"] == 0

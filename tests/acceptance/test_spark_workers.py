@@ -56,5 +56,10 @@ def test_tasks_whose_processes_are_killed_are_run_again(cluster: Cluster, pipeli
 
 
 def _victim(run: Run, point: Point, generations: int) -> int:
-    # An orphan of the executor that was killed before may come to the point too, without anybody above it.
-    return wait_until(lambda: ancestor(point.wait(run), generations), "a task of a whole executor is held")
+    def whole() -> int | None:
+        victim = ancestor(point.wait(run), generations)
+        if victim is None:  # An orphan of the executor that was killed before.
+            point.another()
+        return victim
+
+    return wait_until(whole, "a task of a whole executor is held")

@@ -6,8 +6,11 @@ A worker then starts in milliseconds and shares this memory with its siblings. S
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
+from functools import partial
 
 from pyspark.daemon import manager
 
@@ -16,5 +19,19 @@ from pyspark.daemon import manager
 if os.environ.get("FRAZIL_PYTHON") in (None, f"{sys.version_info.major}.{sys.version_info.minor}"):
     import frazil.ingest.task  # noqa: F401  (imported for the workers)
 
+PR_SET_PDEATHSIG = 1
+
+
+def _die_with(daemon: int) -> None:
+    """Ties a new worker to the daemon: a worker that was just forked ignores the daemon's last signal, and would go on
+    with a batch that nobody waits for.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != daemon:
+        os._exit(1)
+
+
 if __name__ == "__main__":
+    if sys.platform == "linux":
+        os.register_at_fork(after_in_child=partial(_die_with, os.getpid()))
     manager()  # type: ignore[no-untyped-call]
