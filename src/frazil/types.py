@@ -66,10 +66,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one table will read next."""
+    """What one table will read next. is_light: its records have been small, so they travel to the tasks without being
+    measured; one that is not small sends the batch back (`TaskReport.has_heavy`).
+    """
 
     table: str
     ranges: tuple[OffsetRange, ...]
+    is_light: bool = False
 
     @property
     def topics(self) -> frozenset[str]:
@@ -107,13 +110,18 @@ class BadRecord:
 class TaskReport:
     """What a task (or, merged, all tasks of a batch) found out about one table's ranges.
 
-    latest_ms: per topic and partition the latest record timestamp seen. wanted: JSON of the struct type of fields that
-    the table lacks, by path (see `ingest.evolve`). bad: the first bad records; bad_count: all of them.
+    value_bytes: of all record values; largest_bytes: of one. has_heavy: a light batch had a record that is not small, and
+    must be read again as one that is not light. latest_ms: per topic and partition the latest record timestamp seen.
+    wanted: JSON of the struct type of fields that the table lacks, by path (see `ingest.evolve`). bad: the first bad
+    records; bad_count: all of them.
     """
 
     table: str
     files: tuple[DataFile, ...] = ()
     record_count: int = 0
+    value_bytes: int = 0
+    largest_bytes: int = 0
+    has_heavy: bool = False
     latest_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
     dropped: frozenset[str] = frozenset()
@@ -172,6 +180,9 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         table=table,
         files=tuple(f for report in mine for f in report.files),
         record_count=sum(report.record_count for report in mine),
+        value_bytes=sum(report.value_bytes for report in mine),
+        largest_bytes=max((report.largest_bytes for report in mine), default=0),
+        has_heavy=any(report.has_heavy for report in mine),
         latest_ms=latest,
         wanted=tuple(dict.fromkeys(w for report in mine for w in report.wanted)),
         dropped=frozenset().union(*(report.dropped for report in mine)),

@@ -135,3 +135,22 @@ def test_the_process_lives_on_with_stopped_tables_and_says_so_at_its_end(pipelin
     pipeline.feed.produce(other, events(10, 20))
     assert pipeline.catch_up(expected=STOPPED_TABLES)["tables"][stopped]["reason"] == said["reason"]
     pipeline.check(going)
+
+
+def test_records_that_suddenly_are_large_are_read_in_smaller_pieces(pipeline: Pipeline) -> None:
+    table, topic = pipeline.add_fed_table("flood", 1)
+    # Arrow's buffers live in direct memory: what twenty thousand small records need fits, of these large ones it does not.
+    conf = pipeline.document.setdefault("spark", {}).setdefault("conf", {})
+    conf["spark.driver.extraJavaOptions"] = "-XX:MaxDirectMemorySize=320m"
+    pipeline.feed.produce(topic, events(GOOD))
+    with pipeline.running() as run:
+        pipeline.wait_for_commit_of(table, run)
+        with run.frozen():  # So that all of them are one batch.
+            pipeline.feed.produce(topic, events(4000, GOOD, text="x" * 100_000))
+        pipeline.wait_for_commit_of(table, run)
+        pipeline.feed.produce(topic, events(10, 5000, text="x" * 100_000))
+        pipeline.wait_for_commit_of(table, run)
+        pipeline.check(table)
+        assert len(run.seen("large_records", table=table)) == 1
+        assert not run.seen("table_backs_off", table=table)
+        assert run.stop() == 0, run.tail()

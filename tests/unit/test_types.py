@@ -61,14 +61,21 @@ def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() 
 
     files = [DataFile(f"/{n}.parquet", n, n * 10, "{}") for n in range(3)]
     reports = [
-        TaskReport("t", (files[0],), 10, {"a": {1: 5}}, ("w1",), frozenset({"p"}), (bad(1, 9), bad(1, 11)), 2),
+        TaskReport(
+            "t", (files[0],), 10, 700, 90, False, {"a": {1: 5}}, ("w1",), frozenset({"p"}), (bad(1, 9), bad(1, 11)), 2
+        ),
         TaskReport("other", (files[1],), 99),
-        TaskReport("t", (files[2],), 5, {"a": {0: 3, 1: 4}}, ("w1", "w2"), frozenset({"q"}), (bad(0, 70),), 1),
+        TaskReport(
+            "t", (files[2],), 5, 70, 30, True, {"a": {0: 3, 1: 4}}, ("w1", "w2"), frozenset({"q"}), (bad(0, 70),), 1
+        ),
     ]
     assert merge_reports("t", reports, limit=2) == TaskReport(
         "t",
         (files[0], files[2]),
         15,
+        770,
+        90,
+        True,
         {"a": {0: 3, 1: 5}},
         ("w1", "w2"),
         frozenset({"p", "q"}),
@@ -80,7 +87,7 @@ def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() 
 
 def test_a_report_survives_its_way_to_the_driver() -> None:
     report = TaskReport(
-        "t", (DataFile("/é.parquet", 1, 2, '{"a": 1}'),), 1, {"a": {3: 4}}, ("w",), frozenset({"x", "y"}),
+        "t", (DataFile("/é.parquet", 1, 2, '{"a": 1}'),), 1, 99, 99, True, {"a": {3: 4}}, ("w",), frozenset({"x", "y"}),
         (BadRecord("a", 0, 1, "p", "\udcff is no text"),), 1,
     )  # fmt: skip
     assert load_report(dump_report(report)) == report

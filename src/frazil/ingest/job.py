@@ -11,15 +11,20 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from frazil.errors import UnavailableError
-from frazil.ingest.task import REPORT_SCHEMA, Job, load_report, source_columns, task_of
+from frazil.ingest.task import HEAVY_PARTITION, REPORT_SCHEMA, Job, load_report, source_columns, task_of
 from frazil.kafka.source import read_ranges
 from frazil.types import Batch, TaskReport
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 # A task costs 50 to 100 ms whatever it carries: below this many records one is best.
 _RECORDS_PER_TASK = 30_000
+# Spark ends an Arrow batch at so many bytes, which it finds out by measuring after every record: a quarter of all that
+# its threads do. At this value it does not measure.
+_NO_LIMIT = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
+# A light batch leaves out values larger than this, so that twenty thousand of them, one Arrow batch, have a bound.
+HEAVY_BYTES = 8192
 
 
 class JobRunner(Protocol):
@@ -41,26 +46,49 @@ class SparkJobs:
         self._session = session
         self._kafka = kafka
         self._parallelism = parallelism
+        self._light: dict[SparkSession, SparkSession] = {}
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         """See the protocol."""
-        spark = self._activate(pool)
+        is_light = not with_offsets and all(batch.is_light for batch in batches)
+        spark = self._activate(pool, is_light)
         ranges = [r for batch in batches for r in batch.ranges]
         slices = max(1, min(self._parallelism(spark), sum(r.span for r in ranges) // _RECORDS_PER_TASK))
         try:
             frame = read_ranges(spark, self._kafka, ranges, source_columns(job, with_offsets), slices)
+            if is_light:
+                frame = _without_heavy(frame)
             rows = frame.mapInArrow(task_of(job), REPORT_SCHEMA).collect()
         except (PySparkException, Py4JJavaError) as error:
             raise UnavailableError(f"a task failed: {cause_of(error)}", remedy=_remedy(error)) from None
         return [load_report(row.report) for row in rows]
 
-    def _activate(self, pool: str) -> SparkSession:
+    def _activate(self, pool: str, is_light: bool) -> SparkSession:
         # Each thread has its own JVM thread, which knows neither the session nor the pool until it is told.
         spark = self._session()
+        if is_light:
+            spark = self._unmeasured(spark)
         jvm: Any = spark.sparkContext._jvm
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
         return spark
+
+    def _unmeasured(self, spark: SparkSession) -> SparkSession:
+        """A session on the same context that does not measure records."""
+        if spark not in self._light:
+            self._light = {spark: spark.newSession()}
+            self._light[spark].conf.set(*_NO_LIMIT)
+        return self._light[spark]
+
+
+def _without_heavy(frame: DataFrame) -> DataFrame:
+    """The frame with the values left out that are not small; their partition then says so."""
+    is_heavy = f"octet_length(value) > {HEAVY_BYTES}"
+    replaced = {
+        "value": f"if({is_heavy}, null, value) as value",
+        "partition": f"if({is_heavy}, {HEAVY_PARTITION}, partition) as partition",
+    }
+    return frame.selectExpr(*(replaced.get(name, name) for name in frame.columns))
 
 
 def cause_of(error: Exception) -> str:

@@ -96,6 +96,9 @@ class Pipeline:
     def finish(self, planned: Planned, report: TaskReport) -> Outcome:
         """What follows from the report: the error of a bad record, a new schema, or the commit."""
         table = planned.table
+        if report.has_heavy:
+            self._catalog.delete_files(table.name, [file.path for file in report.files])
+            return Outcome(table.state, report)
         if report.bad_count:
             self._catalog.delete_files(table.name, [file.path for file in report.files])
             raise self._bad_record(planned)

@@ -21,7 +21,8 @@ ASSUMED_RECORD_BYTES = 250
 class TableClock:
     """When a table may commit again.
 
-    next_due_s: on the monotonic clock. record_bytes: average size of its records, as far as known. is_first: nothing is
+    next_due_s: on the monotonic clock. record_bytes: average size of its records, as far as known. is_light: they are
+    known to be small, every one of them. is_first: nothing is
     known of its columns yet.
     """
 
@@ -29,6 +30,7 @@ class TableClock:
     next_due_s: float
     target_bytes: int
     record_bytes: float = ASSUMED_RECORD_BYTES
+    is_light: bool = False
     is_first: bool = False
 
 
@@ -48,7 +50,7 @@ def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClo
     is_full = total * clock.record_bytes >= clock.target_bytes
     if not waiting or (now_s < clock.next_due_s and not is_full):
         return None
-    return Batch(clock.table, tuple(limit_ranges(waiting, batch_limit(clock))))
+    return Batch(clock.table, tuple(limit_ranges(waiting, batch_limit(clock))), clock.is_light)
 
 
 def batch_limit(clock: TableClock) -> int:

@@ -26,7 +26,7 @@ from frazil.errors import (
 )
 from frazil.ingest.discovery import Discovery, TableStopped, empty_pattern, words_of
 from frazil.ingest.evolve import NamesClash
-from frazil.ingest.job import JobRunner, is_jvm_gone, jvm_has_ended
+from frazil.ingest.job import HEAVY_BYTES, JobRunner, is_jvm_gone, jvm_has_ended
 from frazil.ingest.lanes import Done, Lanes, ThreadLanes
 from frazil.ingest.pipeline import Identity, Outcome, Pipeline, Planned, declared_adder
 from frazil.ingest.plan import group_batches, lag_records, plan_batch
@@ -385,9 +385,13 @@ class Service:
         table.failures = 0
         table.state = outcome.state
         table.dropped |= outcome.report.dropped
+        table.note_sizes(outcome.report)
         table.loaded_at_s = now_s = self._clock.monotonic_s()
         if outcome.is_committed:
             self._committed(planned, outcome, now_s)
+        elif outcome.report.has_heavy:
+            table.next_due_s = 0.0
+            log.info("large_records", table=table.name, larger_than_bytes=HEAVY_BYTES)
         elif outcome.is_empty:
             table.next_due_s = now_s + EMPTY_RETRY_S
             table.reason = "no record has a field yet, so the table has no column"

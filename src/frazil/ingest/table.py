@@ -9,11 +9,12 @@ from enum import StrEnum
 from pyiceberg.schema import Schema
 
 from frazil.catalog.port import TableSize, TableState
+from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
 from frazil.ingest.target import TableTarget
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
-from frazil.types import Offsets, Progress
+from frazil.types import Offsets, Progress, TaskReport
 
 
 class RunState(StrEnum):
@@ -33,7 +34,8 @@ class Table:
     partitions without progress begin. ends: as last asked for. read_to: the ends at which there was
     nothing left to read. needs_check: whether the committed offsets must be compared
     with what Kafka still has before the next read. loaded_at_s: when `state` was last known to be the table's; asked_at_s:
-    when the catalog was last asked for it.
+    when the catalog was last asked for it. record_bytes: average size of the last batch's records; largest_bytes: of one
+    record in any batch of this process.
     """
 
     spec: TableSpec
@@ -54,6 +56,7 @@ class Table:
     loaded_at_s: float = 0.0
     asked_at_s: float = float("-inf")
     record_bytes: float = ASSUMED_RECORD_BYTES
+    largest_bytes: int | None = None
     read_to: Mapping[Partition, int | None] | None = None
     lag_records: int = 0
     records_per_s: float = 0.0
@@ -100,7 +103,16 @@ class Table:
         """What planning needs to know."""
         target = self.spec.commit.target_file_size_bytes
         # Compressed columns take about a sixth of the JSON they came from; enough for a file may wait no longer.
-        return TableClock(self.name, self.next_due_s, target * 6, self.record_bytes, self.is_first)
+        is_light = self.largest_bytes is not None and self.largest_bytes <= HEAVY_BYTES
+        return TableClock(self.name, self.next_due_s, target * 6, self.record_bytes, is_light, self.is_first)
+
+    def note_sizes(self, report: TaskReport) -> None:
+        """Remembers how large records are."""
+        if report.has_heavy:
+            self.largest_bytes = HEAVY_BYTES + 1
+        elif report.record_count:
+            self.record_bytes = report.value_bytes / report.record_count
+            self.largest_bytes = max(self.largest_bytes or 0, report.largest_bytes)
 
     def topic_ids(self) -> Mapping[str, str]:
         """The ids of every topic in the vector."""

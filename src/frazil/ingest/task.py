@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from frazil.failpoints import hit
 from frazil.ingest.decode.json import Decoded, decode_json
-from frazil.ingest.evolve import dump_wanted
+from frazil.ingest.evolve import dump_wanted, new_schema
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
@@ -25,6 +25,8 @@ from frazil.types import BadRecord, DataFile, TaskReport, later
 
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20
+HEAVY_PARTITION = -1
+"""The partition of a record in a light batch whose value was left out, as it is not small."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,14 @@ def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
     yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})
 
 
+def warm_up() -> None:
+    """Loads what the first batch of a process would otherwise wait for: compiled functions, a quarter of a second."""
+    sample = {"t": "text", "i": 1, "f": 1.5, "b": True, "n": None, "a": [1], "o": {"t": "text"}}
+    values = pa.array([json.dumps(sample).encode()], pa.binary())
+    found = decode_json(values, ()).wanted.get((), {})
+    decode_json(values, new_schema(found.items()).fields)
+
+
 @dataclass
 class _TableRun:
     """One table's share of the task."""
@@ -87,6 +97,9 @@ class _TableRun:
     is_trial: bool
     writer: FileWriter | None = None
     record_count: int = 0
+    value_bytes: int = 0
+    largest_bytes: int = 0
+    has_heavy: bool = False
     latest_ms: dict[str, dict[int, int]] = field(default_factory=dict)
     wanted: dict[str, None] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
@@ -96,13 +109,17 @@ class _TableRun:
     @property
     def is_writing(self) -> bool:
         """Once something must change first, the rows of this attempt are of no use."""
-        return not (self.is_trial or self.wanted or self.bad_count)
+        return not (self.is_trial or self.wanted or self.bad_count or self.has_heavy)
 
     def take(self, topic: str, records: pa.RecordBatch) -> None:
         """Decodes, shapes and writes the records of one topic."""
         columns = _plain_columns(records)
+        self.has_heavy |= bool((np.asarray(columns["partition"]) == HEAVY_PARTITION).any())
+        if self.has_heavy:
+            return
         decoded = decode_json(columns["value"], self.target.fields, self.target.undeclared)
         self.record_count += records.num_rows
+        self._measure(columns["value"])
         self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
         self.dropped |= decoded.dropped
         self._note_bad(topic, columns, decoded)
@@ -126,6 +143,9 @@ class _TableRun:
             table=self.target.name,
             files=tuple(files),
             record_count=self.record_count,
+            value_bytes=self.value_bytes,
+            largest_bytes=self.largest_bytes,
+            has_heavy=self.has_heavy,
             latest_ms=self.latest_ms,
             wanted=tuple(self.wanted),
             dropped=frozenset(self.dropped),
@@ -137,6 +157,12 @@ class _TableRun:
         """Removes this attempt's files."""
         if self.writer is not None:
             self.writer.abandon()
+
+    def _measure(self, values: pa.BinaryArray) -> None:
+        if len(values):
+            offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
+            self.value_bytes += int(offsets[-1] - offsets[0])
+            self.largest_bytes = max(self.largest_bytes, int(np.diff(offsets).max()))
 
     def _note_bad(self, topic: str, columns: dict[str, pa.Array], decoded: Decoded) -> None:
         self.bad_count += decoded.misfit_count

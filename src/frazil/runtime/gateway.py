@@ -96,7 +96,17 @@ def _command(
     path = os.pathsep.join(map(str, [*classpath, *jars, *hadoop]))
     memory = settings.get("spark.driver.memory", "1g")
     own = settings.get("spark.driver.extraJavaOptions", "").split()
-    return [str(find_java().path), *_SPARK_OPTIONS, *options, *sharing, f"-Xmx{memory}", *own, "-cp", path]
+    return [
+        str(find_java().path),
+        *_SPARK_OPTIONS,
+        *options,
+        *sharing,
+        f"-Xms{memory}",
+        f"-Xmx{memory}",
+        *own,
+        "-cp",
+        path,
+    ]
 
 
 def _wait_for(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:

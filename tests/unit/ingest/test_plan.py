@@ -56,6 +56,13 @@ def test_the_first_batch_is_smaller_and_bytes_limit_all() -> None:
     assert batch_limit(TableClock("t", 0, 1, record_bytes=1e12)) == 1
 
 
+def test_the_batch_of_a_table_with_small_records_is_light() -> None:
+    for is_light in (False, True):
+        batch = plan_batch({"a": {0: 0}}, {("a", 0): 9}, TableClock("t", 0, 1, is_light=is_light), now_s=0)
+        assert batch is not None
+        assert batch.is_light is is_light
+
+
 def test_a_limit_takes_short_ranges_whole_and_long_ones_to_the_same_length() -> None:
     ranges = [OffsetRange("a", 0, 0, 1000), OffsetRange("a", 1, 10, 20), OffsetRange("a", 2, 0, 500)]
     assert limit_ranges(ranges, 110) == [
