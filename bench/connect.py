@@ -90,7 +90,7 @@ def _environment(place: Place, work: Path) -> dict[str, str]:
 
 
 def _throughput(place: Place, script: Path, environment: Mapping[str, str], work: Path) -> None:
-    topic, results = place.json_topic(), place.run_folder("connect") / "throughput.json"
+    topic, results = place.json_topic(place.settings.records), place.run_folder("connect") / "throughput.json"
     more = {
         "TOPIC": topic,
         "RECORDS": str(place.settings.records),

@@ -42,16 +42,17 @@ class Place:
     ours: Sampler
     pool: Pool = dataclasses.field(default_factory=make_pool)
     failures: list[str] = dataclasses.field(default_factory=list)
-    _filled: bool = False
+    _filled: set[str] = dataclasses.field(default_factory=set)
 
-    def json_topic(self) -> str:
-        """The topic of the throughput benchmark, filled."""
-        if not self._filled:
-            say(f"filling {JSON_TOPIC} with {self.settings.records} records")
-            make_topics(self.bootstrap, [JSON_TOPIC], PARTITIONS)
-            fill(self.bootstrap, JSON_TOPIC, PARTITIONS, self.pool, self.settings.records)
-            self._filled = True
-        return JSON_TOPIC
+    def json_topic(self, records: int) -> str:
+        """A topic with so many records of the throughput benchmark."""
+        topic = f"{JSON_TOPIC}_{records}"
+        if topic not in self._filled:
+            say(f"filling {topic}")
+            make_topics(self.bootstrap, [topic], PARTITIONS)
+            fill(self.bootstrap, topic, PARTITIONS, self.pool, records)
+            self._filled.add(topic)
+        return topic
 
     @contextlib.contextmanager
     def attempt(self, label: str) -> Iterator[None]:

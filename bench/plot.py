@@ -42,12 +42,18 @@ def draw(results: Results, path: Path) -> None:
 def _bars(results: Results) -> list[Result | None]:
     return [
         results.best("throughput", subject, variant)
-        for subject, variant in (("frazil", "plain"), ("frazil", "metadata"), ("stock", "plain"), ("connect", "plain"))
+        for subject, variant in (
+            ("frazil", "running"),
+            ("frazil", "plain"),
+            ("stock", "running"),
+            ("stock", "plain"),
+            ("connect", "plain"),
+        )
     ]
 
 
 def _bar_panel(axis: Axes, title: str, bars: Sequence[Result], name: str, scale: float) -> None:
-    labels = [_LABELS[bar.subject] + (", with metadata" if bar.variant == "metadata" else "") for bar in bars]
+    labels = [_LABELS[bar.subject] + (", running" if bar.variant.startswith("running") else ", new") for bar in bars]
     for row, bar in enumerate(bars):
         spread = bar.spread(name) if name != "peak_mb" else bar.spread("peak_pss_mb") or bar.spread("peak_rss_mb")
         if spread is None:

@@ -98,7 +98,8 @@ def _throughput(results: Results) -> str:
     head += ["peak MB (PSS / RSS)", "files / MB", "runs"]
     note = (
         "Smallest / **median** / largest. `metadata`: with the columns partition, offset and timestamp. CPU is that of "
-        "the whole process tree, from just before the first record is read until the last commit is visible.\n\n"
+        "the whole process tree, from just before the first record is read until the last commit is visible; `running`: "
+        "from the first commit of 4 M records until that of the last of two more.\n\n"
     )
     body = table(head, rows)
     return note + body if body else ""

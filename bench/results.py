@@ -67,7 +67,8 @@ class Results:
 
     def times_frazil(self, result: Result, name: str) -> float | None:
         """How many times Frazil's number the peer's is, in the same variant and over as many records."""
-        own = self.best(result.benchmark, "frazil", result.variant.split("-")[0], by=name)
+        same = result.variant.split("-")[0]
+        own = next((mine for mine in self.of(result.benchmark, "frazil") if mine.variant == same), None)
         if own is None or own.records != result.records:
             return None
         return ratio(result.median(name), own.median(name))

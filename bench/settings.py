@@ -18,8 +18,9 @@ class Settings:
     """One invocation's values. Times are in seconds; `heap` is every JVM's, so that memory can be compared."""
 
     subjects: tuple[str, ...] = SUBJECTS
-    variants: tuple[str, ...] = ("plain", "metadata")
+    variants: tuple[str, ...] = ("plain", "metadata", "running", "running_metadata")
     records: int = 4_000_000
+    running_batches: int = 2
     runs: int = 3
     peer_runs: int = 2
     rate: int = 10_000

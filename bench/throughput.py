@@ -1,7 +1,9 @@
 """Throughput, CPU and memory: every subject reads the same topic from its beginning into a new table.
 
 The figure of merit is CPU seconds per million records of the subject's whole process tree, from the moment its first
-batch starts to the moment its last commit is visible; the same from the process's start stands beside it.
+batch starts to the moment its last commit is visible; the same from the process's start stands beside it. The variants
+`running` read a longer topic in batches of equal size and count from the first commit on: what a pipeline costs once its
+process is warm.
 """
 
 from __future__ import annotations
@@ -27,19 +29,19 @@ STOCK_JVM = "-XX:+UseParallelGC"
 def measure(place: Place) -> None:
     """Frazil and stock Spark, each variant; the Kafka Connect sink brings its own harness."""
     for variant in place.settings.variants:
-        metadata = variant == "metadata"
+        metadata = variant.endswith("metadata")
         if "frazil" in place.settings.subjects:
             with place.attempt(f"throughput of frazil, {variant}"):
                 _measure_frazil(place, variant, metadata)
         # Both codecs only where the ratio counts: the whole set has to end within 25 minutes.
-        codecs = list(STOCK_CODECS)[: 1 if metadata else None] if "stock" in place.settings.subjects else []
-        for codec in codecs:
+        codecs = [] if variant == "running_metadata" else list(STOCK_CODECS)[: 1 if metadata else None]
+        for codec in codecs if "stock" in place.settings.subjects else []:
             with place.attempt(f"throughput of stock spark, {variant}, {codec}"):
                 _measure_stock(place, variant, codec, metadata)
 
 
 def _measure_frazil(place: Place, variant: str, metadata: bool) -> None:
-    topic, shown = place.json_topic(), {}  # type: str, dict[str, object]
+    topic, shown = place.json_topic(_records(place, variant)), {}  # type: str, dict[str, object]
 
     def one() -> Run:
         folder = place.run_folder(f"throughput-{variant}")
@@ -50,23 +52,34 @@ def _measure_frazil(place: Place, variant: str, metadata: bool) -> None:
             place.settings.frazil, folder, pipeline, topic, metadata, "--until-caught-up", *_LOG
         )
         shown.update(pipeline=_without_folder((folder / "pipeline.yaml").read_text(), folder))
-        return _one_run(place, command, metadata)
+        return _one_run(place, command, variant)
 
     place.write_result("throughput", "frazil", variant, quietly(place, "frazil", variant, one), **shown)
 
 
 def _measure_stock(place: Place, variant: str, codec: str, metadata: bool) -> None:
-    topic, shown = place.json_topic(), {}  # type: str, dict[str, object]
+    topic, shown = place.json_topic(_records(place, variant)), {}  # type: str, dict[str, object]
+    source = {"maxOffsetsPerTrigger": str(place.settings.records)}
 
     def one() -> Run:
         folder = place.run_folder(f"throughput-stock-{variant}")
-        job = {**stock_job(place, topic, metadata), "trigger": "available", "properties": STOCK_CODECS[codec]}
+        job = {
+            **stock_job(place, topic, metadata),
+            "trigger": "available",
+            "properties": STOCK_CODECS[codec],
+            "source": source,
+        }
         command = subjects.stock_command(folder, job)
         shown.update(job=job)
-        return _one_run(place, command, metadata)
+        return _one_run(place, command, variant)
 
     label = f"{variant}-{codec}"
     place.write_result("throughput", "stock", label, quietly(place, "stock", label, one), **shown)
+
+
+def _records(place: Place, variant: str) -> int:
+    """How many records the topic of a variant has: one batch, or for a running process some more."""
+    return place.settings.records * (1 + place.settings.running_batches * variant.startswith("running"))
 
 
 def stock_job(place: Place, topic: str, metadata: bool) -> dict[str, object]:
@@ -90,32 +103,35 @@ def quietly(place: Place, subject: str, label: str, one: Callable[[], Run]) -> l
     return runs
 
 
-def _one_run(place: Place, command: Command, metadata: bool) -> Run:
-    records = place.settings.records
+def _one_run(place: Place, command: Command, variant: str) -> Run:
+    total = _records(place, variant)
+    warm = total - place.settings.records
     around = Surroundings(place)
     running = Running(command)
     try:
-        committed_s = running.wait_for_rows(records, _TIMEOUT_S)
+        warm_s = running.wait_for_rows(place.settings.records, _TIMEOUT_S)
+        committed_s = running.wait_for_rows(total, _TIMEOUT_S)
         last_cpu = running.sampler.sample()
         roles = running.sampler.tree.cpu_by_role()
         code = running.wait(_TIMEOUT_S)
     except BaseException:
         running.kill()
         raise
-    beside = around.end(records)
+    beside = around.end(total)
     if code:
         raise RuntimeError(f"{command.subject} ended with exit={code}: {running.tail()}")
-    begun_s = _begun_s(running)
+    begun_s = warm_s if warm else _begun_s(running)
+    records = warm or total
     cpu_s = last_cpu - value_at(running.sampler.cpu, begun_s)
     run: Run = {
         "records_per_s": round(records / (committed_s - begun_s)),
         "wall_s": round(committed_s - begun_s, 2),
-        "startup_s": round(begun_s - running.started_s, 2),
+        "startup_s": round(_begun_s(running) - running.started_s, 2),
         "cpu_s_per_million": round(cpu_s / records * 1e6, 3),
-        "cpu_s_per_million_with_start": round(running.sampler.cpu[-1][1] / records * 1e6, 3),
+        "cpu_s_per_million_with_start": round(running.sampler.cpu[-1][1] / total * 1e6, 3),
         **{f"cpu_s_{role}": round(seconds, 2) for role, seconds in sorted(roles.items())},
         **memory(running),
-        **_verified(place, command, metadata),
+        **_verified(place, command, variant, total),
         **beside,
     }
     place.discard(command.folder)
@@ -151,12 +167,12 @@ def memory(running: Running) -> Run:
     }
 
 
-def _verified(place: Place, command: Command, metadata: bool) -> Run:
+def _verified(place: Place, command: Command, variant: str, records: int) -> Run:
     """Compares the table with what was produced; a run that does not agree has no figure."""
-    expected, found = place.pool.totals(place.settings.records), command.table.totals()
+    expected, found = place.pool.totals(records), command.table.totals()
     if found != expected:
         raise RuntimeError(f"{command.subject}: the table holds {found}, produced was {expected}")
-    if metadata and (positions := command.table.positions()) != expected.rows:
+    if variant.endswith("metadata") and (positions := command.table.positions()) != expected.rows:
         raise RuntimeError(f"{command.subject}: {positions} different positions for {expected.rows} records")
     return {
         "rows": found.rows,

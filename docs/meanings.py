@@ -49,7 +49,7 @@ LOG_EVENTS: dict[str, str] = {
     "connected": "Kafka and the catalog answered at the start; says the cluster, the number of tables and this run's"
     " epoch.",
     "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
-    "large_records": "A record was larger than 8 KiB: this batch is read again, and later ones too, in pieces of limited size.",
+    "large_records": "A record was larger than 8 KiB: this batch, and later ones, are read in pieces of limited size.",
     "schema_changed": "The table was made, or got columns that records needed; the batch is planned again.",
     "session_started": "Spark is up: the first batch can run.",
     "starting": "The command has read its file.",

@@ -88,8 +88,9 @@ def test_an_empty_table_is_left_out() -> None:
 
 def test_the_report_names_goals_ratios_and_the_machine() -> None:
     page = render(Results([result("frazil", "plain", 2.0), result("stock", "plain-zstd-3", 6.0)]))
-    assert "| CPU of Spark Structured Streaming, same run | ≥ 2 × Frazil's | 3 | yes |" in page
-    assert "| JSON, 8 fields: CPU seconds per million records | ≤ 2.4 | 2 | yes |" in page
+    assert "| the same, both new | ≥ 2 × Frazil's | 3 | yes |" in page
+    assert "| the same, the first 4 M of a new process | ≤ 2.4 | 2 | yes |" in page
+    assert "running process" not in page
     assert "`python -m bench`" in page
 
 
