@@ -116,13 +116,17 @@ class Pipeline:
         newest = newest_snapshot(document)
         return progress_at(document, newest, self.name) if newest else {}
 
-    def state(self, table: str) -> Document:
-        """What the state file says of the table; empty when it says nothing."""
+    def state_file(self) -> Document:
+        """What the newest run says of itself; empty when it says nothing."""
         try:
-            document = json.loads((self.folder / "frazil-data" / "state" / f"{self.name}.json").read_text())
+            document: Document = json.loads((self.folder / "frazil-data" / "state" / f"{self.name}.json").read_text())
         except (OSError, ValueError):
             return {}
-        found: Document = document["tables"].get(table, {})
+        return document
+
+    def state(self, table: str) -> Document:
+        """What the state file says of the table; empty when it says nothing."""
+        found: Document = self.state_file().get("tables", {}).get(table, {})
         return found
 
     def wait_for_state(self, run: Run, table: str, state: str, within_s: float = PATIENCE_S) -> Document:
@@ -153,6 +157,20 @@ class Pipeline:
             run.wait_while_running(is_reached, f"{table} has {goal}", within_s)
         else:
             wait_until(is_reached, lambda: f"{table} has {goal}: {self.progress(table)}", within_s)
+
+    def wait_until_settled(self, table: str, run: Run) -> None:
+        """Waits until everything in the ledger is committed and the run knows: it is past every step of those batches."""
+        self.wait_for_commit_of(table, run)
+        metadata = self.metadata(table)
+        assert metadata is not None
+        newest = newest_snapshot(json.loads(metadata.read_text()))
+        committed_ms = newest and newest["timestamp-ms"]
+
+        def is_settled() -> bool:
+            said = self.state(table)
+            return self.state_file().get("pid") == run.pid and said.get("last_commit_ms") == committed_ms
+
+        run.wait_while_running(is_settled, f"the run knows of the commit of {table} at {committed_ms}")
 
     def verify(self, table: str) -> Verdict:
         """The table against the ledger, whatever its progress is."""

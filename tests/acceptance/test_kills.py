@@ -68,10 +68,10 @@ class Struck:
         self.records += 300
 
     def run(self) -> Run:
-        """The running pipeline, all that was there committed."""
+        """The running pipeline, all that was there committed and no batch at any step."""
         if self._run is None or not self._run.is_running:
             self._run = self.pipeline.run(failpoints=self.points.declaration)
-        self.pipeline.wait_for_commit_of(self.table, self._run)
+        self.pipeline.wait_until_settled(self.table, self._run)
         return self._run
 
     def concerned(self, step: str, who: str) -> tuple[str, str]:

@@ -180,9 +180,21 @@ def test_a_missing_topic_and_a_pattern_that_matches_nothing(shop: Shop, tmp_path
     assert f"did you mean `{shop.good.topic}`?" in checked.problems()[f"topic {shop.good.topic}x"]["remedy"]
     assert frazil(tmp_path, "status", "-f", typo).code == 4
     empty = write(tmp_path, shop.servers, "tables:\n  s.a: {topics: /^nothing-here/}", "empty.yaml")
-    for command in ("check", "plan"):
+    for command in ("check", "plan", "run"):
         answer = frazil(tmp_path, command, "-f", empty)
         assert (answer.code, answer.document["error"]["where"]) == (2, "empty.yaml:4")
+        assert "session_started" not in answer.err
+
+
+def test_catching_up_with_a_topic_that_is_not_there_is_no_success(shop: Shop, tmp_path: Path) -> None:
+    file = write(tmp_path, shop.servers, f"tables:\n  s.a: {{topic: {shop.good.topic}x}}")
+    answer = frazil(tmp_path, "run", "--until-caught-up", "-f", file)
+    table = answer.tables()["s.a"]
+    assert (answer.code, table["state"], table["reason"]) == (
+        4,
+        "backing off",
+        f"topic {shop.good.topic}x does not exist",
+    )
 
 
 @pytest.mark.parametrize("command", ["check", "plan", "status"])

@@ -15,16 +15,17 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.progress import from_summary
 from frazil.errors import FencedError
-from frazil.ingest.service import Parts, Service
+from frazil.ingest.parts import Parts
+from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
 from frazil.spec import PipelineSpec
-from frazil.spec.models import CatalogSpec, ColumnSpec, CommitSpec, TableSpec, TopicSelector
+from frazil.spec.models import CatalogSpec, ColumnSpec, CommitSpec, MetadataField, TableSpec, TopicSelector
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
 from frazil.types import Progress
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureSource
 
-_PLACE = ("topic", "partition", "offset")
+_PLACE: dict[MetadataField, str] = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
 _PLACES = ["_topic", "_partition", "_offset", "id"]
 Place = tuple[str, int, int]
 

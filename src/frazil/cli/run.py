@@ -14,11 +14,13 @@ import typer
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
-from frazil.cli.wiring import open_catalog, read_spec, running_jvm
+from frazil.cli.wiring import open_catalog, read_spec, running_jvm, topics_to_look_at
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.errors import UnavailableError
+from frazil.ingest.discovery import refuse_empty_patterns
 from frazil.ingest.job import SparkJobs, named_jvm_death
-from frazil.ingest.service import Parts, Service
+from frazil.ingest.parts import Parts
+from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.state_file import StateFile, describe
@@ -43,6 +45,8 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
     stopping = _Stopping()
     state_file = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact)
     source = KafkaTopics(spec.kafka)
+    with suppress(UnavailableError):  # Without a broker the service waits for one, and looks then.
+        refuse_empty_patterns(spec, topics_to_look_at(spec))
     log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
     with running_jvm(spec) as jvm, named_jvm_death():
         # The session is the slow part of a start: it comes up while the catalog is asked for the tables.
@@ -59,7 +63,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
         finally:
             state_file.write(service.tables, ended=True)
             warming.join()
-    return _report(output, service.tables)
+    return _report(output, service.tables, until_caught_up)
 
 
 def _open_catalog(jvm: Jvm, spec: PipelineSpec, stopping: _Stopping, clock: Clock) -> IcebergCatalog | None:
@@ -93,8 +97,10 @@ def _parallelism(spec: SparkSpec) -> Callable[[SparkSession], int]:
     return lambda session: max(declared, session.sparkContext.defaultParallelism)
 
 
-def _report(output: Output, tables: Sequence[Table]) -> int:
-    stopped = [table for table in tables if table.run_state is RunState.STOPPED]
+def _report(output: Output, tables: Sequence[Table], until_caught_up: bool) -> int:
+    # A run that has caught up with all but a table whose topic is missing has not done what it was asked for.
+    failing = {RunState.STOPPED, RunState.BACKING_OFF} if until_caught_up else {RunState.STOPPED}
+    stopped = [table for table in tables if table.run_state in failing]
     document: dict[str, Any] = {"tables": {table.name: describe(table) for table in tables}}
     lines = [f"{table.name}: {_words(table)}" for table in tables]
     output.result(document, "\n".join(lines) or "no tables")
@@ -105,6 +111,8 @@ def _words(table: Table) -> str:
     if table.run_state is RunState.STOPPED:
         place = f" ({table.where})" if table.where else ""
         return f"stopped: {table.reason}{place}; {table.remedy}"
+    if table.run_state is RunState.BACKING_OFF:
+        return f"backing off: {table.reason}; {table.remedy}"
     rows = table.size.row_count if table.size else 0
     return f"{rows:,} rows, {table.lag_records:,} records behind"
 

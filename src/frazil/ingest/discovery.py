@@ -193,8 +193,20 @@ def missing_topics(tables: Iterable[Table]) -> list[tuple[Table, str]]:
     ]
 
 
-def empty_pattern(spec: PipelineSpec, pattern: str, table: Table | None, source: Source) -> SpecError:
-    """The error of a regular expression that no topic matches, with the line and the nearest topic."""
+def refuse_empty_patterns(spec: PipelineSpec, source: Source) -> None:
+    """Raises a SpecError with file, line and nearest topic for a regular expression that matches nothing."""
+    selectors = [(selector, 0) for selector in spec.topics]
+    selectors += [(selector, table.line) for table in spec.tables for selector in table.topics]
+    patterns = [(selector, line) for selector, line in selectors if selector.pattern is not None]
+    if not patterns:
+        return
+    names = source.topics(lambda name: any(selector.matches(name) for selector, _ in patterns))
+    for selector, line in patterns:
+        if not any(map(selector.matches, names)):
+            raise _empty_pattern(spec, selector.pattern or "", line, source)
+
+
+def _empty_pattern(spec: PipelineSpec, pattern: str, line: int, source: Source) -> SpecError:
     topics = sorted(source.topics(lambda name: not name.startswith("__")))
     plain = re.sub(r"[^A-Za-z0-9._-]", "", pattern.replace(".*", ""))
     near = difflib.get_close_matches(plain, topics, n=1, cutoff=0.3)
@@ -206,7 +218,7 @@ def empty_pattern(spec: PipelineSpec, pattern: str, table: Table | None, source:
         else f"topics are {topics[:5]}"
     )
     text = spec.path.read_text().splitlines() if spec.path.exists() else []
-    line = next((n for n, words in enumerate(text, 1) if f"/{pattern}/" in words), table.spec.line if table else 0)
+    line = next((n for n, words in enumerate(text, 1) if f"/{pattern}/" in words), line)
     return SpecError(
         f"the regular expression /{pattern}/ matches no topic",
         remedy=f"correct it; {hint}",

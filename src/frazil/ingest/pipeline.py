@@ -6,7 +6,7 @@ Every failure before the commit has one answer: forget the batch and plan again 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
@@ -28,7 +28,7 @@ from frazil.ingest.evolve import (
 )
 from frazil.ingest.job import JobRunner
 from frazil.ingest.table import Table
-from frazil.ingest.target import METADATA_TYPES
+from frazil.ingest.target import metadata_columns
 from frazil.ingest.task import Job
 from frazil.ingest.watermark import advance_watermark
 from frazil.kafka.port import Partition, Source
@@ -113,7 +113,7 @@ class Pipeline:
         spec = table.spec
         fields = {column.name: column.type for column in spec.columns}
         fields |= {name: kind for name, kind in columns.items() if name not in fields}
-        fields |= {f"_{name}": METADATA_TYPES[name] for name in spec.metadata}
+        fields |= metadata_columns(spec.metadata)
         properties = {**_NEW_TABLE_PROPERTIES, **spec.properties}
         return self._catalog.create(table.name, new_schema(fields.items()), properties, spec.format_version)
 
@@ -153,7 +153,7 @@ class Pipeline:
         table = planned.table
         try:
             wanted = merge_wanted(load_wanted(text) for text in report.wanted)
-            check_metadata_names(wanted, table.spec.metadata)
+            check_metadata_names(wanted, table.spec.metadata.values())
             if table.state is not None:
                 hit("evolve.before")
                 state = self._catalog.evolve(table.name, lambda schema: extend_schema(schema, wanted))
@@ -200,15 +200,14 @@ class Pipeline:
 def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
     """The change that gives an existing table the declared and metadata columns that it lacks."""
     declared = {column.name: column.type for column in spec.columns}
-    metadata = {f"_{name}": METADATA_TYPES[name] for name in spec.metadata}
-    return lambda schema: extend_schema(schema, {(): {**declared, **metadata}})
+    return lambda schema: extend_schema(schema, {(): {**declared, **metadata_columns(spec.metadata)}})
 
 
-def check_metadata_names(wanted: Wanted, metadata: Sequence[str]) -> None:
+def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:
     """Raises NamesClash when records bring a field with the name of a metadata column: one of the two would be lost."""
-    for name in metadata:
-        if f"_{name}" in wanted.get((), {}):
-            raise NamesClash(f"field _{name}: the table has a metadata column of this name")
+    for column in columns:
+        if column in wanted.get((), {}):
+            raise NamesClash(f"field {column}: the table has a metadata column of this name")
 
 
 def _job(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
 
-from frazil.catalog.port import Catalog
-from frazil.clock import Clock, jitter
+from frazil.clock import jitter
 from frazil.errors import (
     ConflictError,
     FencedError,
@@ -24,14 +22,16 @@ from frazil.errors import (
     SpecError,
     UnavailableError,
 )
-from frazil.ingest.discovery import Discovery, TableStopped, empty_pattern, words_of
+from frazil.ingest.discovery import Discovery, TableStopped, refuse_empty_patterns, words_of
 from frazil.ingest.evolve import NamesClash
-from frazil.ingest.job import HEAVY_BYTES, JobRunner, is_jvm_gone, jvm_has_ended
-from frazil.ingest.lanes import Done, Lanes, ThreadLanes
-from frazil.ingest.pipeline import Identity, Outcome, Pipeline, Planned, declared_adder
-from frazil.ingest.plan import group_batches, lag_records, plan_batch
+from frazil.ingest.job import HEAVY_BYTES, is_jvm_gone, jvm_has_ended
+from frazil.ingest.lanes import Done
+from frazil.ingest.load import Loader
+from frazil.ingest.parts import Parts
+from frazil.ingest.pipeline import Outcome, Planned
+from frazil.ingest.plan import group_batches, lag_records
+from frazil.ingest.planner import Planner, no_topic
 from frazil.ingest.table import RunState, Table
-from frazil.kafka.port import Partition, Source
 from frazil.spec import PipelineSpec
 from frazil.types import TaskReport
 
@@ -39,8 +39,6 @@ log = structlog.get_logger("frazil")
 
 TOPICS_EVERY_S = 5.0
 RELOAD_IDLE_EVERY_S = 60.0
-CREDENTIALS_MARGIN_MS = 5 * 60_000
-CREDENTIALS_EVERY_S = 10.0
 PUBLISH_EVERY_S = 0.5
 SHORTEST_POLL_S = 0.02
 LONGEST_POLL_S = 0.25
@@ -49,17 +47,6 @@ POLL_SHARE = 0.03
 EMPTY_RETRY_S = 5.0
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What the service is made of; each has a twin in memory (`frazil.testing`)."""
-
-    source: Source
-    catalog: Catalog
-    jobs: JobRunner
-    clock: Clock
-    lanes: Lanes = field(default_factory=ThreadLanes)
 
 
 class Service:
@@ -71,16 +58,12 @@ class Service:
         self._spec = spec
         self._parts = parts
         self._clock = parts.clock
-        self._run_id = run_id
         self._publish = publish
         self._discovery = Discovery(spec, parts.source, parts.catalog)
+        self._loader = Loader(spec.pipeline, parts, self._discovery, run_id)
+        self._planner = Planner(self._discovery)
         self._lanes = parts.lanes
         self._is_stopping = False
-        self._cluster_id = ""
-        self._epoch = 1
-        self._pipeline: Pipeline | None = None
-        self._ends: dict[Partition, int] = {}
-        self._goal: dict[Partition, int] | None = None
         self._topics_at_s = float("-inf")
         self._published_at_s = float("-inf")
         self._outages = 0
@@ -128,17 +111,7 @@ class Service:
         """Whether there is nothing left to do."""
         if self._fatal is not None or self._is_stopping:
             return self._lanes.is_idle
-        return until_caught_up and self._goal is not None and self._lanes.is_idle and self._is_caught_up()
-
-    def _is_caught_up(self) -> bool:
-        goal = self._goal or {}
-        for table in self.tables:
-            if table.run_state is RunState.STOPPED:
-                continue
-            vector = table.position()
-            if any(vector.get(t, {}).get(p, -1) < goal.get((t, p), 0) for t, p in table.partitions()):
-                return False
-        return True
+        return until_caught_up and self._lanes.is_idle and self._planner.is_caught_up(self.tables)
 
     # ---- connecting
 
@@ -146,32 +119,18 @@ class Service:
         """Looks at Kafka and every table for the first time; waits outages out."""
         while not self._is_stopping:
             try:
-                self._cluster_id = self._parts.source.cluster_id()
+                self._loader.cluster_id = self._parts.source.cluster_id()
                 self._discovery.refresh_topics()
-                self._refuse_empty_patterns()
+                refuse_empty_patterns(self._spec, self._parts.source)
                 self._topics_at_s = self._clock.monotonic_s()
                 for table in self.tables:
                     self._load(table)
                 break
             except UnavailableError as error:
                 self._wait_out(error)
-        self._take_epoch(1 + max((table.progress.epoch for table in self.tables), default=0))
-        log.info("connected", cluster_id=self._cluster_id, tables=len(self.tables), epoch=self._epoch)
-
-    def _take_epoch(self, epoch: int) -> None:
-        self._epoch = epoch
-        identity = Identity(self._cluster_id, epoch, self._run_id)
-        self._pipeline = Pipeline(self._parts.catalog, self._parts.source, self._parts.jobs, identity)
-
-    def _refuse_empty_patterns(self) -> None:
-        known = [topic for table in self.tables for topic in table.topics]
-        for selector in self._spec.topics:
-            if selector.pattern is not None and not any(selector.matches(topic) for topic in known):
-                raise empty_pattern(self._spec, selector.pattern, None, self._parts.source)
-        for table in self.tables:
-            for selector in table.spec.topics:
-                if selector.pattern is not None and not any(selector.matches(topic) for topic in table.topics):
-                    raise empty_pattern(self._spec, selector.pattern, table, self._parts.source)
+        epoch = 1 + max((table.progress.epoch for table in self.tables), default=0)
+        self._loader.take_epoch(epoch)
+        log.info("connected", cluster_id=self._loader.cluster_id, tables=len(self.tables), epoch=epoch)
 
     def _wait_out(self, error: UnavailableError) -> None:
         """An outage that concerns every table: says so and waits, longer each time."""
@@ -187,36 +146,17 @@ class Service:
             self._settle(self._lanes.wait(left_s))
 
     def _load(self, table: Table) -> None:
-        """Loads a table and makes it when its columns are declared; what is wrong with one table stays with it."""
-        table.asked_at_s = self._clock.monotonic_s()
-        was_known = table.loaded_at_s > 0
+        """Loads a table; what is wrong with one table stays with it, unless a later run has taken over."""
         try:
-            self._discovery.load(table, self._cluster_id)
-            if self._pipeline is not None:
-                self._compare_writers(table, was_known)
-            if table.state is None and table.spec.columns and self._pipeline_for_creation is not None:
-                table.state = self._pipeline_for_creation.create(table, {})
-            if table.state is not None:
-                self._add_declared_columns(table)
-            table.loaded_at_s = self._clock.monotonic_s()
+            self._loader.load(table)
         except TableStopped as error:
             self._stop_table(table, error)
         except NamesClash as error:
             self._stop_table(table, TableStopped(str(error), "rename one of the columns", table.name))
+        except FencedError as error:
+            self._end(error)
         except (UnavailableError, ConflictError) as error:
             self._back_off(table, error)
-
-    @property
-    def _pipeline_for_creation(self) -> Pipeline:
-        identity = Identity(self._cluster_id, self._epoch, self._run_id)
-        return self._pipeline or Pipeline(self._parts.catalog, self._parts.source, self._parts.jobs, identity)
-
-    def _add_declared_columns(self, table: Table) -> None:
-        assert table.state is not None
-        names = {field.name for field in table.state.schema.fields}
-        declared = [column.name for column in table.spec.columns] + [f"_{name}" for name in table.spec.metadata]
-        if not names.issuperset(declared):
-            table.state = self._parts.catalog.evolve(table.name, declared_adder(table.spec))
 
     # ---- planning
 
@@ -230,11 +170,9 @@ class Service:
             self._ask_cost_s = self._clock.monotonic_s() - began_s
             if self._outages:
                 log.info("available_again", after_failures=self._outages)
-            if until_caught_up and self._goal is None:
-                self._goal = dict(self._ends)
-            planned = [
-                p for p in (self._plan(table, now_s, until_caught_up) for table in self._free_tables(now_s)) if p
-            ]
+            if until_caught_up:
+                self._planner.set_goal()
+            planned = [p for p in (self._plan(table, now_s) for table in self._free_tables(now_s)) if p]
             self._outages = 0
         except UnavailableError as error:
             self._wait_out(error)
@@ -262,20 +200,13 @@ class Service:
             if self._discovery.is_behind(table) and not self._guard(table, partial(self._discovery.verify, table)):
                 continue
             is_stale = now_s - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
-            if not table.is_loaded or is_stale or self._needs_credentials(table, now_s):
+            if not table.is_loaded or is_stale or self._loader.needs_credentials(table):
                 table.read_to = None
                 self._load(table)
 
-    def _needs_credentials(self, table: Table, now_s: float) -> bool:
-        """A busy table knows its state from its own commits, but credentials come with a load alone."""
-        ends_ms = table.state.credentials_end_ms if table.state else None
-        if ends_ms is None or now_s - table.asked_at_s < CREDENTIALS_EVERY_S:
-            return False
-        return self._clock.now_ms() >= ends_ms - CREDENTIALS_MARGIN_MS
-
     def _ask_for_ends(self) -> None:
         active = [t for t in self.tables if t.run_state is not RunState.STOPPED]
-        self._ends = self._parts.source.ends({p for table in active for p in table.partitions()})
+        self._planner.ends = self._parts.source.ends({p for table in active for p in table.partitions()})
 
     def _guard(self, table: Table, step: Callable[[], None]) -> bool:
         try:
@@ -285,48 +216,22 @@ class Service:
             return False
         return True
 
-    def _plan(self, table: Table, now_s: float, until_caught_up: bool) -> Planned | None:
-        if not table.is_loaded or not table.topics:
-            self._say_topic_is_missing(table)
+    def _plan(self, table: Table, now_s: float) -> Planned | None:
+        try:
+            planned = self._planner.plan(table, now_s)
+        except TableStopped as error:
+            self._stop_table(table, error)
             return None
-        if not table.needs_check and self._has_nothing_new(table):
-            return None
-        self._discovery.add_first_offsets(table)
-        position = table.position()
-        ends = self._ends if not until_caught_up else self._up_to_goal()
-        table.lag_records = lag_records(position, self._ends)
-        is_behind_start = any(self._ends.get((t, p), o) < o for t, ps in position.items() for p, o in ps.items())
-        if (table.needs_check or is_behind_start) and not self._guard(
-            table, lambda: self._discovery.check_offsets(table, self._ends)
+        if planned is None and table.is_loaded and not table.topics:
+            self._explain(table, RunState.BACKING_OFF, no_topic(table))
+        elif (
+            planned is None
+            and table.is_loaded
+            and table.read_to is not None
+            and table.run_state is not RunState.WAITING
         ):
-            return None
-        position = table.position()
-        batch = plan_batch(position, ends, table.clock(), now_s)
-        if batch is None:
-            table.read_to = None if table.lag_records else {p: self._ends.get(p) for p in table.partitions()}
-            if table.lag_records == 0 and table.run_state is not RunState.STOPPED:
-                self._explain(table, RunState.WAITING, None)
-            return None
-        return Planned(table, batch, position, dict(self._ends), now_s)
-
-    def _has_nothing_new(self, table: Table) -> bool:
-        """The quick look that hundreds of idle tables get: are the ends those that it was last read to?"""
-        read_to = table.read_to
-        return (
-            read_to is not None
-            and len(read_to) == len(table.partitions())
-            and all(self._ends.get(p) == end for p, end in read_to.items())
-        )
-
-    def _up_to_goal(self) -> dict[Partition, int]:
-        goal = self._goal or {}
-        return {partition: min(end, goal.get(partition, 0)) for partition, end in self._ends.items()}
-
-    def _say_topic_is_missing(self, table: Table) -> None:
-        if table.is_loaded and not table.topics:
-            names = ", ".join(s.literal or f"/{s.pattern}/" for s in table.spec.topics)
-            error = UnavailableError(f"topic {names} does not exist", remedy="create the topic, or correct its name")
-            self._explain(table, RunState.BACKING_OFF, error)
+            self._explain(table, RunState.WAITING, None)
+        return planned
 
     def _start(self, planned: list[Planned]) -> None:
         groups, catch_ups = group_batches(p.batch for p in planned if not p.table.goes_alone)
@@ -339,8 +244,7 @@ class Service:
             self._submit("catch-up", [by_name[fairest.table]])
 
     def _submit(self, lane: str, planned: list[Planned]) -> None:
-        assert self._pipeline is not None
-        pipeline = self._pipeline
+        pipeline = self._loader.pipeline
         for p in planned:
             p.table.in_flight = True
             p.table.last_batch_at_s = p.planned_at_s
@@ -368,8 +272,7 @@ class Service:
                 p.table.goes_alone = len(planned) > 1
                 self._failed(p, error)
             return
-        assert self._pipeline is not None
-        pipeline = self._pipeline
+        pipeline = self._loader.pipeline
         for p in planned:
             p.table.goes_alone = False
             report = future.result()[p.table.name]
@@ -406,7 +309,7 @@ class Service:
         took_s = now_s - planned.planned_at_s
         table.next_due_s = planned.planned_at_s + table.spec.commit.interval_s
         table.skipped = {}
-        table.lag_records = lag_records(table.position(), self._ends)
+        table.lag_records = lag_records(table.position(), self._planner.ends)
         self._explain(table, RunState.RUNNING if table.lag_records else RunState.WAITING, None)
         table.records_per_s = report.record_count / max(took_s, 1e-3)
         with suppress(UnavailableError):  # The commit is done; its numbers can wait for the next.
@@ -449,25 +352,6 @@ class Service:
             self._guard(table, lambda: self._discovery.verify_anew(table))
         except UnavailableError as outage:
             self._back_off(table, outage)
-
-    def _compare_writers(self, table: Table, was_known: bool) -> None:
-        """Ends this process when a later run has written a table that this one knew, also when there is nothing to commit:
-        the two would go on in turns. A table that is seen for the first time may have been written later than those that
-        the epoch came from.
-        """
-        epoch, run_id = table.progress.writer
-        if (epoch, run_id) <= (self._epoch, self._run_id):
-            return
-        if not was_known:
-            self._take_epoch(epoch + 1)
-            return
-        self._end(
-            FencedError(
-                f"a later run of pipeline {self._spec.pipeline} writes this table: epoch={epoch}",
-                remedy="let that run go on, or stop it and start this one again",
-                where=table.name,
-            )
-        )
 
     def _end(self, error: FrazilError) -> None:
         if self._fatal is None:

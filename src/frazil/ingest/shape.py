@@ -13,10 +13,10 @@ def shape_rows(target: TableTarget, decoded: list[pa.Array], records: Mapping[st
     """Rows in the files' schema.
 
     decoded: one array per field of `target.fields`. records: the source's columns by name (topic, partition, offset,
-    timestamp, headers, key), of which the table has those it asked for as `_<name>`.
+    timestamp, headers, key), of which the table has those it asked for.
     """
     by_name = {field.name: array for field, array in zip(target.fields, decoded, strict=True)}
-    by_name |= {f"_{name}": records[name] for name in target.metadata}
+    by_name |= {column: records[field] for field, column in target.metadata}
     columns = [_as_type(by_name[field.name], field.type) for field in target.arrow_schema]
     return pa.Table.from_arrays(columns, schema=target.arrow_schema)
 

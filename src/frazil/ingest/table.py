@@ -129,7 +129,7 @@ class Table:
             properties=tuple(sorted(state.properties.items())) if state else (),
             io_properties=tuple(sorted(state.io_properties.items())) if state else (),
             spec_id=state.spec_id if state else 0,
-            metadata=self.spec.metadata,
+            metadata=tuple(self.spec.metadata.items()),
             undeclared=self.spec.undeclared,
             target_file_size_bytes=self._target_file_size(),
         )

@@ -3,8 +3,10 @@ derive from it for the next batch)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -30,6 +32,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+if TYPE_CHECKING:
+    from frazil.spec.models import MetadataField
+
 # Columns of record metadata: the Iceberg type each has. Headers may repeat a key, so they are a list.
 METADATA_TYPES: dict[str, IcebergType] = {
     "topic": StringType(),
@@ -45,6 +50,12 @@ METADATA_TYPES: dict[str, IcebergType] = {
     ),
     "key": BinaryType(),
 }
+
+
+def metadata_columns(metadata: Mapping[MetadataField, str]) -> dict[str, IcebergType]:
+    """The columns of record metadata with their types, for a table's setting `metadata`."""
+    return {column: METADATA_TYPES[field] for field, column in metadata.items()}
+
 
 _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
     BooleanType: pa.bool_(),
@@ -67,7 +78,7 @@ class TableTarget:
     """One table, as a task sees it.
 
     schema_json: Iceberg's JSON; empty while there is no table. location, properties, io_properties: as in TableState,
-    sorted pairs. metadata: record metadata fields with a column each. undeclared: add | drop.
+    sorted pairs. metadata: fields of record metadata, each with its column. undeclared: add | drop.
     """
 
     name: str
@@ -76,7 +87,7 @@ class TableTarget:
     properties: tuple[tuple[str, str], ...]
     io_properties: tuple[tuple[str, str], ...]
     spec_id: int
-    metadata: tuple[str, ...]
+    metadata: tuple[tuple[str, str], ...]
     undeclared: str
     target_file_size_bytes: int
 
@@ -91,8 +102,13 @@ class TableTarget:
     @cached_property
     def fields(self) -> tuple[NestedField, ...]:
         """The columns that come from the record's value."""
-        metadata = {f"_{name}" for name in self.metadata}
+        metadata = {column for _, column in self.metadata}
         return tuple(field for field in self.schema.fields if field.name not in metadata)
+
+    @cached_property
+    def metadata_fields(self) -> frozenset[str]:
+        """The fields of record metadata that it needs."""
+        return frozenset(field for field, _ in self.metadata)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:

@@ -47,7 +47,7 @@ class Job:
 
 def source_columns(job: Job, with_offsets: bool) -> list[str]:
     """The source's columns that the job needs; each one that is not used is not shipped."""
-    metadata = {name for target in job.targets.values() for name in target.metadata}
+    metadata = {field for target in job.targets.values() for field in target.metadata_fields}
     wanted = {"value", "partition", "timestamp"} | metadata
     if job.only_topic is None:
         wanted.add("topic")
@@ -126,7 +126,7 @@ class _TableRun:
         if decoded.wanted:
             self.wanted[dump_wanted(decoded.wanted)] = None
         if self.is_writing and records.num_rows:
-            if "topic" in self.target.metadata and "topic" not in columns:
+            if "topic" in self.target.metadata_fields and "topic" not in columns:
                 columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
             if self.writer is None:
                 self.writer = FileWriter(self.target)

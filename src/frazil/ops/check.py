@@ -12,11 +12,11 @@ from typing import Any
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import UnavailableError
-from frazil.ingest.discovery import Discovery, TableStopped, missing_topics
+from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
 from frazil.ops.status import problem_of
-from frazil.ops.topics import missing_topic_remedy, refuse_empty_patterns
+from frazil.ops.topics import missing_topic_remedy
 from frazil.ops.words import plural
 from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_jars, check_java
@@ -73,7 +73,7 @@ def check_kafka(
         yield failed("kafka", tried, error)
         return
     tables = list(discovery.tables.values())
-    refuse_empty_patterns(spec, tables, source)
+    refuse_empty_patterns(spec, source)
     yield Finding("kafka", True, tried, f"cluster {cluster_id} at {servers}")
     denied = unreadable({topic for table in tables for topic in table.topics})
     for table in tables:

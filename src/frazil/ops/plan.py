@@ -11,16 +11,16 @@ from pyiceberg.types import IcebergType, NestedField
 
 from frazil.catalog.port import Catalog
 from frazil.ingest.decode.json import decode_json
-from frazil.ingest.discovery import Discovery, TableStopped, missing_topics
+from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
 from frazil.ingest.evolve import list_changes, new_schema
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.table import Table
-from frazil.ingest.target import METADATA_TYPES
+from frazil.ingest.target import metadata_columns
 from frazil.kafka.port import Partition, Source
 from frazil.kafka.sample import SampledRecord
 from frazil.ops.reports import Problem
 from frazil.ops.status import problem_of
-from frazil.ops.topics import missing_topic_remedy, refuse_empty_patterns
+from frazil.ops.topics import missing_topic_remedy
 from frazil.spec import PipelineSpec
 from frazil.types import OffsetRange
 
@@ -98,7 +98,7 @@ def plan_tables(spec: PipelineSpec, source: Source, catalog: Catalog, read_sampl
     cluster_id = source.cluster_id()
     discovery.refresh_topics()
     tables = discovery.tables
-    refuse_empty_patterns(spec, tables.values(), source)
+    refuse_empty_patterns(spec, source)
     missing: dict[str, str] = {table.name: topic for table, topic in missing_topics(tables.values())}
     for selector in spec.topics:
         name = f"{spec.namespace}.{selector.literal}"
@@ -165,7 +165,7 @@ def _sample(table: Table, ends: Mapping[Partition, int], read_sample: ReadSample
 def _add_columns(table: Table, draft: _Draft, records: list[SampledRecord]) -> None:
     """The columns that these records and the pipeline file ask for and the table lacks."""
     spec, state = table.spec, table.state
-    metadata = {f"_{name}": METADATA_TYPES[name] for name in spec.metadata}
+    metadata = metadata_columns(spec.metadata)
     declared = {column.name: column.type for column in spec.columns}
     schema = state.schema if state is not None else new_schema(declared.items())
     fields = tuple(column for column in schema.fields if column.name not in metadata)

@@ -3,22 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
 
-from frazil.ingest.discovery import empty_pattern
-from frazil.ingest.table import Table
 from frazil.kafka.port import Source
-from frazil.spec import PipelineSpec
-
-
-def refuse_empty_patterns(spec: PipelineSpec, tables: Iterable[Table], source: Source) -> None:
-    """Raises a SpecError with file, line and nearest topic for a regular expression that matches nothing."""
-    names = set(source.topics(lambda name: not name.startswith("__")))
-    declared = [(selector, None) for selector in spec.topics]
-    mine = [(selector, table) for table in tables for selector in table.spec.topics]
-    for selector, table in (*declared, *mine):
-        if selector.pattern is not None and not any(map(selector.matches, names)):
-            raise empty_pattern(spec, selector.pattern, table, source)
 
 
 def nearest_topic(name: str, source: Source) -> str | None:

@@ -92,7 +92,7 @@ class TableSpec(_Declared):
     """One table: which topics feed it, and how.
 
     `name` has at least a namespace and a table, joined by dots. `undeclared`: what becomes of fields that `columns`
-    does not name. `metadata`: what is known of a record besides its value, each in a column of `METADATA_COLUMNS`.
+    does not name. `metadata`: what is known of a record besides its value, and the column that each is written to.
     `properties`: Iceberg's table properties. `line`: where the file declares it; 0 if the file does not.
     """
 
@@ -101,7 +101,7 @@ class TableSpec(_Declared):
     start: Start = Start()
     columns: tuple[ColumnSpec, ...] = ()
     undeclared: Literal["add", "drop"] = "add"
-    metadata: tuple[MetadataField, ...] = ()
+    metadata: dict[MetadataField, str] = {}
     commit: CommitSpec = CommitSpec()
     on_data_loss: Literal["stop", "skip"] = "stop"
     format_version: Literal[2, 3] = 2
@@ -147,4 +147,4 @@ METADATA_COLUMNS: Mapping[MetadataField, str] = {
     "headers": "_headers",
     "key": "_key",
 }
-"""The column that each field of `metadata` is written to."""
+"""The column that each field of `metadata` is written to, unless the file names another."""

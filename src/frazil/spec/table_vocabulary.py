@@ -83,8 +83,18 @@ TABLE: Mapping[str, Setting] = {
         default=False,
     ),
     "metadata": Setting(
-        "What is known of a record besides its value, in columns _topic, _partition, _offset and so on.",
-        {"type": "array", "items": {"enum": list(METADATA_COLUMNS)}, "uniqueItems": True},
+        "What is known of a record besides its value, in columns _topic, _partition, _offset and so on, or in the columns"
+        " that a mapping names.",
+        {
+            "anyOf": [
+                {"type": "array", "items": {"enum": list(METADATA_COLUMNS)}, "uniqueItems": True},
+                {
+                    "type": "object",
+                    "propertyNames": {"enum": list(METADATA_COLUMNS)},
+                    "additionalProperties": {"type": "string"},
+                },
+            ]
+        },
     ),
     "commit": Setting("When to commit and how large files should be.", {"$ref": "#/$defs/commit"}),
     "envelope": Setting(

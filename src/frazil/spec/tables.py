@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import cast
 
 from frazil.errors import SpecError
@@ -122,25 +123,41 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
     return ColumnSpec(name=entry.key, type=column_type) if column_type else None
 
 
-def _read_metadata(entry: Entry | None, problems: Problems) -> tuple[MetadataField, ...]:
-    fields: list[MetadataField] = []
-    for item in read_items(entry.value, "metadata", problems) if entry else ():
-        text = read_text(item, "metadata", problems)
-        if text is None:
-            continue
-        if text not in METADATA_COLUMNS:
-            problems.add(item.line, f"`metadata` has no `{text}`", advice(text, METADATA_COLUMNS))
-        elif text in fields:
-            problems.add(item.line, f"`{text}` is there twice in `metadata`", "keep one of them")
-        else:
-            fields.append(cast(MetadataField, text))
-    return tuple(fields)
+def _read_metadata(entry: Entry | None, problems: Problems) -> dict[MetadataField, str]:
+    """A list of fields, each in its usual column, or a mapping of fields to columns."""
+    columns: dict[MetadataField, str] = {}
+    for name, line, column in _asked_metadata(entry, problems):
+        field = cast(MetadataField, name)
+        if name not in METADATA_COLUMNS:
+            problems.add(line, f"`metadata` has no `{name}`", advice(name, METADATA_COLUMNS))
+        elif field in columns:
+            problems.add(line, f"`{name}` is there twice in `metadata`", "keep one of them")
+        elif column in columns.values():
+            problems.add(line, f"`metadata` writes two fields to the column `{column}`", "rename one of the columns")
+        elif column in RESERVED_COLUMNS and column != METADATA_COLUMNS[field]:
+            message = f"the column `{column}` has the name of one of Iceberg's metadata columns"
+            problems.add(line, message, "rename the column")
+        elif column is not None:
+            columns[field] = column
+    return columns
+
+
+def _asked_metadata(entry: Entry | None, problems: Problems) -> list[tuple[str, int, str | None]]:
+    """Every field as it is written, its line, and its column (None for what is no field or no name)."""
+    if entry is None:
+        return []
+    if isinstance(entry.value, Section):
+        written = entry.value.entries
+        return [(one.key, one.line, read_text(one.value, f"metadata.{one.key}", problems)) for one in written]
+    items = read_items(entry.value, "metadata", problems)
+    texts = [(item.line, read_text(item, "metadata", problems)) for item in items]
+    return [(text, line, METADATA_COLUMNS.get(cast(MetadataField, text))) for line, text in texts if text]
 
 
 def _check_columns(
-    entry: Entry | None, columns: tuple[ColumnSpec, ...], metadata: tuple[MetadataField, ...], problems: Problems
+    entry: Entry | None, columns: tuple[ColumnSpec, ...], metadata: Mapping[MetadataField, str], problems: Problems
 ) -> None:
-    sources = {METADATA_COLUMNS[field]: field for field in metadata}
+    sources = {column: field for field, column in metadata.items()}
     declared = entry.value.entries if entry and isinstance(entry.value, Section) else ()
     lines = {column.key: column.line for column in declared}
     for column in columns:

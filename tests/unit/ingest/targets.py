@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from frazil.ingest.evolve import new_schema
-from frazil.ingest.target import METADATA_TYPES, TableTarget
+from frazil.ingest.target import TableTarget, metadata_columns
 from frazil.ingest.task import Job, load_report, run_task
+from frazil.spec.models import METADATA_COLUMNS, MetadataField
 from frazil.spec.types import parse_type
 from frazil.types import TaskReport
 
@@ -30,13 +31,13 @@ def target_of(
     columns: Mapping[str, str],
     *,
     name: str = "lake.t",
-    metadata: tuple[str, ...] = (),
+    metadata: tuple[MetadataField, ...] = (),
     properties: Mapping[str, str] | None = None,
     **other: Any,
 ) -> TableTarget:
     """A table with these columns, its files under `folder`."""
     fields = {column: parse_type(word) for column, word in columns.items()}
-    fields |= {f"_{field}": METADATA_TYPES[field] for field in metadata}
+    fields |= metadata_columns({field: METADATA_COLUMNS[field] for field in metadata})
     given: dict[str, Any] = {"spec_id": 0, "undeclared": "add", "target_file_size_bytes": 128 * 2**20, **other}
     return TableTarget(
         name=name,
@@ -44,7 +45,7 @@ def target_of(
         location=str(folder / name),
         properties=tuple(sorted((properties or {}).items())),
         io_properties=(),
-        metadata=metadata,
+        metadata=tuple((field, METADATA_COLUMNS[field]) for field in metadata),
         **given,
     )
 

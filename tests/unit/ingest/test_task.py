@@ -13,7 +13,8 @@ from pyiceberg.types import LongType
 
 from frazil import failpoints
 from frazil.ingest.evolve import load_wanted
-from frazil.ingest.task import Job, run_task, source_columns
+from frazil.ingest.task import HEAVY_PARTITION, Job, run_task, source_columns
+from frazil.spec.models import METADATA_COLUMNS
 from frazil.types import BadRecord, TaskReport
 from tests.unit.ingest.targets import records_of, run, target_of
 
@@ -40,6 +41,17 @@ def test_records_become_rows_and_the_latest_times_are_reported(tmp_path: Path) -
     assert (report.record_count, report.latest_ms) == (4, {"a": {0: 9000, 2: 7000}})
 
 
+def test_a_record_that_was_left_out_for_its_size_sends_the_batch_back(tmp_path: Path) -> None:
+    job = Job({"a": target_of(tmp_path, {"id": "long"})})
+    first = records_of([{"value": _value(id=1)}, {"value": _value(id=23)}])
+    assert run(job, first)["lake.t"].largest_bytes == len(_value(id=23))
+    assert run(job, first)["lake.t"].value_bytes == len(_value(id=1) + _value(id=23))
+    before = list(tmp_path.rglob("*.parquet"))
+    report = run(job, first, records_of([{"partition": HEAVY_PARTITION, "value": None}]), first)["lake.t"]
+    assert (report.has_heavy, report.files, report.bad) == (True, (), ())
+    assert list(tmp_path.rglob("*.parquet")) == before
+
+
 def test_several_topics_share_a_batch_and_two_may_feed_one_table(tmp_path: Path) -> None:
     one, two = (
         target_of(tmp_path, {"id": "long"}, name=f"lake.{name}", metadata=("topic",)) for name in ("one", "two")
@@ -54,7 +66,7 @@ def test_several_topics_share_a_batch_and_two_may_feed_one_table(tmp_path: Path)
 
 
 def test_metadata_columns_belong_to_their_own_record_in_a_batch_of_several_topics(tmp_path: Path) -> None:
-    metadata = ("topic", "partition", "offset", "timestamp", "headers", "key")
+    metadata = tuple(METADATA_COLUMNS)
     targets = {name: target_of(tmp_path, {"id": "long"}, name=f"lake.{name}", metadata=metadata) for name in "ab"}
     rows = [
         {

@@ -85,7 +85,7 @@ def test_the_shortest_file_gets_every_default(load: Load, working_directory: Pat
                 start=Start(kind="earliest"),
                 columns=(),
                 undeclared="add",
-                metadata=(),
+                metadata={},
                 commit=CommitSpec(),
                 on_data_loss="stop",
                 format_version=2,
@@ -112,6 +112,11 @@ def test_many_topics_need_only_a_namespace(load: Load) -> None:
     assert spec.table_for("device-1") == TableSpec(
         name="iot.device-1", topics=(TopicSelector(literal="device-1"),), commit=CommitSpec(interval_s=300.0)
     )
+
+
+def test_metadata_columns_may_have_names_of_their_own(load: Load) -> None:
+    spec = load(f"{HEAD}tables: {{a.b: {{topic: c, metadata: {{offset: at, partition: _partition}}}}}}\n")
+    assert spec.tables[0].metadata == {"offset": "at", "partition": "_partition"}
 
 
 def test_everything_that_is_written_is_taken(load: Load, working_directory: Path) -> None:
@@ -146,7 +151,7 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
                     ColumnSpec(name="tags", type=StringType()),
                 ),
                 undeclared="drop",
-                metadata=("offset", "partition", "timestamp"),
+                metadata={"offset": "_offset", "partition": "_partition", "timestamp": "_timestamp"},
                 commit=CommitSpec(interval_s=0.5, target_file_size_bytes=64 * 1024**2),
                 on_data_loss="skip",
                 format_version=3,

@@ -34,6 +34,18 @@ TABLES = [
     ("format_version: true", "`format_version` cannot be `true`", "write one of: 2, 3"),
     ("on_data_loss: sotp", "`on_data_loss` cannot be `sotp`", "did you mean `stop`?"),
     ("metadata: [ofset]", "`metadata` has no `ofset`", "did you mean `offset`?"),
+    ("metadata: {ofset: _o}", "`metadata` has no `ofset`", "did you mean `offset`?"),
+    (
+        "metadata: {key: k, offset: k}",
+        "`metadata` writes two fields to the column `k`",
+        "rename one of the columns",
+    ),
+    (
+        "metadata: {key: _partition}",
+        "the column `_partition` has the name of one of Iceberg's metadata columns",
+        "rename the column",
+    ),
+    ("metadata: {key: }", "`metadata.key` is empty where text is expected", "write text after `metadata.key:`"),
     ("metadata: [key, key]", "`key` is there twice in `metadata`", "keep one of them"),
     ("metadata: key", "`metadata` is text where a list is expected", "write a list, such as `[a, b]`, or remove it"),
     (

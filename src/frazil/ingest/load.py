@@ -1,0 +1,88 @@
+"""Loads tables from the catalog, makes those whose columns are declared, and watches for a later run of the pipeline."""
+
+from __future__ import annotations
+
+from frazil.errors import FencedError
+from frazil.ingest.discovery import Discovery
+from frazil.ingest.parts import Parts
+from frazil.ingest.pipeline import Identity, Pipeline, declared_adder
+from frazil.ingest.table import Table
+
+_CREDENTIALS_MARGIN_MS = 5 * 60_000
+_CREDENTIALS_EVERY_S = 10.0
+
+
+class Loader:
+    """Knows under which cluster, epoch and run id this process writes.
+
+    cluster_id: of Kafka, set once it is known. The epoch is taken when every table has been seen for the first time;
+    until then it is 1.
+    """
+
+    def __init__(self, pipeline_name: str, parts: Parts, discovery: Discovery, run_id: str) -> None:
+        self._name = pipeline_name
+        self._parts = parts
+        self._discovery = discovery
+        self._run_id = run_id
+        self._epoch: int | None = None
+        self.cluster_id = ""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Runs batches under this process's identity."""
+        identity = Identity(self.cluster_id, self._epoch or 1, self._run_id)
+        return Pipeline(self._parts.catalog, self._parts.source, self._parts.jobs, identity)
+
+    def take_epoch(self, epoch: int) -> None:
+        """From now on this process writes with `epoch`."""
+        self._epoch = epoch
+
+    def load(self, table: Table) -> None:
+        """Loads a table, and makes it when its columns are declared.
+
+        Raises TableStopped when its progress cannot be gone on from, NamesClash when its declared columns cannot be had,
+        FencedError when a later run writes it, UnavailableError and ConflictError as the catalog does.
+        """
+        clock = self._parts.clock
+        table.asked_at_s = clock.monotonic_s()
+        was_known = table.loaded_at_s > 0
+        self._discovery.load(table, self.cluster_id)
+        if self._epoch is not None:
+            self._compare_writers(table, was_known)
+        if table.state is None and table.spec.columns:
+            table.state = self.pipeline.create(table, {})
+        if table.state is not None:
+            self._add_declared_columns(table)
+        table.loaded_at_s = clock.monotonic_s()
+
+    def needs_credentials(self, table: Table) -> bool:
+        """A busy table knows its state from its own commits, but credentials come with a load alone."""
+        clock = self._parts.clock
+        ends_ms = table.state.credentials_end_ms if table.state else None
+        if ends_ms is None or clock.monotonic_s() - table.asked_at_s < _CREDENTIALS_EVERY_S:
+            return False
+        return clock.now_ms() >= ends_ms - _CREDENTIALS_MARGIN_MS
+
+    def _add_declared_columns(self, table: Table) -> None:
+        assert table.state is not None
+        names = {field.name for field in table.state.schema.fields}
+        declared = [*(column.name for column in table.spec.columns), *table.spec.metadata.values()]
+        if not names.issuperset(declared):
+            table.state = self._parts.catalog.evolve(table.name, declared_adder(table.spec))
+
+    def _compare_writers(self, table: Table, was_known: bool) -> None:
+        """Ends this process when a later run has written a table that this one knew, also when there is nothing to commit:
+        the two would go on in turns. A table that is seen for the first time may have been written later than those that
+        the epoch came from.
+        """
+        epoch, run_id = table.progress.writer
+        if (epoch, run_id) <= (self._epoch or 1, self._run_id):
+            return
+        if not was_known:
+            self.take_epoch(epoch + 1)
+            return
+        raise FencedError(
+            f"a later run of pipeline {self._name} writes this table: epoch={epoch}",
+            remedy="let that run go on, or stop it and start this one again",
+            where=table.name,
+        )
