@@ -101,7 +101,7 @@ class Running:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                env={**_plain_environment(), **environment},
+                env={**plain_environment(), **environment},
             )
 
     def events(self) -> list[dict[str, Any]]:
@@ -160,7 +160,7 @@ class Running:
             self._process.wait(20)
 
 
-def _plain_environment() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
     """Without what could lend a secret, a proxy or a Spark of the machine; the cache of jars is the tests' own."""
     kept = ("PATH", "LANG", "LC_ALL", "TMPDIR", "JAVA_HOME", "HOME")
     return {name: os.environ[name] for name in kept if name in os.environ} | {"FRAZIL_CACHE": str(cache_directory())}

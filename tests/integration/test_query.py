@@ -10,7 +10,7 @@ from pathlib import Path
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jars import jars
-from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.pipelines import Ledger, Pipeline, plain_environment
 
 _QUERY = """
 import json, sys
@@ -48,7 +48,8 @@ def test_spark_reads_every_column_of_a_table_whose_metadata_columns_have_names_o
     Pipeline(tmp_path, document).run()
     command = [sys.executable, "-c", _QUERY, str(tmp_path / "frazil-data"), ",".join(map(str, jars("spark")))]
     query = "select * from frazil.q.t order by kafka_offset"
-    answer = subprocess.run([*command, query], capture_output=True, text=True, timeout=240, check=True)
+    alone = plain_environment()
+    answer = subprocess.run([*command, query], env=alone, capture_output=True, text=True, timeout=240, check=True)
     rows = json.loads(answer.stdout.splitlines()[-1])
     assert len(rows) == 100
     assert rows[7] == {
