@@ -9,6 +9,7 @@ import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm
+from tests.fixtures.registry import ApicurioRegistry
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +25,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
     """A broker for the session: give every test topics of its own."""
     with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApicurioRegistry]:
+    """A real schema registry for the session: give every test subjects and schemas of its own."""
+    server = ApicurioRegistry(tmp_path_factory.mktemp("registry"))
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture

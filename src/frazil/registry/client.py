@@ -1,0 +1,195 @@
+"""Confluent's own client of the registry, kept within bounds of time and size.
+
+The client alone has neither: a server that sends a byte a second, or a gigabyte, would hold the driver for ever. So
+questions are asked in threads that are given up on, and answers are read through a stream that stops. What the client
+makes of an answer is not used: it refuses schemas with tags, and rules of kinds that are younger than it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
+from confluent_kafka.schema_registry.common._httpx_compat import httpx  # The very module that the client uses.
+from confluent_kafka.schema_registry.error import OAuthTokenError
+
+from frazil.errors import SpecError, UnavailableError
+from frazil.registry.port import UnusableSchema
+from frazil.spec.models import RegistrySpec
+
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+# Of subjects, versions and schemas: not found, or deleted. A 404 without one of them comes from something else.
+_GONE = range(40401, 40407)
+_TROUBLES = (httpx.HTTPError, httpx.InvalidURL, OAuthTokenError, OSError, ValueError, RuntimeError)
+_Result = TypeVar("_Result")
+
+
+class RegistryClient:
+    """Asks the servers of `spec`, one after another, until one answers. timeout_s: for all that one question takes.
+
+    Raises SpecError for settings that no client can be made of.
+    """
+
+    def __init__(self, spec: RegistrySpec, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._hosts = ", ".join(urlsplit(url).netloc for url in spec.urls)
+        self._settings = _settings(spec, timeout_s)
+        self._client = _connect(self._settings)
+
+    def within_time(self, what: str, question: Callable[[], _Result]) -> _Result:
+        """What `question`, which asks for `what`, answers or raises; UnavailableError when it takes too long."""
+        future: Future[_Result] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(question())
+            except Exception as error:  # noqa: BLE001  (raised where it is waited for)
+                future.set_exception(error)
+
+        threading.Thread(target=run, name="registry", daemon=True).start()
+        try:
+            return future.result(self._timeout_s)
+        except TimeoutError:
+            self.close()  # The thread ends at its next byte, for its connection is closed.
+            self._client = _connect(self._settings)
+            raise self.outage(what, f"no answer within {self._timeout_s:g} s") from None
+
+    def get(self, what: str, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """The answer's JSON; None when the registry says that there is no such thing. Raises UnavailableError."""
+        try:
+            answer = self._client._rest_client.get(path, dict(query or {}))
+        except SchemaRegistryError as error:
+            if error.http_status_code == 404 and error.error_code in _GONE:
+                return None
+            raise self.outage(what, f"{error.http_status_code} {_words(error)}", error.http_status_code) from None
+        except _TROUBLES as error:
+            raise self.outage(what, _reason(error)) from None
+        if answer is None:
+            raise self.outage(what, "the answer is empty")
+        return answer
+
+    def outage(self, what: str, reason: str, status: int = 0) -> UnavailableError:
+        """Why there is no answer, and what to do. status: the HTTP status, if there was one."""
+        message = f"the schema registry does not give {what}: {reason}"
+        return UnavailableError(message, remedy=_remedy(status, reason), where=self._hosts)
+
+    def close(self) -> None:
+        """Ends the connections."""
+        self._client.close()
+
+
+class _Limited(httpx.SyncByteStream):
+    """An answer's body that raises when it grows too long."""
+
+    def __init__(self, stream: Any, is_good: bool) -> None:
+        self._stream = stream
+        self._is_good = is_good
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for chunk in self._stream:
+            size += len(chunk)
+            if size > MAX_ANSWER_BYTES:
+                message = f"the registry's answer is longer than {MAX_ANSWER_BYTES // 2**20} MiB"
+                raise UnusableSchema(message) if self._is_good else RuntimeError(message)
+            yield chunk
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _connect(settings: dict[str, Any]) -> SchemaRegistryClient:
+    try:
+        client = SchemaRegistryClient(settings)
+    except OSError as error:  # What OpenSSL says of certificates is one.
+        remedy = "see `registry.tls`: certificate, key and key_password must belong together"
+        raise SpecError(f"the registry's TLS files cannot be used: {error}", remedy=remedy) from None
+    except (TypeError, ValueError) as error:
+        message = f"the registry's client refuses its settings: {error}"
+        raise SpecError(message, remedy="see `registry.properties`") from None
+    session = client._rest_client.session
+    # Questions are rare: a connection that was kept would mostly be one that the other side has closed.
+    session.headers.update({"Accept-Encoding": "identity", "Connection": "close"})
+    session.event_hooks = {"request": [_drop_empty_cluster], "response": [_limit]}
+    return client
+
+
+def _limit(response: Any) -> None:
+    """Bounds an answer before it is read. Compressed it could grow without end, and it was asked for as it is."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise RuntimeError("the answer is compressed, which was not asked for")
+    response.stream = _Limited(response.stream, response.is_success)
+
+
+def _drop_empty_cluster(request: Any) -> None:
+    """The client insists on Confluent Cloud's cluster with every bearer token; elsewhere there is none."""
+    if request.headers.get("target-sr-cluster") == "":
+        del request.headers["target-sr-cluster"]
+
+
+def _settings(spec: RegistrySpec, timeout_s: float) -> dict[str, Any]:
+    """The client's own settings. Its timeout is for one step of one request to one server: all servers get a turn."""
+    settings: dict[str, Any] = {
+        "url": ",".join(spec.urls),
+        "timeout": 0.9 * timeout_s / len(spec.urls),
+        "max.retries": 0,  # Frazil tries again itself, with back-off.
+        **spec.properties,
+    }
+    if spec.auth.username is not None:
+        settings["basic.auth.user.info"] = f"{spec.auth.username}:{spec.auth.password}"
+    if spec.auth.token is not None:
+        settings["bearer.auth.credentials.source"] = "STATIC_TOKEN"
+        settings["bearer.auth.token"] = spec.auth.token
+        settings.setdefault("bearer.auth.logical.cluster", "")
+    for name, path in {"ca": spec.tls.ca, "certificate": spec.tls.certificate, "key": spec.tls.key}.items():
+        if path is not None:
+            _check_file(name, path)
+            settings[f"ssl.{name}.location"] = path
+    if spec.tls.key_password is not None:
+        settings["ssl.key.password"] = spec.tls.key_password
+    return settings
+
+
+def _check_file(name: str, path: str) -> None:
+    try:
+        if not (name == "ca" and Path(path).is_dir()):
+            Path(path).open("rb").close()
+    except OSError as error:
+        raise SpecError(
+            f"the file of `registry.tls.{name}` cannot be read: {error.strerror}",
+            remedy="correct its path, or let this user read it",
+            where=path,
+        ) from None
+
+
+def _words(error: SchemaRegistryError) -> str:
+    """What a registry says of its refusal; other servers that stand before it say it in pages."""
+    if error.error_code == SchemaRegistryError.UNKNOWN:
+        return "without a word of a registry"
+    return " ".join(str(error.error_message or "").split())[:200]
+
+
+def _reason(error: Exception) -> str:
+    """An error of the client in words that mean something to a reader."""
+    if isinstance(error, httpx.TimeoutException):
+        return "no answer in time"
+    words = " ".join(str(error).split())[:200] or type(error).__name__
+    return f"the answer is not JSON: {words}" if isinstance(error, ValueError) else words
+
+
+def _remedy(status: int, reason: str) -> str:
+    if status in (401, 403):
+        return "see `registry.auth`: the registry does not let this user in"
+    if 300 <= status < 400 or status in (404, 405):
+        return (
+            "see that `registry.url` is the address of the Confluent API itself: https://registry:8081, "
+            "or https://registry/apis/ccompat/v7 of an Apicurio"
+        )
+    if "CERTIFICATE" in reason or "SSL" in reason:
+        return "see `registry.tls`: this machine and the registry do not trust each other's certificates"
+    return "Frazil retries with back-off; see whether the registry runs at `registry.url`"

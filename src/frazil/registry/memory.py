@@ -1,0 +1,78 @@
+"""The registry's twin in memory, for tests."""
+
+from __future__ import annotations
+
+from frazil.clock import new_id
+from frazil.errors import UnavailableError
+from frazil.registry.port import RegisteredSchema, SchemaKind
+
+
+class MemoryRegistry:
+    """See the port.
+
+    is_down: every question is an outage. outages: so many questions still are. asked: every question, in order, as
+    `id 7`, `guid …` or `latest t-value`, also those that were not answered.
+    """
+
+    def __init__(self) -> None:
+        self.is_down = False
+        self.outages = 0
+        self.asked: list[str] = []
+        self._by_id: dict[int, RegisteredSchema] = {}
+        self._versions: dict[str, list[RegisteredSchema]] = {}
+        self._guids: dict[str, int] = {}
+        self._last_id = 0
+
+    def register(
+        self, kind: SchemaKind, text: str, references: tuple[tuple[str, str], ...] = (), *, subject: str = ""
+    ) -> int:
+        """The id of a schema, the old one when the same was registered before; with a subject its newest version."""
+        schema = self._find(kind, text, references)
+        if schema is None:
+            self._last_id += 1
+            schema = RegisteredSchema(self._last_id, kind, text, references)
+            self._by_id[schema.id] = schema
+            self._guids[new_id()] = schema.id
+        if subject and schema not in self._versions.setdefault(subject, []):
+            self._versions[subject].append(schema)
+        return schema.id
+
+    def guid_of(self, schema_id: int) -> str:
+        """The GUID of a registered schema."""
+        return next(guid for guid, held in self._guids.items() if held == schema_id)
+
+    def delete(self, subject: str) -> None:
+        """Deletes a subject softly: its ids stay."""
+        del self._versions[subject]
+
+    def forget(self, schema_id: int) -> None:
+        """Deletes a schema for good."""
+        del self._by_id[schema_id]
+        for versions in self._versions.values():
+            versions[:] = [held for held in versions if held.id != schema_id]
+
+    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema | None:  # noqa: ARG002
+        """See the port."""
+        self._answer(f"id {schema_id}")
+        return self._by_id.get(schema_id)
+
+    def by_guid(self, guid: str) -> RegisteredSchema | None:
+        """See the port."""
+        self._answer(f"guid {guid}")
+        return self._by_id.get(self._guids.get(guid, 0))
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """See the port."""
+        self._answer(f"latest {subject}")
+        versions = self._versions.get(subject)
+        return versions[-1] if versions else None
+
+    def _find(self, kind: SchemaKind, text: str, references: tuple[tuple[str, str], ...]) -> RegisteredSchema | None:
+        content = (kind, text, references)
+        return next((held for held in self._by_id.values() if (held.kind, held.text, held.references) == content), None)
+
+    def _answer(self, question: str) -> None:
+        self.asked.append(question)
+        if self.is_down or self.outages > 0:
+            self.outages = max(self.outages - 1, 0)
+            raise UnavailableError("the schema registry does not answer", where="memory")

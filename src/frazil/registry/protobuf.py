@@ -1,0 +1,84 @@
+"""Texts of .proto files to descriptors, by protoc: it runs on the driver, tasks get what it wrote.
+
+A schema's text comes from outside: protoc sees only the texts it was given, in a directory of their own, and the files
+that come with Protobuf.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from frazil.registry.port import UnusableSchema
+
+MAX_TEXT_BYTES = 4 * 1024 * 1024
+COMPILE_TIMEOUT_S = 30
+_MAX_MESSAGE = 2000
+
+
+def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> bytes:
+    """The serialized FileDescriptorSet of one schema, itself last, everything that it imports before it.
+
+    text: a .proto file (proto2, proto3 or an edition). references: pairs of an import name and the text that it stands
+    for. google/protobuf/*.proto need not be among them. Raises UnusableSchema for what protoc refuses, for names that
+    lead out of a directory, for texts of more than MAX_TEXT_BYTES together, and when COMPILE_TIMEOUT_S have passed.
+    """
+    files = dict(references)
+    _check_references(references, files)
+    if sum(len(part.encode("utf-8", "surrogatepass")) for part in (text, *files.values())) > MAX_TEXT_BYTES:
+        raise UnusableSchema(f"the schema and what it refers to are larger than {MAX_TEXT_BYTES} bytes together")
+    own_name = "schema.proto"
+    while own_name in files:
+        own_name = f"the_{own_name}"
+    with tempfile.TemporaryDirectory(prefix="frazil-proto-") as place:
+        sources, target = Path(place, "sources"), Path(place, "descriptors")
+        _write(sources, {**files, own_name: text})
+        _run_protoc(sources, target, own_name)
+        return target.read_bytes()
+
+
+def _check_references(references: tuple[tuple[str, str], ...], files: dict[str, str]) -> None:
+    for name, text in references:
+        if "\\" in name or not name.isprintable() or any(part in ("", ".", "..") for part in name.split("/")):
+            raise UnusableSchema(
+                f"the reference {name!r} is no import name; a name such as folder/file.proto is, without .. and not "
+                "from the root"
+            )
+        if files[name] != text:
+            raise UnusableSchema(f"the reference {name!r} stands for two different texts")
+
+
+def _write(sources: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = sources / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except (OSError, UnicodeEncodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise UnusableSchema(f"the file {name!r} cannot be given to protoc: {reason}") from None
+
+
+def _run_protoc(sources: Path, target: Path, own_name: str) -> None:
+    # -P: Python must not look for modules where it is started.
+    command = [
+        sys.executable, "-P", "-m", "grpc_tools.protoc", f"--proto_path={sources}", "--include_imports",
+        f"--descriptor_set_out={target}", own_name,
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMPILE_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise UnusableSchema(f"protoc needs more than {COMPILE_TIMEOUT_S} s for it") from None
+    if done.returncode or not target.exists():
+        raise UnusableSchema(_complaint(done, sources))
+
+
+def _complaint(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
+    """What protoc says, without warnings and without the directory it was run in."""
+    words = done.stderr.decode("utf-8", "replace").replace(f"{sources}/", "").replace(str(sources), "")
+    lines = [line.strip() for line in words.splitlines() if line.strip() and "warning:" not in line]
+    return f"protoc refuses it: {'; '.join(lines)[:_MAX_MESSAGE] or f'it ended with code {done.returncode}'}"

@@ -1,0 +1,107 @@
+"""The compiler of .proto texts: what it makes, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf import descriptor_pb2
+
+from frazil.registry.port import UnusableSchema
+from frazil.registry.protobuf import compile_proto
+
+_SIMPLE = 'syntax = "proto3"; message A { int32 x = 1; }'
+
+
+def _files(descriptors: bytes) -> list[str]:
+    return [file.name for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors).file]
+
+
+def test_a_text_alone_is_one_file() -> None:
+    assert _files(compile_proto(_SIMPLE)) == ["schema.proto"]
+
+
+def test_imports_are_the_references_and_what_comes_with_protobuf() -> None:
+    text = """
+        syntax = "proto3";
+        import "a/b.proto";
+        import "google/protobuf/timestamp.proto";
+        message M { B b = 1; google.protobuf.Timestamp t = 2; }
+    """
+    references = (("c.proto", 'syntax = "proto2"; message C {}'),
+                  ("a/b.proto", 'syntax = "proto3"; import "c.proto"; message B { C c = 1; }'))  # fmt: skip
+    assert sorted(_files(compile_proto(text, references))) == [
+        "a/b.proto", "c.proto", "google/protobuf/timestamp.proto", "schema.proto",
+    ]  # fmt: skip
+    assert _files(compile_proto(text, references))[-1] == "schema.proto"
+
+
+def test_a_reference_may_have_the_name_that_the_schema_would_get() -> None:
+    text = 'syntax = "proto3"; import "schema.proto"; message M { A a = 1; }'
+    assert _files(compile_proto(text, (("schema.proto", _SIMPLE),))) == ["schema.proto", "the_schema.proto"]
+
+
+def test_what_protoc_says_is_in_the_error_without_the_place_it_was_run_in() -> None:
+    with pytest.raises(UnusableSchema) as caught:
+        compile_proto('syntax = "proto3";\nmessage A { int33 x = 1; }')
+    assert str(caught.value) == 'protoc refuses it: schema.proto:2:13: "int33" is not defined.'
+
+
+def test_warnings_are_no_errors() -> None:
+    text = 'syntax = "proto3"; import "google/protobuf/any.proto"; message A {}'
+    assert _files(compile_proto(text))[-1] == "schema.proto"
+
+
+@pytest.mark.parametrize(
+    "name", ["../x.proto", "/etc/x.proto", "a/../x.proto", "a\\x.proto", "./x.proto", "a//x.proto", "", "x\n.proto"]
+)
+def test_references_that_lead_elsewhere_are_refused(name: str) -> None:
+    with pytest.raises(UnusableSchema, match="is no import name"):
+        compile_proto(_SIMPLE, ((name, _SIMPLE),))
+
+
+@pytest.mark.parametrize(
+    "name", ["../../../../../etc/hostname", "/etc/hostname", "x/../../y.proto", "\\\\\\\\host\\\\x"]
+)
+def test_imports_that_lead_elsewhere_find_nothing(name: str) -> None:
+    with pytest.raises(UnusableSchema, match="protoc refuses it"):
+        compile_proto(f'syntax = "proto3"; import "{name}"; message A {{}}')
+
+
+@pytest.mark.parametrize(
+    "references",
+    [
+        (("a.proto", _SIMPLE), ("a.proto", _SIMPLE + " ")),
+        (("a", _SIMPLE), ("a/b.proto", _SIMPLE)),
+        (("x" * 300 + ".proto", _SIMPLE),),
+        (("a.proto", "\ud800"),),
+    ],
+)
+def test_references_that_no_directory_holds_are_refused(references: tuple[tuple[str, str], ...]) -> None:
+    with pytest.raises(UnusableSchema, match=r"two different texts|cannot be given to protoc"):
+        compile_proto(_SIMPLE, references)
+
+
+def test_a_reference_is_never_run_as_python() -> None:
+    text = "raise SystemExit('run')"
+    assert _files(compile_proto(_SIMPLE, (("grpc_tools/protoc.py", text),))) == ["schema.proto"]
+
+
+def test_a_huge_text_is_refused_before_protoc_sees_it() -> None:
+    with pytest.raises(UnusableSchema, match="larger than 4194304 bytes"):
+        compile_proto(_SIMPLE + " " * 2**22)
+
+
+def test_a_text_nested_without_end_ends_in_an_error() -> None:
+    text = 'syntax = "proto3"; ' + "".join(f"message M{n} {{" for n in range(20_000))
+    with pytest.raises(UnusableSchema, match="protoc refuses it"):
+        compile_proto(text)
+
+
+def test_imports_in_a_circle_are_refused() -> None:
+    with pytest.raises(UnusableSchema, match="recursively imports itself"):
+        compile_proto(
+            'syntax = "proto3"; import "a.proto"; message M {}',
+            (
+                ("a.proto", 'syntax = "proto3"; import "b.proto"; '),
+                ("b.proto", 'syntax = "proto3"; import "a.proto"; '),
+            ),
+        )
