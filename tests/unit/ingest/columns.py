@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 from pyiceberg.types import IcebergType, NestedField
 
-from frazil.ingest.decode.json import Decoded, decode_json
+from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.json import JsonOptions, decode_json
 from frazil.spec.types import parse_type
 
 
@@ -24,9 +25,13 @@ def fields_of(columns: Mapping[str, str | IcebergType]) -> tuple[NestedField, ..
     )
 
 
-def decode(texts: Iterable[str | bytes | None], undeclared: str = "add", **columns: str | IcebergType) -> Decoded:
+def decode(
+    texts: Iterable[str | bytes | None],
+    undeclared: str = "add",
+    **columns: str | IcebergType,
+) -> Decoded:
     """Decodes the texts into the columns; what comes out must be well-formed Arrow."""
-    decoded = decode_json(values_of(texts), fields_of(columns), undeclared)
+    decoded = decode_json(values_of(texts), fields_of(columns), JsonOptions(undeclared))
     for array in decoded.columns:
         array.validate(full=True)
     return decoded

@@ -115,7 +115,7 @@ upper and lower case told apart. Nothing is rounded, cut or converted from anoth
 hold exactly is refused, with its record named. (A number becomes the nearest `float` or `double`; that is what those
 types mean.) A member that is null or absent is null.
 
-A refused record stops its table (`on_bad_record: stop`). It changes no other record's row.
+A refused record is a bad one: a dead letter, unless `on_bad_record` says otherwise. It changes no other record's row.
 
 ## Values"""
 _TROUBLES_TITLE = """

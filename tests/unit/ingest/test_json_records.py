@@ -127,6 +127,21 @@ def test_no_records_give_empty_columns() -> None:
     assert infer_json(values_of([])) == (None, [])
 
 
+def test_a_value_of_another_kind_does_not_take_the_new_field_from_its_neighbours() -> None:
+    texts = [
+        '{"n": 1, "o": {"x": 1}}',
+        '{"n": "one"}',
+        '{"n": 3, "o": {"x": [3]}}',
+        '{"n": 2.5, "l": [1]}',
+        '{"l": ["x"]}',
+    ]
+    found, misfits = infer_json(values_of(texts))
+    assert found is not None
+    kinds = {field.name: str(field.field_type) for field in found.fields}
+    assert kinds == {"n": "double", "o": "struct<0: x: optional long>", "l": "list<long>"}
+    assert [(misfit.row, misfit.path) for misfit in misfits] == [(1, "n"), (2, "o.x"), (4, "l.element")]
+
+
 def test_twenty_thousand_records_agree_with_python() -> None:
     texts = [json.dumps({"n": n, "x": n / 7, "s": f"é{n}", "l": list(range(n % 4))}) for n in range(20_000)]
     array = pa.concat_arrays([values_of(["{}"] * 3), values_of(texts)]).slice(3)

@@ -14,50 +14,54 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, NestedField, StructType
+from pyiceberg.types import NestedField, StructType
 
 from frazil.ingest.decode import json_scan as scan
+from frazil.ingest.decode.columns import Decoded, Fault, Misfit
 from frazil.ingest.decode.json_columns import Findings, read_members
-from frazil.ingest.decode.json_grammar import MAX_DEPTH
+from frazil.ingest.decode.json_grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.ingest.decode.json_infer import infer_struct
-from frazil.ingest.decode.slices import MAX_MISFITS, MAX_NAMES, Misfit, Slices, Texts, spell_key
+from frazil.ingest.decode.rescue import rescued_column
+from frazil.ingest.decode.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, spell_key, take_all
+from frazil.ingest.selection import Selection
 
 _FAULTS = {
-    scan.NOT_OBJECT: "the value is not a JSON object",
-    scan.MALFORMED: "the value is not well-formed JSON",
-    scan.DUPLICATE_KEY: "the object has the same key twice",
-    scan.TOO_DEEP: f"the value is nested more than {MAX_DEPTH} levels deep",
-    scan.HALF_KEY: "a key has half of a surrogate pair, which is no text",
-    scan.TOO_MANY_KEYS: f"the object has one of more than {MAX_NAMES} names",
-    scan.NOT_UTF8: "the value is not UTF-8",
-    scan.TOMBSTONE: "the record has no value (a tombstone), so it is not a JSON object",
+    scan.NOT_OBJECT: Fault("not_an_object", "the value is not a JSON object"),
+    scan.MALFORMED: Fault("malformed", "the value is not well-formed JSON"),
+    scan.DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
+    scan.TOO_DEEP: Fault("too_deep", f"the value is nested more than {MAX_DEPTH} levels deep"),
+    scan.HALF_KEY: Fault("bad_text", "a key has half of a surrogate pair, which is no text"),
+    scan.TOO_MANY_KEYS: Fault("too_many_fields", f"the object has one of more than {MAX_NAMES} names"),
+    scan.NOT_UTF8: Fault("bad_text", "the value is not UTF-8"),
+    scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?', re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Decoded:
-    """What became of an array of record values.
-
-    columns: one Arrow array per field asked for, as long as the input. misfits: the first values that do not fit, at
-    most MAX_MISFITS, in row order; misfit_count: the records that have any. wanted: fields with their inferred types
-    that the struct lacks, by path. dropped: paths of fields left out.
+class JsonOptions:
+    """undeclared: `add` reports fields that the table lacks as wanted, `drop` leaves them out, `rescue` puts them aside,
+    `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
+    misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
+    time, by path.
     """
 
-    columns: list[pa.Array]
-    misfits: list[Misfit]
-    misfit_count: int
-    wanted: dict[tuple[str, ...], dict[str, IcebergType]]
-    dropped: set[str]
+    undeclared: str = "add"
+    is_rescuing: bool = False
+    limit: int = MAX_MISFITS
+    selection: Selection | None = None
+    units: tuple[tuple[tuple[str, ...], str], ...] = ()
 
 
-def decode_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], undeclared: str = "add") -> Decoded:
+def decode_json(
+    values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions = JsonOptions()
+) -> Decoded:
     """Decodes one JSON object per value into the columns `fields`.
 
-    values: binary. undeclared: `add` reports fields that `fields` lacks as wanted, `drop` leaves them out. Raises
-    nothing for bad records: they are misfits; what does not fit is null, and of a text that is no object everything.
+    values: binary. Raises nothing for bad records: they are misfits; what does not fit is null, and of a text that is no
+    object everything.
     """
-    return _decode(values, _texts(values), fields, undeclared)
+    return _decode(values, texts_of(values, options), fields, options)
 
 
 def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Misfit]]:
@@ -69,22 +73,68 @@ def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Misfit]]
     return StructType(*(NestedField(0, name, kind, required=False) for name, kind in found.items())), decoded.misfits
 
 
-def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...], undeclared: str) -> Decoded:
-    error = _unreadable(values)
-    slices = _record_slices(values)
+def list_paths(values: pa.BinaryArray, depth: int) -> list[tuple[tuple[str, ...], bool]]:
+    """The paths of all fields of these records, and whether values there are objects; of objects down to `depth` the members
+    too. Nothing is said of records that are at fault: they are when they are decoded.
+    """
+    return _list_paths(values, texts_of(values, JsonOptions()), depth)
+
+
+def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[tuple[str, ...], bool]]:
+    error = unreadable(values)
+    slices = whole_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
-    findings = Findings(undeclared)
+    found: list[tuple[tuple[str, ...], bool]] = []
+    waiting: list[tuple[tuple[str, ...], Slices, NDArray[Any]]] = [((), slices, error)]
+    while waiting:
+        path, objects, error = waiting.pop()
+        names, members = take_all(texts, objects, [], error)
+        if (error == scan.SLOW_KEY).any() and not texts.spelt_out:
+            spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+            return _list_paths(spelt, texts_of(spelt, JsonOptions(), spelt_out=True), depth)
+        for name, column in zip(names, members.columns, strict=True):
+            inner, is_object = (*path, name), column.kind == OBJECT
+            if (~is_object & (column.kind > NULL)).any():
+                found.append((inner, False))
+            if is_object.any():
+                found.append((inner, True))
+                if len(inner) <= depth:
+                    waiting.append((inner, column.only(OBJECT), np.zeros(len(column), np.uint8)))
+    return found
+
+
+def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...], options: JsonOptions) -> Decoded:
+    error = unreadable(values)
+    slices = whole_slices(values)
+    scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
+    findings = Findings(options.undeclared)
     columns = read_members(texts, slices, fields, findings, (), error)
     if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
-        spelt = pa.array([_spell_out(value) for value in values.to_pylist()], pa.binary())
-        return _decode(spelt, _texts(spelt, spelt_out=True), fields, undeclared)
+        spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        return _decode(spelt, texts_of(spelt, options, spelt_out=True), fields, options)
     texts.refuse(slices, error, "", _FAULTS)
-    misfits = sorted(texts.misfits, key=lambda misfit: misfit.row)[:MAX_MISFITS]
-    return Decoded(columns, misfits, int(np.count_nonzero(texts.refused)), findings.wanted, findings.dropped)
+    return Decoded(
+        columns=columns,
+        refused=texts.refused,
+        misfits=sorted(texts.misfits, key=lambda misfit: misfit.row)[: options.limit],
+        wanted=findings.wanted,
+        dropped=findings.dropped,
+        rescued=rescued_column(texts, len(values)) if texts.rescued or texts.undeclared else None,
+    )
 
 
-def _texts(values: pa.BinaryArray, spelt_out: bool = False) -> Texts:
-    return Texts(_buffer(values), np.zeros(len(values), np.bool_), spelt_out)
+def texts_of(values: pa.BinaryArray, options: JsonOptions, spelt_out: bool = False) -> Texts:
+    """The texts at the beginning of their decoding."""
+    refused = np.zeros(len(values), np.bool_)
+    return Texts(
+        _buffer(values),
+        refused,
+        spelt_out,
+        options.limit,
+        options.is_rescuing,
+        options.selection,
+        dict(options.units),
+    )
 
 
 def _buffer(values: pa.BinaryArray) -> NDArray[Any]:
@@ -92,7 +142,8 @@ def _buffer(values: pa.BinaryArray) -> NDArray[Any]:
     return np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(1, np.uint8)
 
 
-def _record_slices(values: pa.BinaryArray) -> Slices:
+def whole_slices(values: pa.BinaryArray) -> Slices:
+    """Every text as a whole, its kind not known yet."""
     rows = len(values)
     offsets = (
         np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4) if rows else np.zeros(1, np.int32)
@@ -101,7 +152,7 @@ def _record_slices(values: pa.BinaryArray) -> Slices:
     return Slices(offsets[:-1].copy(), offsets[1:].copy(), kind, np.arange(rows, dtype=np.int32))
 
 
-def _unreadable(values: pa.BinaryArray) -> NDArray[Any]:
+def unreadable(values: pa.BinaryArray) -> NDArray[Any]:
     """Per record: TOMBSTONE without a value, NOT_UTF8 where the bytes are no text."""
     error = np.zeros(len(values), np.uint8)
     if values.null_count:
@@ -123,7 +174,7 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def _spell_out(value: bytes | None) -> bytes | None:
+def spell_out(value: bytes | None) -> bytes | None:
     """The same text with every key in canonical escapes, so that equal keys are equal bytes."""
     if value is None or b"\\" not in value:
         return value
@@ -140,4 +191,4 @@ def _spell_key(match: re.Match[bytes]) -> bytes:
     return b'"' + spell_key(key) + b'"' + match.group(1)
 
 
-__all__ = ["Decoded", "Misfit", "decode_json", "infer_json", "infer_struct"]
+__all__ = ["Decoded", "JsonOptions", "Misfit", "decode_json", "infer_json", "infer_struct"]

@@ -7,7 +7,7 @@ the table of what fits what; tests/unit/ingest/test_json_types.py holds it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,13 +24,29 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampType,
+    TimestamptzType,
 )
 
 from frazil.ingest.decode import json_values as values
-from frazil.ingest.decode.json_grammar import ARRAY, I32, NULL, OBJECT, U8
+from frazil.ingest.decode.columns import Fault
+from frazil.ingest.decode.json_grammar import (
+    ABSENT,
+    ARRAY,
+    DOUBLE,
+    ESCAPED,
+    FALSE,
+    I32,
+    INT,
+    NULL,
+    OBJECT,
+    STRING,
+    TRUE,
+    U8,
+)
 from frazil.ingest.decode.json_infer import infer_type, refuse_objects
 from frazil.ingest.decode.json_scan import OK
-from frazil.ingest.decode.json_text import TEXT_READERS, TextColumn, whole_number
+from frazil.ingest.decode.json_text import TEXT_READERS, TextColumn, read_epochs, whole_number
 from frazil.ingest.decode.slices import (
     Slices,
     Texts,
@@ -42,16 +58,20 @@ from frazil.ingest.decode.slices import (
     take_all,
     take_apart,
 )
+from frazil.ingest.selection import EVERY_MEMBER
 
-_REASONS = {
-    values.WRONG_KIND: "{value} does not fit {type}",
-    values.OUT_OF_RANGE: "{value} is out of the range of {type}",
-    values.NOT_INTEGRAL: "{value} is not a whole number, as {type} needs",
-    values.LONE_SURROGATE: "{value} has half of a surrogate pair, which is no text",
-    values.UNREADABLE: "{value} cannot be read as {type}",
-    values.MISSING: "the column is required and the record has no value for it",
-    values.TWICE: "the object has the same key twice",
+_FAULTS = {
+    values.WRONG_KIND: Fault("does_not_fit", "{value} does not fit {type}"),
+    values.OUT_OF_RANGE: Fault("out_of_range", "{value} is out of the range of {type}"),
+    values.NOT_INTEGRAL: Fault("does_not_fit", "{value} is not a whole number, as {type} needs"),
+    values.LONE_SURROGATE: Fault("bad_text", "{value} has half of a surrogate pair, which is no text"),
+    values.UNREADABLE: Fault("does_not_fit", "{value} cannot be read as {type}"),
+    values.MISSING: Fault("missing", "the column is required and the record has no value for it"),
+    values.NO_MICROS: Fault("does_not_fit", "{value} is no whole number of microseconds, which is what {type} holds"),
+    values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
 }
+_UNDECLARED = {1: Fault("undeclared", "the table has no such column, and `on_drift: freeze` lets it have none")}
+_SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
 _BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
     IntegerType: (-(2**31), 2**31 - 1),
     LongType: (-(2**63), 2**63 - 1),
@@ -62,9 +82,10 @@ _BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
 class Findings:
     """What decoding met besides values.
 
-    wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements and map
-    values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table says
-    so.
+    undeclared: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
+    the record. wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements
+    and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table
+    says so.
     """
 
     undeclared: str = "add"
@@ -82,12 +103,17 @@ def read_members(
 ) -> list[pa.Array]:
     """The fields of all objects among `slices`, one array each; `error` gets the faults of the objects themselves."""
     names = [member.name for member in fields]
-    members = take_apart(texts, slices, names, error)
-    if members.unknown:
-        _note_undeclared(texts, slices, names, members.unknown, findings, path, error)
+    level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
+    asides = level.more(names)  # What is left out is looked for too: so it is no unknown field.
+    members = take_apart(texts, slices, names + asides, error)
+    if level.only is not None:
+        undeclared = zip(asides, members.columns[len(names) :], strict=True)
+        _meet_undeclared(texts, undeclared, findings, path)
+    elif members.unknown:
+        _note_undeclared(texts, slices, names + asides, members.unknown, findings, path, error)
         members.clear(error)
     arrays = []
-    for member, column in zip(fields, members.columns, strict=True):
+    for member, column in zip(fields, members.columns[: len(names)], strict=True):
         arrays.append(read_value(texts, column, member.field_type, findings, (*path, member.name)))
         if member.required:
             _refuse_missing(texts, slices, column, arrays[-1], (*path, member.name), error)
@@ -115,26 +141,68 @@ def _note_undeclared(
         findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
         return
     names, members = take_all(texts, slices, known, error)
-    for name, column in zip(names[len(known) :], members.columns[len(known) :], strict=True):
-        inferred = infer_type(texts, column, (*path, name))
-        if inferred is not None:
-            findings.wanted.setdefault(path, {})[name] = inferred
+    _meet_undeclared(texts, zip(names[len(known) :], members.columns[len(known) :], strict=True), findings, path)
+
+
+def _meet_undeclared(
+    texts: Texts, columns: Iterable[tuple[str, Slices]], findings: Findings, path: tuple[str, ...]
+) -> None:
+    for name, column in columns:
+        inner = (*path, name)
+        if findings.undeclared == "add":
+            inferred = infer_type(texts, column, inner)
+            if inferred is not None:
+                findings.wanted.setdefault(path, {})[name] = inferred
+        elif findings.undeclared != "drop":
+            _put_aside(texts, column, inner, findings)
+        elif (column.kind != ABSENT).any() and is_text(name):
+            findings.dropped.add(".".join(inner))
+
+
+def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> None:
+    if texts.selection is not None and texts.selection.takes(path) == "none":
+        return
+    if texts.selection is not None and texts.selection.is_split(path):
+        column = _put_parts_aside(texts, column, path, findings)
+    there = column.kind > NULL
+    if not there.any():
+        return
+    label = ".".join(path)
+    if findings.undeclared == "rescue":
+        texts.undeclared.append((label, column))
+    else:
+        texts.refuse(column, there.astype(np.uint8), label, _UNDECLARED)
+
+
+def _put_parts_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> Slices:
+    """Of objects and lists only what counts; answers the values that are neither."""
+    assert texts.selection is not None
+    objects, lists = column.only(OBJECT), column.only(ARRAY)
+    error = np.zeros(len(objects), np.uint8)
+    read_members(texts, objects, (), findings, path, error)
+    refuse_objects(texts, objects, error, path)
+    if (lists.kind == ARRAY).any():
+        _, elements = elements_of(texts, lists)
+        _put_aside(texts, elements, (*path, "element"), findings)
+    is_part = texts.selection.takes(path) == "part"
+    return column.only() if is_part else column.only(*_SCALARS)
 
 
 def _refuse_missing(
     texts: Texts, slices: Slices, column: Slices, array: pa.Array, path: tuple[str, ...], error: U8
 ) -> None:
-    missing = (slices.kind == OBJECT) & (error == OK) & np.asarray(array.is_null()) & (column.kind <= 1)
+    missing = (slices.kind == OBJECT) & (error == OK) & np.asarray(array.is_null())
+    if not texts.is_rescuing:  # A value that was rescued leaves nothing in its column.
+        missing &= column.kind <= NULL
     if missing.any():
-        texts.refuse(column, missing.astype(np.uint8) * values.MISSING, ".".join(path), _REASONS)
+        texts.refuse(column, missing.astype(np.uint8) * values.MISSING, ".".join(path), _FAULTS)
 
 
 def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tuple[str, ...]) -> None:
     if bad.any():
         name = str(kind).split("<")[0]  # What is in a list or struct would only hide what the value should have been.
-        texts.refuse(
-            slices, bad, ".".join(path), {code: text.replace("{type}", name) for code, text in _REASONS.items()}
-        )
+        faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
+        texts.refuse(slices, bad, ".".join(path), faults)
 
 
 def _flags(slices: Slices) -> tuple[U8, U8]:
@@ -225,7 +293,11 @@ def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str,
     """Types that JSON writes as text: decimals, dates, times, uuids, bytes."""
     reader = TEXT_READERS[type(kind)]
     column = text_column(texts, slices, numbers=reader.numbers)
-    array = reader.read(column, kind, slices.kind)
+    unit = texts.units.get(path) if texts.units else None
+    if unit is None or not isinstance(kind, TimestampType | TimestamptzType):
+        array = reader.read(column, kind, slices.kind)
+    else:
+        array = read_epochs(column, kind, slices.kind, unit)
     _refuse(texts, slices, column.bad, kind, path)
     return array
 
@@ -281,7 +353,7 @@ def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Finding
 def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:
     missing = (slices.kind <= NULL).astype(np.uint8) * np.uint8(values.MISSING)
     if missing.any():
-        texts.refuse(slices, missing, ".".join(path), _REASONS)
+        texts.refuse(slices, missing, ".".join(path), _FAULTS)
 
 
 def _refuse_twice(texts: Texts, slices: Slices, offsets: I32, keys: pa.Array, path: tuple[str, ...]) -> None:
@@ -296,7 +368,7 @@ def _refuse_twice(texts: Texts, slices: Slices, offsets: I32, keys: pa.Array, pa
     again = np.ones(pairs.size, bool)
     again[first] = False
     bad[rows[again]] = values.TWICE
-    texts.refuse(slices, bad, ".".join(path), _REASONS)
+    texts.refuse(slices, bad, ".".join(path), _FAULTS)
 
 
 _Reader = Callable[[Texts, Slices, IcebergType, Findings, tuple[str, ...]], pa.Array]

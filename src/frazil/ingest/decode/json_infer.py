@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from pyiceberg.types import (
 )
 
 from frazil.ingest.decode import json_values as values
+from frazil.ingest.decode.columns import Fault
 from frazil.ingest.decode.json_grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE, U8
 from frazil.ingest.decode.json_scan import DUPLICATE_KEY, HALF_KEY, SLOW_KEY, TOO_MANY_KEYS
-from frazil.ingest.decode.slices import MAX_NAMES, Slices, Texts, elements_of, take_all
+from frazil.ingest.decode.slices import MAX_NAMES, Slices, Texts, elements_of, take_all, take_apart
+from frazil.ingest.selection import EVERY_MEMBER
 
 MAX_INFERRED_DEPTH = 60
 
@@ -29,24 +32,30 @@ _FAMILIES = {
     STRING: "string", ESCAPED: "string", OBJECT: "object", ARRAY: "array",
 }  # fmt: skip
 _MIXED, _TOO_BIG, _TOO_DEEP = range(1, 4)
-_REASONS = {
-    _MIXED: "{value} meets values of another kind under the same name; declare the column",
-    _TOO_BIG: "{value} is beyond 64 bits; declare the column as decimal, double or string",
-    _TOO_DEEP: f"{{value}} is nested more than {MAX_INFERRED_DEPTH} levels deep, too deep for a column",
+_FAULTS = {
+    _MIXED: Fault("does_not_fit", "{value} meets values of another kind under the same name; declare the column"),
+    _TOO_BIG: Fault("out_of_range", "{value} is beyond 64 bits; declare the column as decimal, double or string"),
+    _TOO_DEEP: Fault(
+        "too_deep", f"{{value}} is nested more than {MAX_INFERRED_DEPTH} levels deep, too deep for a column"
+    ),
 }
 _OBJECT_FAULTS = {
-    DUPLICATE_KEY: "the object has the same key twice",
-    HALF_KEY: "a key has half of a surrogate pair, which is no text",
-    TOO_MANY_KEYS: f"the object has one of more than {MAX_NAMES} names; declare the column as map<string, …>",
+    DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
+    HALF_KEY: Fault("bad_text", "a key has half of a surrogate pair, which is no text"),
+    TOO_MANY_KEYS: Fault(
+        "too_many_fields",
+        f"the object has one of more than {MAX_NAMES} names; declare the column as map<string, …>",
+    ),
 }
 
 
 def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergType | None:
     """The type that holds every value of `slices`, or None when there is none yet (only null, [] or {}).
 
-    What no type holds (values of two kinds, integers beyond 64 bits) is refused as a misfit. Field ids are
-    placeholders.
+    What no type holds is refused as a misfit: integers beyond 64 bits, and of values of two kinds those that are not of
+    the kind that came first. Field ids are placeholders.
     """
+    slices = texts.selected(slices, path)
     kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
@@ -54,8 +63,10 @@ def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergTy
     if len(families) > 1:
         first = min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))
         family = [kind for kind, name in _FAMILIES.items() if name == _FAMILIES[first]]
-        _refuse(texts, slices, ~np.isin(slices.kind, [*family, ABSENT, NULL]), _MIXED, path)
-        return None
+        is_other = ~np.isin(slices.kind, [*family, ABSENT, NULL])
+        _refuse(texts, slices, is_other, _MIXED, path)
+        # The others get their column all the same: a record that is refused takes nothing from its neighbours.
+        return infer_type(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
     family_name = families.pop()
     if family_name == "boolean":
         return BooleanType()
@@ -76,14 +87,24 @@ def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergTy
 def infer_struct(texts: Texts, slices: Slices, path: tuple[str, ...]) -> StructType | None:
     """The struct of all objects among `slices`, fields in order of first sight; None while no field has a type."""
     error = np.zeros(len(slices), np.uint8)
-    names, members = take_all(texts, slices, [], error)
+    members = selected_members(texts, slices, path, error)
     refuse_objects(texts, slices, error, path)
     fields = []
-    for name, column in zip(names, members.columns, strict=True):
+    for name, column in members:
         inferred = infer_type(texts, column, (*path, name))
         if inferred is not None:
             fields.append(NestedField(field_id=0, name=name, field_type=inferred, required=False))
     return StructType(*fields) if fields else None
+
+
+def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error: U8) -> list[tuple[str, Slices]]:
+    """Every member of the objects among `slices` that counts, with its values."""
+    level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
+    if level.only is not None:
+        names = sorted(level.only)
+        return list(zip(names, take_apart(texts, slices, names, error).columns, strict=True))
+    names, members = take_all(texts, slices, sorted(level.without), error)
+    return list(zip(names, members.columns, strict=True))[len(level.without) :]
 
 
 def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...]) -> None:
@@ -107,4 +128,4 @@ def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str,
 
 def _refuse(texts: Texts, slices: Slices, where: NDArray[Any], code: int, path: tuple[str, ...]) -> None:
     if where.any():
-        texts.refuse(slices, where.astype(np.uint8) * np.uint8(code), ".".join(path), _REASONS)
+        texts.refuse(slices, where.astype(np.uint8) * np.uint8(code), ".".join(path), _FAULTS)

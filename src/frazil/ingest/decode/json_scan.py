@@ -53,6 +53,25 @@ def scan_texts(base: int, starts: I32, ends: I32, kinds: U8, error: U8) -> None:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
+def scan_any(base: int, starts: I32, ends: I32, kinds: U8, error: U8, stack: U8) -> None:
+    """Finds the one value that each text is, of any kind: narrows `starts` and `ends` to it, sets `kinds` or an `error`."""
+    for row in range(starts.size):
+        if error[row] != OK:
+            continue
+        i = skip_space(base + starts[row], base + ends[row])
+        end = base + ends[row]
+        j, kind = scan_value(i, end, stack)
+        if j < 0:
+            error[row] = TOO_DEEP if j == NESTED_TOO_DEEP else MALFORMED
+        elif skip_space(j, end) != end:
+            error[row] = MALFORMED
+        else:
+            starts[row] = i - base
+            ends[row] = j - base
+            kinds[row] = kind
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _same(i: int, k: int, length: int) -> bool:
     for n in range(length):
         if load8(i + n) != load8(k + n):

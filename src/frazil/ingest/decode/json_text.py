@@ -15,6 +15,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyiceberg.types import (
     BinaryType,
     DateType,
@@ -27,8 +28,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.ingest.decode.epochs import DIGITS, FIRST_US, LAST_US, from_numbers
 from frazil.ingest.decode.json_grammar import DOUBLE, INT, U8
-from frazil.ingest.decode.json_values import UNREADABLE
+from frazil.ingest.decode.json_values import NO_MICROS, OUT_OF_RANGE, UNREADABLE
 
 # Milliseconds of 0001-01-01 and 10000-01-01: what lies outside was written in another unit.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_800_000
@@ -55,12 +57,14 @@ class TextReader:
     read: Callable[[TextColumn, IcebergType, U8], pa.Array]
 
 
-def whole_number(text: str) -> int | None:
-    """The number that `text` writes in JSON, exactly; None when it has a fraction. 10**40 stands for all beyond."""
+def whole_number(text: str, shift: int = 0) -> int | None:
+    """The number that `text` writes in JSON, times 10**shift, exactly; None when that has a fraction. 10**40 stands for
+    all beyond.
+    """
     mantissa, _, exponent = text.lower().partition("e")
     if len(exponent.lstrip("+-0")) > _EXPONENT_DIGITS:
         exponent = ("-" if exponent.startswith("-") else "") + "9" * _EXPONENT_DIGITS
-    number = Decimal(f"{mantissa}e{exponent or 0}")
+    number = Decimal(f"{mantissa}e{int(exponent or 0) + shift}")
     if number != number.to_integral_value():
         return None
     if number and number.adjusted() > 40:
@@ -118,6 +122,46 @@ def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Arra
     )
     words = TextColumn(pc.if_else(mask, None, column.array), column.valid, column.bad)
     return pc.coalesce(micros, _cast(words, pa.timestamp("us", tz=zone)))
+
+
+def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> pa.Array:
+    """As `_read_timestamp`, but numbers count `unit` since the epoch; they may have a fraction, down to the microsecond."""
+    zone = "UTC" if isinstance(kind, TimestamptzType) else None
+    target = pa.timestamp("us", tz=zone)
+    is_number = (kinds == INT) | (kinds == DOUBLE)
+    words = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
+    texts = _cast(words, target)
+    moments = _whole_moments(column, kinds == INT, unit)
+    if moments is None:
+        moments = _slow_moments(column, is_number, unit)
+    return pc.coalesce(moments.cast(target), texts) if is_number.any() else texts
+
+
+def _whole_moments(column: TextColumn, is_whole: NDArray[np.bool_], unit: str) -> pa.Array | None:
+    """Of integers; None where one of them is beyond 64 bits, or other numbers are there."""
+    if (~is_whole & (column.valid != 0)).any():
+        return None
+    try:
+        numbers = pc.if_else(pa.array(is_whole), column.array, None).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    moments = from_numbers(numbers, unit)
+    column.bad[moments.is_outside] = OUT_OF_RANGE
+    column.bad[moments.is_between] = NO_MICROS
+    return moments.micros
+
+
+def _slow_moments(column: TextColumn, is_number: NDArray[np.bool_], unit: str) -> pa.Array:
+    out: list[int | None] = [None] * len(is_number)
+    for row in np.flatnonzero(is_number).tolist():
+        micros = whole_number(column.array[row].as_py(), DIGITS[unit])
+        if micros is None:
+            column.bad[row] = NO_MICROS
+        elif not FIRST_US <= micros < LAST_US:
+            column.bad[row] = OUT_OF_RANGE
+        else:
+            out[row] = micros
+    return pa.array(out, pa.int64())
 
 
 def _each(column: TextColumn, convert: Callable[[str], bytes], target: pa.DataType) -> pa.Array:

@@ -17,7 +17,7 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 # Why a value does not fit its column.
-FITS, WRONG_KIND, OUT_OF_RANGE, NOT_INTEGRAL, LONE_SURROGATE, UNREADABLE, MISSING, TWICE = range(8)
+FITS, WRONG_KIND, OUT_OF_RANGE, NOT_INTEGRAL, LONE_SURROGATE, UNREADABLE, MISSING, TWICE, NO_MICROS = range(9)
 
 # 10**0 .. 10**22 are exact as doubles; so is every integer up to 2**53: one division or product of the two is rounded
 # once, that is, correctly (Clinger, "How to read floating point numbers accurately", 1990).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from frazil.ingest.decode.columns import Fault, Misfit
 from frazil.ingest.decode.json_grammar import ABSENT, ARRAY, I32, NULL, OBJECT, U8, new_stack
 from frazil.ingest.decode.json_scan import (
     HALF_KEY,
@@ -22,20 +24,13 @@ from frazil.ingest.decode.json_scan import (
     scan_entries,
     scan_objects,
 )
+from frazil.ingest.selection import Selection
 
 MAX_MISFITS = 20
 MAX_NAMES = 2000
 _EXCERPT_BYTES = 60
+_LOST = ("missing",)  # What is not there cannot be rescued.
 _KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array")
-
-
-@dataclass(frozen=True)
-class Misfit:
-    """One value that cannot become a value of its column. `row` counts from 0 in the decoded array."""
-
-    row: int
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -50,19 +45,34 @@ class Slices:
     def __len__(self) -> int:
         return int(self.start.size)
 
+    def only(self, *kinds: int) -> Slices:
+        """Those of these kinds; the others are absent."""
+        return Slices(
+            self.start, self.end, np.where(np.isin(self.kind, kinds), self.kind, ABSENT).astype(np.uint8), self.owner
+        )
+
 
 @dataclass
 class Texts:
     """The texts being decoded, and what has been found out about them so far.
 
     buffer: the bytes the slices point into, kept alive as long as `base` is used. refused: per record, whether
-    something in it does not fit. spelt_out: escapes in keys are canonical.
+    something in it does not fit. spelt_out: escapes in keys are canonical. limit: how many misfits of one column are
+    noted. is_rescuing: a value that does not fit is noted with its text in `rescued`, and does not count against its
+    record. selection: the fields that count; None: all. units: of numbers in fields of time, by path. undeclared: fields
+    that no column has, by path, where they are to be rescued.
     """
 
     buffer: NDArray[np.uint8]
     refused: NDArray[np.bool_]
     spelt_out: bool = False
+    limit: int = MAX_MISFITS
+    is_rescuing: bool = False
+    selection: Selection | None = None
+    units: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     misfits: list[Misfit] = field(default_factory=list)
+    rescued: list[Misfit] = field(default_factory=list)
+    undeclared: list[tuple[str, Slices]] = field(default_factory=list)
     has_slow_keys: bool = False
     stack: U8 = field(default_factory=new_stack)
 
@@ -70,6 +80,13 @@ class Texts:
     def base(self) -> int:
         """Address of the first byte."""
         return int(self.buffer.ctypes.data)
+
+    def selected(self, slices: Slices, path: tuple[str, ...]) -> Slices:
+        """Those values of the field at `path` that count, or that hold some that do."""
+        taken = "all" if self.selection is None else self.selection.takes(path)
+        if taken == "all":
+            return slices
+        return slices.only(OBJECT, ARRAY) if taken == "part" else slices.only()
 
     def excerpt(self, slices: Slices, n: int) -> str:
         """The n-th value as it is written, cut to a readable length."""
@@ -85,15 +102,22 @@ class Texts:
         """What the n-th value is and how it begins: `string "x"`; for true and false that says it all."""
         return f"{_KIND_WORDS[slices.kind[n]]} {self.excerpt(slices, n)}".removeprefix(" ")
 
-    def refuse(self, slices: Slices, bad: U8, path: str, reasons: dict[int, str]) -> None:
+    def refuse(self, slices: Slices, bad: U8, path: str, faults: Mapping[int, Fault]) -> None:
         """Notes the values that `bad` marks: of all the records, of the first few what is wrong."""
         rows = np.flatnonzero(bad)
+        if self.is_rescuing and path:
+            saved = np.array([faults[int(bad[n])].kind not in _LOST for n in rows], np.bool_)
+            self.rescued += [self._misfit(slices, n, path, faults[int(bad[n])], True) for n in rows[saved].tolist()]
+            rows = rows[~saved]
         self.refused[slices.owner[rows]] = True
-        for n in rows[:MAX_MISFITS].tolist():
-            reason = reasons[int(bad[n])]
-            if "{value}" in reason:  # What is missing has no place to quote.
-                reason = reason.replace("{value}", self.describe(slices, n))
-            self.misfits.append(Misfit(int(slices.owner[n]), path, reason))
+        self.misfits += [self._misfit(slices, n, path, faults[int(bad[n])]) for n in rows[: self.limit].tolist()]
+
+    def _misfit(self, slices: Slices, n: int, path: str, fault: Fault, is_rescued: bool = False) -> Misfit:
+        reason = fault.message
+        if "{value}" in reason:  # What is missing has no place to quote.
+            reason = reason.replace("{value}", self.describe(slices, n))
+        text = self.text(slices, n) if is_rescued else ""
+        return Misfit(int(slices.owner[n]), path, fault.kind, reason, text)
 
 
 @dataclass(frozen=True)

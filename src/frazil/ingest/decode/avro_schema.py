@@ -1,0 +1,260 @@
+"""Avro schema texts, read: names resolved, logical types that do not apply left out (Avro specification 1.12, "Schema
+Declaration", "Names" and "Logical Types").
+
+Nothing is loaded or made from what a schema says: `java-class` and its like are attributes nobody looks at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from frazil.registry.port import UnusableSchema
+
+PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+MAX_LEVELS = 64
+MAX_FIELDS = 2000
+MAX_TEXT_BYTES = 2**20
+MAX_FIXED_BYTES = 2**16
+MAX_PRECISION = 38
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LOGICAL = {
+    "date": "int",
+    "time-millis": "int",
+    "time-micros": "long",
+    "timestamp-millis": "long",
+    "timestamp-micros": "long",
+    "local-timestamp-millis": "long",
+    "local-timestamp-micros": "long",
+    "uuid": "string",
+}
+
+
+@dataclass(eq=False)
+class Avro:
+    """One type of a schema. A named type is one object wherever it is used, so a record can contain itself.
+
+    kind: a primitive type, `record`, `enum`, `fixed`, `array`, `map` or `union`. name: the full name of a named type.
+    logical: the logical type that applies and changes what the column is, else empty; precision and scale belong to
+    `decimal`. size: of a fixed, in bytes. items: the branches of a union; the one type of an array's elements or a
+    map's values.
+    """
+
+    kind: str
+    name: str = ""
+    logical: str = ""
+    size: int = 0
+    precision: int = 0
+    scale: int = 0
+    symbols: tuple[str, ...] = ()
+    fields: list[AvroField] = field(default_factory=list)
+    items: list[Avro] = field(default_factory=list)
+
+    @property
+    def short_name(self) -> str:
+        """What the type is called in a union: a named type's name without its namespace, else the kind."""
+        return self.name.rpartition(".")[2] or self.kind
+
+
+@dataclass(frozen=True, eq=False)
+class AvroField:
+    """One field of a record; `aliases` are the names that it had before."""
+
+    name: str
+    type: Avro
+    aliases: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where in a text: the fields on the way, the namespace that holds there, levels of nesting."""
+
+    path: tuple[str, ...] = ()
+    namespace: str = ""
+    level: int = 0
+
+    def deeper(self, *path: str, namespace: str | None = None) -> _Place:
+        wider = self.namespace if namespace is None else namespace
+        return replace(self, path=(*self.path, *path), namespace=wider, level=self.level + 1)
+
+
+def parse_avro(schema: str, references: tuple[str, ...] = ()) -> Avro:
+    """The type that `schema` declares; it may use the named types of `references`, each of which may use those before.
+
+    Raises UnusableSchema for what is no Avro schema and for texts beyond MAX_TEXT_BYTES in all.
+    """
+    if sum(len(text.encode("utf-8", "surrogatepass")) for text in (schema, *references)) > MAX_TEXT_BYTES:
+        raise UnusableSchema(f"the schema and its references have more than {MAX_TEXT_BYTES:,} bytes of text")
+    parser = _Parser({})
+    for number, text in enumerate(references, 1):
+        place = _Place((f"reference {number}",))
+        parser.parse(_load(text, place), place)
+    return parser.parse(_load(schema, _Place()), _Place())
+
+
+def unusable(message: str, path: tuple[str, ...]) -> UnusableSchema:
+    """The error, with its place."""
+    return UnusableSchema(f"{message}, at `{'.'.join(path)}`" if path else f"{message}, at the top of the schema")
+
+
+def branch_names(union: Avro, path: tuple[str, ...] = ()) -> list[str]:
+    """The name of each branch, that of null included: the short one, and the full one where that is not unique."""
+    short = [branch.short_name for branch in union.items]
+    names = [
+        branch.name.replace(".", "_") if branch.name and short.count(name) > 1 else name
+        for branch, name in zip(union.items, short, strict=True)
+    ]
+    if len(set(names)) < len(names):
+        raise unusable("two branches of a union have one name", path)
+    return names
+
+
+def _load(text: str, place: _Place) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise unusable(f"the schema is nested more than {MAX_LEVELS} levels deep", place.path) from None
+    except ValueError as error:
+        raise unusable(f"the schema is not JSON ({error})".lower(), place.path) from None
+
+
+def _precision(node: dict[str, Any], size: int | None) -> tuple[int, int]:
+    """Precision and scale of a decimal that applies and that a column can hold; (0, 0) for any other."""
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision <= MAX_PRECISION:
+        return 0, 0
+    if precision == 0 or (size is not None and 10**precision > 2 ** (8 * min(size, 17) - 1)):
+        return 0, 0
+    return precision, scale
+
+
+def _with_logical(avro: Avro, node: dict[str, Any]) -> Avro:
+    """The type with its logical type, if that applies: "implementations must ignore" those that do not."""
+    logical = node.get("logicalType")
+    if logical == "decimal" and avro.kind in ("bytes", "fixed"):
+        precision, scale = _precision(node, avro.size if avro.kind == "fixed" else None)
+        return replace(avro, logical="decimal", precision=precision, scale=scale) if precision else avro
+    if isinstance(logical, str) and _LOGICAL.get(logical) == avro.kind:
+        return replace(avro, logical=logical)
+    return replace(avro, logical="uuid") if logical == "uuid" and avro.size == 16 else avro
+
+
+@dataclass
+class _Parser:
+    """Reads types; `named` are those defined so far, by full name."""
+
+    named: dict[str, Avro]
+
+    def parse(self, node: Any, place: _Place) -> Avro:
+        """The type that a piece of JSON declares."""
+        if place.level > MAX_LEVELS:
+            raise unusable(f"the schema is nested more than {MAX_LEVELS} levels deep", place.path[:8])
+        if isinstance(node, str):
+            return self._find(node, place)
+        if isinstance(node, list):
+            return self._union(node, place)
+        if not isinstance(node, dict):
+            raise unusable("a type is neither a name nor an object nor a union", place.path)
+        kind = node.get("type")
+        if isinstance(kind, (dict, list)):
+            return self.parse(kind, place.deeper())
+        if not isinstance(kind, str):
+            raise unusable("a type has no `type`", place.path)
+        complex_kinds: dict[str, Callable[[dict[str, Any], _Place], Avro]] = {
+            "record": self._record, "error": self._record, "enum": self._enum, "fixed": self._fixed,
+            "array": self._array, "map": self._map,
+        }  # fmt: skip
+        if kind in complex_kinds:
+            return complex_kinds[kind](node, place)
+        return _with_logical(self._find(kind, place), node) if kind in PRIMITIVES else self._find(kind, place)
+
+    def _find(self, name: str, place: _Place) -> Avro:
+        if name in PRIMITIVES:
+            return Avro(name)
+        qualified = f"{place.namespace}.{name}" if place.namespace and "." not in name else name
+        found = self.named.get(qualified) or self.named.get(name)
+        if found is None:
+            raise unusable(f"unknown type `{qualified}`: it is defined neither before nor in a reference", place.path)
+        return found
+
+    def _define(self, kind: str, node: dict[str, Any], place: _Place) -> tuple[Avro, str]:
+        """A new named type and the namespace inside of it."""
+        name, namespace = node.get("name"), node.get("namespace")
+        namespace = place.namespace if namespace is None else namespace
+        if not isinstance(name, str) or not isinstance(namespace, str):
+            raise unusable(f"a type of kind {kind} has no name", place.path)
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        full = full.removeprefix(".")
+        if not all(_NAME.fullmatch(part) for part in full.split(".")) or full in PRIMITIVES:
+            raise unusable(f"`{full}` cannot be the name of a type", place.path)
+        if full in self.named:
+            raise unusable(f"the type `{full}` is defined twice", place.path)
+        self.named[full] = Avro(kind, full)
+        return self.named[full], full.rpartition(".")[0]
+
+    def _record(self, node: dict[str, Any], place: _Place) -> Avro:
+        record, namespace = self._define("record", node, place)
+        fields = node.get("fields")
+        if not isinstance(fields, list):
+            raise unusable(f"the record `{record.name}` has no list of `fields`", place.path)
+        if len(fields) > MAX_FIELDS:
+            raise unusable(f"the record `{record.name}` has more than {MAX_FIELDS:,} fields", place.path)
+        for member in fields:
+            record.fields.append(self._field(member, record, place, namespace))
+        if len({member.name for member in record.fields}) < len(record.fields):
+            raise unusable(f"the record `{record.name}` has the same field twice", place.path)
+        return record
+
+    def _field(self, node: Any, record: Avro, place: _Place, namespace: str) -> AvroField:
+        name = node.get("name") if isinstance(node, dict) else None
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise unusable(f"a field of the record `{record.name}` has no name that Avro allows", place.path)
+        inside = place.deeper(name, namespace=namespace)
+        if "type" not in node:
+            raise unusable("the field has no type", inside.path)
+        aliases = node.get("aliases") or []
+        if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
+            raise unusable("the aliases of the field are no list of names", inside.path)
+        return AvroField(name, self.parse(node["type"], inside), tuple(aliases))
+
+    def _enum(self, node: dict[str, Any], place: _Place) -> Avro:
+        enum, _ = self._define("enum", node, place)
+        symbols = node.get("symbols")
+        if not isinstance(symbols, list) or not all(isinstance(s, str) and _NAME.fullmatch(s) for s in symbols):
+            raise unusable(f"the enum `{enum.name}` has no list of names as its `symbols`", place.path)
+        if not symbols or len(set(symbols)) < len(symbols):
+            raise unusable(f"the enum `{enum.name}` has no symbols, or the same one twice", place.path)
+        enum.symbols = tuple(symbols)
+        return enum
+
+    def _fixed(self, node: dict[str, Any], place: _Place) -> Avro:
+        fixed, _ = self._define("fixed", node, place)
+        size = node.get("size")
+        if type(size) is not int or not 1 <= size <= MAX_FIXED_BYTES:
+            raise unusable(f"the fixed `{fixed.name}` has no `size` from 1 to {MAX_FIXED_BYTES:,} bytes", place.path)
+        fixed.size = size
+        self.named[fixed.name] = _with_logical(fixed, node)
+        return self.named[fixed.name]
+
+    def _array(self, node: dict[str, Any], place: _Place) -> Avro:
+        if "items" not in node:
+            raise unusable("an array has no `items`", place.path)
+        return Avro("array", items=[self.parse(node["items"], place.deeper("element"))])
+
+    def _map(self, node: dict[str, Any], place: _Place) -> Avro:
+        if "values" not in node:
+            raise unusable("a map has no `values`", place.path)
+        return Avro("map", items=[self.parse(node["values"], place.deeper("value"))])
+
+    def _union(self, node: list[Any], place: _Place) -> Avro:
+        branches = [self.parse(branch, place) for branch in node]
+        kinds = [branch.name or branch.kind for branch in branches]
+        if not branches or "union" in kinds:
+            raise unusable("a union has no branches, or a union among them", place.path)
+        if len(set(kinds)) < len(kinds):
+            raise unusable("a union has the same type twice", place.path)
+        return Avro("union", items=branches)

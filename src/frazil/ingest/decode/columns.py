@@ -1,0 +1,102 @@
+"""What readers of binary formats take and give: where the records lie, and the columns they make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import IcebergType, StructType
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """Records side by side in one buffer: the body of the n-th, without its frame, is `buffer[start[n]:end[n]]`."""
+
+    buffer: NDArray[np.uint8]
+    start: NDArray[np.int32]
+    end: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return int(self.start.size)
+
+    @property
+    def base(self) -> int:
+        """Address of the buffer's first byte; the buffer must be kept alive while it is used."""
+        return int(self.buffer.ctypes.data)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a record cannot be read. kind: its class, one of docs/reference/dead-letters.md. message: lower case, no dot."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One array per field of the reader's struct, as long as there were records.
+
+    fault: per record 0, or the 1-based place of its Fault in `faults`. A record with a fault is null in every array and
+    changes nothing of its neighbours. paths: of faulty records the field where it went wrong, where that is known.
+    """
+
+    arrays: list[pa.Array]
+    fault: NDArray[np.uint8]
+    faults: Sequence[Fault]
+    paths: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """One value that cannot become a value of its column. `row` counts from 0 in the decoded array; kind: the class of
+    error. text: of a rescued value, as it is written.
+    """
+
+    row: int
+    path: str
+    kind: str
+    reason: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What became of an array of record values.
+
+    columns: one Arrow array per field asked for, as long as the input. refused: per record, whether it cannot become a
+    row. misfits: what is wrong with the first of them, in row order. wanted: fields with their types that the struct
+    lacks, or has in a narrower type, by path. loosened: paths of required columns that records have no value for. dropped:
+    paths of fields left out. rescued: per record a JSON object of what was put aside; None when nothing was. missing: ids of
+    schemas that were not there to decode with. refusals: changes of the table that its policy does not allow.
+    """
+
+    columns: list[pa.Array]
+    refused: NDArray[np.bool_]
+    misfits: list[Misfit] = field(default_factory=list)
+    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
+    loosened: set[tuple[str, ...]] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
+    rescued: pa.Array | None = None
+    missing: set[str] = field(default_factory=set)
+    refusals: set[str] = field(default_factory=set)
+
+    @property
+    def misfit_count(self) -> int:
+        """The records that cannot become rows."""
+        return int(np.count_nonzero(self.refused))
+
+
+class Reader(Protocol):
+    """Reads records that were written with one schema. Made once per schema, kept, and used by one thread at a time."""
+
+    @property
+    def struct(self) -> StructType:
+        """The Iceberg type of a record (field ids are placeholders); of a value that is no record one field `value`."""
+
+    def read(self, records: Bodies) -> Columns:
+        """The records' columns. Raises nothing for bad records; deterministic, bounded in time and memory by the bytes."""

@@ -1,0 +1,372 @@
+"""Columns as they were written, by a schema of the writer's, to the table's columns.
+
+Matched by name at every level. A value goes over when nothing of it is lost; what the table lacks or has too narrow is
+wanted, or refused where the table may not change; everything else is a misfit with its record and path.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from frazil.ingest.decode.columns import Columns, Decoded, Misfit
+from frazil.ingest.decode.epochs import from_numbers
+from frazil.ingest.decode.rescue import join_members, members_of
+from frazil.ingest.evolve import can_promote
+from frazil.ingest.target import Reading, arrow_type
+
+Path = tuple[str, ...]
+Owner = NDArray[np.int32]
+_ROOMY = 60
+_NO_COLUMN = "the table has no such column, and `on_drift: freeze` lets it have none"
+
+
+@dataclass
+class Fitting:
+    """What is found out while one group of records is fitted. schema_id: of the schema they were written with; the rest as
+    in Decoded.
+    """
+
+    reading: Reading
+    schema_id: str
+    row_count: int
+    limit: int
+    aliases: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
+    misfits: list[Misfit] = field(default_factory=list)
+    rescued: list[Misfit] = field(default_factory=list)
+    wanted: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
+    loosened: set[Path] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
+    refusals: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.refused = np.zeros(self.row_count, np.bool_)
+
+    def want(self, path: Path, kind: IcebergType) -> None:
+        """The table should have this field, at least as wide."""
+        self.wanted.setdefault(path[:-1], {})[path[-1]] = kind
+
+    def refuse_change(self, path: Path, what: str) -> None:
+        """A change of the table that may not be: said once, with the schema that asks for it."""
+        by = f"schema {self.schema_id}: " if self.schema_id else ""
+        self.refusals.add(f"{by}column {'.'.join(path)}: {what}")
+
+    def refuse(self, array: pa.Array, bad: NDArray[Any], owner: Owner, path: Path, kind: str, reason: str) -> None:
+        """Puts values aside, where the table rescues, or refuses their records. reason: with `{value}` for the value."""
+        rows = np.flatnonzero(bad)
+        is_rescued = kind != "missing" and (
+            self.reading.undeclared == "rescue" if kind == "undeclared" else self.reading.is_rescuing
+        )
+        found = self.rescued if is_rescued else self.misfits
+        if not is_rescued:
+            self.refused[owner[rows]] = True
+            rows = rows[: max(0, self.limit - len(self.misfits))]
+        for n in rows.tolist():
+            text = as_json(array[n].as_py())
+            words = reason.replace("{value}", text if len(text) <= 60 else f"{text[:60]}…")
+            found.append(Misfit(int(owner[n]), ".".join(path), kind, words, text if is_rescued else ""))
+
+
+def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: Sequence[NestedField]) -> Decoded:
+    """What a reader made of some records as columns of the table."""
+    fitting.refused |= columns.fault != 0
+    for row in np.flatnonzero(columns.fault)[: fitting.limit].tolist():
+        fault = columns.faults[int(columns.fault[row]) - 1]
+        fitting.misfits.append(Misfit(row, columns.paths.get(row, ""), fault.kind, fault.message))
+    count = fitting.row_count
+    place = Place((), np.arange(count, dtype=np.int32), columns.fault == 0)
+    arrays = fit_struct(fitting, struct, columns.arrays, fields, place)
+    return Decoded(
+        columns=arrays,
+        refused=fitting.refused,
+        misfits=sorted(fitting.misfits, key=lambda misfit: misfit.row)[: fitting.limit],
+        wanted=fitting.wanted,
+        loosened=fitting.loosened,
+        dropped=fitting.dropped,
+        rescued=join_members([members_of(fitting.rescued, count)], count) if fitting.rescued else None,
+        refusals=fitting.refusals,
+    )
+
+
+def fit_struct(
+    fitting: Fitting, struct: StructType, arrays: Sequence[pa.Array], fields: Sequence[NestedField], place: Place
+) -> list[pa.Array]:
+    """The table's `fields` from the writer's `struct`, of which `arrays` are the columns."""
+    written = {member.name: n for n, member in enumerate(struct.fields)}
+    known = {member.name for member in fields}
+    renamed = _renamed(fitting, struct, known, place.path)
+    found = []
+    for member in fields:
+        n = written.get(member.name, renamed.get(member.name))
+        inner = place.inside(member.name)
+        if n is None:
+            column = pa.nulls(len(place.owner), arrow_type(member.field_type))
+        else:
+            top = (inner.path, struct.fields[n].field_type)
+            column = fit_value(fitting, arrays[n], (struct.fields[n].field_type, member.field_type), inner, top)
+        if member.required:
+            require(fitting, column, place, inner.path)
+        found.append(column)
+    for n, member in enumerate(struct.fields):
+        if member.name not in known and n not in renamed.values():
+            _meet_undeclared(fitting, member, arrays[n], place)
+    return found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where values are: their path, the record each belongs to, and which of the structs they are members of are there."""
+
+    path: Path
+    owner: Owner
+    there: NDArray[np.bool_]
+
+    def inside(self, name: str) -> Place:
+        """One level down, in a struct."""
+        return Place((*self.path, name), self.owner, self.there)
+
+
+def fit_value(
+    fitting: Fitting,
+    array: pa.Array,
+    kinds: tuple[IcebergType, IcebergType],
+    place: Place,
+    top: tuple[Path, IcebergType],
+) -> pa.Array:
+    """One column in the table's type. kinds: the writer's and the table's. top: path and written type of the nearest field
+    that a change of the table would name.
+    """
+    written, wanted = kinds
+    if array.offset:
+        array = pa.concat_arrays([array])  # What is inside is taken as it lies in memory.
+    if isinstance(written, StructType) and isinstance(wanted, StructType):
+        return _fit_inner_struct(fitting, array, written, wanted, place)
+    if isinstance(written, ListType) and isinstance(wanted, ListType):
+        return _fit_list(fitting, array, (written, wanted), place, top)
+    if isinstance(written, MapType) and isinstance(wanted, MapType):
+        return _fit_map(fitting, array, (written, wanted), place, top)
+    if written == wanted:
+        return array
+    if can_promote(wanted, written):
+        if fitting.reading.may_widen:
+            fitting.want(*top)
+        else:
+            fitting.refuse_change(place.path, f"{wanted} is not widened to {written}")
+    return _convert(fitting, array, kinds, place)
+
+
+def _fit_inner_struct(
+    fitting: Fitting, array: pa.Array, written: StructType, wanted: StructType, place: Place
+) -> pa.Array:
+    there = np.asarray(array.is_valid())
+    inner = Place(place.path, place.owner, there)
+    arrays = [array.field(n) for n in range(len(written.fields))]
+    columns = fit_struct(fitting, written, arrays, wanted.fields, inner)
+    kind = pa.struct([pa.field(f.name, c.type) for f, c in zip(wanted.fields, columns, strict=True)])
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=columns)
+
+
+def _fit_list(
+    fitting: Fitting,
+    array: pa.Array,
+    kinds: tuple[ListType, ListType],
+    place: Place,
+    top: tuple[Path, IcebergType],
+) -> pa.Array:
+    written, wanted = kinds
+    inner = _elements(array, place, "element")
+    items = fit_value(fitting, array.values, (written.element_type, wanted.element_type), inner, top)
+    if wanted.element_required:
+        require(fitting, items, inner, inner.path)
+    kind = pa.list_(pa.field("element", items.type))
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[items])
+
+
+def _fit_map(
+    fitting: Fitting,
+    array: pa.Array,
+    kinds: tuple[MapType, MapType],
+    place: Place,
+    top: tuple[Path, IcebergType],
+) -> pa.Array:
+    written, wanted = kinds
+    keys, items = _elements(array, place, "key"), _elements(array, place, "value")
+    if written.key_type != wanted.key_type:
+        return _convert(fitting, array, kinds, place)
+    values = fit_value(fitting, array.items, (written.value_type, wanted.value_type), items, top)
+    if wanted.value_required:
+        require(fitting, values, items, items.path)
+    kind = pa.map_(array.keys.type, pa.field("value", values.type))
+    entries = pa.StructArray.from_arrays([array.keys, values], fields=[kind.key_field, kind.item_field])
+    assert len(keys.owner) == len(entries)
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[entries])
+
+
+def _elements(array: pa.Array, place: Place, name: str) -> Place:
+    offsets = np.asarray(array.offsets)
+    owner = np.repeat(place.owner, np.diff(offsets))
+    return Place((*place.path, name), owner, np.ones(owner.size, np.bool_))
+
+
+def _renamed(fitting: Fitting, struct: StructType, known: set[str], path: Path) -> dict[str, int]:
+    """Columns of the table that a field of the writer's was called before, and that field's place."""
+    if not fitting.aliases:
+        return {}
+    names = {member.name for member in struct.fields}
+    return {
+        alias: n
+        for n, member in enumerate(struct.fields)
+        if member.name not in known
+        for alias in fitting.aliases.get((*path, member.name), ())
+        if alias in known and alias not in names
+    }
+
+
+def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> None:
+    """Refuses the records that have no value for a required column, and asks for it to become optional."""
+    missing = np.asarray(column.is_null()) & place.there & ~fitting.refused[place.owner]
+    if not missing.any():
+        return
+    if fitting.reading.may_widen:
+        fitting.loosened.add(path)
+    reason = "the column is required and the record has no value for it"
+    fitting.refuse(column, missing, place.owner, path, "missing", reason)
+
+
+def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, place: Place) -> None:
+    path, undeclared = (*place.path, member.name), fitting.reading.undeclared
+    if undeclared == "add":
+        fitting.want(path, member.field_type)
+    elif undeclared == "drop":
+        fitting.dropped.add(".".join(path))
+    else:
+        if undeclared == "refuse":
+            fitting.refuse_change(path, f"{member.field_type} is not added: `on_drift` is `freeze`")
+        there = np.asarray(array.is_valid()) & place.there
+        reason = "undeclared" if undeclared == "rescue" else _NO_COLUMN
+        fitting.refuse(array, there, place.owner, path, "undeclared", reason)
+
+
+def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, IcebergType], place: Place) -> pa.Array:
+    """Values in another type where each of them is one of it exactly; the others are misfits."""
+    written, wanted = kinds
+    target = arrow_type(wanted)
+    unit = fitting.reading.unit_at.get(place.path) if fitting.reading.units else None
+    if unit is not None and _is_number(array.type) and isinstance(wanted, TimestampType | TimestamptzType):
+        return _from_epoch(fitting, array, wanted, place, unit)
+    if not _may_convert(array.type, target):
+        fitting.refuse_change(place.path, f"{_word(written)} does not fit {_word(wanted)}")
+    back = _exact(array, target)
+    bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
+    if bad.any():
+        reason = f"{{value}} ({_word(written)}) does not fit {_word(wanted)}"
+        fitting.refuse(array, bad, place.owner, place.path, "does_not_fit", reason)
+    return back
+
+
+def _from_epoch(fitting: Fitting, array: pa.Array, wanted: IcebergType, place: Place, unit: str) -> pa.Array:
+    moments = from_numbers(array, unit)
+    outside = f"{{value}} is out of the range of {wanted}({unit})"
+    between = f"{{value}} is no whole number of microseconds, which is what {wanted} holds"
+    for bad, kind, reason in (
+        (moments.is_outside, "out_of_range", outside),
+        (moments.is_between, "does_not_fit", between),
+    ):
+        if bad.any():
+            fitting.refuse(array, bad, place.owner, place.path, kind, reason)
+    return moments.micros.cast(arrow_type(wanted))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _word(kind: IcebergType) -> str:
+    return str(kind).split("<")[0]
+
+
+def _may_convert(written: pa.DataType, wanted: pa.DataType) -> bool:
+    """Numbers to numbers, and bytes to bytes: nothing else means the same in another type."""
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    is_number = [any(is_kind(kind) for is_kind in kinds) for kind in (written, wanted)]
+    if pa.types.is_floating(written) and not pa.types.is_floating(wanted):
+        return False
+    is_bytes = [pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind) for kind in (written, wanted)]
+    is_day = pa.types.is_date(written) and pa.types.is_timestamp(wanted)
+    return all(is_number) or all(is_bytes) or (is_day and wanted.tz is None)
+
+
+def _exact(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The values that are the same in the target's type; null for the others."""
+    if not _may_convert(array.type, target):
+        return pa.nulls(len(array), target)
+    if pa.types.is_decimal(array.type) or pa.types.is_decimal(target) or not pa.types.is_primitive(target):
+        return _exact_one_by_one(array, target)
+    converted = array.cast(target, safe=False)
+    again = converted.cast(array.type, safe=False)
+    same = pc.equal(array, again)
+    if pa.types.is_floating(array.type):
+        same = pc.or_(same, pc.is_nan(array))
+    elif pa.types.is_floating(target):  # What is rounded up to 2**63 does not come back the same on every machine.
+        same = pc.and_(same, pc.less(pc.abs(converted), 2.0**63))
+    return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
+
+
+def _exact_one_by_one(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(array.type):
+        # Arrow asks for room for every integer there could be.
+        array = array.cast(pa.decimal256(_ROOMY, target.scale))
+    try:
+        converted = array.cast(target)
+        if converted.cast(array.type).equals(array):
+            return converted
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass  # Some of the values cannot.
+    out: list[Any] = []
+    for value in array:
+        try:
+            one = value.cast(target)
+            out.append(one.as_py() if one.cast(value.type).equals(value) else None)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            out.append(None)
+    return pa.array(out, target)
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON text, for people and for the column `_rescued`: bytes as base64, times in ISO 8601, decimals and
+    numbers that JSON lacks as text.
+    """
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: _plain(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(member) for member in value]
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, Decimal) or (isinstance(value, float) and not np.isfinite(value)):
+        return str(value)
+    return value

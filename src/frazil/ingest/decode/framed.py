@@ -1,0 +1,293 @@
+"""Records that say which schema they were written with: taken apart by schema, read, fitted, put together again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+from frazil.ingest.decode import json_values
+from frazil.ingest.decode.avro import avro_reader
+from frazil.ingest.decode.columns import Bodies, Decoded, Fault, Misfit, Reader
+from frazil.ingest.decode.fit import Fitting, fit_columns
+from frazil.ingest.decode.frames import group_rows, guids_of, split_frames, take_bodies
+from frazil.ingest.decode.json import JsonOptions, decode_json
+from frazil.ingest.decode.json_schema import struct_of_json_schema
+from frazil.ingest.decode.protobuf import protobuf_reader
+from frazil.ingest.decode.protobuf_frames import MESSAGE_INDEX_FAULTS, split_message_indexes
+from frazil.ingest.decode.regroup import select_columns
+from frazil.ingest.evolve import lacking_of, merge_wanted, type_at, widest
+from frazil.ingest.shape import as_written
+from frazil.ingest.target import Reading, WriterSchema, arrow_type
+from frazil.registry.port import UnusableSchema
+
+LATEST = "latest"
+_WARM_TYPES: dict[str, Any] = {
+    "i": "long",
+    "s": "string",
+    "m": {"type": "map", "values": "double"},
+    "d": {"type": "bytes", "logicalType": "decimal", "precision": 4},
+    "f": {"type": "fixed", "name": "F", "size": 2},
+    "u": {"type": "string", "logicalType": "uuid"},
+}
+_WARM_AVRO = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
+# message Warm { string s = 1; }
+_WARM_DESCRIPTORS = bytes.fromhex("0a270a0a7761726d2e70726f746f22110a045761726d12090a0173180120012809620670726f746f33")
+_MOST_MISSING = 1000
+_FIRST = (0,)
+
+
+@dataclass
+class _Group:
+    """The records of one schema, and what became of them: columns as in Decoded, in the order of `rows`."""
+
+    rows: NDArray[np.int32]
+    decoded: Decoded
+
+
+@dataclass
+class _Batch:
+    """All records of an array while they are read."""
+
+    reading: Reading
+    fields: tuple[NestedField, ...]
+    limit: int
+    bodies: Bodies
+    groups: list[_Group] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
+
+    def refuse(self, rows: NDArray[np.int32], fault: Fault) -> None:
+        """None of these records can be read, for one reason."""
+        refused = np.ones(rows.size, np.bool_)
+        misfits = [Misfit(n, "", fault.kind, fault.message) for n in range(min(rows.size, self.limit))]
+        nulls = [pa.nulls(rows.size, arrow_type(f.field_type)) for f in self.fields]
+        self.groups.append(_Group(rows, Decoded(nulls, refused, misfits)))
+
+
+def decode_framed(
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
+) -> Decoded:
+    """The columns `fields` of records in a format of the schema registry.
+
+    Schemas that `reading` does not have are answered as missing, and their records are null until they are there.
+    """
+    values = records["value"]
+    framed = split_frames(values, reading.framing)
+    batch = _Batch(reading, fields, limit, framed.bodies)
+    for code in np.unique(framed.fault[framed.fault != 0]).tolist():
+        batch.refuse(np.flatnonzero(framed.fault == code).astype(np.int32), framed.faults[code - 1])
+    ids = framed.ids
+    if reading.framing == "none":
+        good = np.flatnonzero(framed.fault == 0).astype(np.int32)
+        if good.size:
+            _read_unframed(batch, good, records)
+    else:
+        for number, rows in group_rows(ids):
+            _read_group(batch, str(number), rows)
+    return _put_together(batch, len(values))
+
+
+def _read_unframed(batch: _Batch, rows: NDArray[np.int32], records: Mapping[str, pa.Array]) -> None:
+    """Records whose schema is named in a header, or is the subject's latest."""
+    if not batch.reading.is_by_header:
+        _read_group(batch, LATEST, rows)
+        return
+    named = guids_of(records["headers"], batch.reading.header)
+    codes = named.codes[rows]
+    without = rows[codes < 0]
+    if without.size:
+        batch.refuse(without, Fault("no_schema_id", f"the record has no header {batch.reading.header}"))
+    for code, one in enumerate(named.found):
+        mine = rows[codes == code]
+        if not mine.size:
+            continue
+        if one.fault is not None:
+            batch.refuse(mine, one.fault)
+        else:
+            _read_group(batch, one.guid or str(one.id), mine, one.path)
+
+
+def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: bytes = b"") -> None:
+    schema = batch.reading.schema(schema_id)
+    if schema is None:
+        if len(batch.missing) < _MOST_MISSING:
+            batch.missing.add(schema_id)
+        batch.refuse(rows, Fault("unknown_schema_id", f"schema {schema_id} has not been fetched yet"))
+        return
+    fault = _unusable(schema_id, schema, batch.reading)
+    if fault is not None:
+        batch.refuse(rows, fault)
+        return
+    bodies = take_bodies(batch.bodies, rows)
+    if schema.kind == "json_schema":
+        batch.groups.append(_Group(rows, _read_json(batch, schema, bodies)))
+    elif schema.kind == "avro":
+        _read_columns(batch, schema_id, rows, bodies, lambda: _avro(schema))
+    else:
+        _read_messages(batch, schema_id, schema, rows, bodies, path)
+
+
+def _unusable(schema_id: str, schema: WriterSchema, reading: Reading) -> Fault | None:
+    if schema.kind == "unknown":
+        return Fault("unknown_schema_id", f"the schema registry has no schema {schema_id}")
+    if schema.kind == "unusable":
+        return Fault("bad_schema", f"schema {schema_id} cannot be used: {schema.text}")
+    if schema.kind != reading.format:
+        return Fault("wrong_schema", f"schema {schema_id} is {schema.kind}, and the table reads {reading.format}")
+    return None
+
+
+def _read_messages(
+    batch: _Batch, schema_id: str, schema: WriterSchema, rows: NDArray[np.int32], bodies: Bodies, path: bytes
+) -> None:
+    """Protobuf: a schema may hold many messages, and each record says which one it is."""
+    asked = batch.reading.message
+    if batch.reading.framing == "none":  # A header that names the schema names the message too.
+        named = split_message_indexes(_bodies_of(path)).paths if path else []
+        message = asked or (named or [_FIRST])[0]
+        _read_columns(batch, schema_id, rows, bodies, lambda: protobuf_reader(schema.descriptors, message))
+        return
+    indexed = split_message_indexes(bodies)
+    for code in np.unique(indexed.fault[indexed.fault != 0]).tolist():
+        batch.refuse(rows[indexed.fault == code], MESSAGE_INDEX_FAULTS[code - 1])
+    for code, indexes in enumerate(indexed.paths):
+        mine = np.flatnonzero((indexed.path == code) & (indexed.fault == 0)).astype(np.int32)
+        reader = partial(protobuf_reader, schema.descriptors, asked or indexes)
+        _read_columns(batch, schema_id, rows[mine], take_bodies(indexed.bodies, mine), reader)
+
+
+def _bodies_of(raw: bytes) -> Bodies:
+    return Bodies(np.frombuffer(raw, np.uint8), np.zeros(1, np.int32), np.full(1, len(raw), np.int32))
+
+
+def _read_columns(
+    batch: _Batch,
+    schema_id: str,
+    rows: NDArray[np.int32],
+    bodies: Bodies,
+    make_reader: Callable[[], Reader],
+) -> None:
+    try:
+        reader = make_reader()
+    except UnusableSchema as error:  # The schema was well, but it has no such message.
+        batch.refuse(rows, Fault("bad_schema", f"schema {schema_id} cannot be used: {error}"))
+        return
+    columns = reader.read(bodies)
+    struct = reader.struct
+    if batch.reading.selection is not None:
+        struct, columns = select_columns(batch.reading.selection, struct, columns)
+    aliases = getattr(reader, "aliases", {})
+    fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit, aliases)
+    batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
+
+
+def _read_json(batch: _Batch, schema: WriterSchema, bodies: Bodies) -> Decoded:
+    """JSON text behind a frame: the schema tells the types of new columns, the text is read as any other."""
+    selection = batch.reading.selection
+    struct = _json_struct(schema)
+    if selection is not None:
+        struct = selection.prune_struct(struct) or StructType()
+    options = JsonOptions(
+        batch.reading.undeclared, batch.reading.is_rescuing, batch.limit, selection, batch.reading.units
+    )
+    decoded = decode_json(_texts(bodies), batch.fields, options)
+    if batch.reading.undeclared != "add":
+        return decoded
+    wanted = {
+        path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
+        for path, members in decoded.wanted.items()
+    }
+    lacking = lacking_of(StructType(*batch.fields), struct, batch.reading.may_widen)
+    return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
+
+
+def _texts(bodies: Bodies) -> pa.BinaryArray:
+    rows = np.arange(len(bodies), dtype=np.int32)
+    out = np.empty(int((bodies.end - bodies.start).sum(dtype=np.int64)), np.uint8)
+    offsets = np.zeros(rows.size + 1, np.int32)
+    json_values.copy_texts(bodies.base, bodies.start, bodies.end, rows, offsets, out.ctypes.data)
+    return pa.Array.from_buffers(pa.binary(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
+
+
+def _avro(schema: WriterSchema) -> Reader:
+    return avro_reader(schema.text, tuple(text for _, text in schema.references))
+
+
+@lru_cache(maxsize=256)
+def _json_struct(schema: WriterSchema) -> StructType:
+    return struct_of_json_schema(schema.text, schema.references)
+
+
+def struct_of(schema: WriterSchema, message: str = "") -> StructType:
+    """The Iceberg type of the records that a schema describes. Raises UnusableSchema."""
+    if schema.kind == "json_schema":
+        return _json_struct(schema)
+    if schema.kind == "avro":
+        return _avro(schema).struct
+    return protobuf_reader(schema.descriptors, message or _FIRST).struct
+
+
+def _put_together(batch: _Batch, row_count: int) -> Decoded:
+    """One array per field, in the order of the records."""
+    groups = batch.groups
+    if len(groups) == 1 and not batch.missing:
+        return groups[0].decoded
+    kinds = [arrow_type(f.field_type) for f in batch.fields]
+    if not groups:
+        return Decoded([pa.nulls(0, kind) for kind in kinds], np.zeros(0, np.bool_))
+    order = np.concatenate([group.rows for group in groups])
+    place = np.empty(row_count, np.int64)
+    place[order] = np.arange(row_count)
+    places = pa.array(place)
+    columns = [
+        pa.concat_arrays([as_written(group.decoded.columns[n], kind) for group in groups]).take(places)
+        for n, kind in enumerate(kinds)
+    ]
+    refused = np.zeros(row_count, np.bool_)
+    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    misfits = []
+    for group in groups:
+        refused[group.rows] = group.decoded.refused
+        misfits += [Misfit(int(group.rows[m.row]), m.path, m.kind, m.reason, m.text) for m in group.decoded.misfits]
+        for path, members in group.decoded.wanted.items():
+            mine = wanted.setdefault(path, {})
+            for name, kind in members.items():
+                mine[name] = widest(mine[name], kind) if name in mine else kind
+    decoded = [group.decoded for group in groups]
+    return Decoded(
+        columns=columns,
+        refused=refused,
+        misfits=sorted(misfits, key=lambda misfit: misfit.row)[: batch.limit],
+        wanted=wanted,
+        loosened=set().union(*(one.loosened for one in decoded)),
+        dropped=set().union(*(one.dropped for one in decoded)),
+        rescued=_rescued(groups, places) if any(one.rescued is not None for one in decoded) else None,
+        missing=batch.missing,
+        refusals=set().union(*(one.refusals for one in decoded)),
+    )
+
+
+def _rescued(groups: list[_Group], places: pa.Array) -> pa.Array:
+    parts = [
+        group.decoded.rescued if group.decoded.rescued is not None else pa.nulls(group.rows.size, pa.string())
+        for group in groups
+    ]
+    return pa.concat_arrays(parts).take(places)
+
+
+def warm_up() -> None:
+    """Loads the compiled functions of Avro and Protobuf, for a process that others are forked from."""
+    fields = [{"name": name, "type": kind} for name, kind in _WARM_TYPES.items()]
+    avro = WriterSchema("avro", json.dumps({"type": "record", "name": "Warm", "fields": fields}))
+    proto = WriterSchema("protobuf", descriptors=_WARM_DESCRIPTORS)
+    values = pa.array([b"\0\0\0\0\1" + _WARM_AVRO, b"\0\0\0\0\2\0" + b"\n\1a"], pa.binary())
+    for kind in ("avro", "protobuf"):
+        reading = Reading(format=kind, schemas=(("1", avro), ("2", proto)))
+        decode_framed(reading, (), {"value": values}, 1)

@@ -1,0 +1,194 @@
+"""What a JSON Schema says about a value, before it becomes an Iceberg type: it may say too little, or two things."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from frazil.registry.port import UnusableSchema
+from frazil.spec.types import FIRST_PLACEHOLDER_ID
+
+MAX_FIELDS = 2000
+# Each holds the values of those before it, as JSON writes numbers.
+_NUMBERS: Sequence[type[IcebergType]] = (IntegerType, LongType, FloatType, DoubleType)
+
+
+@dataclass(frozen=True)
+class Open:
+    """No one type: the field is left out, and what its values are is seen in the records."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Null:
+    """Nothing but null."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A value of one type without parts."""
+
+    type: IcebergType
+
+
+@dataclass(frozen=True)
+class Record:
+    """An object with known members."""
+
+    members: Mapping[str, Kind]
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array, its elements all of one kind."""
+
+    element: Kind
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """An object with any names and values of one kind."""
+
+    value: Kind
+
+
+Kind = Open | Null | Plain | Record | Array | Dictionary
+
+_STRING = Plain(StringType())
+_TEXTS = ("string", "date", "timestamptz", "uuid", "binary")  # What JSON writes as strings.
+
+ANY = Open("its schema allows values of any type")
+_Merge = Callable[[Sequence["Kind"]], "Kind"]
+
+
+def either(kinds: Sequence[Kind]) -> Kind:
+    """What holds every value of each: of objects all their members, of two types the wider number or none."""
+    known = [kind for kind in kinds if not isinstance(kind, Null)]
+    if not known:
+        return Null()
+    for kind in known:
+        if isinstance(kind, Open):
+            return kind
+    return _merge(known, either, _wider, "or")
+
+
+def both(kinds: Sequence[Kind]) -> Kind:
+    """What is left when all of them hold at once: who says nothing takes nothing away."""
+    known = [kind for kind in kinds if not isinstance(kind, (Open, Null))]
+    if any(isinstance(kind, Record) for kind in known):
+        known = [kind for kind in known if not isinstance(kind, Dictionary)]
+    if known:
+        return _merge(known, both, _narrower, "and")
+    return next((kind for kind in kinds if kind != ANY), ANY)
+
+
+def _merge(kinds: Sequence[Kind], merge: _Merge, choose: Callable[[Plain, Plain], Plain | None], word: str) -> Kind:
+    records = [kind for kind in kinds if isinstance(kind, Record)]
+    if len(records) == len(kinds):
+        return Record(_merge_members(records, merge))
+    elements = [kind.element for kind in kinds if isinstance(kind, Array)]
+    if len(elements) == len(kinds):
+        return Array(merge(elements))
+    values = [kind.value for kind in kinds if isinstance(kind, Dictionary)]
+    if len(values) == len(kinds):
+        return Dictionary(merge(values))
+    plain = [kind for kind in kinds if isinstance(kind, Plain)]
+    chosen = plain[0] if len(plain) == len(kinds) else None
+    for kind in plain:
+        chosen = chosen and choose(chosen, kind)
+    return chosen or Open(f"its type is {f' {word} '.join(_words(kinds))}")
+
+
+def _merge_members(records: Iterable[Record], merge: _Merge) -> dict[str, Kind]:
+    named: dict[str, list[Kind]] = {}
+    for record in records:
+        for name, kind in record.members.items():
+            named.setdefault(name, []).append(kind)
+    return {name: merge(kinds) if len(kinds) > 1 else kinds[0] for name, kinds in named.items()}
+
+
+def _wider(one: Plain, other: Plain) -> Plain | None:
+    ranks = _ranks(one, other)
+    if one == other or not ranks:
+        return one if one == other else None
+    if FloatType in ranks and DoubleType not in ranks:
+        return Plain(DoubleType())  # A float holds not even every int.
+    return max(one, other, key=lambda kind: ranks[type(kind.type)])
+
+
+def _narrower(one: Plain, other: Plain) -> Plain | None:
+    if one == other:
+        return one
+    if _STRING in (one, other) and str(one.type) in _TEXTS and str(other.type) in _TEXTS:
+        return other if one == _STRING else one
+    ranks = _ranks(one, other)
+    return min(one, other, key=lambda kind: ranks[type(kind.type)]) if ranks else None
+
+
+def _ranks(*kinds: Plain) -> dict[type[IcebergType], int]:
+    """Of numbers their places in _NUMBERS; empty when one of them is none."""
+    types = [type(kind.type) for kind in kinds]
+    return {kind: _NUMBERS.index(kind) for kind in types} if all(kind in _NUMBERS for kind in types) else {}
+
+
+def _words(kinds: Iterable[Kind]) -> list[str]:
+    names = {Record: "struct", Array: "list", Dictionary: "map"}
+    words = (str(kind.type) if isinstance(kind, Plain) else names.get(type(kind), "null") for kind in kinds)
+    return sorted(set(words))
+
+
+@dataclass
+class Drawing:
+    """Makes Iceberg types. left_out: paths of fields that get none, and why."""
+
+    left_out: dict[str, str] = field(default_factory=dict)
+    _ids: count[int] = field(default_factory=lambda: count(FIRST_PLACEHOLDER_ID))
+    _field_count: int = 0
+
+    def struct(self, record: Record, path: tuple[str, ...] = ()) -> StructType:
+        """A struct of all members that have a type, every one optional."""
+        fields = []
+        for name, kind in record.members.items():
+            self._field_count += 1
+            if self._field_count > MAX_FIELDS:
+                raise UnusableSchema(f"it has more than {MAX_FIELDS} fields")
+            drawn = self._type(kind, (*path, name))
+            if drawn is not None:
+                fields.append(NestedField(next(self._ids), name, drawn, required=False))
+        return StructType(*fields)
+
+    def _type(self, kind: Kind, path: tuple[str, ...]) -> IcebergType | None:
+        if isinstance(kind, Plain):
+            return kind.type
+        if isinstance(kind, Record) and (struct := self.struct(kind, path)).fields:
+            return struct
+        if isinstance(kind, Array):
+            element = self._type(kind.element, (*path, "element"))
+            return element and ListType(next(self._ids), element, False)
+        if isinstance(kind, Dictionary):
+            value = self._type(kind.value, (*path, "value"))
+            return value and MapType(next(self._ids), StringType(), next(self._ids), value, False)
+        # A name may hold half of a surrogate pair, and then could not be printed.
+        self.left_out[".".join(path).encode("utf-8", "backslashreplace").decode()] = _why(kind)
+        return None
+
+
+def _why(kind: Kind) -> str:
+    if isinstance(kind, Open):
+        return kind.reason
+    return "it is always null" if isinstance(kind, Null) else "none of its fields has a type"

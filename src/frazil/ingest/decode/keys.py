@@ -1,0 +1,143 @@
+"""Record keys as a column: text, JSON of any kind, or a format of the schema registry. A null key is null."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, StructType
+
+from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.framed import decode_framed
+from frazil.ingest.decode.json import JsonOptions
+from frazil.ingest.decode.json_any import decode_any
+from frazil.ingest.decode.plain import read_text
+from frazil.ingest.naming import KEY_ROOT
+from frazil.ingest.target import Reading, WriterSchema, arrow_type
+
+KEY_SCHEMA = "key:"
+"""What ids of keys' schemas begin with where those of values are too."""
+Path = tuple[str, ...]
+
+
+def decode_keys(
+    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int
+) -> Decoded:
+    """The column `name` from the keys of all records; none while the table lacks it (kind is None).
+
+    Paths of misfits begin with `name`, those of what is wanted with KEY_ROOT; ids of missing schemas with KEY_SCHEMA.
+    """
+    keys = records["key"]
+    there = np.flatnonzero(np.asarray(keys.is_valid()))
+    rows = pa.array(there)
+    found = _decode(reading, name, kind, {"value": keys.take(rows), "headers": _headers(reading, records, rows)}, limit)
+    places = np.full(len(keys), -1, np.int64)
+    places[there] = np.arange(there.size)
+    refused = np.zeros(len(keys), np.bool_)
+    refused[there] = found.refused
+    return replace(
+        found,
+        columns=[column.take(pa.array(places, mask=places < 0)) for column in found.columns],
+        refused=refused,
+        misfits=[replace(misfit, row=int(there[misfit.row])) for misfit in found.misfits],
+        wanted={(KEY_ROOT, *path[1:]) if path else (): _at_root(path, of) for path, of in found.wanted.items()},
+        missing={KEY_SCHEMA + schema_id for schema_id in found.missing},
+    )
+
+
+def _at_root(path: Path, members: Mapping[str, IcebergType]) -> dict[str, IcebergType]:
+    """The members of a struct in the key; the one column that holds the key is the root itself."""
+    return dict(members) if path else dict(zip((KEY_ROOT,), members.values(), strict=True))
+
+
+def _headers(reading: Reading, records: Mapping[str, pa.Array], rows: pa.Array) -> pa.Array | None:
+    return records["headers"].take(rows) if reading.is_by_header else None
+
+
+def _decode(
+    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int
+) -> Decoded:
+    """The keys that are there; paths of what is wanted begin with `name`."""
+    if reading.format == "json":
+        options = JsonOptions(reading.undeclared, limit=limit)
+        return decode_any(records["value"], name, kind, options)
+    if reading.format == "text":
+        return _read_text(name, kind or StringType(), records["value"], limit)
+    return _read_framed(reading, name, kind, records, limit)
+
+
+def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int) -> Decoded:
+    found = read_text(keys)
+    rows = np.flatnonzero(found.fault)[:limit].tolist()
+    misfits = [Misfit(row, name, "bad_text", "the key is not UTF-8") for row in rows]
+    if isinstance(kind, StringType | BinaryType):
+        return Decoded([found.arrays[0].cast(arrow_type(kind))], found.fault != 0, misfits)
+    reason = f"the key is text, and the column {name} is a {kind}"
+    misfits = [Misfit(row, name, "does_not_fit", reason) for row in range(min(len(keys), limit))]
+    return Decoded([pa.nulls(len(keys), arrow_type(kind))], np.ones(len(keys), np.bool_), misfits)
+
+
+def _read_framed(
+    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int
+) -> Decoded:
+    is_record = isinstance(kind, StructType) if kind is not None else _has_record(reading)
+    schemas = tuple((schema_id, _of_kind(schema, is_record, name)) for schema_id, schema in reading.schemas)
+    fields: tuple[NestedField, ...] = ()
+    if isinstance(kind, StructType):
+        fields = kind.fields
+    elif kind is not None:
+        fields = (NestedField(0, "value", kind, required=False),)
+    found = decode_framed(replace(reading, schemas=schemas), fields, records, limit)
+    columns = found.columns
+    if isinstance(kind, StructType):
+        arrow = [pa.field(field.name, column.type) for field, column in zip(fields, columns, strict=True)]
+        columns = [pa.StructArray.from_arrays(columns, fields=arrow)]
+    return replace(
+        found,
+        columns=columns,
+        misfits=[replace(one, path=_path(name, one.path, is_record)) for one in found.misfits],
+        wanted=_wanted(found.wanted, name, kind, is_record),
+    )
+
+
+def _path(name: str, path: str, is_record: bool) -> str:
+    inner = path if is_record else path.removeprefix("value").removeprefix(".")
+    return f"{name}.{inner}" if inner else name
+
+
+def _wanted(
+    wanted: Mapping[Path, Mapping[str, IcebergType]], name: str, kind: IcebergType | None, is_record: bool
+) -> dict[Path, dict[str, IcebergType]]:
+    if not is_record:
+        return {
+            (name, *path[1:]) if path else (): dict(members) if path else {name: members["value"]}
+            for path, members in wanted.items()
+        }
+    if kind is not None:
+        return {(name, *path): dict(members) for path, members in wanted.items()}
+    members = [NestedField(0, field, of, required=False) for field, of in wanted.get((), {}).items()]
+    return {(): {name: StructType(*members)}} if members else {}
+
+
+def _has_record(reading: Reading) -> bool:
+    """Whether the first schema that is known describes records."""
+    return next((is_record(schema) for _, schema in reading.schemas if schema.kind == reading.format), True)
+
+
+def _of_kind(schema: WriterSchema, wants_record: bool, name: str) -> WriterSchema:
+    """The schema, unless its keys are records and the column holds none, or the other way round."""
+    if schema.kind in ("unknown", "unusable") or is_record(schema) == wants_record:
+        return schema
+    words = ("are no records", "holds records") if wants_record else ("are records", "holds none")
+    return WriterSchema("unusable", f"its keys {words[0]}, and the column {name} {words[1]}")
+
+
+def is_record(schema: WriterSchema) -> bool:
+    """Whether a schema describes records, and not single values, as those of keys often do."""
+    if schema.kind != "avro":
+        return True
+    described = json.loads(schema.text)
+    return isinstance(described, dict) and described.get("type") in ("record", "error")

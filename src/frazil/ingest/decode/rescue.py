@@ -1,0 +1,84 @@
+"""What does not fit its column, as one JSON object per record: path to value and reason, for the column `_rescued`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.ingest.decode import json_values as values
+from frazil.ingest.decode.columns import Misfit
+from frazil.ingest.decode.json_grammar import NULL
+from frazil.ingest.decode.slices import Slices, Texts
+
+_UNDECLARED = "undeclared"
+
+
+def rescued_column(texts: Texts, row_count: int) -> pa.Array:
+    """One text per record, null where nothing had to be rescued.
+
+    Fields that the table does not have are put together column by column; values that do not fit, and what is in lists
+    and maps, one by one.
+    """
+    whole, singles = [], list(texts.rescued)
+    for path, column in texts.undeclared:
+        if len(column) == row_count and (column.owner == np.arange(row_count)).all():
+            whole.append(_members(texts, path, column))
+        else:
+            singles += [
+                Misfit(int(column.owner[n]), path, _UNDECLARED, _UNDECLARED, texts.text(column, n))
+                for n in np.flatnonzero(column.kind > NULL).tolist()
+            ]
+    if singles:
+        whole.append(members_of(singles, row_count))
+    return join_members(whole, row_count)
+
+
+def add_members(rescued: pa.Array | None, misfits: Iterable[Misfit], row_count: int) -> pa.Array | None:
+    """The column with further members; None where there still are none."""
+    found = list(misfits)
+    if not found:
+        return rescued
+    before = [] if rescued is None else [pc.utf8_slice_codeunits(rescued, 1, -1)]
+    return join_members([*before, members_of(found, row_count)], row_count)
+
+
+def join_members(members: list[pa.Array], row_count: int) -> pa.Array:
+    """Objects of all members of each record; null where there are none."""
+    inner = pa.nulls(row_count, pa.string())
+    for member in members:
+        # Not with `null_handling="skip"`: pyarrow 26 then leaves out the rows in which all are null.
+        inner = pc.coalesce(pc.binary_join_element_wise(inner, member, ","), inner, member)
+    return pc.binary_join_element_wise("{", inner, "}", "")
+
+
+def members_of(misfits: Iterable[Misfit], row_count: int) -> pa.Array:
+    """The members of each record, one after another; a path that a record has more than once gets a number."""
+    by_row: dict[int, dict[str, str]] = {}
+    for misfit in misfits:
+        mine = by_row.setdefault(misfit.row, {})
+        path, number = misfit.path, 1
+        while path in mine:
+            number += 1
+            path = f"{misfit.path}#{number}"
+        mine[path] = f'{{"value":{misfit.text},"reason":{json.dumps(misfit.reason, ensure_ascii=False)}}}'
+    out: list[str | None] = [None] * row_count
+    for row, mine in by_row.items():
+        out[row] = ",".join(f"{json.dumps(path, ensure_ascii=False)}:{text}" for path, text in mine.items())
+    return pa.array(out, pa.string())
+
+
+def _members(texts: Texts, path: str, column: Slices) -> pa.Array:
+    there = column.kind > NULL
+    rows = np.flatnonzero(there).astype(np.int32)
+    out = np.empty(int((column.end[rows] - column.start[rows]).sum()), np.uint8)
+    ends = np.zeros(rows.size + 1, np.int32)
+    values.copy_texts(texts.base, column.start, column.end, rows, ends, out.ctypes.data)
+    raw = pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(ends), pa.py_buffer(out)])
+    before = f'{json.dumps(path, ensure_ascii=False)}:{{"value":'
+    members = pc.binary_join_element_wise(before, raw, f',"reason":"{_UNDECLARED}"}}', "")
+    places = np.cumsum(there) - 1
+    return members.take(pa.array(places, mask=~there))
