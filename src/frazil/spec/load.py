@@ -12,8 +12,8 @@ from frazil.spec.models import CommitSpec, PipelineSpec, TableSpec, TopicSelecto
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields
 from frazil.spec.secrets import Secrets
-from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_spark
-from frazil.spec.tables import check_dotted_name, read_table
+from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_registry, read_spark
+from frazil.spec.tables import check_dotted_name, read_defaults, read_table
 from frazil.spec.topics import read_selectors
 from frazil.spec.vocabulary import PIPELINE
 
@@ -35,10 +35,12 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     spec = PipelineSpec(
         pipeline=_read_name(fields, problems),
         kafka=_read_kafka(fields, secrets, problems),
+        registry=read_registry(fields.get("registry"), secrets, problems),
         catalog=read_catalog(fields.get("catalog"), local, secrets, problems),
         spark=read_spark(fields.get("spark"), secrets, problems),
         commit=commit,
-        tables=_read_tables(fields.get("tables"), commit, problems),
+        tables=_read_tables(fields.get("tables"), commit, _section_of(fields.get("defaults")), problems),
+        defaults=read_defaults(fields.get("defaults"), commit, problems),
         namespace=fields.text("namespace"),
         topics=_read_topics(fields, problems),
         path=path,
@@ -68,13 +70,19 @@ def _read_kafka(fields: Fields, secrets: Secrets, problems: Problems) -> dict[st
     return read_kafka(entry, secrets, problems)
 
 
-def _read_tables(entry: Entry | None, commit: CommitSpec, problems: Problems) -> tuple[TableSpec, ...]:
+def _section_of(entry: Entry | None) -> Section | None:
+    return entry.value if entry is not None and isinstance(entry.value, Section) else None
+
+
+def _read_tables(
+    entry: Entry | None, commit: CommitSpec, defaults: Section | None, problems: Problems
+) -> tuple[TableSpec, ...]:
     if entry is None:
         return ()
     if not isinstance(entry.value, Section) or not entry.value.entries:
         problems.add(entry.line, "`tables` has no tables", "write `<namespace>.<table>: {topic: NAME}` under it")
         return ()
-    return tuple(read_table(table, commit, problems) for table in entry.value.entries)
+    return tuple(read_table(table, commit, defaults, problems) for table in entry.value.entries)
 
 
 def _read_topics(fields: Fields, problems: Problems) -> tuple[TopicSelector, ...]:
@@ -85,6 +93,8 @@ def _read_topics(fields: Fields, problems: Problems) -> tuple[TopicSelector, ...
 def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems: Problems) -> None:
     """What no single section can know."""
     tables, topics, namespace = fields.get("tables"), fields.get("topics"), fields.get("namespace")
+    _check_registry(spec, fields, problems)
+    _check_dead_letter_topics(spec, problems)
     if tables is None and topics is None:
         problems.add(document.line, "the file has neither `tables` nor `topics`", "write one of them")
     if topics and not namespace:
@@ -95,6 +105,28 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
     if namespace and spec.namespace:
         problems.attempt(namespace.value.line, None, check_dotted_name, spec.namespace, 1, "namespace")
         _check_clashes(spec, problems)
+
+
+def _check_dead_letter_topics(spec: PipelineSpec, problems: Problems) -> None:
+    """A pipeline that reads its own dead letters would never come to an end."""
+    selectors = [*spec.topics, *(selector for table in spec.tables for selector in table.topics)]
+    for table in (*spec.tables, *([spec.defaults] if spec.defaults else [])):
+        topic = table.dead_letters.topic
+        if topic is not None and any(selector.matches(topic) for selector in selectors):
+            message = f"the pipeline reads the topic `{topic}`, to which dead letters of `{table.name}` go"
+            problems.add(table.line, message, "name another topic under `dead_letters`")
+
+
+def _check_registry(spec: PipelineSpec, fields: Fields, problems: Problems) -> None:
+    if fields.get("registry") is not None:
+        return
+    for table in (*spec.tables, *([spec.defaults] if spec.defaults and spec.topics else [])):
+        asking = [f"{label}.format" for label in ("value", "key") if getattr(table, label).needs_registry]
+        if asking:
+            remedy = "write `registry: {url: https://registry:8081}`"
+            problems.add(
+                table.line, f"`{asking[0]}` of `{table.name}` needs a schema registry, and there is none", remedy
+            )
 
 
 def _check_clashes(spec: PipelineSpec, problems: Problems) -> None:

@@ -1,7 +1,7 @@
 """A pipeline file after reading: complete, frozen values with every default filled in.
 
-What may hold a secret (Kafka's properties, the catalog, Spark's configuration) is neither shown by `repr` nor
-serialised.
+What may hold a secret (Kafka's properties, the registry, the catalog, Spark's configuration) is neither shown by `repr`
+nor serialised.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from frazil.spec.secrets import redact
 
 MetadataField = Literal["topic", "partition", "offset", "timestamp", "headers", "key"]
 SecretText = Annotated[str, Field(repr=False, exclude=True)]
+SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
 SecretStrings = Annotated[dict[str, str], Field(repr=False, exclude=True)]
 
 
@@ -55,10 +56,56 @@ class Start(_Declared):
 
 
 class ColumnSpec(_Declared):
-    """A declared column. The field ids inside `type` are placeholders."""
+    """A declared column. The field ids inside `type` are placeholders.
+
+    `field`: path of the field that feeds it; None: the one that would get a column of this name. `unit`: of numbers in a
+    column of time (s, ms, us, ns), counted from the epoch. `constant`: its one value, as text; `header`: the header whose
+    value it gets. At most one of `field`, `constant` and `header` is there.
+    """
 
     name: str
     type: SerializeAsAny[IcebergType]
+    field: tuple[str, ...] | None = None
+    unit: Literal["s", "ms", "us", "ns"] | None = None
+    constant: str | None = None
+    header: str | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it comes from something else than the record's value."""
+        return self.constant is not None or self.header is not None
+
+
+class FlattenSpec(_Declared):
+    """Nested records become columns, down to `depth` levels, their names joined by `separator`."""
+
+    separator: str = "_"
+    depth: int = 100
+
+
+FORMATS_OF_REGISTRY = ("avro", "protobuf", "json_schema")
+"""Formats whose schemas are in the schema registry."""
+
+
+class ValueSpec(_Declared):
+    """What the records' values (or keys) are.
+
+    `source`: whether the schema is the one that the record names, or its subject's newest. `framing`: where a
+    record names its schema: in the first bytes, with an id of 4 (`confluent`) or 8 bytes (`apicurio`), or in a
+    header. `subject`: where it is not the one that `registry.naming` says. `message`: full name of the Protobuf
+    message, where records do not name it.
+    """
+
+    format: Literal["avro", "protobuf", "json_schema", "json", "text", "raw"] = "json"
+    source: Literal["registry", "latest"] = "registry"
+    framing: Literal["confluent", "apicurio", "header"] = "confluent"
+    subject: str | None = None
+    message: str | None = None
+
+    @property
+    def needs_registry(self) -> bool:
+        """Whether its schemas are in the registry."""
+        return self.format in FORMATS_OF_REGISTRY
 
 
 class CommitSpec(_Declared):
@@ -66,6 +113,16 @@ class CommitSpec(_Declared):
 
     interval_s: float = 1.0
     target_file_size_bytes: int = 128 * 1024 * 1024
+
+
+class DeadLettersSpec(_Declared):
+    """Where bad records go: to `table` (None: `<table>__dead_letters`), and to the Kafka topic `topic` too if it is named.
+    `stop_above`: the share of bad records above which the table stops instead.
+    """
+
+    table: str | None = None
+    topic: str | None = None
+    stop_above: float = 0.2
 
 
 class CatalogSpec(_Declared):
@@ -77,7 +134,39 @@ class CatalogSpec(_Declared):
     type: Literal["jdbc", "rest"] = "jdbc"
     impl: str | None = None
     uri: SecretText
-    warehouse: Annotated[str | None, Field(repr=False, exclude=True)] = None
+    warehouse: SecretWord = None
+    properties: SecretStrings = {}
+
+
+class AuthSpec(_Declared):
+    """How to log in to the registry: with user and password, with a token, or (all are None) not at all."""
+
+    username: SecretWord = None
+    password: SecretWord = None
+    token: SecretWord = None
+
+
+class TlsSpec(_Declared):
+    """Files for TLS, their paths absolute; what is None is the machine's own choice."""
+
+    ca: SecretWord = None
+    certificate: SecretWord = None
+    key: SecretWord = None
+    key_password: SecretWord = None
+
+
+class RegistrySpec(_Declared):
+    """The schema registry.
+
+    `urls`: at least one, without credentials and without a slash at the end. `context`: of subjects and ids, empty for
+    the default one. `naming`: how producers name subjects. `properties`: the client's own.
+    """
+
+    urls: Annotated[tuple[str, ...], Field(repr=False, exclude=True)]
+    auth: AuthSpec = AuthSpec()
+    tls: TlsSpec = TlsSpec()
+    context: str = ""
+    naming: Literal["topic", "record", "topic_record"] = "topic"
     properties: SecretStrings = {}
 
 
@@ -91,16 +180,30 @@ class SparkSpec(_Declared):
 class TableSpec(_Declared):
     """One table: which topics feed it, and how.
 
-    `name` has at least a namespace and a table, joined by dots. `undeclared`: what becomes of fields that `columns`
-    does not name. `metadata`: what is known of a record besides its value, and the column that each is written to.
-    `properties`: Iceberg's table properties. `line`: where the file declares it; 0 if the file does not.
+    `name` has at least a namespace and a table, joined by dots. `value`, `key`: what the records hold.
+    `undeclared`: what becomes of fields that `columns` does not name. `rescue`: whether what does not fit its
+    column goes to the column `_rescued`. `flatten`, `column_case`: how columns are made from nested records and called.
+    `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
+    `on_drift`: which changes of the table records may bring about. `metadata`: what is known of a record besides its
+    value, and the column that each is written to. `properties`: Iceberg's table properties. `line`: where the file
+    declares it; 0 if it does not.
     """
 
     name: str
     topics: tuple[TopicSelector, ...]
     start: Start = Start()
+    value: ValueSpec = ValueSpec()
+    key: ValueSpec = ValueSpec(format="raw")
     columns: tuple[ColumnSpec, ...] = ()
-    undeclared: Literal["add", "drop"] = "add"
+    undeclared: Literal["add", "drop", "rescue"] = "add"
+    rescue: bool = False
+    flatten: FlattenSpec | None = None
+    column_case: Literal["keep", "lower", "snake", "camel"] = "keep"
+    include: tuple[tuple[str, ...], ...] = ()
+    exclude: tuple[tuple[str, ...], ...] = ()
+    on_drift: Literal["evolve", "add_only", "freeze"] = "evolve"
+    on_bad_record: Literal["dead_letter", "stop", "skip"] = "dead_letter"
+    dead_letters: DeadLettersSpec = DeadLettersSpec()
     metadata: dict[MetadataField, str] = {}
     commit: CommitSpec = CommitSpec()
     on_data_loss: Literal["stop", "skip"] = "stop"
@@ -112,19 +215,21 @@ class TableSpec(_Declared):
 class PipelineSpec(_Declared):
     """A whole pipeline file.
 
-    `kafka`: client properties for every client, `isolation.level` always among them. `topics`: those that get a table
-    each in `namespace`. `path`: the file it came from. `secrets`: values that must never be shown; see `redact`.
-    `state_dir`: absolute, for what may be lost.
+    `kafka`: client properties for every client, `isolation.level` always among them. `topics`: those that get a
+    table each in `namespace`, with the settings of `defaults`. `path`: the file it came from. `secrets`: values
+    that must never be shown; see `redact`. `state_dir`: absolute, for what may be lost.
     """
 
     pipeline: str
     kafka: SecretStrings
+    registry: RegistrySpec | None = None
     catalog: CatalogSpec
     spark: SparkSpec = SparkSpec()
     commit: CommitSpec = CommitSpec()
     tables: tuple[TableSpec, ...] = ()
     namespace: str | None = None
     topics: tuple[TopicSelector, ...] = ()
+    defaults: TableSpec | None = None
     path: Path
     secrets: Annotated[frozenset[str], Field(repr=False, exclude=True)] = frozenset()
     state_dir: Path
@@ -136,7 +241,10 @@ class PipelineSpec(_Declared):
     def table_for(self, topic: str) -> TableSpec:
         """The table of `topic`, which the pipeline's own `topics` select: `<namespace>.<topic>`, with defaults."""
         name = f"{self.namespace}.{topic}"
-        return TableSpec(name=name, topics=(TopicSelector(literal=topic),), commit=self.commit)
+        chosen = {"name": name, "topics": (TopicSelector(literal=topic),), "line": 0}
+        if self.defaults is not None:
+            return self.defaults.model_copy(update=chosen)
+        return TableSpec.model_validate({**chosen, "commit": self.commit})
 
 
 METADATA_COLUMNS: Mapping[MetadataField, str] = {

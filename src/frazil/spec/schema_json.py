@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from frazil.spec.table_vocabulary import TABLE
+from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
 from frazil.spec.vocabulary import (
     AUTH,
     CATALOG,
     COLUMN,
     COMMIT,
+    DEAD_LETTERS,
+    FLATTEN,
     ISOLATION_LEVELS,
     KEY,
     OWNED_KAFKA_PROPERTIES,
     PIPELINE,
     REGISTRY,
     SPARK,
+    TLS,
     VALUE,
     Setting,
 )
@@ -49,6 +52,8 @@ _KAFKA: dict[str, Any] = {
     },
     "additionalProperties": _PROPERTY,
 }
+# A column has one source.
+_PAIRS = [{"required": pair} for pair in (["field", "constant"], ["field", "header"], ["constant", "header"])]
 
 
 def json_schema() -> dict[str, Any]:
@@ -62,13 +67,17 @@ def json_schema() -> dict[str, Any]:
         "$defs": {
             "kafka": _KAFKA,
             "registry": _object(REGISTRY, required=["url"]),
-            "auth": _object(AUTH),
+            "auth": {**_object(AUTH), "oneOf": [{"required": ["username", "password"]}, {"required": ["token"]}]},
+            "tls": {**_object(TLS), "dependentRequired": {"key": ["certificate"], "key_password": ["certificate"]}},
             "catalog": _object(CATALOG),
             "spark": _object(SPARK),
             "commit": _object(COMMIT),
+            "dead_letters": _object(DEAD_LETTERS),
             "value": _object(VALUE),
             "key": _object(KEY),
-            "column": _object(COLUMN, required=["type"]),
+            "flatten": _object(FLATTEN),
+            "column": {**_object(COLUMN, required=["type"]), "not": {"anyOf": _PAIRS}},
+            "defaults": _object({name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE}),
             "table": {**_object(TABLE), "oneOf": [{"required": ["topic"]}, {"required": ["topics"]}]},
         },
     }

@@ -1,4 +1,4 @@
-"""The sections that say where things are and how they run: kafka, catalog, spark, commit.
+"""The sections that say where things are and how they run: kafka, registry, catalog, spark, commit.
 
 What is checked after a secret was put in is never shown in a message.
 """
@@ -7,18 +7,30 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from frazil.errors import SpecError
-from frazil.spec.document import Entry
-from frazil.spec.models import CatalogSpec, CommitSpec, SparkSpec
+from frazil.spec.document import Entry, Items, Node
+from frazil.spec.models import AuthSpec, CatalogSpec, CommitSpec, RegistrySpec, SparkSpec, TlsSpec
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import Fields, read_strings
+from frazil.spec.reading import Fields, read_strings, read_text
 from frazil.spec.secrets import Secrets
 from frazil.spec.units import parse_duration, parse_size
-from frazil.spec.vocabulary import CATALOG, COMMIT, ISOLATION_LEVELS, OWNED_KAFKA_PROPERTIES, SPARK
+from frazil.spec.vocabulary import (
+    AUTH,
+    CATALOG,
+    COMMIT,
+    ISOLATION_LEVELS,
+    OWNED_KAFKA_PROPERTIES,
+    OWNED_REGISTRY_PROPERTIES,
+    REGISTRY,
+    SPARK,
+    TLS,
+)
 
 _SQLITE = "jdbc:sqlite:"
 _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
+_CONTEXT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -38,6 +50,30 @@ def read_kafka(entry: Entry | None, secrets: Secrets, problems: Problems) -> dic
         remedy = "write the brokers, such as `bootstrap.servers: broker-1:9092,broker-2:9092`"
         problems.add(entry.line, f"`kafka.bootstrap.servers` {state}", remedy)
     return {"isolation.level": ISOLATION_LEVELS[0]} | properties
+
+
+def read_registry(entry: Entry | None, secrets: Secrets, problems: Problems) -> RegistrySpec | None:
+    """The schema registry; None when the file names none."""
+    if entry is None:
+        return None
+    fields = Fields(entry.value, REGISTRY, "registry", problems)
+    urls = _read_urls(fields.get("url"), entry, secrets, problems)
+    tls = _read_tls(fields.get("tls"), secrets, problems)
+    context, naming = _read_context(fields, problems), fields.choice("naming")
+    written = fields.get("tls")
+    if written is not None and any(url.startswith("http:") for url in urls):
+        remedy = "begin every address with https://, or remove `tls`"
+        problems.add(written.line, "`registry.tls` is of no use: `registry.url` has an address without TLS", remedy)
+    return RegistrySpec.model_validate(
+        {
+            "urls": urls,
+            "auth": _read_auth(fields.get("auth"), secrets, problems),
+            "tls": tls,
+            "context": context,
+            "naming": naming,
+            "properties": fields.strings("properties", lambda text, key: _registry_property(text, key, secrets)),
+        }
+    )
 
 
 def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: Problems) -> CatalogSpec:
@@ -92,6 +128,96 @@ def _check_kafka_property(text: str, key: str) -> None:
         raise SpecError(f"`{key}` is not a client property", remedy=f"write `{key.removeprefix('kafka.')}`")
     if key == "isolation.level" and text not in ISOLATION_LEVELS:
         raise SpecError(f"`kafka.{key}` cannot be `{text}`", remedy=advice(text, ISOLATION_LEVELS))
+
+
+def _read_urls(entry: Entry | None, section: Entry, secrets: Secrets, problems: Problems) -> tuple[str, ...]:
+    if entry is None:
+        remedy = "write its address, such as `url: https://registry:8081`"
+        problems.add(section.line, "`registry.url` is missing", remedy)
+        return ()
+    nodes: tuple[Node, ...] = entry.value.items if isinstance(entry.value, Items) else (entry.value,)
+    if not nodes:
+        problems.add(entry.line, "`registry.url` is an empty list", "write at least one address")
+    urls = []
+    for node in nodes:
+        text = read_text(node, "registry.url", problems)
+        resolved = problems.attempt(node.line, None, secrets.resolve, text) if text else None
+        each = resolved.split(",") if resolved else []
+        urls += [problems.attempt(node.line, "", _registry_url, url.strip()) for url in each]
+    return tuple(urls)
+
+
+def _registry_url(url: str) -> str:
+    remedy = "write only scheme, host, port and path, such as https://registry:8081"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise SpecError("`registry.url` is not an HTTP address", remedy=remedy) from None
+    if "@" in parts.netloc:
+        message = "`registry.url` holds credentials, and addresses are shown in logs"
+        raise SpecError(message, remedy="take them out, and write them under `registry.auth`")
+    if not re.match("https?://", url) or not parts.hostname or port == 0 or re.search(r"\s", url):
+        raise SpecError("`registry.url` is not an HTTP address", remedy="begin it with http:// or https://")
+    if parts.query or parts.fragment:
+        raise SpecError("`registry.url` has a part after ? or #", remedy=remedy)
+    return url.rstrip("/")
+
+
+def _read_auth(entry: Entry | None, secrets: Secrets, problems: Problems) -> AuthSpec:
+    if entry is None:
+        return AuthSpec()
+    fields = Fields(entry.value, AUTH, "registry.auth", problems)
+    username, password, token = (
+        _resolved_text(fields, key, secrets, problems) for key in ("username", "password", "token")
+    )
+    given = {key for key in AUTH if fields.get(key)}
+    if given not in ({"username", "password"}, {"token"}):
+        remedy = "write `username` and `password`, or `token`"
+        problems.add(entry.line, "`registry.auth` is neither a user with a password nor a token", remedy)
+    elif username and ":" in username:
+        message = "`registry.auth.username` has a colon, which a user's name cannot have in HTTP"
+        problems.add(entry.line, message, "correct the name")
+    return AuthSpec(username=username, password=password, token=token)
+
+
+def _read_tls(entry: Entry | None, secrets: Secrets, problems: Problems) -> TlsSpec:
+    if entry is None:
+        return TlsSpec()
+    fields = Fields(entry.value, TLS, "registry.tls", problems)
+    paths = {key: _read_path(fields, key, secrets, problems) for key in ("ca", "certificate", "key")}
+    if not fields.get("certificate") and (fields.get("key") or fields.get("key_password")):
+        remedy = "write the file of the certificate that the key belongs to"
+        problems.add(entry.line, "`registry.tls.certificate` is missing", remedy)
+    return TlsSpec(**paths, key_password=_resolved_text(fields, "key_password", secrets, problems))
+
+
+def _read_path(fields: Fields, key: str, secrets: Secrets, problems: Problems) -> str | None:
+    text = _resolved_text(fields, key, secrets, problems)
+    entry = fields.get(key)
+    if text and entry and "\n" in text:
+        message = f"`{fields.path(key)}` is the content of a file where its path is expected"
+        problems.add(entry.value.line, message, "write the path alone, without ${file:…}")
+    return str(Path.cwd() / text) if text else None
+
+
+def _read_context(fields: Fields, problems: Problems) -> str:
+    text, entry = fields.text("context"), fields.get("context")
+    if text and entry and not _CONTEXT.fullmatch(text):
+        plain = text.strip(":.")
+        remedy = (
+            f"write `{plain}`" if _CONTEXT.fullmatch(plain) else "use letters, digits, dots, underscores and hyphens"
+        )
+        problems.add(entry.value.line, f"`{text}` is not the name of a context", remedy)
+    return text or ""
+
+
+def _registry_property(text: str, key: str, secrets: Secrets) -> str:
+    if key in OWNED_REGISTRY_PROPERTIES:
+        raise SpecError(
+            f"`registry.properties.{key}` is not for the file to set", remedy=OWNED_REGISTRY_PROPERTIES[key]
+        )
+    return secrets.resolve(text, key)
 
 
 def _catalog_property(text: str, key: str, secrets: Secrets) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from frazil.spec.models import METADATA_COLUMNS
-from frazil.spec.vocabulary import SELECTORS, STRINGS, TEXT, TOPIC, TYPE_WORD, JsonSchema, Setting
+from frazil.spec.vocabulary import PATHS, SELECTORS, STRINGS, TEXT, TOPIC, TYPE_WORD, JsonSchema, Setting
 
 _COUNT: JsonSchema = {"type": "integer", "minimum": 0}
 _OFFSETS: JsonSchema = {
@@ -42,6 +42,9 @@ _ENVELOPE: JsonSchema = {
         },
     ]
 }
+OF_ONE_TABLE = ("topic", "topics", "start")
+"""Settings that are no defaults for others."""
+
 TABLE: Mapping[str, Setting] = {
     "topic": Setting("The topic that feeds the table.", TOPIC),
     "topics": Setting("The topics, or a /regular expression/, that feed the table.", SELECTORS),
@@ -49,20 +52,19 @@ TABLE: Mapping[str, Setting] = {
         "Where to begin without progress: earliest, latest, a timestamp, or offsets.", _START, default="earliest"
     ),
     "value": Setting("The records' values.", {"$ref": "#/$defs/value"}),
-    "key": Setting("The records' keys.", {"$ref": "#/$defs/key"}, is_built=False),
+    "key": Setting("The records' keys.", {"$ref": "#/$defs/key"}),
     "partition_by": Setting("The table's partition spec, such as `hour(timestamp)`.", _WORDS, is_built=False),
     "on_drift": Setting(
         "What to do when records no longer fit the table.",
         choices=("evolve", "add_only", "freeze"),
-        not_built=("add_only", "freeze"),
         default="evolve",
     ),
     "on_bad_record": Setting(
         "What to do with a record that cannot become a row.",
         choices=("dead_letter", "stop", "skip"),
-        not_built=("dead_letter", "skip"),
-        default="stop",
+        default="dead_letter",
     ),
+    "dead_letters": Setting("Where bad records go, and how many are too many.", {"$ref": "#/$defs/dead_letters"}),
     "on_data_loss": Setting(
         "What to do when Kafka no longer has the next offset.", choices=("stop", "skip"), default="stop"
     ),
@@ -73,15 +75,26 @@ TABLE: Mapping[str, Setting] = {
     "undeclared": Setting(
         "What becomes of fields that `columns` does not name.",
         choices=("add", "drop", "rescue"),
-        not_built=("rescue",),
         default="add",
     ),
     "rescue": Setting(
         "Whether what does not fit its column goes to the column _rescued.",
         choices=(True, False),
-        not_built=(True,),
         default=False,
     ),
+    "flatten": Setting(
+        "Whether nested records become columns of their own: `user: {id: 1}` the column user_id. Lists and maps stay.",
+        {"anyOf": [{"enum": [True, False]}, {"$ref": "#/$defs/flatten"}]},
+        choices=(True, False),
+        default=False,
+    ),
+    "column_case": Setting(
+        "How columns are named after fields: as they are, in small letters, as user_id, or as userId.",
+        choices=("keep", "lower", "snake", "camel"),
+        default="keep",
+    ),
+    "include": Setting("Paths of the fields to take, each with everything in it; all unless written.", PATHS),
+    "exclude": Setting("Paths of the fields to leave out, each with everything in it.", PATHS),
     "metadata": Setting(
         "What is known of a record besides its value, in columns _topic, _partition, _offset and so on, or in the columns"
         " that a mapping names.",

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 from frazil.errors import SpecError
+from frazil.spec.columns import RESERVED_COLUMNS, check_columns, read_columns, read_shaping
 from frazil.spec.document import Entry, Node, Section
-from frazil.spec.models import METADATA_COLUMNS, ColumnSpec, CommitSpec, MetadataField, Start, TableSpec, TopicSelector
+from frazil.spec.models import (
+    FORMATS_OF_REGISTRY,
+    METADATA_COLUMNS,
+    CommitSpec,
+    DeadLettersSpec,
+    MetadataField,
+    Start,
+    TableSpec,
+    TopicSelector,
+)
 from frazil.spec.problems import Problems, advice
 from frazil.spec.reading import Fields, read_items, read_text
 from frazil.spec.secrets import has_reference
 from frazil.spec.sections import read_commit
-from frazil.spec.table_vocabulary import TABLE
+from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
-from frazil.spec.types import parse_type
-from frazil.spec.vocabulary import COLUMN, VALUE
+from frazil.spec.units import parse_share
+from frazil.spec.vocabulary import DEAD_LETTERS, KEY, VALUE, Setting
 
-RESERVED_COLUMNS = frozenset(
-    ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
-)
-"""Names of Iceberg's own metadata columns: Spark refuses to read a table that has such a column itself."""
-
-_SINGLE_CHOICES = ("on_drift", "on_bad_record", "rescue", "envelope", "mode", "changelog")
+_ONLY_FOR = {
+    "schema": FORMATS_OF_REGISTRY,
+    "framing": FORMATS_OF_REGISTRY,
+    "subject": FORMATS_OF_REGISTRY,
+    "message": ("protobuf",),
+}
+_SINGLE_CHOICES = ("envelope", "mode", "changelog")
 
 
 def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
@@ -36,18 +48,48 @@ def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
         raise SpecError(f"the table `{name}` has no namespace", remedy=f"write `<namespace>.{name}`")
 
 
-def read_table(entry: Entry, inherited: CommitSpec, problems: Problems) -> TableSpec:
-    """The table that `entry` declares; what it leaves out of `commit` is `inherited`."""
+def read_table(entry: Entry, inherited: CommitSpec, defaults: Section | None, problems: Problems) -> TableSpec:
+    """The table that `entry` declares; what it leaves out of `commit` is `inherited`, what it leaves out else is taken
+    from `defaults`.
+    """
     problems.attempt(entry.line, None, check_dotted_name, entry.key, 2, "table")
-    fields = Fields(entry.value, TABLE, "", problems, owner=f"table `{entry.key}`")
+    fields = Fields(_with_defaults(entry.value, defaults), TABLE, "", problems, owner=f"table `{entry.key}`")
+    topics = _read_topics(fields, entry, problems)
+    return _read_settings(entry, fields, topics, inherited, problems)
+
+
+def read_defaults(entry: Entry | None, inherited: CommitSpec, problems: Problems) -> TableSpec | None:
+    """The settings of tables that the file does not declare one by one."""
+    if entry is None:
+        return None
+    settings = {name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE}
+    fields = Fields(entry.value, settings, "", problems, owner="`defaults`")
+    return _read_settings(entry, fields, (), inherited, problems)
+
+
+def _with_defaults(node: Node, defaults: Section | None) -> Node:
+    if defaults is None or not isinstance(node, Section):
+        return node
+    own = {entry.key for entry in node.entries}
+    return replace(node, entries=(*node.entries, *(entry for entry in defaults.entries if entry.key not in own)))
+
+
+def _read_settings(
+    entry: Entry,
+    fields: Fields,
+    topics: tuple[TopicSelector, ...],
+    inherited: CommitSpec,
+    problems: Problems,
+) -> TableSpec:
     for key in _SINGLE_CHOICES:
         fields.choice(key)
-    _read_value(fields.get("value"), problems)
-    topics = _read_topics(fields, entry, problems)
-    columns = _read_columns(fields.get("columns"), problems)
+    columns = read_columns(fields.get("columns"), problems)
     metadata = _read_metadata(fields.get("metadata"), problems)
+    value = _read_value(fields.get("value"), VALUE, "value", problems)
+    _check_latest(entry, value, topics, problems)
     undeclared = fields.choice("undeclared")
-    _check_columns(fields.get("columns"), columns, metadata, problems)
+    check_columns(fields.get("columns"), columns, metadata, problems)
+    shaping = read_shaping(fields, columns, value["format"], problems)
     if undeclared == "drop" and not columns and not metadata:
         message = f"table `{entry.key}` drops every field: `undeclared` is drop, and no `columns` are declared"
         problems.add(entry.line, message, "declare `columns`")
@@ -56,8 +98,15 @@ def read_table(entry: Entry, inherited: CommitSpec, problems: Problems) -> Table
             "name": entry.key,
             "topics": topics,
             "start": _read_start(fields.get("start"), topics, problems),
+            "value": value,
+            "key": _read_value(fields.get("key"), KEY, "key", problems),
             "columns": columns,
             "undeclared": undeclared,
+            "rescue": fields.choice("rescue"),
+            **shaping,
+            "on_drift": fields.choice("on_drift"),
+            "on_bad_record": fields.choice("on_bad_record"),
+            "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
             "metadata": metadata,
             "commit": read_commit(fields.get("commit"), inherited, problems),
             "on_data_loss": fields.choice("on_data_loss"),
@@ -68,9 +117,49 @@ def read_table(entry: Entry, inherited: CommitSpec, problems: Problems) -> Table
     )
 
 
-def _read_value(entry: Entry | None, problems: Problems) -> None:
-    if entry is not None:
-        Fields(entry.value, VALUE, "value", problems).choice("format")
+def _read_dead_letters(entry: Entry | None, problems: Problems) -> DeadLettersSpec:
+    if entry is None:
+        return DeadLettersSpec()
+    fields = Fields(entry.value, DEAD_LETTERS, "dead_letters", problems)
+    table, share = fields.get("table"), fields.quantity("stop_above")
+    name = fields.text("table")
+    if table is not None and name is not None:
+        problems.attempt(table.value.line, None, check_dotted_name, name, 2, "table")
+    stop_above = DeadLettersSpec().stop_above
+    if share is not None:
+        stop_above = problems.attempt(share.line, stop_above, parse_share, share.text)
+    topic, written = fields.get("topic"), fields.text("topic")
+    if topic is not None and written is not None:
+        problems.attempt(topic.value.line, None, parse_topic, written)
+    return DeadLettersSpec(table=name, topic=written, stop_above=stop_above)
+
+
+def _check_latest(
+    table: Entry, value: Mapping[str, Any], topics: tuple[TopicSelector, ...], problems: Problems
+) -> None:
+    is_many = len(topics) > 1 or any(selector.pattern is not None for selector in topics)
+    if is_many and value.get("source") == "latest" and not value.get("subject"):
+        message = f"table `{table.key}` reads several topics with `schema: latest`, and each has a subject of its own"
+        problems.add(table.line, message, "write `subject: NAME`, or give each topic its table")
+
+
+def _read_value(entry: Entry | None, settings: Mapping[str, Setting], label: str, problems: Problems) -> dict[str, Any]:
+    if entry is None:
+        return {"format": settings["format"].default}
+    fields = Fields(entry.value, settings, label, problems)
+    chosen = {
+        "format": fields.choice("format"),
+        "source": fields.choice("schema"),
+        "framing": fields.choice("framing"),
+        "subject": fields.text("subject"),
+        "message": fields.text("message"),
+    }
+    for key, owners in _ONLY_FOR.items():
+        written = fields.get(key)
+        if written is not None and chosen["format"] not in owners:
+            message = f"`{label}.{key}` says nothing of the format {chosen['format']}"
+            problems.add(written.line, message, f"remove it, or write `format`: it is for {', '.join(owners)}")
+    return chosen
 
 
 def _read_topics(fields: Fields, table: Entry, problems: Problems) -> tuple[TopicSelector, ...]:
@@ -96,31 +185,6 @@ def _read_start(entry: Entry | None, topics: tuple[TopicSelector, ...], problems
     if topics:
         problems.attempt(entry.value.line, None, check_offset_topics, start, topics)
     return start
-
-
-def _read_columns(entry: Entry | None, problems: Problems) -> tuple[ColumnSpec, ...]:
-    if entry is None:
-        return ()
-    if not isinstance(entry.value, Section):
-        problems.add(entry.line, "`columns` is not a mapping", "write `columns: {name: type}`")
-        return ()
-    columns = (_read_column(column, problems) for column in entry.value.entries)
-    return tuple(column for column in columns if column is not None)
-
-
-def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
-    label = f"columns.{entry.key}"
-    node: Node | None = entry.value
-    if isinstance(node, Section):
-        written = Fields(node, COLUMN, label, problems).get("type")
-        if written is None:
-            problems.add(entry.line, f"`{label}` has no type", f"write `{entry.key}: long`, or another type")
-        node = written.value if written else None
-    text = read_text(node, label, problems) if node else None
-    if not text or not node:
-        return None
-    column_type = problems.attempt(node.line, None, parse_type, text)
-    return ColumnSpec(name=entry.key, type=column_type) if column_type else None
 
 
 def _read_metadata(entry: Entry | None, problems: Problems) -> dict[MetadataField, str]:
@@ -152,21 +216,6 @@ def _asked_metadata(entry: Entry | None, problems: Problems) -> list[tuple[str, 
     items = read_items(entry.value, "metadata", problems)
     texts = [(item.line, read_text(item, "metadata", problems)) for item in items]
     return [(text, line, METADATA_COLUMNS.get(cast(MetadataField, text))) for line, text in texts if text]
-
-
-def _check_columns(
-    entry: Entry | None, columns: tuple[ColumnSpec, ...], metadata: Mapping[MetadataField, str], problems: Problems
-) -> None:
-    sources = {column: field for field, column in metadata.items()}
-    declared = entry.value.entries if entry and isinstance(entry.value, Section) else ()
-    lines = {column.key: column.line for column in declared}
-    for column in columns:
-        if column.name in sources:
-            message = f"the column `{column.name}` is declared, and `metadata` writes {sources[column.name]} to it"
-            problems.add(lines[column.name], message, "rename the column, or take it out of `metadata`")
-        elif column.name in RESERVED_COLUMNS:
-            message = f"the column `{column.name}` has the name of one of Iceberg's metadata columns"
-            problems.add(lines[column.name], message, "rename the column")
 
 
 def _table_property(text: str, key: str) -> str:

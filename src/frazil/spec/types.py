@@ -76,11 +76,28 @@ _OTHER_NAMES = {
     "datetime": "timestamp",
     "timestamp_ltz": "timestamptz",
 }
+_TIME = re.compile(r"\b(timestamptz|timestamp)\(([^()]*)\)")
+_UNITS = ("s", "ms", "us", "ns")
 _PART = re.compile(r"\s*([^\s<>,:()\[\]]+|[<>,:()\[\]])")
+
+
+def parse_column_type(text: str) -> tuple[IcebergType, str | None]:
+    """The type of a column, and the unit of numbers in it where it names one, as `timestamptz(ms)` does."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        return parse_type(text), None
+    word, unit = found.group(1), found.group(2).strip()
+    if unit not in _UNITS:
+        remedy = f"write one of: {', '.join(f'{word}({known})' for known in _UNITS)}"
+        raise SpecError(f"`{unit}` is no unit of the time since the epoch", remedy=remedy)
+    return _WORDS[word](), unit
 
 
 def parse_type(text: str) -> IcebergType:
     """The type that `text` spells, for example `list<struct<a: long, b: decimal(9,2)>>`."""
+    if _TIME.search(text):
+        remedy = "give the field a column of its own: `columns: {NAME: {type: timestamptz(ms), field: PATH}}`"
+        raise SpecError(f"the type `{text}` has a unit inside, and a unit is for a whole column", remedy=remedy)
     if any(text.count(opening) != text.count(closing) for opening, closing in ("<>", "()", "[]")):
         remedy = 'close it; inside {} a type with a comma needs quotes, such as `{price: "decimal(9,2)"}`'
         raise SpecError(f"the type `{text}` has a bracket without its partner", remedy=remedy)

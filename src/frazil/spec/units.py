@@ -52,6 +52,14 @@ def parse_size(text: str) -> int:
     return size_bytes
 
 
+def parse_share(text: str) -> float:
+    """The share, 0 to 1, of a percentage such as `5%`."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text, re.ASCII)
+    if match is None or float(match[1]) > 100:
+        raise SpecError(f"`{text}` is not a share", remedy="write a percentage up to 100%, such as `20%`")
+    return float(match[1]) / 100
+
+
 def _number(text: str) -> str:
     match = re.match(r"[0-9]+(?:\.[0-9]+)?", text, re.ASCII)
     return match[0] if match else ""

@@ -52,7 +52,7 @@ SELECTORS: JsonSchema = {"anyOf": [SELECTOR, {"type": "array", "items": SELECTOR
 TYPE_WORD: JsonSchema = {
     "type": "string",
     "minLength": 1,
-    "examples": ["long", "timestamptz", "decimal(18,2)", "list<string>", "map<string,double>", "struct<a: int>"],
+    "examples": ["long", "timestamptz(ms)", "decimal(18,2)", "list<string>", "map<string,double>", "struct<a: int>"],
 }
 
 OWNED_KAFKA_PROPERTIES: Mapping[str, str] = {
@@ -72,7 +72,7 @@ PIPELINE: Mapping[str, Setting] = {
     "kafka": Setting(
         "Kafka client properties, passed through; secrets as ${env:NAME} or ${file:PATH}.", _section("kafka")
     ),
-    "registry": Setting("The schema registry.", _section("registry"), is_built=False),
+    "registry": Setting("The schema registry, one that speaks Confluent's API.", _section("registry")),
     "catalog": Setting("The Iceberg catalog; by default JDBC on SQLite under ./frazil-data.", _section("catalog")),
     "spark": Setting("Spark's master and configuration.", _section("spark")),
     "commit": Setting("When to commit and how large files should be: the default for every table.", _section("commit")),
@@ -82,16 +82,59 @@ PIPELINE: Mapping[str, Setting] = {
     ),
     "namespace": Setting("The namespace of the tables that `topics` get.", TEXT),
     "topics": Setting("Topics, or /regular expressions/, that get a table each: `<namespace>.<topic>`.", SELECTORS),
+    "defaults": Setting("Settings of every table that does not have them itself.", _section("defaults")),
+}
+
+_ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
+
+OWNED_REGISTRY_PROPERTIES: Mapping[str, str] = {
+    "url": "write it as `registry.url`",
+    "basic.auth.user.info": "write `registry.auth: {username: …, password: …}`",
+    "bearer.auth.token": "write `registry.auth: {token: …}`",
+    "ssl.ca.location": "write it as `registry.tls.ca`",
+    "ssl.certificate.location": "write it as `registry.tls.certificate`",
+    "ssl.key.location": "write it as `registry.tls.key`",
+    "ssl.key.password": "write it as `registry.tls.key_password`",
+    "timeout": "remove it: Frazil waits ten seconds for an answer",
+    "max.retries": "remove it: Frazil tries again itself",
+    "retries.wait.ms": "remove it: Frazil tries again itself",
+    "retries.max.wait.ms": "remove it: Frazil tries again itself",
+    "cache.capacity": "remove it: Frazil keeps every schema that it met",
+    "cache.latest.ttl.sec": "remove it: the latest schema is kept for a minute",
 }
 
 REGISTRY: Mapping[str, Setting] = {
-    "url": Setting("The registry's address.", TEXT, is_built=False),
-    "auth": Setting("How to log in.", _section("auth"), is_built=False),
+    "url": Setting(
+        "The registry's address; several, as a list or comma-separated, are tried one after another.",
+        {"anyOf": [_ADDRESS, {"type": "array", "items": _ADDRESS, "minItems": 1}]},
+    ),
+    "auth": Setting("How to log in: with user and password, or with a token.", _section("auth")),
+    "tls": Setting("Certificates of your own; public ones need no setting.", _section("tls")),
+    "context": Setting(
+        "The context that subjects and ids belong to.", {"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]*$"}
+    ),
+    "naming": Setting(
+        "How producers name subjects: after the topic, after the record's type, or after both.",
+        choices=("topic", "record", "topic_record"),
+        default="topic",
+    ),
+    "properties": Setting(
+        "Further properties of Confluent's registry client, with its own names, passed through.",
+        {**STRINGS, "propertyNames": {"not": {"enum": list(OWNED_REGISTRY_PROPERTIES)}}},
+    ),
 }
 
 AUTH: Mapping[str, Setting] = {
-    "username": Setting("The user.", TEXT, is_built=False),
-    "password": Setting("The password, as ${env:NAME} or ${file:PATH}.", TEXT, is_built=False),
+    "username": Setting("The user.", TEXT),
+    "password": Setting("The password, as ${env:NAME} or ${file:PATH}.", TEXT),
+    "token": Setting("A bearer token, as ${env:NAME} or ${file:PATH}, in place of user and password.", TEXT),
+}
+
+TLS: Mapping[str, Setting] = {
+    "ca": Setting("File (PEM) or folder of the authorities that the registry's certificate may come from.", TEXT),
+    "certificate": Setting("File (PEM) with the certificate that Frazil shows.", TEXT),
+    "key": Setting("File (PEM) with that certificate's key, unless it is in the same file.", TEXT),
+    "key_password": Setting("What opens the key, as ${env:NAME} or ${file:PATH}.", TEXT),
 }
 
 CATALOG: Mapping[str, Setting] = {
@@ -120,26 +163,61 @@ COMMIT: Mapping[str, Setting] = {
     "target_file_size": Setting("The size that files should reach.", SIZE, default="128MiB"),
 }
 
+DEAD_LETTERS: Mapping[str, Setting] = {
+    "table": Setting("The table of bad records; `<table>__dead_letters` unless written.", TEXT),
+    "topic": Setting("A Kafka topic that bad records are written to as well.", TOPIC),
+    "stop_above": Setting(
+        "The share of bad records above which the table stops instead, once there are 100 records to judge by.",
+        {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*%$", "examples": ["5%", "100%"]},
+        default="20%",
+    ),
+}
+
 VALUE: Mapping[str, Setting] = {
     "format": Setting(
         "What the records' values are.",
         choices=("avro", "protobuf", "json_schema", "json", "text", "raw"),
-        not_built=("avro", "protobuf", "json_schema", "text", "raw"),
         default="json",
     ),
     "schema": Setting(
         "Where the schema comes from: the registry by the id in the record, or its latest.",
         choices=("registry", "latest"),
-        is_built=False,
+        default="registry",
     ),
+    "framing": Setting(
+        "Where a record names its schema: an id of 4 bytes at its beginning (confluent), of 8 (apicurio), or a header.",
+        choices=("confluent", "apicurio", "header"),
+        default="confluent",
+    ),
+    "subject": Setting("The subject of `schema: latest`, where it is not the one that `registry.naming` says.", TEXT),
+    "message": Setting("The Protobuf message's full name, where records do not say which one they are.", TEXT),
 }
 
 KEY: Mapping[str, Setting] = {
-    "format": Setting("What the records' keys are.", choices=VALUE["format"].choices, is_built=False),
-    "schema": Setting("Where the schema comes from.", choices=("registry", "latest"), is_built=False),
+    **VALUE,
+    "format": Setting("What the records' keys are.", choices=VALUE["format"].choices, default="raw"),
+}
+
+_PATH: JsonSchema = {"type": "string", "minLength": 1, "examples": ["order.total"]}
+PATHS: JsonSchema = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 1, "examples": ["id", "user.name", "order.*"]},
+    "minItems": 1,
+    "uniqueItems": True,
+}
+
+FLATTEN: Mapping[str, Setting] = {
+    "separator": Setting("What joins the names.", TEXT, default="_"),
+    "depth": Setting(
+        "How many levels of nested records become columns; all unless written.",
+        {"type": "integer", "minimum": 1, "maximum": 100},
+    ),
 }
 
 COLUMN: Mapping[str, Setting] = {
     "type": Setting("The column's type, in Iceberg's words.", TYPE_WORD),
+    "field": Setting("Path of the field of the record that feeds the column, where it is called otherwise.", _PATH),
+    "constant": Setting("The column's value in every row.", {"type": ["string", "number", "boolean"]}),
+    "header": Setting("The header whose value the column gets; of several with this name the last.", TEXT),
     "properties": Setting("Iceberg's properties of this column.", STRINGS, is_built=False),
 }

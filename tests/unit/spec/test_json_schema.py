@@ -10,8 +10,21 @@ from jsonschema import Draft202012Validator
 
 from frazil.errors import SpecError
 from frazil.spec import json_schema
-from frazil.spec.table_vocabulary import TABLE
-from frazil.spec.vocabulary import AUTH, CATALOG, COLUMN, COMMIT, KEY, PIPELINE, REGISTRY, SPARK, VALUE
+from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
+from frazil.spec.vocabulary import (
+    AUTH,
+    CATALOG,
+    COLUMN,
+    COMMIT,
+    DEAD_LETTERS,
+    FLATTEN,
+    KEY,
+    PIPELINE,
+    REGISTRY,
+    SPARK,
+    TLS,
+    VALUE,
+)
 from tests.unit.spec.pipeline_file import HEAD, Load
 
 PROMISED = """
@@ -56,6 +69,13 @@ tables:
 BUILT = """
 pipeline: shop
 kafka: {bootstrap.servers: "b:1", isolation.level: read_committed, acks: 1}
+registry:
+  url: ["https://a", "https://b:8081/api"]
+  auth: {username: u, password: p}
+  tls: {ca: ca.pem, certificate: c.pem, key: k.pem, key_password: secret}
+  context: ctx
+  naming: record
+  properties: {proxy: "http://proxy", bearer.auth.logical.cluster: lsrc-1}
 catalog: {type: jdbc, uri: "jdbc:sqlite:c.db", warehouse: w, properties: {a: true}}
 spark: {master: local, conf: {spark.a: 1}}
 commit: {interval: 1s, target_file_size: 128MiB}
@@ -120,6 +140,15 @@ def test_the_schema_is_one() -> None:
         ("tables: {a.b: {topic: c, commit: {target_file_size: 2mb}}}", ["$.tables['a.b'].commit.target_file_size"]),
         ("tables: {a.b: {topic: c, metadata: [ofset]}}", ["$.tables['a.b'].metadata"]),
         ("tables: {a.b: {topic: c, metadata: {ofset: at}}}", ["$.tables['a.b'].metadata"]),
+        ("tables: {a.b: {topic: c}}\nregistry: {auth: {token: t}}", ["$.registry"]),
+        ("tables: {a.b: {topic: c}}\nregistry: {url: registry}", ["$.registry.url"]),
+        ("tables: {a.b: {topic: c}}\nregistry: {url: 'https://a', auth: {username: u}}", ["$.registry.auth"]),
+        ("tables: {a.b: {topic: c}}\nregistry: {url: 'https://a', tls: {key: k}}", ["$.registry.tls"]),
+        ("tables: {a.b: {topic: c}}\nregistry: {url: 'https://a', context: ':.c:'}", ["$.registry.context"]),
+        (
+            "tables: {a.b: {topic: c}}\nregistry: {url: 'https://a', properties: {timeout: 1}}",
+            ["$.registry.properties"],
+        ),
         ("topics: [a]", ["$"]),
         ("tables: {a.b: {topic: c}}\nspark: {conf: {driver.memory: 4g}}", ["$.spark.conf"]),
     ],
@@ -134,13 +163,17 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
     known = {
         "registry": REGISTRY,
         "auth": AUTH,
+        "tls": TLS,
         "catalog": CATALOG,
         "spark": SPARK,
         "commit": COMMIT,
+        "dead_letters": DEAD_LETTERS,
+        "flatten": FLATTEN,
         "value": VALUE,
         "key": KEY,
         "column": COLUMN,
         "table": TABLE,
+        "defaults": {name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE},
     }
     assert set(schema["properties"]) == set(PIPELINE)
     assert {name: set(part) for name, part in sections.items()} == {name: set(part) for name, part in known.items()}

@@ -7,14 +7,19 @@ from pyiceberg.types import DecimalType, ListType, LongType, StringType, Timesta
 
 from frazil.errors import SpecError
 from frazil.spec import (
+    AuthSpec,
     CatalogSpec,
     ColumnSpec,
     CommitSpec,
+    DeadLettersSpec,
     PipelineSpec,
+    RegistrySpec,
     SparkSpec,
     Start,
     TableSpec,
+    TlsSpec,
     TopicSelector,
+    ValueSpec,
     load_spec,
 )
 from tests.unit.spec.pipeline_file import HEAD, Load, with_section, with_table
@@ -46,6 +51,7 @@ tables:
     value: {format: json}
     on_drift: evolve
     on_bad_record: stop
+    dead_letters: {table: shop.bad, stop_above: 5%}
     on_data_loss: skip
     columns:
       id: long
@@ -85,6 +91,10 @@ def test_the_shortest_file_gets_every_default(load: Load, working_directory: Pat
                 start=Start(kind="earliest"),
                 columns=(),
                 undeclared="add",
+                rescue=False,
+                on_drift="evolve",
+                on_bad_record="dead_letter",
+                dead_letters=DeadLettersSpec(table=None, stop_above=0.2),
                 metadata={},
                 commit=CommitSpec(),
                 on_data_loss="stop",
@@ -112,6 +122,26 @@ def test_many_topics_need_only_a_namespace(load: Load) -> None:
     assert spec.table_for("device-1") == TableSpec(
         name="iot.device-1", topics=(TopicSelector(literal="device-1"),), commit=CommitSpec(interval_s=300.0)
     )
+
+
+def test_defaults_are_for_every_table_that_does_not_say_otherwise(load: Load) -> None:
+    spec = load(
+        f"{HEAD}registry: {{url: http://r}}\nnamespace: iot\ntopics: [sensors]\n"
+        "defaults: {value: {format: avro}, on_bad_record: stop, commit: {interval: 3s}}\n"
+        "tables: {a.b: {topic: c}, a.d: {topic: e, value: {format: text}, on_bad_record: skip}}\n"
+    )
+    assert [(t.name, t.value.format, t.on_bad_record, t.commit.interval_s) for t in spec.tables] == [
+        ("a.b", "avro", "stop", 3.0),
+        ("a.d", "text", "skip", 3.0),
+    ]
+    sensors = spec.table_for("sensors")
+    assert (sensors.name, sensors.value, sensors.on_bad_record, sensors.line) == (
+        "iot.sensors",
+        ValueSpec(format="avro"),
+        "stop",
+        0,
+    )
+    assert sensors.topics == (TopicSelector(literal="sensors"),)
 
 
 def test_metadata_columns_may_have_names_of_their_own(load: Load) -> None:
@@ -151,6 +181,8 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
                     ColumnSpec(name="tags", type=StringType()),
                 ),
                 undeclared="drop",
+                on_bad_record="stop",
+                dead_letters=DeadLettersSpec(table="shop.bad", stop_above=0.05),
                 metadata={"offset": "_offset", "partition": "_partition", "timestamp": "_timestamp"},
                 commit=CommitSpec(interval_s=0.5, target_file_size_bytes=64 * 1024**2),
                 on_data_loss="skip",
@@ -168,7 +200,7 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
                 topics=(TopicSelector(literal="orders"), TopicSelector(pattern="^orders-")),
                 start=Start(kind="offsets", offsets={"orders": {0: 12, 1: 0}, "orders-x": {7: 3}}),
                 commit=CommitSpec(interval_s=2.0, target_file_size_bytes=1024**3),
-                line=42,
+                line=43,
             ),
         ),
         namespace="iot.raw",
@@ -219,6 +251,44 @@ def test_local_places_of_a_jdbc_catalog_are_absolute(
         uri,
         warehouse,
     )
+
+
+REGISTRY = """registry:
+  url: https://a:8081/, https://b/apis/ccompat/v7
+  auth: {username: "${env:NAME}", password: plain}
+  tls: {ca: certs/ca.pem, certificate: /c.pem, key: k.pem, key_password: "${env:PASSWORD}"}
+  context: sales.eu
+  naming: topic_record
+  properties: {proxy: "http://proxy:3128", x: 1}
+"""
+
+
+def test_everything_of_the_registry_is_taken(load: Load, working_directory: Path) -> None:
+    spec = load(with_section(REGISTRY), {"NAME": "reader", "PASSWORD": "opens"})
+    assert spec.registry == RegistrySpec(
+        urls=("https://a:8081", "https://b/apis/ccompat/v7"),
+        auth=AuthSpec(username="reader", password="plain"),
+        tls=TlsSpec(
+            ca=f"{working_directory}/certs/ca.pem",
+            certificate="/c.pem",
+            key=f"{working_directory}/k.pem",
+            key_password="opens",
+        ),
+        context="sales.eu",
+        naming="topic_record",
+        properties={"proxy": "http://proxy:3128", "x": "1"},
+    )
+    assert spec.secrets == {"reader", "plain", "opens"}
+
+
+def test_a_registry_needs_only_an_address_and_none_is_none(load: Load) -> None:
+    assert load(with_section("")).registry is None
+    assert load(with_section("registry: {url: [http://a, http://b]}")).registry == RegistrySpec(
+        urls=("http://a", "http://b"), auth=AuthSpec(), tls=TlsSpec(), context="", naming="topic", properties={}
+    )
+    token = load(with_section("registry: {url: '${env:URL}', auth: {token: t0ken}}"), {"URL": "https://a"})
+    assert token.registry == RegistrySpec(urls=("https://a",), auth=AuthSpec(token="t0ken"))
+    assert token.secrets == {"https://a", "t0ken"}
 
 
 def test_an_alias_repeats_and_a_merge_key_inherits(load: Load) -> None:

@@ -12,6 +12,11 @@ REST = """catalog:
   uri: https://u:${env:NAME}@catalog
   warehouse: s3://${env:BUCKET}/lake
   properties: {credential: "id:${file:secret.txt}"}
+registry:
+  url: https://${env:HOST}
+  auth: {username: "${env:NAME}", password: "${file:secret.txt}"}
+  tls: {ca: "${env:BUCKET}", certificate: c, key_password: "${env:NAME}"}
+  properties: {bearer.auth.client.secret: "${env:NAME}"}
 spark: {master: "spark://${env:HOST}:7077", conf: {spark.x: "${env:NAME}", spark.y: "${spark.home} ${sys:z}"}}
 """
 
@@ -24,6 +29,8 @@ def test_references_are_replaced_and_their_values_never_shown(load: Load) -> Non
     assert spec.catalog.properties == {"credential": "id:s3cr3t"}
     assert spec.spark.master == "spark://hidden-host:7077"
     assert spec.spark.conf == {"spark.x": "hunter2", "spark.y": "${spark.home} ${sys:z}"}
+    assert spec.registry
+    assert (spec.registry.urls, spec.registry.auth.password) == (("https://hidden-host",), "s3cr3t")
     assert spec.secrets == {"hunter2", "s3cr3t", "id:s3cr3t", "hidden-bucket", "hidden-host"}
     shown = " ".join((repr(spec), str(spec), repr(spec.catalog), spec.model_dump_json(), repr(spec.spark.model_dump())))
     assert [secret for secret in spec.secrets if secret in shown] == []
@@ -91,6 +98,11 @@ def test_a_missing_secret_is_named_with_its_line(refuse: Refuse, reference: str,
         "catalog: {properties: {token:hunter2}}",
         "catalog: {properties: {token: &hunter2 x, b: &hunter2 y, c: 'unclosed}}",
         "spark: {conf: {driver.memory: '${env:SECRET}'}}",
+        "registry: {url: '${env:SECRET}'}",
+        "registry: {url: 'https://u:${env:SECRET}@registry'}",
+        "registry: {url: 'https://registry:${env:SECRET}'}",
+        "registry: {url: 'https://a', auth: {username: 'a:${env:SECRET}', password: '${env:SECRET}'}}",
+        "registry: {url: 'https://a', properties: {ssl.key.password: '${env:SECRET}'}}",
     ],
 )
 def test_no_error_shows_a_secret(refuse: Refuse, section: str) -> None:

@@ -1,0 +1,256 @@
+"""What a table says of its columns: declared ones, and how the others are made from the records' fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from frazil.errors import SpecError
+from frazil.spec.document import Entry, Node, Scalar, Section
+from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField
+from frazil.spec.problems import Problems
+from frazil.spec.reading import Fields, read_items, read_string, read_text, whole_number
+from frazil.spec.types import parse_column_type
+from frazil.spec.vocabulary import COLUMN, FLATTEN
+from frazil.types import RESCUED_COLUMN
+
+RESERVED_COLUMNS = frozenset(
+    ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
+)
+"""Names of Iceberg's own metadata columns: Spark refuses to read a table that has such a column itself."""
+
+_SOURCES = ("field", "constant", "header")
+_HEADER_TYPES = (StringType, BinaryType, IntegerType, LongType)
+_CONSTANT_TYPES: Mapping[type[IcebergType], pa.DataType] = {
+    StringType: pa.string(),
+    BooleanType: pa.bool_(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    FloatType: pa.float32(),
+    DoubleType: pa.float64(),
+    DateType: pa.date32(),
+    TimestampType: pa.timestamp("us"),
+    TimestamptzType: pa.timestamp("us", tz="UTC"),
+}
+_RECORDLESS = ("text", "raw")
+_MAX_DEPTH = 100
+
+
+def read_columns(entry: Entry | None, problems: Problems) -> tuple[ColumnSpec, ...]:
+    """The columns that `columns` declares."""
+    if entry is None:
+        return ()
+    if not isinstance(entry.value, Section):
+        problems.add(entry.line, "`columns` is not a mapping", "write `columns: {name: type}`")
+        return ()
+    columns = (_read_column(column, problems) for column in entry.value.entries)
+    return tuple(column for column in columns if column is not None)
+
+
+def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
+    label = f"columns.{entry.key}"
+    node: Node | None = entry.value
+    chosen: dict[str, Any] = {}
+    if isinstance(node, Section):
+        fields = Fields(node, COLUMN, label, problems)
+        written = fields.get("type")
+        if written is None:
+            problems.add(entry.line, f"`{label}` has no type", f"write `{entry.key}: long`, or another type")
+        node = written.value if written else None
+        chosen = _read_source(fields, label, problems)
+    text = read_text(node, label, problems) if node else None
+    if not text or not node:
+        return None
+    parsed = problems.attempt(node.line, None, parse_column_type, text)
+    if parsed is None:
+        return None
+    kind, unit = parsed
+    column = ColumnSpec(name=entry.key, type=kind, unit=unit, **chosen)
+    problems.attempt(entry.line, None, _check_source, column)
+    return column
+
+
+def _read_source(fields: Fields, label: str, problems: Problems) -> dict[str, Any]:
+    """Where the column's values come from, if that is written."""
+    written = [entry for entry in (fields.get(name) for name in _SOURCES) if entry is not None]
+    for more in written[1:]:
+        message = f"`{label}` has both `{written[0].key}` and `{more.key}`"
+        problems.add(more.line, message, "keep one of them")
+    chosen: dict[str, Any] = {"header": fields.text("header")}
+    constant, field = fields.get("constant"), fields.get("field")
+    if constant is not None:
+        chosen["constant"] = _read_constant(constant.value, f"{label}.constant", problems)
+    if field is not None and (text := fields.text("field")):
+        chosen["field"] = problems.attempt(field.value.line, None, parse_path, text)
+    return chosen
+
+
+def _read_constant(node: Node, label: str, problems: Problems) -> str | None:
+    if isinstance(node, Scalar) and node.kind == "text":  # Also an empty one.
+        return node.text
+    return read_string(node, label, problems)
+
+
+def _check_source(column: ColumnSpec) -> None:
+    name, kind = column.name, column.type
+    if column.header is not None and not isinstance(kind, _HEADER_TYPES):
+        raise SpecError(
+            f"`columns.{name}`: a header cannot be a `{kind}`", remedy="write string, binary, int or long as its type"
+        )
+    if column.is_own and column.unit is not None:
+        raise SpecError(f"`columns.{name}`: a unit is for numbers in records", remedy=f"write `{kind}` alone")
+    if column.constant is not None:
+        parse_constant(column.constant, kind)
+
+
+def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
+    """The value of a constant column. Raises SpecError for what is no value of its type."""
+    target = _CONSTANT_TYPES.get(type(kind))
+    if isinstance(kind, DecimalType):
+        target = pa.decimal128(kind.precision, kind.scale)
+    if target is None:
+        words = "string, boolean, int, long, float, double, decimal(p,s), date, timestamp or timestamptz"
+        raise SpecError(f"a constant cannot be a `{kind}`", remedy=f"write {words} as its type")
+    try:
+        value = pa.scalar(text).cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value that a {kind} can hold") from None
+    if pa.types.is_floating(target) and value.as_py() in (float("inf"), float("-inf")) and "inf" not in text.lower():
+        raise SpecError(f"`{text}` is out of the range of {kind}", remedy=f"write a value that a {kind} can hold")
+    return value
+
+
+def check_columns(
+    entry: Entry | None, columns: tuple[ColumnSpec, ...], metadata: Mapping[MetadataField, str], problems: Problems
+) -> None:
+    """Notes declared columns whose names are taken, and fields that feed two of them."""
+    sources: dict[str, str] = {column: field for field, column in metadata.items()}
+    declared = entry.value.entries if entry and isinstance(entry.value, Section) else ()
+    lines = {column.key: column.line for column in declared}
+    fed: dict[tuple[str, ...], str] = {}
+    for column in columns:
+        line = lines[column.name]
+        if column.name in sources:
+            message = f"the column `{column.name}` is declared, and `metadata` writes {sources[column.name]} to it"
+            problems.add(line, message, "rename the column, or take it out of `metadata`")
+        elif column.name == RESCUED_COLUMN:
+            message = f"`{RESCUED_COLUMN}` is the column for what does not fit its own"
+            problems.add(line, message, "rename the column")
+        elif column.name in RESERVED_COLUMNS:
+            message = f"the column `{column.name}` has the name of one of Iceberg's metadata columns"
+            problems.add(line, message, "rename the column")
+        elif not column.is_own:
+            problems.attempt(line, None, _check_fed, column, fed, columns)
+
+
+def _check_fed(column: ColumnSpec, fed: dict[tuple[str, ...], str], columns: Sequence[ColumnSpec]) -> None:
+    path = column.field or (column.name,)
+    if path in fed:
+        message = f"the columns `{fed[path]}` and `{column.name}` are both for the field `{'.'.join(path)}`"
+        raise SpecError(message, remedy="keep one of them, or write another `field`")
+    fed[path] = column.name
+    for other in columns:
+        inner = other.field or ()
+        is_inside = len(inner) > len(path) and inner[: len(path)] == path
+        if is_inside and column.field and not isinstance(column.type, StructType):
+            message = f"the column `{other.name}` is for a field inside the one of `{column.name}`, which is no struct"
+            raise SpecError(message, remedy="keep one of them, or give the other a struct type")
+
+
+def read_shaping(
+    fields: Fields, columns: Sequence[ColumnSpec], value_format: str, problems: Problems
+) -> dict[str, Any]:
+    """The settings that say how fields become columns."""
+    for key in ("flatten", "column_case", "include", "exclude"):
+        entry = fields.get(key)
+        if entry is not None and value_format in _RECORDLESS:
+            message = f"`{key}` says nothing of the format {value_format}: its values have no fields"
+            problems.add(entry.line, message, "remove it")
+    flatten, case = _read_flatten(fields, problems), fields.choice("column_case")
+    include = _read_paths(fields.get("include"), "include", problems)
+    exclude = _read_paths(fields.get("exclude"), "exclude", problems)
+    is_plain = flatten is None and case == "keep"
+    asked = [(path, "include") for path in include]
+    asked += [(column.field, "columns") for column in columns if column.field]
+    asked += [((one.name,), "columns") for one in columns if is_plain and not (one.field or one.is_own)]
+    for path, label in asked:
+        out = fields.get("exclude")
+        if out is not None and any(path[: len(left)] == left for left in exclude):
+            message = f"`exclude` leaves out `{'.'.join(path)}`, which `{label}` asks for"
+            problems.add(out.line, message, "take it out of one of them")
+    return {
+        "flatten": flatten,
+        "column_case": case,
+        "include": include,
+        "exclude": exclude,
+    }
+
+
+def _read_flatten(fields: Fields, problems: Problems) -> FlattenSpec | None:
+    entry = fields.get("flatten")
+    if entry is None or not isinstance(entry.value, Section):
+        return FlattenSpec() if fields.choice("flatten") else None
+    inner = Fields(entry.value, FLATTEN, "flatten", problems)
+    chosen: dict[str, Any] = {}
+    separator, depth = inner.get("separator"), inner.get("depth")
+    if separator is not None and (text := inner.text("separator")):
+        if "." in text:
+            message = "`flatten.separator` has a dot, and a dot in a column's name looks like a nested field"
+            problems.add(separator.value.line, message, "write another one, such as `_` or `__`")
+        chosen["separator"] = text
+    if depth is not None:
+        number = whole_number(depth.value)
+        if number is None or not 1 <= number <= _MAX_DEPTH:
+            message = f"`flatten.depth` is not a number from 1 to {_MAX_DEPTH}"
+            problems.add(depth.value.line, message, "write how many levels become columns; without it all do")
+        else:
+            chosen["depth"] = number
+    return FlattenSpec(**chosen)
+
+
+def _read_paths(entry: Entry | None, label: str, problems: Problems) -> tuple[tuple[str, ...], ...]:
+    if entry is None:
+        return ()
+    paths: list[tuple[str, ...]] = []
+    items = read_items(entry.value, label, problems)
+    if isinstance(entry.value, Section | Scalar) or items:
+        for item in items:
+            text = read_text(item, label, problems)
+            path = problems.attempt(item.line, None, parse_path, text) if text else None
+            if path in paths:
+                problems.add(item.line, f"`{'.'.join(path or ())}` is there twice in `{label}`", "keep one of them")
+            elif path:
+                paths.append(path)
+    else:
+        problems.add(
+            entry.line, f"`{label}` is empty", "write paths of fields, such as `[id, user.name]`, or remove it"
+        )
+    return tuple(paths)
+
+
+def parse_path(text: str) -> tuple[str, ...]:
+    """The path that `text` spells; `a.b` and `a.b.*` are the same."""
+    parts = text.split(".")
+    if len(parts) > 1 and parts[-1] == "*":
+        parts = parts[:-1]
+    if not all(parts) or any("*" in part for part in parts):
+        remedy = "join names of fields by dots, such as `user.name`; `user` and `user.*` stand for everything in it"
+        raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
+    return tuple(parts)

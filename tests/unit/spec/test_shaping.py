@@ -1,0 +1,154 @@
+"""The settings that say how the fields of records become columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from pyiceberg.types import DateType, LongType, StringType, TimestampType, TimestamptzType
+
+from frazil.spec import ColumnSpec, json_schema
+from frazil.spec.models import FlattenSpec
+from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
+
+
+@pytest.mark.parametrize(
+    ("settings", "read"),
+    [
+        ("flatten: false", {"flatten": None, "column_case": "keep", "include": (), "exclude": ()}),
+        ("flatten: true", {"flatten": FlattenSpec(separator="_", depth=100)}),
+        ("flatten: {separator: __, depth: 3}", {"flatten": FlattenSpec(separator="__", depth=3)}),
+        ("flatten: {depth: 1}", {"flatten": FlattenSpec(depth=1)}),
+        ("column_case: snake", {"column_case": "snake"}),
+        ("include: [a, b.c, d.*]", {"include": (("a",), ("b", "c"), ("d",))}),
+        ("exclude: [e, f.g, l.element.x]", {"exclude": (("e",), ("f", "g"), ("l", "element", "x"))}),
+        (
+            "columns: {ts: timestamptz(ms), at: timestamp( ns ), d: date}",
+            {
+                "columns": (
+                    ColumnSpec(name="ts", type=TimestamptzType(), unit="ms"),
+                    ColumnSpec(name="at", type=TimestampType(), unit="ns"),
+                    ColumnSpec(name="d", type=DateType()),
+                )
+            },
+        ),
+        (
+            "columns: {region: {type: string, constant: ''}, n: {type: long, constant: 7}, t: {type: string, header: h},"
+            " total: {type: long, field: order.total}, x: {type: timestamptz(s), field: y}}",
+            {
+                "columns": (
+                    ColumnSpec(name="region", type=StringType(), constant=""),
+                    ColumnSpec(name="n", type=LongType(), constant="7"),
+                    ColumnSpec(name="t", type=StringType(), header="h"),
+                    ColumnSpec(name="total", type=LongType(), field=("order", "total")),
+                    ColumnSpec(name="x", type=TimestamptzType(), unit="s", field=("y",)),
+                )
+            },
+        ),
+    ],
+)
+def test_what_is_written_is_read_and_valid_for_editors(load: Load, settings: str, read: dict[str, Any]) -> None:
+    text = with_table(settings)
+    (table,) = load(text).tables
+    assert {name: getattr(table, name) for name in read} == read
+    Draft202012Validator(json_schema()).validate(yaml.safe_load(text))
+
+
+def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
+    spec = load(f"{HEAD}namespace: n\ntopics: [a]\ndefaults: {{flatten: true, column_case: lower, exclude: [x]}}\n")
+    table = spec.table_for("a")
+    assert (table.flatten, table.column_case, table.exclude) == (FlattenSpec(), "lower", (("x",),))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message", "remedy"),
+    [
+        ("flaten: true", "unknown key `flaten` in table `shop.x`", "did you mean `flatten`?"),
+        ("flatten: {seperator: _}", "unknown key `seperator` in `flatten`", "did you mean `separator`?"),
+        ("flatten: yess", "`flatten` cannot be `yess`", "write one of: true, false"),
+        ("flatten: {separator: ''}", "`flatten.separator` is empty where text is expected", "write text after"),
+        ("flatten: {separator: .}", "`flatten.separator` has a dot", "write another one, such as `_` or `__`"),
+        ("flatten: {depth: 0}", "`flatten.depth` is not a number from 1 to 100", "write how many levels"),
+        ("flatten: {depth: all}", "`flatten.depth` is not a number from 1 to 100", "write how many levels"),
+        ("column_case: snakes", "`column_case` cannot be `snakes`", "did you mean `snake`?"),
+        ("include: a", "`include` is text where a list is expected", "write a list, such as `[a, b]`"),
+        ("include: []", "`include` is empty", "write paths of fields"),
+        ("include: [a, a.*]", "`a` is there twice in `include`", "keep one of them"),
+        ("exclude: ['*']", "`*` is not the path of a field", "join names of fields by dots"),
+        ("exclude: [a..b]", "`a..b` is not the path of a field", "join names of fields by dots"),
+        ("exclude: [a.*.b]", "`a.*.b` is not the path of a field", "join names of fields by dots"),
+        ("include: [a.b], exclude: [a]", "`exclude` leaves out `a.b`, which `include` asks for", "take it out of one"),
+        (
+            "exclude: [o], columns: {t: {type: long, field: o.t}}",
+            "`exclude` leaves out `o.t`, which `columns` asks for",
+            "take it out of one of them",
+        ),
+        (
+            "exclude: [a], columns: {a: long}",
+            "`exclude` leaves out `a`, which `columns` asks for",
+            "take it out of one",
+        ),
+        ("value: {format: text}, flatten: true", "`flatten` says nothing of the format text", "remove it"),
+        ("value: {format: raw}, exclude: [a]", "`exclude` says nothing of the format raw", "remove it"),
+        (
+            "columns: {a: timestamptz(min)}",
+            "`min` is no unit of the time since the epoch",
+            "write one of: timestamptz(s)",
+        ),
+        ("columns: {a: 'list<timestamp(ms)>'}", "the type `list<timestamp(ms)>` has a unit inside", "give the field"),
+        (
+            "columns: {a: {type: long, constant: 1, header: h}}",
+            "`columns.a` has both `constant` and `header`",
+            "keep one of them",
+        ),
+        ("columns: {a: {type: long, constant: x}}", "`x` is no long", "write a value that a long can hold"),
+        ("columns: {a: {type: int, constant: 3000000000}}", "`3000000000` is no int", "write a value that"),
+        ("columns: {a: {type: double, constant: 1e999}}", "`1e999` is out of the range of double", "write a value"),
+        ("columns: {a: {type: 'decimal(3,1)', constant: 1.25}}", "`1.25` is no decimal(3, 1)", "write a value"),
+        ("columns: {a: {type: date, constant: soon}}", "`soon` is no date", "write a value that a date can hold"),
+        (
+            "columns: {a: {type: string, constant: }}",
+            "`columns.a.constant` is empty where one value",
+            "write one value",
+        ),
+        ("columns: {a: {type: uuid, constant: x}}", "a constant cannot be a `uuid`", "write string, boolean"),
+        (
+            "columns: {a: {type: timestamptz(ms), constant: x}}",
+            "`columns.a`: a unit is for numbers",
+            "write `timestamptz`",
+        ),
+        (
+            "columns: {a: {type: double, header: h}}",
+            "`columns.a`: a header cannot be a `double`",
+            "write string, binary",
+        ),
+        ("columns: {a: {type: long, field: b.}}", "`b.` is not the path of a field", "join names of fields"),
+        (
+            "columns: {a: long, b: {type: long, field: a}}",
+            "the columns `a` and `b` are both for the field `a`",
+            "keep one of them, or write another `field`",
+        ),
+        (
+            "columns: {a: {type: long, field: o}, b: {type: long, field: o.x}}",
+            "the column `b` is for a field inside the one of `a`, which is no struct",
+            "keep one of them",
+        ),
+        ("columns: {_rescued: {type: string, constant: x}}", "`_rescued` is the column for what", "rename the column"),
+        (
+            "columns: {_key: {type: string, header: h}}, metadata: [key]",
+            "the column `_key` is declared, and `metadata` writes key to it",
+            "rename the column",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_its_place(
+    refuse: Refuse, settings: str, message: str, remedy: str
+) -> None:
+    error = refuse(with_table(settings))
+    assert (error.message.startswith(message), error.remedy.startswith(remedy), error.where) == (
+        True,
+        True,
+        "pipeline.yaml:4",
+    ), (error.message, error.remedy)
