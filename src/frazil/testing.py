@@ -125,8 +125,8 @@ def _batch_of(r: OffsetRange, records: Sequence[MemoryRecord], names: Sequence[s
         "partition": [r.partition] * len(records),
         "offset": [record.offset for record in records],
         "timestamp": [record.timestamp_ms for record in records],
-        "key": [None] * len(records),
-        "headers": [None] * len(records),
+        "key": [record.key for record in records],
+        "headers": [[{"key": name, "value": held} for name, held in record.headers] or None for record in records],
         "value": [record.value for record in records],
     }
     return pa.RecordBatch.from_arrays(

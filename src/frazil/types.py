@@ -14,6 +14,10 @@ Offsets = Mapping[str, Mapping[int, int]]
 """Per topic and partition the next offset to read."""
 
 
+RESCUED_COLUMN = "_rescued"
+"""The column for what does not fit its own, as JSON: path to value and reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
     """Records `start` (included) to `end` (excluded) of one partition."""
@@ -38,13 +42,38 @@ class Watermark:
 
 
 @dataclass(frozen=True)
+class DataFile:
+    """A file that a task wrote. content: Iceberg's own JSON of it (ContentFileParser)."""
+
+    path: str
+    record_count: int
+    size_bytes: int
+    content: str
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Bad records of one batch, written to files of the dead-letter table `table`: promised by the commit of the
+    batch, kept by a commit of that table under the same commit id. since: per topic and partition where the batch
+    began. topic: a Kafka topic that they go to as well; empty for none.
+    """
+
+    table: str
+    files: tuple[DataFile, ...]
+    since: Offsets = field(default_factory=dict)
+    topic: str = ""
+
+
+@dataclass(frozen=True)
 class Progress:
     """What a table's newest ingest snapshot says about itself.
 
-    offsets: the full vector. topic_ids: Kafka's ids, so that a topic made anew is not read on by offset alone.
-    skipped: offsets that this commit passed over because Kafka no longer has them (from, to). epoch, run_id: who wrote
-    it; a later start of the same pipeline has a greater epoch. snapshot_id: None before the first commit, together with
-    an empty vector.
+    offsets: the full vector. topic_ids: Kafka's ids, so that a topic made anew is not read on by offset alone. skipped:
+    offsets that this commit passed over because Kafka no longer has them (from, to). schemas: ids of what the values
+    were decoded with, or their format. bad_skipped: bad records left out since the table began, as `on_bad_record:
+    skip` says. letters: dead letters of this batch, still to be committed unless the dead-letter table has them
+    already. epoch, run_id: who wrote it; a later start of the same pipeline has a greater epoch. snapshot_id: None
+    before the first commit, together with an empty vector.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -55,6 +84,9 @@ class Progress:
     run_id: str = ""
     watermark: Watermark = field(default_factory=Watermark)
     skipped: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    schemas: tuple[str, ...] = ("json",)
+    bad_skipped: int = 0
+    letters: Letters | None = None
     snapshot_id: int | None = None
     committed_at_ms: int | None = None
 
@@ -86,22 +118,15 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class DataFile:
-    """A file that a task wrote. content: Iceberg's own JSON of it (ContentFileParser)."""
-
-    path: str
-    record_count: int
-    size_bytes: int
-    content: str
-
-
-@dataclass(frozen=True)
 class BadRecord:
-    """A record that cannot become a row, where it is and why. path: of the field, empty for the whole record."""
+    """A record that cannot become a row, where it is and why. kind: the class of error (docs/reference/dead-letters.md).
+    path: of the field, empty for the whole record.
+    """
 
     topic: str
     partition: int
     offset: int
+    kind: str
     path: str
     reason: str
 
@@ -110,10 +135,12 @@ class BadRecord:
 class TaskReport:
     """What a task (or, merged, all tasks of a batch) found out about one table's ranges.
 
-    value_bytes: of all record values; largest_bytes: of one. has_heavy: a light batch had a record that is not small, and
-    must be read again as one that is not light. latest_ms: per topic and partition the latest record timestamp seen.
-    wanted: JSON of the struct type of fields that the table lacks, by path (see `ingest.evolve`). bad: the first bad
-    records; bad_count: all of them.
+    value_bytes: of all record values; largest_bytes: of one. has_heavy: a light batch had a record that is not small,
+    and must be read again as one that is not light. latest_ms: per topic and partition the latest record timestamp
+    seen. wanted: JSON of the struct type of fields that the table lacks, by path (see `ingest.evolve`); loosened: JSON
+    lists, the paths of required columns that records have no value for. bad: the first bad records; bad_count: all of
+    them. missing: ids of schemas that were not there to read with. refusals: changes of the table that its policy does
+    not allow. letters: files of the dead-letter table; letter_count: bad records in them.
     """
 
     table: str
@@ -124,9 +151,14 @@ class TaskReport:
     has_heavy: bool = False
     latest_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
+    loosened: frozenset[str] = frozenset()
     dropped: frozenset[str] = frozenset()
     bad: tuple[BadRecord, ...] = ()
     bad_count: int = 0
+    letters: tuple[DataFile, ...] = ()
+    letter_count: int = 0
+    missing: frozenset[str] = frozenset()
+    refusals: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -185,9 +217,14 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         has_heavy=any(report.has_heavy for report in mine),
         latest_ms=latest,
         wanted=tuple(dict.fromkeys(w for report in mine for w in report.wanted)),
+        loosened=frozenset().union(*(report.loosened for report in mine)),
         dropped=frozenset().union(*(report.dropped for report in mine)),
         bad=tuple(bad[:limit]),
         bad_count=sum(report.bad_count for report in mine),
+        letters=tuple(f for report in mine for f in report.letters),
+        letter_count=sum(report.letter_count for report in mine),
+        missing=frozenset().union(*(report.missing for report in mine)),
+        refusals=frozenset().union(*(report.refusals for report in mine)),
     )
 
 

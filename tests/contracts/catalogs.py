@@ -12,6 +12,7 @@ from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.runtime.jvm import Jvm
+from frazil.runtime.light_jvm import LightJvm
 
 
 class Lake(Protocol):
@@ -29,8 +30,8 @@ class Lake(Protocol):
     def expire_all_but_newest(self, table: str) -> None:
         """Forgets every snapshot but the current one."""
 
-    def lose_next_answer(self) -> Any:
-        """A context in which the next commit lands and its answer does not come back."""
+    def lose_next_answer(self, point: str = "commit.landed") -> Any:
+        """A context in which the next commit lands and its answer does not come back. point: where, in the real catalog."""
 
 
 class MemoryLake:
@@ -54,7 +55,7 @@ class MemoryLake:
             self._first.expire(table, snapshot.id)
 
     @contextmanager
-    def lose_next_answer(self) -> Iterator[None]:
+    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:  # noqa: ARG002  (all commits are alike)
         self._first.losses.append("answer")
         yield
         assert not self._first.losses
@@ -63,7 +64,7 @@ class MemoryLake:
 class IcebergLake:
     """Iceberg's JDBC catalog on SQLite, in the JVM that the tests share."""
 
-    def __init__(self, jvm: Jvm, root: Path) -> None:
+    def __init__(self, jvm: Jvm | LightJvm, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self._jvm = jvm
         self._properties = {
@@ -88,8 +89,8 @@ class IcebergLake:
         java.expireSnapshots().expireOlderThan(newest + 1).retainLast(1).commit()
 
     @contextmanager
-    def lose_next_answer(self) -> Iterator[None]:
-        failpoints.arm({failpoints.VARIABLE: "commit.landed=reset"})
+    def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:
+        failpoints.arm({failpoints.VARIABLE: f"{point}=reset"})
         try:
             yield
         finally:

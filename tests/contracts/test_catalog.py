@@ -11,13 +11,15 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IcebergType, ListType, LongType, NestedField, StringType, StructType
 
-from frazil.catalog.port import Catalog, TableSize, TableState
+from frazil.catalog.history import Said
+from frazil.catalog.port import Catalog, Rewrite, TableSize, TableState
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.evolve import extend_schema, new_schema
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.table import Table
 from frazil.ingest.write import FileWriter
+from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.types import Commit, DataFile, Progress, Watermark
 from tests.contracts.catalogs import IcebergLake, Lake, MemoryLake
@@ -47,7 +49,7 @@ def _write(state: TableState, *ids: int) -> tuple[DataFile, ...]:
     table = Table(TableSpec(name=_TABLE, topics=(TopicSelector(literal="a"),)), state)
     kinds = {field.name: field.field_type for field in state.schema.fields}
     writer = FileWriter(table.target())
-    writer.write(shape_rows(table.target(), decode([f'{{"id": {n}}}' for n in ids], "add", **kinds).columns, {}))
+    writer.write(shape_rows(table.target(), decode([f'{{"id": {n}}}' for n in ids], "add", **kinds), {}))
     return tuple(writer.finish())
 
 
@@ -259,3 +261,171 @@ def test_files_that_nobody_committed_are_removed(catalog: Catalog) -> None:
     catalog.load(_TABLE)
     catalog.delete_files(_TABLE, [file.path for file in files])
     assert not any(Path(file.path).exists() for file in files)
+
+
+def _head(catalog: Catalog) -> int:
+    head = _load(catalog).head_id
+    assert head is not None
+    return head
+
+
+def _paths(catalog: Catalog) -> list[str]:
+    _load(catalog)
+    return sorted(file.path for file in catalog.files(_TABLE))
+
+
+def _begin(catalog: Catalog) -> tuple[str, str]:
+    """Two files in two snapshots; their paths."""
+    first, second = (_commit(_create(catalog), 5), _commit(_load(catalog), 5, ids=(3,)))
+    second = replace(second, expected=catalog.commit(first))
+    catalog.commit(second)
+    return first.files[0].path, second.files[0].path
+
+
+def _rewrite(catalog: Catalog, removed: str, *ids: int, read_at: int | None = None, name: str = "r") -> Rewrite:
+    state = _load(catalog)
+    assert state.head_id is not None
+    return Rewrite(
+        _TABLE, read_at or state.head_id, name, (removed,), _write(state, *ids) if ids else (), {"retry": "x"}
+    )
+
+
+def test_a_table_says_which_snapshot_is_its_newest(catalog: Catalog) -> None:
+    assert _create(catalog).head_id is None
+    committed = catalog.commit(_commit(_load(catalog), 5))
+    assert _load(catalog).head_id == committed.snapshot_id
+
+
+def test_marks_are_a_pipeline_s_own_and_come_and_go(lake: Lake) -> None:
+    catalog, other = lake.catalog(), lake.catalog("q")
+    _create(catalog)
+    assert "begun" not in _load(catalog).marks
+    catalog.mark(_TABLE, "begun", "1")
+    assert _load(catalog).marks["begun"] == _load(lake.catalog()).marks["begun"] == "1"
+    assert "begun" not in _load(other).marks
+    catalog.mark(_TABLE, "begun", None)
+    catalog.mark(_TABLE, "begun", None)
+    assert "begun" not in _load(lake.catalog()).marks
+
+
+def test_a_rewrite_replaces_files_and_says_so(catalog: Catalog, lake: Lake) -> None:
+    first, second = _begin(catalog)
+    before, progress = _head(catalog), _load(catalog).progress
+    rewrite = _rewrite(catalog, first, 7)
+    catalog.rewrite(rewrite)
+    assert _paths(lake.catalog()) == sorted([second, rewrite.added[0].path])
+    assert catalog.size(_TABLE).row_count == 2
+    assert _plain(_load(catalog).progress) == _plain(progress)
+    newest, *older = catalog.history(_TABLE, ("retry", "rewrite-id", "retry-id"))
+    assert newest == Said(_head(catalog), {"retry": "x", "rewrite-id": "r"})
+    assert [said.snapshot_id for said in older][:1] == [before]
+    assert not any(said.words or said.is_cut for said in older)
+
+
+def test_a_rewrite_may_only_take_away(catalog: Catalog) -> None:
+    first, second = _begin(catalog)
+    catalog.rewrite(_rewrite(catalog, first))
+    assert _paths(catalog) == [second]
+
+
+def test_files_that_came_meanwhile_are_no_conflict_for_a_rewrite(lake: Lake) -> None:
+    slow, quick = lake.catalog(), lake.catalog()
+    first, second = _begin(slow)
+    rewrite = _rewrite(slow, first)
+    third = _commit(_load(quick), 9, ids=(9,))
+    quick.commit(third)
+    slow.rewrite(rewrite)
+    assert _paths(quick) == sorted([second, third.files[0].path])
+    assert _load(slow).progress.offsets["a"][0] == 9
+
+
+def test_of_two_rewrites_that_saw_the_same_snapshot_one_is_refused_also_with_other_files(lake: Lake) -> None:
+    slow, quick = lake.catalog(), lake.catalog()
+    first, second = _begin(slow)
+    read_at = _head(slow)
+    for path in (first, second):
+        late = _rewrite(slow, path, 7, read_at=read_at, name="late")
+        if path == first:
+            quick.load(_TABLE)
+            quick.rewrite(_rewrite(quick, first, name="quick"))
+        with pytest.raises(ConflictError):
+            slow.rewrite(late)
+    assert _paths(slow) == [second]
+
+
+def test_a_rewrite_of_files_that_are_not_there_is_refused(catalog: Catalog) -> None:
+    first, second = _begin(catalog)
+    with pytest.raises(ConflictError):
+        catalog.rewrite(_rewrite(catalog, f"{first}.gone", 7))
+    assert _paths(catalog) == sorted([first, second])
+
+
+def test_a_rewrite_of_a_table_that_was_rolled_back_is_refused(catalog: Catalog, lake: Lake) -> None:
+    first, second = _begin(catalog)
+    rewrite = _rewrite(catalog, second)
+    *_, oldest = catalog.history(_TABLE, ())
+    lake.roll_back(_TABLE, oldest.snapshot_id)
+    with pytest.raises(ConflictError):
+        catalog.rewrite(rewrite)
+    assert _paths(catalog) == [first]
+
+
+def test_a_rewrite_whose_answer_was_lost_is_looked_up(catalog: Catalog, lake: Lake) -> None:
+    first, second = _begin(catalog)
+    with lake.lose_next_answer("retry.rewrite-landed"):
+        catalog.rewrite(_rewrite(catalog, first))
+    assert _paths(catalog) == [second]
+
+
+def test_files_are_appended_once_under_a_name_and_leave_the_progress_alone(lake: Lake) -> None:
+    one, other = lake.catalog(), lake.catalog()
+    _begin(one)
+    since, progress = _head(one), _load(one).progress
+    files = _write(_load(one), 8)
+    one.append_once(_TABLE, files, "retry-id", "r1", since)
+    _load(other)
+    lake.append_foreign(_TABLE)
+    with suppress(ConflictError):
+        other.append_once(_TABLE, files, "retry-id", "r1", since)
+    assert len(_paths(other)) == 3
+    assert _plain(_load(other).progress) == _plain(progress)
+    other.append_once(_TABLE, (), "retry-id", "r2", since)
+    assert [said.words for said in other.history(_TABLE, ("retry-id",))][:3] == [
+        {"retry-id": "r2"}, {}, {"retry-id": "r1"},
+    ]  # fmt: skip
+    assert one.commit(_commit(_load(one), 30)).offsets["a"][0] == 30
+
+
+def test_an_append_whose_answer_was_lost_is_looked_up(catalog: Catalog, lake: Lake) -> None:
+    _begin(catalog)
+    with lake.lose_next_answer("retry.append-landed"):
+        catalog.append_once(_TABLE, _write(_load(catalog), 8), "retry-id", "r1", _head(catalog))
+    assert len(_paths(catalog)) == 3
+
+
+def test_nothing_is_appended_where_the_history_does_not_reach_back_far_enough(catalog: Catalog, lake: Lake) -> None:
+    _begin(catalog)
+    since = _head(catalog)
+    lake.append_foreign(_TABLE)
+    lake.expire_all_but_newest(_TABLE)
+    state = _load(catalog)
+    [left] = catalog.history(_TABLE, ("retry-id",))
+    assert (left.snapshot_id, left.is_cut) == (state.head_id, True)
+    with pytest.raises(UnavailableError):
+        catalog.append_once(_TABLE, _write(state, 8), "retry-id", "r1", since)
+
+
+def test_the_small_jvm_can_commit_too(lake: Lake, folder: Path) -> None:
+    if not isinstance(lake, IcebergLake):
+        _begin(lake.catalog())
+        return
+    _begin(lake.catalog())
+    jvm = LightJvm({})
+    try:
+        jvm.listen()
+        catalog = IcebergLake(jvm, folder).catalog()
+        assert catalog.commit(_commit(_load(catalog), 9)).offsets["a"][0] == 9
+        catalog.append_once(_TABLE, _write(_load(catalog), 8), "retry-id", "r1", _head(catalog))
+        assert len(_paths(catalog)) == 4
+    finally:
+        jvm.close()

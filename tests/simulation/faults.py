@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from pyiceberg.schema import Schema
 
-from frazil.catalog.port import TableSize, TableState
+from frazil.catalog.history import Said
+from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.task import Job
-from frazil.kafka.port import Partition, TopicDescription
+from frazil.kafka.memory import MemoryOutbox
+from frazil.kafka.port import OutRecord, Partition, TopicDescription
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
-from frazil.types import Batch, Commit, Progress, TaskReport
+from frazil.types import Batch, Commit, DataFile, Progress, TaskReport
 
 
 class CrashError(BaseException):
@@ -112,9 +114,45 @@ class UnsureCatalog:
         self._fate.step("catalog.committed")
         return committed
 
+    def files(self, table: str) -> list[StoredFile]:
+        self._fate.step("catalog.files")
+        return self._catalog.files(table)
+
+    def mark(self, table: str, name: str, value: str | None) -> None:
+        self._fate.step("catalog.mark")
+        self._catalog.mark(table, name, value)
+        self._fate.step("catalog.marked")
+
+    def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
+        self._fate.step("catalog.history")
+        return self._catalog.history(table, names)
+
+    def rewrite(self, rewrite: Rewrite) -> None:
+        self._fate.step("catalog.rewrite")
+        self._catalog.rewrite(rewrite)
+        self._fate.step("catalog.rewritten")
+
+    def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
+        self._fate.step("catalog.append_once")
+        self._catalog.append_once(table, files, name, value, since)
+        self._fate.step("catalog.appended")
+
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         self._fate.step("catalog.delete_files")
         self._catalog.delete_files(table, paths)
+
+
+class UnsureOutbox:
+    """An outbox whose questions and answers may be lost."""
+
+    def __init__(self, outbox: MemoryOutbox, fate: Fate) -> None:
+        self._outbox = outbox
+        self._fate = fate
+
+    def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
+        self._fate.step("outbox.write")
+        self._outbox.write(owner, topic, name, records)
+        self._fate.step("outbox.written")
 
 
 class UnsureJobs:

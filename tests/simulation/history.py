@@ -18,12 +18,21 @@ from frazil.errors import FencedError
 from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
+from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import PipelineSpec
-from frazil.spec.models import CatalogSpec, ColumnSpec, CommitSpec, MetadataField, TableSpec, TopicSelector
+from frazil.spec.models import (
+    CatalogSpec,
+    ColumnSpec,
+    CommitSpec,
+    DeadLettersSpec,
+    MetadataField,
+    TableSpec,
+    TopicSelector,
+)
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
 from frazil.types import Progress
-from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureSource
+from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureOutbox, UnsureSource
 
 _PLACE: dict[MetadataField, str] = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
 _PLACES = ["_topic", "_partition", "_offset", "id"]
@@ -41,12 +50,14 @@ class History:
         self.source = MemorySource()
         self.catalog = MemoryCatalog(root, "sim")
         self.clock = FakeClock()
-        self.spec = _spec(root)
+        self.has_bad = self.fate.maybe(0.4)
+        self.spec = _spec(root, has_bad=self.has_bad)
+        self.outbox = MemoryOutbox()
+        self.is_rolled_back = False
         self.services: list[Service] = []
         self.started = 0
         self.produced: dict[Place, int] = {}
-        self.bad: set[Place] = set()
-        self.has_bad = self.fate.maybe(0.15)
+        self.bad: dict[Place, bytes | None] = {}
         for topic in "abc":
             self.source.create(topic, self.fate.pick(1, 3))
 
@@ -87,6 +98,7 @@ class History:
                 self.catalog.append_foreign(table)
             if self.fate.maybe(0.02):
                 line = [None, *(snapshot.id for snapshot in self.catalog.ancestors(table))]
+                self.is_rolled_back = True
                 self.catalog.roll_back(table, line[self.fate.pick(0, len(line) - 1)])
 
     def _produce(self) -> None:
@@ -99,7 +111,7 @@ class History:
             offset = self.source.produce(topic, partition, value, self.clock.now_ms() - self.fate.pick(0, 50), gap)
             self.produced[topic, partition, offset] = number
             if is_bad:
-                self.bad.add((topic, partition, offset))
+                self.bad[topic, partition, offset] = value
 
     def _value(self, number: int) -> tuple[bytes | None, bool]:
         if self.has_bad and self.fate.maybe(0.01):
@@ -119,9 +131,13 @@ class History:
         self.started += 1
         clock, fate = self.clock, self.fate
         parts = Parts(
-            UnsureSource(self.source, fate), UnsureCatalog(self.catalog, fate), UnsureJobs(self.source, fate), clock,
-            StepLanes(clock)
-        )  # fmt: skip
+            source=UnsureSource(self.source, fate),
+            catalog=UnsureCatalog(self.catalog, fate),
+            jobs=UnsureJobs(self.source, fate),
+            clock=clock,
+            lanes=StepLanes(clock),
+            outbox=UnsureOutbox(self.outbox, fate),
+        )
         service = Service(self.spec, parts, f"run-{self.started:04}", lambda _: None)
         try:
             service.connect()
@@ -151,12 +167,20 @@ class History:
         for table in service.tables:
             progress = self.check_table(table.name)
             mine = {place for place in self.produced if f"lake.{place[0]}" == table.name or place[0] in table.name[5:]}
-            bad = sorted(self.bad & mine)
-            if table.run_state is RunState.STOPPED:
+            bad = sorted(self.bad.keys() & mine)
+            if table.spec.on_bad_record == "dead_letter":
+                assert table.run_state is not RunState.STOPPED, f"{table.name} stopped: {table.reason} ({table.where})"
+                letters = self.check_letters(table.name)
+                missing = set(bad) - set(letters)
+                sent = self.outbox.topics.get("bad", [])
+                assert self.is_rolled_back or len(sent) == len(letters), "the topic has not every letter once"
+                assert not missing, f"{table.name} has no dead letter of {sorted(missing)[:5]}"
+            elif table.run_state is RunState.STOPPED:
                 words = [f"topic {t}, partition {p}, offset {o}" for t, p, o in bad]
                 assert table.where in words, f"{table.name} stopped: {table.reason} ({table.where})"
             else:
                 assert not bad, f"{table.name} went past {bad}"
+            if table.run_state is not RunState.STOPPED:
                 assert all(progress.offsets.get(t, {}).get(p, 0) > o for t, p, o in mine), (
                     f"{table.name} is not complete"
                 )
@@ -165,6 +189,7 @@ class History:
         """Checks every snapshot of the main branch; the newest progress."""
         if self.catalog.load(table) is None:
             return Progress()
+        self.check_letters(table)
         rows: dict[Place, int] = {}
         progress = Progress()
         files: set[str] = set()
@@ -182,10 +207,32 @@ class History:
             expected = {
                 (t, p, o): number
                 for (t, p, o), number in self.produced.items()
-                if o < progress.offsets.get(t, {}).get(p, 0)
+                if o < progress.offsets.get(t, {}).get(p, 0) and (t, p, o) not in self.bad
             }
             assert rows == expected, _difference(rows, expected)
         return progress
+
+    def check_letters(self, table: str) -> list[Place]:
+        """The bad records in the table's dead-letter table: each of them bad, and there once."""
+        name = f"{table}__dead_letters"
+        if self.catalog.load(name) is None:
+            return []
+        found: list[Place] = []
+        for snapshot in self.catalog.ancestors(name):
+            for file in snapshot.files:
+                rows = pq.read_table(file.path).to_pylist()
+                assert len(rows) == file.record_count
+                for row in rows:
+                    place = (row["topic"], row["partition"], row["offset"])
+                    assert place in self.bad, f"{place} is not bad: {row}"
+                    assert row["value"] == self.bad[place]
+                    found.append(place)
+        assert len(found) == len(set(found)), f"{table} has dead letters twice: {_twice(found)}"
+        return found
+
+
+def _twice(places: list[Place]) -> list[Place]:
+    return sorted({place for place in places if places.count(place) > 1})[:5]
 
 
 def _difference(rows: dict[Place, int], expected: dict[Place, int]) -> str:
@@ -194,20 +241,31 @@ def _difference(rows: dict[Place, int], expected: dict[Place, int]) -> str:
     return f"lost={lost} more={more}"
 
 
-def _spec(root: Path) -> PipelineSpec:
+def _spec(root: Path, has_bad: bool) -> PipelineSpec:
     def topics(names: str) -> tuple[TopicSelector, ...]:
         return tuple(TopicSelector(literal=name) for name in names)
 
     commit = CommitSpec(interval_s=0.5)
+    # The bad values must be bad whenever they are read: the type of `id` may not be inferred from them.
+    known = (ColumnSpec(name="id", type=parse_type("long")),) if has_bad else ()
     declared = (ColumnSpec(name="id", type=parse_type("long")),)
+    letters = DeadLettersSpec(topic="bad")
     return PipelineSpec(
         pipeline="sim",
         kafka={},
         catalog=CatalogSpec(uri="memory"),
         tables=(
-            TableSpec(name="lake.ab", topics=topics("ab"), metadata=_PLACE, commit=commit),
             TableSpec(
-                name="lake.c", topics=topics("c"), metadata=_PLACE, commit=commit, columns=declared, undeclared="drop"
+                name="lake.ab", topics=topics("ab"), metadata=_PLACE, commit=commit, columns=known, dead_letters=letters
+            ),
+            TableSpec(
+                name="lake.c",
+                topics=topics("c"),
+                metadata=_PLACE,
+                commit=commit,
+                columns=declared,
+                undeclared="drop",
+                on_bad_record="stop",
             ),
         ),
         path=root / "pipeline.yaml",

@@ -57,16 +57,40 @@ def test_a_batch_knows_its_topics_and_its_span() -> None:
 
 def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() -> None:
     def bad(partition: int, offset: int) -> BadRecord:
-        return BadRecord("a", partition, offset, "x", "no")
+        return BadRecord("a", partition, offset, "malformed", "x", "no")
 
     files = [DataFile(f"/{n}.parquet", n, n * 10, "{}") for n in range(3)]
     reports = [
         TaskReport(
-            "t", (files[0],), 10, 700, 90, False, {"a": {1: 5}}, ("w1",), frozenset({"p"}), (bad(1, 9), bad(1, 11)), 2
+            "t",
+            (files[0],),
+            10,
+            700,
+            90,
+            False,
+            {"a": {1: 5}},
+            ("w1",),
+            frozenset({"l"}),
+            frozenset({"p"}),
+            (bad(1, 9), bad(1, 11)),
+            2,
+            (files[1],),
+            2,
         ),
         TaskReport("other", (files[1],), 99),
         TaskReport(
-            "t", (files[2],), 5, 70, 30, True, {"a": {0: 3, 1: 4}}, ("w1", "w2"), frozenset({"q"}), (bad(0, 70),), 1
+            "t",
+            (files[2],),
+            5,
+            70,
+            30,
+            True,
+            {"a": {0: 3, 1: 4}},
+            ("w1", "w2"),
+            frozenset(),
+            frozenset({"q"}),
+            (bad(0, 70),),
+            1,
         ),
     ]
     assert merge_reports("t", reports, limit=2) == TaskReport(
@@ -78,17 +102,21 @@ def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() 
         True,
         {"a": {0: 3, 1: 5}},
         ("w1", "w2"),
+        frozenset({"l"}),
         frozenset({"p", "q"}),
         (bad(0, 70), bad(1, 9)),
         3,
+        (files[1],),
+        2,
     )
     assert merge_reports("t", []) == TaskReport("t")
 
 
 def test_a_report_survives_its_way_to_the_driver() -> None:
     report = TaskReport(
-        "t", (DataFile("/é.parquet", 1, 2, '{"a": 1}'),), 1, 99, 99, True, {"a": {3: 4}}, ("w",), frozenset({"x", "y"}),
-        (BadRecord("a", 0, 1, "p", "\udcff is no text"),), 1,
+        "t", (DataFile("/é.parquet", 1, 2, '{"a": 1}'),), 1, 99, 99, True, {"a": {3: 4}}, ("w",), frozenset({'["x"]'}),
+        frozenset({"x", "y"}), (BadRecord("a", 0, 1, "bad_text", "p", "\udcff is no text"),), 1,
+        (DataFile("/l.parquet", 1, 2, "{}"),), 1,
     )  # fmt: skip
     assert load_report(dump_report(report)) == report
 

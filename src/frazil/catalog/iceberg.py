@@ -7,7 +7,7 @@ replace (Iceberg 1.11 and later). PyIceberg is not used to commit: it rebases on
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,8 @@ from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 
-from frazil.catalog.port import TableSize, TableState
+from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
+from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.errors import ConflictError, FrazilError, InvariantError, UnavailableError
 from frazil.failpoints import hit
@@ -145,6 +146,83 @@ class IcebergCatalog:
             java.updateProperties().set(name, "true").commit()
             self._adopted.add(table)
 
+    def files(self, table: str) -> list[StoredFile]:
+        """See the port."""
+        found = []
+        try:
+            for task in _planned(self._tables[table].newScan()):
+                file, deleted = task.file(), not task.deletes().isEmpty()
+                found.append(StoredFile(str(file.location()), file.recordCount(), file.fileSizeInBytes(), deleted))
+        except Py4JJavaError as error:
+            raise unavailable("the table's files cannot be listed", error, table) from None
+        return found
+
+    def mark(self, table: str, name: str, value: str | None) -> None:
+        """See the port."""
+        full = key(self._pipeline, name)
+        update = self._tables[table].updateProperties()
+        try:
+            (update.remove(full) if value is None else update.set(full, value)).commit()
+        except (Py4JJavaError, ConnectionError) as error:
+            raise unavailable("a property of the table cannot be set", error, table) from None
+
+    def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
+        """See the port."""
+        ancestors = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])
+        return _said(self._pipeline, names, ancestors)
+
+    def rewrite(self, rewrite: Rewrite) -> None:
+        """See the port."""
+        java = self._tables[rewrite.table]
+        validator = _HistoryValidator(
+            self._pipeline, REWRITE_ID, lambda history: is_undisturbed(history, REWRITE_ID, rewrite.read_at)
+        )
+        try:
+            overwrite = java.newOverwrite().validateFromSnapshot(rewrite.read_at).validateNoConflictingDeletes()
+            left = set(rewrite.removed)
+            for task in _planned(java.newScan().useSnapshot(rewrite.read_at)) if left else ():
+                if (path := str(task.file().location())) in left:
+                    overwrite.deleteFile(task.file())
+                    left.remove(path)
+            if left:
+                raise ConflictError("the files were not there when they were read", where=rewrite.table)
+            for file in rewrite.added:
+                overwrite.addFile(self._data_file(java, file))
+            for name, value in {**rewrite.words, REWRITE_ID: rewrite.id}.items():
+                overwrite.set(key(self._pipeline, name), value)
+            overwrite.validateWith(validator).commit()
+            hit("retry.rewrite-landed")
+        except (Py4JJavaError, ConnectionError) as error:
+            self._look_up(rewrite.table, error, validator, rewrite.id, rewrite.read_at)
+
+    def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
+        """See the port."""
+        java = self._tables[table]
+        validator = _HistoryValidator(
+            self._pipeline, name, lambda history: was_said(history, name, value, since) is False
+        )
+        try:
+            append = java.newAppend()
+            for file in files:
+                append.appendFile(self._data_file(java, file))
+            append.set(key(self._pipeline, name), value).validateWith(validator).commit()
+            hit("retry.append-landed")
+        except (Py4JJavaError, ConnectionError) as error:
+            self._look_up(table, error, validator, value, since)
+
+    def _look_up(
+        self, table: str, error: Exception, validator: _HistoryValidator, value: str, since: int | None
+    ) -> None:
+        """A commit that raised (law 4): all is well if the table says what it was to say."""
+        if self.load(table) is None:
+            raise unavailable("the commit did not go through", error, table) from None
+        is_said = was_said(self.history(table, (validator.name,)), validator.name, value, since)
+        if is_said:
+            return
+        if is_said is not None and (validator.refused or _is(error, *_CONFLICTS)):
+            raise ConflictError(f"the commit was refused: {_cause(error)}", where=table) from None
+        raise unavailable("the commit did not go through", error, table) from None
+
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         """See the port."""
         if table not in self._tables:
@@ -213,7 +291,8 @@ class IcebergCatalog:
         iceberg = self._jvm.org.apache.iceberg
         progress, is_cut = self._progress(java)
         properties = self._strings_of(java.properties())
-        metadata = java.operations().current()
+        metadata, snapshot = java.operations().current(), java.currentSnapshot()
+        prefix = key(self._pipeline, "")
         return TableState(
             name=table,
             uuid=str(java.uuid()),
@@ -226,6 +305,8 @@ class IcebergCatalog:
             progress=progress,
             history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
             io_properties=self._io_properties(java),
+            head_id=snapshot.snapshotId() if snapshot is not None else None,
+            marks={name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)},
         )
 
     def _progress(self, java: Any) -> tuple[Progress, bool]:
@@ -313,6 +394,54 @@ class _ProgressValidator:
     def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
         return f"progress is {self.found or 'none'}, not {self._expected or 'none'}"
+
+
+class _HistoryValidator:
+    """Iceberg's SnapshotAncestryValidator: true while `is_right` of what the branch says under `name`. It must never raise,
+    as above.
+    """
+
+    class Java:
+        """What py4j needs to know."""
+
+        implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+    def __init__(self, pipeline: str, name: str, is_right: Callable[[Iterable[Said]], bool]) -> None:
+        self.name = name
+        self.refused = False
+        self._pipeline = pipeline
+        self._is_right = is_right
+
+    def validate(self, snapshots: Any) -> bool:
+        """Called by the JVM with the snapshots of the branch."""
+        self.refused = not self._is_right(_said(self._pipeline, (self.name,), snapshots))
+        return not self.refused
+
+    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
+        """Called by the JVM, also when all is well."""
+        return f"the table says another {self.name}, or its history is gone"
+
+
+def _said(pipeline: str, names: Sequence[str], snapshots: Any) -> Iterator[Said]:
+    """What Java snapshots of one branch say, newest first."""
+    iterator = snapshots.iterator()
+    has_next = iterator.hasNext()
+    while has_next:
+        snapshot = iterator.next()
+        summary = snapshot.summary()
+        found = {name: summary.get(key(pipeline, name)) for name in names}
+        has_next = iterator.hasNext()
+        words = {name: str(text) for name, text in found.items() if text is not None}
+        yield Said(snapshot.snapshotId(), words, is_cut=not has_next and snapshot.parentId() is not None)
+
+
+def _planned(scan: Any) -> Iterator[Any]:
+    """The tasks of a table scan."""
+    tasks = scan.planFiles()
+    iterator = tasks.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+    tasks.close()
 
 
 def unavailable(what: str, error: Exception, where: str) -> FrazilError:

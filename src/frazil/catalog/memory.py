@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from frazil.catalog.port import TableSize, TableState
-from frazil.catalog.progress import from_summary, to_summary
+from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
+from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
+from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.clock import new_id
 from frazil.errors import ConflictError, InvariantError, UnavailableError
 from frazil.types import Commit, DataFile, Progress
@@ -18,12 +19,13 @@ from frazil.types import Commit, DataFile, Progress
 
 @dataclass(frozen=True)
 class MemorySnapshot:
-    """One snapshot: its parent's id, the files it added and its summary."""
+    """One snapshot: its parent's id, the files it added and its summary, and the paths of those it took away."""
 
     id: int
     parent: int | None
     files: tuple[DataFile, ...]
     summary: Mapping[str, str]
+    removed: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -61,11 +63,13 @@ class MemoryCatalog:
             return None
         progress = self._progress(found)
         lost = progress.snapshot_id is None and self._pipeline in found.adopted_by and self._is_cut(found)
-        return replace(found.state, progress=progress, history_lost=lost)
+        prefix = key(self._pipeline, "")
+        marks = {n.removeprefix(prefix): v for n, v in found.state.properties.items() if n.startswith(prefix)}
+        return replace(found.state, progress=progress, history_lost=lost, head_id=found.head, marks=marks)
 
     def size(self, table: str) -> TableSize:
         """See the port."""
-        files = [f for snapshot in self.ancestors(table) for f in snapshot.files]
+        files = self.data_files(table)
         rows, size = sum(f.record_count for f in files), sum(f.size_bytes for f in files)
         return TableSize(rows, len(files), size, len(self._tables[table].snapshots))
 
@@ -98,20 +102,80 @@ class MemoryCatalog:
         """See the port."""
         with self._lock:
             found = self._tables[commit.table]
-            loss = self.losses.pop(0) if self.losses else ""
-            if loss == "question":
-                raise UnavailableError("the catalog does not answer")
+            loss = self._lost_question()
             newest = self._progress(found)
             if newest.commit_id != commit.expected.commit_id:
                 raise ConflictError("the table's progress is not the one this batch started from", where=commit.table)
-            number = max(found.snapshots, default=0) + 1
-            summary = to_summary(self._pipeline, commit.progress)
-            found.snapshots[number] = MemorySnapshot(number, found.head, commit.files, summary)
-            found.head = number
+            number = self._add(found, commit.files, to_summary(self._pipeline, commit.progress))
             found.adopted_by.add(self._pipeline)
-            if loss == "outcome":
-                raise UnavailableError("the answer to the commit was lost")
+            _lose_outcome(loss)
         return replace(commit.progress, snapshot_id=number)
+
+    def files(self, table: str) -> list[StoredFile]:
+        """See the port."""
+        return [StoredFile(file.path, file.record_count, file.size_bytes) for file in self.data_files(table)]
+
+    def mark(self, table: str, name: str, value: str | None) -> None:
+        """See the port."""
+        with self._lock:
+            found = self._tables[table]
+            properties = {n: v for n, v in found.state.properties.items() if n != key(self._pipeline, name)}
+            if value is not None:
+                properties[key(self._pipeline, name)] = value
+            found.state = replace(found.state, properties=properties)
+
+    def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
+        """See the port."""
+        return self._said(self._tables[table], names)
+
+    def rewrite(self, rewrite: Rewrite) -> None:
+        """See the port."""
+        with self._lock:
+            found = self._tables[rewrite.table]
+            loss = self._lost_question()
+            there = {file.path for file in _files_of(self._ancestors(found))}
+            is_right = is_undisturbed(self._said(found, (REWRITE_ID,)), REWRITE_ID, rewrite.read_at)
+            if not is_right or not there.issuperset(rewrite.removed):
+                raise ConflictError("the files were not there when they were read", where=rewrite.table)
+            words = {**rewrite.words, REWRITE_ID: rewrite.id}
+            summary = {key(self._pipeline, name): value for name, value in words.items()}
+            self._add(found, rewrite.added, summary, frozenset(rewrite.removed))
+            _lose_outcome(loss)
+
+    def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
+        """See the port."""
+        with self._lock:
+            found = self._tables[table]
+            loss = self._lost_question()
+            is_said = was_said(self._said(found, (name,)), name, value, since)
+            if is_said is None:
+                raise UnavailableError("the table's history is gone", where=table)
+            if not is_said:
+                self._add(found, tuple(files), {key(self._pipeline, name): value})
+            _lose_outcome(loss)
+
+    def _lost_question(self) -> str:
+        """What will go wrong with this commit; the question that is lost is lost here."""
+        loss = self.losses.pop(0) if self.losses else ""
+        if loss == "question":
+            raise UnavailableError("the catalog does not answer")
+        return loss
+
+    @staticmethod
+    def _add(
+        found: _Table, files: tuple[DataFile, ...], summary: Mapping[str, str], removed: frozenset[str] = frozenset()
+    ) -> int:
+        number = max(found.snapshots, default=0) + 1
+        found.snapshots[number] = MemorySnapshot(number, found.head, files, summary, removed)
+        found.head = number
+        return number
+
+    def _said(self, found: _Table, names: Sequence[str]) -> Iterable[Said]:
+        line = self._ancestors(found)
+        for snapshot in line:
+            words = {name: snapshot.summary.get(key(self._pipeline, name)) for name in names}
+            is_cut = snapshot is line[-1] and snapshot.parent is not None
+            yield Said(snapshot.id, {name: text for name, text in words.items() if text is not None}, is_cut)
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         """See the port."""
@@ -126,6 +190,10 @@ class MemoryCatalog:
         """Snapshots of the main branch, newest first."""
         return self._ancestors(self._tables[table])
 
+    def data_files(self, table: str) -> list[DataFile]:
+        """The files of the newest snapshot."""
+        return _files_of(self._ancestors(self._tables[table]))
+
     def roll_back(self, table: str, snapshot_id: int | None) -> None:
         """What an operator does by hand."""
         self._tables[table].head = snapshot_id
@@ -136,10 +204,7 @@ class MemoryCatalog:
 
     def append_foreign(self, table: str) -> None:
         """A snapshot of another writer, or of a compaction: no progress in it."""
-        found = self._tables[table]
-        number = max(found.snapshots, default=0) + 1
-        found.snapshots[number] = MemorySnapshot(number, found.head, (), {})
-        found.head = number
+        self._add(self._tables[table], (), {})
 
     @staticmethod
     def _ancestors(found: _Table) -> list[MemorySnapshot]:
@@ -160,3 +225,18 @@ class MemoryCatalog:
             if progress is not None:
                 return progress
         return Progress()
+
+
+def _files_of(line: Sequence[MemorySnapshot]) -> list[DataFile]:
+    """What is left of the files that the snapshots of a branch, newest first, have added."""
+    removed: set[str] = set()
+    files = []
+    for snapshot in line:
+        files += [file for file in snapshot.files if file.path not in removed]
+        removed |= snapshot.removed
+    return files
+
+
+def _lose_outcome(loss: str) -> None:
+    if loss == "outcome":
+        raise UnavailableError("the answer to the commit was lost")

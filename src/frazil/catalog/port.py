@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyiceberg.schema import Schema
 
-from frazil.types import Commit, Progress
+from frazil.catalog.history import Said
+from frazil.types import Commit, DataFile, Progress
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class TableState:
 
     schema: the current one, with field ids. io_properties: what a task needs to reach the table's store (secrets
     included: never printed). progress: of this pipeline; empty when it has none. history_lost: this pipeline has
-    committed here before, but the snapshot that said how far has been expired.
+    committed here before, but the snapshot that said how far has been expired. head_id: the newest snapshot of the main
+    branch; None before the first. marks: the properties that are this pipeline's own, without their prefix.
     """
 
     name: str
@@ -31,6 +33,8 @@ class TableState:
     progress: Progress
     history_lost: bool = False
     io_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    head_id: int | None = None
+    marks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def credentials_end_ms(self) -> int | None:
@@ -47,6 +51,32 @@ class TableSize:
     file_count: int
     size_bytes: int
     snapshot_count: int
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A data file of the current snapshot. has_deletes: some of its rows are deleted by other files."""
+
+    path: str
+    record_count: int
+    size_bytes: int
+    has_deletes: bool = False
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Files of a table that go, and files that come in their place, as one snapshot.
+
+    read_at: the snapshot in which the caller saw `removed`. id: the commit's own name, in its summary under REWRITE_ID.
+    words: what the summary says besides, under this pipeline's keys.
+    """
+
+    table: str
+    read_at: int
+    id: str
+    removed: tuple[str, ...]
+    added: tuple[DataFile, ...]
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 class Catalog(Protocol):
@@ -70,6 +100,30 @@ class Catalog(Protocol):
         Returns the progress as committed, also when the answer was lost but the table has our commit id. Raises
         ConflictError when the progress is another one, UnavailableError when the outcome could not be found out: the
         caller plans again from the table's progress and deletes nothing.
+        """
+
+    def files(self, table: str) -> list[StoredFile]:
+        """The data files of the newest snapshot of a table that was loaded."""
+
+    def mark(self, table: str, name: str, value: str | None) -> None:
+        """Sets one of this pipeline's own properties of a table that was loaded, or takes it away."""
+
+    def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
+        """The main branch of a table as it was loaded, newest first, with what it says under `names`."""
+
+    def rewrite(self, rewrite: Rewrite) -> None:
+        """One snapshot in which files are replaced; also when the answer was lost but the table has it.
+
+        Raises ConflictError when one of the files is gone, or when any other rewrite of this pipeline was committed since
+        `read_at`: the caller looks anew. UnavailableError when the outcome could not be found out.
+        """
+
+    def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
+        """One snapshot with these files that says `value` under `name`, and no progress; nothing where one after the
+        snapshot `since` says so already. None: since the table began.
+
+        Raises ConflictError when another writer was in the way, UnavailableError when the outcome could not be found out or
+        the history does not reach back to `since`.
         """
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 
-from frazil.types import Progress, Watermark, as_json, dump_offsets, load_offsets
+from frazil.types import DataFile, Letters, Progress, Watermark, as_json, dump_offsets, load_offsets
 
 
 def key(pipeline: str, name: str) -> str:
@@ -22,13 +23,17 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         "commit-id": progress.commit_id,
         "epoch": str(progress.epoch),
         "run-id": progress.run_id,
-        "schemas": "json",
+        "schemas": ",".join(progress.schemas),
         "watermarks": dump_offsets(progress.watermark.partitions),
     }
     if progress.skipped:
         parts["skipped"] = as_json(
             {topic: {str(p): list(r) for p, r in ps.items()} for topic, ps in progress.skipped.items()}
         )
+    if progress.bad_skipped:
+        parts["bad-skipped"] = str(progress.bad_skipped)
+    if progress.letters is not None:
+        parts["dead-letters"] = as_json(asdict(progress.letters))
     if progress.watermark.complete_to_ms is not None:
         parts["watermark"] = str(progress.watermark.complete_to_ms)
     return {key(pipeline, name): value for name, value in parts.items()}
@@ -53,9 +58,21 @@ def from_summary(
             load_offsets(summary.get(key(pipeline, "watermarks"), "{}")), None if mark is None else int(mark)
         ),
         skipped=_load_skipped(summary.get(key(pipeline, "skipped"), "{}")),
+        schemas=tuple(filter(None, summary.get(key(pipeline, "schemas"), "").split(","))),
+        bad_skipped=int(summary.get(key(pipeline, "bad-skipped"), "0")),
+        letters=_load_letters(summary.get(key(pipeline, "dead-letters"))),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms,
     )
+
+
+def _load_letters(text: str | None) -> Letters | None:
+    if text is None:
+        return None
+    parsed = json.loads(text)
+    since = {topic: {int(p): offset for p, offset in ps.items()} for topic, ps in parsed["since"].items()}
+    files = tuple(DataFile(**file) for file in parsed["files"])
+    return Letters(parsed["table"], files, since, parsed.get("topic", ""))
 
 
 def _load_skipped(text: str) -> dict[str, dict[int, tuple[int, int]]]:

@@ -14,6 +14,7 @@ from frazil.cli.wiring import (
     has_catalog,
     light_jvm,
     look_at_catalog,
+    open_schemas,
     properties_to_look_with,
     read_spec,
     sqlite_file,
@@ -34,16 +35,18 @@ from frazil.ops.check import (
     comparison,
     failed,
 )
+from frazil.ops.gate import check_schemas
 from frazil.runtime.connect import uses_s3
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
-    """Validate the pipeline file and reach what it names: Java, jars, Kafka, topics, catalog, tables and store.
+    """Validate the pipeline file and reach what it names: Java, jars, Kafka, topics, catalog, store, schema registry.
 
-    Says of each what was tried and, where something is missing, what to do about it. All of it is tried, also after
-    something has failed. Changes nothing: no table, no folder, no file.
+    Compares the registry's newest schemas with the tables, and says which change would be refused. Says of each what
+    was tried and, where something is missing, what to do about it. All of it is tried, also after something has
+    failed. Changes nothing: no table, no folder, no file.
 
     Exit code: 0 when `frazil run` would find all it needs; 1 when something cannot be reached or is missing; 2 when the
     file is wrong, also when one of its regular expressions matches no topic.
@@ -67,6 +70,13 @@ def _check(spec: PipelineSpec) -> Iterator[Finding]:
     of_kafka = list(check_kafka(spec, source, discovery, partial(unreadable_topics, spec.kafka)))
     yield from of_kafka
     tables = list(discovery.tables.values())
+    yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables)
+    schemas = open_schemas(spec)
+    if schemas is not None:
+        yield from check_schemas(tables, schemas)
+
+
+def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[Table]) -> Iterator[Finding]:
     file, warehouse = sqlite_file(spec), spec.catalog.warehouse
     if file is not None:
         folder = check_local_folder("catalog", file.parent)
@@ -78,7 +88,7 @@ def _check(spec: PipelineSpec) -> Iterator[Finding]:
     try:
         with light_jvm(spec) as jvm:
             if has_catalog(spec):
-                yield from _check_tables(jvm, spec, tables, source if of_kafka[0].is_ok else None)
+                yield from _check_tables(jvm, spec, tables, source)
             states = [table.state for table in tables if table.state is not None]
             probe = partial(probe_store, jvm.gateway, jvm.hadoop)
             yield check_store(warehouse, properties_to_look_with(spec), states, probe)

@@ -41,12 +41,18 @@ COMMANDS = (
     Command("check", "frazil.cli.check:command", "Validate the file and reach what it names; change nothing."),
     Command("plan", "frazil.cli.plan:command", "Show what run would create or change."),
     Command("status", "frazil.cli.status:command", "Show each table's state, lag and last commit."),
+    Command("dead-letters list", "frazil.cli.dead_letters:list_letters", "Show how many dead letters each table has."),
+    Command("dead-letters show", "frazil.cli.dead_letters:show", "Show the dead letters themselves."),
+    Command(
+        "dead-letters retry", "frazil.cli.dead_letters:retry", "Put dead letters that fit by now into their table."
+    ),
+    Command("dead-letters drop", "frazil.cli.dead_letters:drop", "Remove dead letters for good."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
     Command("doctor", "frazil.cli.doctor:command", "Tell what this machine has and lacks."),
     Command("dev broker", "frazil.cli.dev:broker", "Run the embedded Kafka broker in the foreground."),
     Command("demo", "frazil.cli.demo:command", "Run broker, producers and pipeline on this machine."),
 )
-GROUPS = {"dev": "Tools for development."}
+GROUPS = {"dead-letters": "Records that could not become rows.", "dev": "Tools for development."}
 
 
 @dataclass

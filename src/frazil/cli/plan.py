@@ -8,7 +8,7 @@ from typing import Any
 
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
-from frazil.cli.wiring import catalog_to_look_at, read_spec, topics_to_look_at
+from frazil.cli.wiring import catalog_to_look_at, open_schemas, read_spec, topics_to_look_at
 from frazil.clock import SystemClock
 from frazil.kafka.sample import read_sample
 from frazil.ops.plan import FirstOffset, PlannedTable, plan_tables
@@ -17,7 +17,7 @@ from frazil.ops.words import count
 SOMETHING_TO_DO = 4
 _TITLES = {
     "create": "create the table",
-    "change": "add columns",
+    "change": "change columns",
     "start": "start to read new partitions",
     "wait": "wait",
     "stop": "stop",
@@ -38,7 +38,11 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     clock = SystemClock()
     with catalog_to_look_at(spec) as catalog:
         tables = plan_tables(
-            spec, topics_to_look_at(spec), catalog, lambda ranges: read_sample(spec.kafka, ranges, clock)
+            spec,
+            topics_to_look_at(spec),
+            catalog,
+            lambda ranges: read_sample(spec.kafka, ranges, clock),
+            open_schemas(spec),
         )
     is_idle = all(table.action == "none" for table in tables)
     planned = {table.name: table.document() for table in tables}
@@ -55,6 +59,16 @@ def _lines(table: PlannedTable) -> Iterator[str]:
         for word, text in (("where", table.problem.where), ("remedy", table.problem.remedy)):
             if text:
                 yield f"  {word}: {text}"
+    yield from _columns(table)
+    for change in table.refused:
+        yield f"  not done: {change}"
+    if table.action == "create":
+        yield "  partition spec: none"
+    for words in _offsets(table.first_offsets):
+        yield f"  {words}"
+
+
+def _columns(table: PlannedTable) -> Iterator[str]:
     if table.columns:
         inferred = any(column.source == "inferred" for column in table.columns)
         sample = f", inferred from {count(table.sampled)} of {count(table.unread)} unread records" if inferred else ""
@@ -63,10 +77,6 @@ def _lines(table: PlannedTable) -> Iterator[str]:
         for column in table.columns:
             source = "" if column.source == "inferred" else f"  ({column.source})"
             yield f"    {column.name:<{width}}  {column.type}{source}"
-    if table.action == "create":
-        yield "  partition spec: none"
-    for words in _offsets(table.first_offsets):
-        yield f"  {words}"
 
 
 def _offsets(offsets: tuple[FirstOffset, ...]) -> Iterator[str]:

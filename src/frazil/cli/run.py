@@ -14,7 +14,7 @@ import typer
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
-from frazil.cli.wiring import open_catalog, read_spec, running_jvm, topics_to_look_at
+from frazil.cli.wiring import open_catalog, open_schemas, read_spec, running_jvm, topics_to_look_at
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import refuse_empty_patterns
@@ -22,6 +22,7 @@ from frazil.ingest.job import SparkJobs, named_jvm_death
 from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, Table
+from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.state_file import StateFile, describe
 from frazil.runtime.jvm import Jvm, core_count, is_local
@@ -56,7 +57,9 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
         if catalog is None:
             return 0
         jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark))
-        service = Service(spec, Parts(source, catalog, jobs, clock), new_id(), state_file.write)
+        outbox = KafkaOutbox(spec.kafka)
+        parts = Parts(source, catalog, jobs, clock, schemas=open_schemas(spec), outbox=outbox)
+        service = Service(spec, parts, new_id(), state_file.write)
         stopping.then(service.stop)
         try:
             service.run(until_caught_up)

@@ -15,7 +15,7 @@ from frazil.clock import SystemClock
 from frazil.ops.reports import PipelineReport, Problem, TableReport, as_document
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_pipeline
-from frazil.ops.words import NOTHING, ago, count, duration, size
+from frazil.ops.words import NOTHING, ago, count, duration, plural, size
 
 NOT_WELL = 4
 _LONG_NAME = 32
@@ -95,6 +95,17 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
         if table.dropped_fields:
             fields = ", ".join(table.dropped_fields)
             yield Text(f"\n{table.name} drops undeclared fields: {fields}", style="dim")
+        yield from _about_records(table)
+
+
+def _about_records(table: TableReport) -> Iterator[Text]:
+    """What became of records that did not fit."""
+    if table.dead_letters:
+        yield Text(f"\n{table.name} has {plural(table.dead_letters, 'dead letter')}: see frazil dead-letters list")
+    if table.bad_skipped:
+        yield Text(f"\n{table.name} has left out {plural(table.bad_skipped, 'bad record')}: `on_bad_record: skip`")
+    for change in table.refused_changes:
+        yield Text(f"\n{table.name} refuses a change: {change}")
 
 
 def _explain(problem: Problem, mark: str, colour: str) -> Iterator[Text]:

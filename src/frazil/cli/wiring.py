@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,6 +13,7 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.cli.output import Output
 from frazil.errors import UnavailableError
+from frazil.ingest.schemas import Schemas
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.connect import catalog_properties, uses_s3
 from frazil.runtime.jvm import Jvm
@@ -52,6 +54,15 @@ def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
     return IcebergCatalog(jvm.gateway, spec.pipeline, catalog_properties(spec), jvm.hadoop)
 
 
+def open_schemas(spec: PipelineSpec) -> Schemas | None:
+    """The schema registry that the pipeline file names."""
+    if spec.registry is None:
+        return None
+    # Its client costs a fifth of a second to import, which pipelines without a registry need not wait for.
+    confluent = importlib.import_module("frazil.registry.confluent")
+    return Schemas(confluent.ConfluentRegistry(spec.registry), spec.registry.naming)
+
+
 def topics_to_look_at(spec: PipelineSpec) -> KafkaTopics:
     """Kafka for commands that only look: someone waits for the answer, so an outage is found out sooner."""
     return KafkaTopics(spec.kafka, _LOOK_TIMEOUT_S)
@@ -74,6 +85,17 @@ def catalog_to_look_at(spec: PipelineSpec) -> Iterator[Catalog]:
         yield MemoryCatalog(spec.state_dir, spec.pipeline)
         return
     with light_jvm(spec) as jvm:
+        yield look_at_catalog(jvm, spec)
+
+
+@contextmanager
+def catalog_to_change(spec: PipelineSpec) -> Iterator[Catalog]:
+    """The same for commands that commit."""
+    if not has_catalog(spec):
+        yield MemoryCatalog(spec.state_dir, spec.pipeline)
+        return
+    with light_jvm(spec) as jvm:
+        jvm.listen()
         yield look_at_catalog(jvm, spec)
 
 

@@ -1,15 +1,21 @@
-"""A table's schema and the fields that records brought along: what to add. Pure; nothing is ever dropped or renamed."""
+"""A table's schema and the fields that records brought along: what to add, to widen, to make optional. Pure; nothing is
+ever dropped or renamed.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    DecimalType,
     DoubleType,
+    FloatType,
     IcebergType,
+    IntegerType,
     ListType,
     LongType,
     MapType,
@@ -20,7 +26,10 @@ from pyiceberg.types import (
 from frazil.errors import InvariantError
 
 Wanted = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
-"""Fields a table lacks: by path of the struct they belong to (`element` and `value` lead into lists and maps)."""
+"""Fields a table lacks, or has in a narrower type: by path of the struct they belong to (`element` and `value` lead into
+lists and maps).
+"""
+Path = tuple[str, ...]
 
 
 class TypesDiffer(Exception):
@@ -38,10 +47,11 @@ class NamesClash(Exception):
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """One added column: its full name and type."""
+    """One column that is added, or gets a wider type: its full name, the type it will have, and which of the two."""
 
     path: str
-    type: str
+    kind: IcebergType
+    is_new: bool = True
 
 
 def dump_wanted(wanted: Wanted) -> str:
@@ -98,21 +108,74 @@ def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...]) -> 
         return StructType(*(NestedField(0, name, kind, required=False) for name, kind in fields.items()))
     if isinstance(one, ListType) and isinstance(other, ListType):
         return ListType(0, merge_types(one.element_type, other.element_type, (*path, "element")), False)
+    if isinstance(one, MapType) and isinstance(other, MapType) and one.key_type == other.key_type:
+        value = merge_types(one.value_type, other.value_type, (*path, "value"))
+        return MapType(0, one.key_type, 0, value, False)
     if {type(one), type(other)} == {LongType, DoubleType}:
         return DoubleType()
-    if one != other:
+    if can_promote(one, other):
+        return other
+    if one != other and not can_promote(other, one):
         raise TypesDiffer(path, one, other)
     return one
 
 
-def extend_schema(schema: Schema, wanted: Wanted) -> Schema:
+def widest(one: IcebergType, other: IcebergType) -> IcebergType:
+    """The type that holds the values of both, or `one` where there is none."""
+    try:
+        return merge_types(one, other, ())
+    except TypesDiffer:
+        return one
+
+
+def lacking_of(table: StructType, written: StructType, may_widen: bool) -> Wanted:
+    """The fields of a writer's struct that the table lacks, or has in a type that can be widened: with their whole types."""
+    known = {field.name: field.field_type for field in table.fields}
+    ids = itertools.repeat(0)
+    found = {}
+    for field in written.fields:
+        old = known.get(field.name)
+        if old is None or _unite(old, field.field_type, ids, may_widen) != old:
+            found[field.name] = field.field_type
+    return {(): found} if found else {}
+
+
+def type_at(struct: StructType, path: Path) -> IcebergType | None:
+    """The type of the field at a path; None where there is none."""
+    kind: IcebergType = struct
+    for name in path:
+        if isinstance(kind, StructType):
+            members = {field.name: field.field_type for field in kind.fields}
+            if name not in members:
+                return None
+            kind = members[name]
+        elif isinstance(kind, ListType):
+            kind = kind.element_type
+        elif isinstance(kind, MapType):
+            kind = kind.value_type
+        else:
+            return None
+    return kind
+
+
+def can_promote(old: IcebergType, new: IcebergType) -> bool:
+    """Whether Iceberg may widen a column of the type `old` to `new` (specification, Schema Evolution)."""
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale == new.scale and old.precision < new.precision
+    return (type(old), type(new)) in ((IntegerType, LongType), (FloatType, DoubleType))
+
+
+def extend_schema(schema: Schema, wanted: Wanted, loosened: Iterable[Path] = ()) -> Schema:
     """`schema` with the wanted fields, ids of new fields above all others (the catalog gives its own).
 
-    A field that is there already (another process was quicker) stays as it is. Raises NamesClash for what no table can
-    have.
+    A field that is there already (another process was quicker) stays as it is, but gets what it lacks of the wanted type:
+    nested fields, or a wider type that Iceberg allows. loosened: fields that become optional. Raises NamesClash for what no
+    table can have.
     """
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
     fields = _extend(schema.as_struct(), wanted, (), ids).fields
+    for path in loosened:
+        fields = _loosen(StructType(*fields), path).fields
     try:
         return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
@@ -125,20 +188,85 @@ def new_schema(fields: Iterable[tuple[str, IcebergType]]) -> Schema:
 
 
 def list_changes(schema: Schema, wanted: Wanted) -> list[SchemaChange]:
-    """The columns that `extend_schema` would add, in words."""
-    known = {schema.find_column_name(field_id) for field_id in schema.field_ids}
-    paths = ((".".join((*path, name)), kind) for path, fields in wanted.items() for name, kind in fields.items())
-    return [SchemaChange(path, str(kind)) for path, kind in paths if path not in known]
+    """What `extend_schema` would change."""
+    return compare_schemas(schema, extend_schema(schema, wanted))
+
+
+def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
+    """What is new, the outermost of it alone, and which columns are wider."""
+    known = {str(before.find_column_name(field_id)): field_id for field_id in before.field_ids}
+    changes = []
+    for field_id in after.field_ids:
+        path, kind = str(after.find_column_name(field_id)), after.find_type(field_id)
+        parent = path.rpartition(".")[0]
+        if path not in known:
+            if not parent or parent in known:
+                changes.append(SchemaChange(path, kind))
+        elif kind.is_primitive and kind != before.find_type(known[path]):
+            changes.append(SchemaChange(path, kind, is_new=False))
+    return changes
 
 
 def _extend(struct: StructType, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int]) -> StructType:
     fields = [_extend_field(field, wanted, (*path, field.name), ids) for field in struct.fields]
-    known = {field.name for field in fields}
+    known = {field.name: place for place, field in enumerate(fields)}
     for name, kind in wanted.get(path, {}).items():
-        if name not in known:
+        if name in known:
+            united = _unite(fields[known[name]].field_type, kind, ids)
+            fields[known[name]] = fields[known[name]].model_copy(update={"field_type": united})
+        else:
             field_id = next(ids)
             fields.append(NestedField(field_id, name, _numbered(kind, ids), required=False))
     return StructType(*fields)
+
+
+def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bool = True) -> IcebergType:
+    """`old` with what it lacks of `new`; where the two cannot be one, `old` stays."""
+    if isinstance(old, StructType) and isinstance(new, StructType):
+        return _extend(old, {(): {field.name: field.field_type for field in new.fields}}, (), ids)
+    if isinstance(old, ListType) and isinstance(new, ListType):
+        return ListType(
+            old.element_id, _unite(old.element_type, new.element_type, ids, may_widen), old.element_required
+        )
+    if isinstance(old, MapType) and isinstance(new, MapType):
+        return MapType(
+            old.key_id,
+            old.key_type,
+            old.value_id,
+            _unite(old.value_type, new.value_type, ids, may_widen),
+            old.value_required,
+        )
+    return new if may_widen and can_promote(old, new) else old
+
+
+def _with_value(kind: MapType, value: IcebergType, is_required: bool) -> MapType:
+    return MapType(kind.key_id, kind.key_type, kind.value_id, value, is_required)
+
+
+def _loosen(kind: IcebergType, path: Path) -> StructType:
+    """The struct with the field at `path` optional."""
+    assert isinstance(kind, StructType)
+    head, rest = path[0], path[1:]
+    changed = {
+        field.name: {"field_type": _loosen_inside(field.field_type, rest)} if rest else {"required": False}
+        for field in kind.fields
+        if field.name == head
+    }
+    return StructType(*(field.model_copy(update=changed.get(field.name, {})) for field in kind.fields))
+
+
+def _loosen_inside(kind: IcebergType, path: Path) -> IcebergType:
+    if isinstance(kind, ListType):
+        if len(path) == 1:
+            return ListType(kind.element_id, kind.element_type, False)
+        return ListType(kind.element_id, _loosen_inside(kind.element_type, path[1:]), kind.element_required)
+    if isinstance(kind, MapType):
+        if len(path) == 1:
+            return _with_value(kind, kind.value_type, False)
+        return MapType(
+            kind.key_id, kind.key_type, kind.value_id, _loosen_inside(kind.value_type, path[1:]), kind.value_required
+        )
+    return _loosen(kind, path) if isinstance(kind, StructType) else kind
 
 
 def _extend_field(field: NestedField, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int]) -> NestedField:
@@ -150,10 +278,10 @@ def _extend_type(kind: IcebergType, wanted: Wanted, path: tuple[str, ...], ids: 
         return _extend(kind, wanted, path, ids)
     if isinstance(kind, ListType):
         element = _extend_type(kind.element_type, wanted, (*path, "element"), ids)
-        return kind.model_copy(update={"element_type": element})
+        return ListType(kind.element_id, element, kind.element_required)
     if isinstance(kind, MapType):
         value = _extend_type(kind.value_type, wanted, (*path, "value"), ids)
-        return kind.model_copy(update={"value_type": value})
+        return _with_value(kind, value, kind.value_required)
     return kind
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from frazil.errors import FencedError
+from frazil.ingest.decode.framed import LATEST
+from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.parts import Parts
-from frazil.ingest.pipeline import Identity, Pipeline, declared_adder
+from frazil.ingest.pipeline import Identity, Pipeline, declared_adder, own_columns
+from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.table import Table
 
 _CREDENTIALS_MARGIN_MS = 5 * 60_000
 _CREDENTIALS_EVERY_S = 10.0
+_SCHEMAS_EVERY_S = 60.0
 
 
 class Loader:
@@ -30,8 +34,8 @@ class Loader:
     @property
     def pipeline(self) -> Pipeline:
         """Runs batches under this process's identity."""
-        identity = Identity(self.cluster_id, self._epoch or 1, self._run_id)
-        return Pipeline(self._parts.catalog, self._parts.source, self._parts.jobs, identity)
+        identity = Identity(self._name, self.cluster_id, self._epoch or 1, self._run_id)
+        return Pipeline(self._parts, identity)
 
     def take_epoch(self, epoch: int) -> None:
         """From now on this process writes with `epoch`."""
@@ -49,11 +53,35 @@ class Loader:
         self._discovery.load(table, self.cluster_id)
         if self._epoch is not None:
             self._compare_writers(table, was_known)
+        self.pipeline.settle(table)
+        if table.spec.value.needs_registry:
+            self._load_schemas(table)
         if table.state is None and table.spec.columns:
-            table.state = self.pipeline.create(table, {})
+            table.state = self.pipeline.create(table)
         if table.state is not None:
             self._add_declared_columns(table)
         table.loaded_at_s = clock.monotonic_s()
+
+    def refresh_schemas(self, table: Table) -> None:
+        """Asks again for the newest schema of a table that is read with it, and forgets which ids the registry did not know:
+        it may by now. UnavailableError when the registry is away.
+        """
+        now_s = self._parts.clock.monotonic_s()
+        if not table.schemas or now_s - table.schemas_at_s < _SCHEMAS_EVERY_S:
+            return
+        table.schemas_at_s = now_s
+        table.schemas = {name: schema for name, schema in table.schemas.items() if schema != UNKNOWN}
+        if table.spec.value.source == "latest":
+            table.schemas |= self.pipeline.schemas_of(table, [LATEST])
+        if KEY_SCHEMA + LATEST in table.schemas:
+            table.schemas |= self.pipeline.schemas_of(table, [KEY_SCHEMA + LATEST])
+
+    def _load_schemas(self, table: Table) -> None:
+        """Those that the last batch was read with, so that the first batch of this process need not find them missing."""
+        ids = {LATEST} if table.spec.value.source == "latest" else {i for i in table.progress.schemas if _is_id(i)}
+        if ids - table.schemas.keys():
+            table.schemas |= self.pipeline.schemas_of(table, ids - table.schemas.keys())
+            table.schemas_at_s = self._parts.clock.monotonic_s()
 
     def needs_credentials(self, table: Table) -> bool:
         """A busy table knows its state from its own commits, but credentials come with a load alone."""
@@ -66,7 +94,7 @@ class Loader:
     def _add_declared_columns(self, table: Table) -> None:
         assert table.state is not None
         names = {field.name for field in table.state.schema.fields}
-        declared = [*(column.name for column in table.spec.columns), *table.spec.metadata.values()]
+        declared = [*(column.name for column in table.spec.columns), *own_columns(table.spec)]
         if not names.issuperset(declared):
             table.state = self._parts.catalog.evolve(table.name, declared_adder(table.spec))
 
@@ -86,3 +114,7 @@ class Loader:
             remedy="let that run go on, or stop it and start this one again",
             where=table.name,
         )
+
+
+def _is_id(word: str) -> bool:
+    return word.isdecimal() or "-" in word

@@ -6,18 +6,20 @@ Every failure before the commit has one answer: forget the batch and plan again 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, StringType
 
-from frazil.catalog.port import Catalog, TableState
+from frazil.catalog.port import TableState
 from frazil.clock import new_id
 from frazil.errors import ConflictError, FrazilError, RecordError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.evolve import (
     NamesClash,
+    Path,
     TypesDiffer,
     Wanted,
     extend_schema,
@@ -26,28 +28,26 @@ from frazil.ingest.evolve import (
     merge_wanted,
     new_schema,
 )
-from frazil.ingest.job import JobRunner
-from frazil.ingest.table import Table
-from frazil.ingest.target import metadata_columns
+from frazil.ingest.letter_box import NEW_TABLE_PROPERTIES, LetterBox
+from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
+from frazil.ingest.parts import Parts
+from frazil.ingest.schemas import UNKNOWN
+from frazil.ingest.table import Table, shaping_of
+from frazil.ingest.target import WriterSchema, metadata_columns
 from frazil.ingest.task import Job
 from frazil.ingest.watermark import advance_watermark
-from frazil.kafka.port import Partition, Source
+from frazil.kafka.port import Partition
 from frazil.spec import TableSpec
-from frazil.types import Batch, Commit, Progress, TaskReport, advance, merge_reports
+from frazil.types import RESCUED_COLUMN, Batch, Commit, Letters, Progress, TaskReport, advance, merge_reports
 
-# Iceberg keeps every old metadata file unless told otherwise: at one commit a second that fills a disk.
-_NEW_TABLE_PROPERTIES = {
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
-    "write.parquet.compression-codec": "zstd",
-    "write.parquet.compression-level": "1",
-}
+_MOST_SCHEMAS = 200
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who writes: the pipeline's cluster, and this run of it. A later run has a greater epoch."""
+    """Who writes: the pipeline, its cluster, and this run of it. A later run has a greater epoch."""
 
+    pipeline: str
     cluster_id: str
     epoch: int
     run_id: str
@@ -67,23 +67,28 @@ class Planned:
 @dataclass(frozen=True)
 class Outcome:
     """How a batch ended. state: the table afterwards. is_committed: False when its schema changed and it must be
-    planned again, or when nothing could be done with it yet (`is_empty`).
+    planned again, or when nothing could be done with it yet (`is_empty`). letters: the dead-letter table, where the batch is
+    planned again to write to it. schemas: those that it is planned again to read with.
     """
 
     state: TableState | None
     report: TaskReport
     is_committed: bool = False
     is_empty: bool = False
+    letters: TableState | None = None
+    schemas: Mapping[str, WriterSchema] = field(default_factory=dict)
 
 
 class Pipeline:
     """Runs planned batches; thread-safe, as long as no table is in two batches at a time."""
 
-    def __init__(self, catalog: Catalog, source: Source, jobs: JobRunner, identity: Identity) -> None:
-        self._catalog = catalog
-        self._source = source
-        self._jobs = jobs
+    def __init__(self, parts: Parts, identity: Identity) -> None:
+        self._catalog = parts.catalog
+        self._source = parts.source
+        self._jobs = parts.jobs
+        self._schemas = parts.schemas
         self._identity = identity
+        self._letters = LetterBox(parts.catalog, parts.outbox, identity.pipeline)
 
     def run_tasks(self, planned: Sequence[Planned], pool: str) -> dict[str, TaskReport]:
         """Reads and writes all batches in one job; the merged report of each table."""
@@ -94,28 +99,41 @@ class Pipeline:
         return {p.table.name: merge_reports(p.table.name, reports) for p in planned}
 
     def finish(self, planned: Planned, report: TaskReport) -> Outcome:
-        """What follows from the report: the error of a bad record, a new schema, or the commit."""
-        table = planned.table
+        """What follows from the report: the error of a bad record, a new schema, a dead-letter table, or the commit."""
+        table, on_bad = planned.table, planned.table.spec.on_bad_record
         if report.has_heavy:
-            self._catalog.delete_files(table.name, [file.path for file in report.files])
+            self._delete_files(table, report)
             return Outcome(table.state, report)
-        if report.bad_count:
-            self._catalog.delete_files(table.name, [file.path for file in report.files])
+        if report.missing:
+            self._delete_files(table, report)
+            return Outcome(table.state, report, schemas=self.schemas_of(table, report.missing))
+        if report.bad_count and on_bad == "stop":
+            self._delete_files(table, report)
             raise self._bad_record(planned)
-        if report.wanted or table.state is None:
+        if report.wanted or report.loosened or table.state is None:
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
-            self._catalog.delete_files(table.name, [file.path for file in report.files])
+            self._delete_files(table, report)
             return self._evolve(planned, report)
+        if report.bad_count and table.tally.share_with(report) > table.spec.dead_letters.stop_above:
+            self._delete_files(table, report)
+            raise self._too_many(planned, report)
+        if report.bad_count > report.letter_count and on_bad == "dead_letter":
+            self._delete_files(table, report)
+            return Outcome(table.state, report, letters=self._letters.open(table))
         return self._commit(planned, report)
 
-    def create(self, table: Table, columns: Mapping[str, IcebergType]) -> TableState:
-        """Makes the table with its declared columns, `columns` and the metadata columns it asks for."""
+    def create(self, table: Table, found: Schema | None = None) -> TableState:
+        """Makes the table with its declared columns, those of `found` and the columns of its own."""
         spec = table.spec
-        fields = {column.name: column.type for column in spec.columns}
-        fields |= {name: kind for name, kind in columns.items() if name not in fields}
-        fields |= metadata_columns(spec.metadata)
-        properties = {**_NEW_TABLE_PROPERTIES, **spec.properties}
-        return self._catalog.create(table.name, new_schema(fields.items()), properties, spec.format_version)
+        found_fields = found.fields if found is not None else ()
+        columns = {column.name: column.type for column in spec.columns}
+        columns |= {field.name: field.field_type for field in found_fields if field.name not in columns}
+        columns |= own_columns(spec)
+        docs = {field.name: field.doc for field in found_fields if field.doc}
+        properties = {**NEW_TABLE_PROPERTIES, **spec.properties}
+        return self._catalog.create(
+            table.name, document(new_schema(columns.items()), docs), properties, spec.format_version
+        )
 
     def _check_topic_ids(self, planned: Sequence[Planned]) -> None:
         """A topic made anew while we read would give other records under the same offsets: the ids before and after the
@@ -126,6 +144,34 @@ class Pipeline:
         changed = [name for name, topic_id in expected.items() if name not in found or found[name].id != topic_id]
         if changed:
             raise ConflictError(f"topic {changed[0]} was deleted or created again while it was read", where=changed[0])
+
+    def schemas_of(self, table: Table, ids: Iterable[str]) -> dict[str, WriterSchema]:
+        """Schemas of the registry that the table's records name, those of keys under ids that begin with KEY_SCHEMA."""
+        if self._schemas is None:
+            raise SpecError("the records need a schema registry, and the pipeline file names none", where=table.name)
+        return self._schemas.fetch_for(table.spec, ids, min(table.topics, default=""))
+
+    def settle(self, table: Table) -> None:
+        """Commits what was promised and is not where it belongs yet: dead letters of the table's newest commit, rows of
+        retried letters.
+        """
+        self._letters.settle(table)
+
+    def _delete_files(self, table: Table, report: TaskReport) -> None:
+        """Removes the files of a batch that is not committed."""
+        self._catalog.delete_files(table.name, [file.path for file in report.files])
+        if report.letters:
+            self._catalog.delete_files(table.letters_name, [file.path for file in report.letters])
+
+    def _too_many(self, planned: Planned, report: TaskReport) -> FrazilError:
+        """Names the first bad record of a batch that has too many."""
+        error = self._bad_record(planned)
+        limit = planned.table.spec.dead_letters.stop_above
+        if isinstance(error, RecordError):
+            share = f"{report.bad_count} of {report.record_count} records are bad, more than {limit:.0%} of late: "
+            error.message = share + error.message
+            error.remedy = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass"
+        return error
 
     def _bad_record(self, planned: Planned, schema: Schema | None = None, remedy: str = "") -> FrazilError:
         """Reads the batch again with coordinates, which good batches need not ship, and names its first bad record.
@@ -152,31 +198,44 @@ class Pipeline:
     def _evolve(self, planned: Planned, report: TaskReport) -> Outcome:
         table = planned.table
         try:
-            wanted = merge_wanted(load_wanted(text) for text in report.wanted)
-            check_metadata_names(wanted, table.spec.metadata.values())
+            wanted = self._wanted(planned, report)
             if table.state is not None:
                 hit("evolve.before")
-                state = self._catalog.evolve(table.name, lambda schema: extend_schema(schema, wanted))
-                return Outcome(state, report)
-            top = wanted.get((), {})
-            if not top and not table.spec.columns and not table.spec.metadata:
+                loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
+                change = adder(table.spec, wanted, loosened)
+                return Outcome(self._catalog.evolve(table.name, change), report)
+            schema = adder(table.spec, wanted)(Schema())
+            if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Outcome(None, report, is_empty=True)
             hit("create.before")
-            return Outcome(self.create(table, top), report)
+            return Outcome(self.create(table, schema), report)
         except TypesDiffer as error:
             # Read against the types that were seen first, the record that contradicts them is a bad one with a place.
             first = first_wanted(load_wanted(text) for text in report.wanted)
-            schema = extend_schema(table.state.schema if table.state else Schema(), first)
+            schema = adder(table.spec, first)(table.state.schema if table.state else Schema())
             remedy = f"declare the column {error.path[0]} with a type that holds the values, or fix the producer"
+            if error.path[0] == KEY_ROOT:
+                remedy = "write `key: {format: text}` and name another column for the key, or fix the producer"
             raise self._bad_record(planned, schema, remedy) from None
         except NamesClash as error:
-            remedy = "rename the field at the producer, or set `undeclared: drop`"
-            raise SpecError(str(error), remedy=remedy, where=table.name) from None
+            raise SpecError(str(error), remedy=clash_remedy(table.spec), where=table.name) from None
+
+    def _wanted(self, planned: Planned, report: TaskReport) -> Wanted:
+        """What the tasks want together. Where they contradict each other, TypesDiffer, or what was seen first if the rest
+        may be bad records.
+        """
+        try:
+            return merge_wanted(load_wanted(text) for text in report.wanted)
+        except TypesDiffer:
+            if planned.table.spec.on_bad_record == "stop":
+                raise
+            return first_wanted(load_wanted(text) for text in report.wanted)
 
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state
         assert state is not None
         before = state.progress
+        is_skipping = table.spec.on_bad_record == "skip"
         ranges, offsets = planned.batch.ranges, advance(planned.position, planned.batch.ranges)
         progress = Progress(
             offsets=offsets,
@@ -187,27 +246,72 @@ class Pipeline:
             run_id=self._identity.run_id,
             watermark=advance_watermark(before.watermark, report.latest_ms, ranges, offsets, planned.ends),
             skipped=table.skipped,
+            schemas=_read_with(table),
+            bad_skipped=before.bad_skipped + (report.bad_count if is_skipping else 0),
+            letters=_promise(planned, report),
         )
         try:
             committed = self._catalog.commit(Commit(table.name, report.files, progress, before))
         except ConflictError:
-            self._catalog.delete_files(table.name, [file.path for file in report.files])
+            self._delete_files(table, report)
             raise
         hit("commit.after")
+        self._letters.deliver(table.name, committed)
         return Outcome(replace(state, progress=committed), report, is_committed=True)
+
+
+def _read_with(table: Table) -> tuple[str, ...]:
+    """The ids of the schemas that the next run will need first, or the format where there are none."""
+    known = [name for name, schema in table.value_schemas if schema != UNKNOWN]
+    return tuple(known[-_MOST_SCHEMAS:]) or (table.spec.value.format,)
+
+
+def _promise(planned: Planned, report: TaskReport) -> Letters | None:
+    if not report.letters:
+        return None
+    since: dict[str, dict[int, int]] = {}
+    for r in planned.batch.ranges:
+        since.setdefault(r.topic, {})[r.partition] = r.start
+    topic = planned.table.spec.dead_letters.topic or ""
+    return Letters(planned.table.letters_name, report.letters, since, topic)
 
 
 def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
     """The change that gives an existing table the declared and metadata columns that it lacks."""
     declared = {column.name: column.type for column in spec.columns}
-    return lambda schema: extend_schema(schema, {(): {**declared, **metadata_columns(spec.metadata)}})
+    return lambda schema: extend_schema(schema, {(): {**declared, **own_columns(spec)}})
+
+
+def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
+    """The columns that do not come from the record's value."""
+    columns = metadata_columns(spec.metadata, spec.key.format)
+    columns |= {column.name: column.type for column in spec.columns if column.is_own}
+    if spec.rescue or spec.undeclared == "rescue":
+        columns[RESCUED_COLUMN] = StringType()
+    return columns
+
+
+def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Callable[[Schema], Schema]:
+    """The change that gives a table the fields that records have and it lacks. The change raises NamesClash."""
+    own, shaping = own_columns(spec), shaping_of(spec)
+    if shaping is not None:
+        return lambda schema: extend_shaped(schema, shaping, own, wanted, loosened)
+    check_metadata_names(wanted, own)
+    return lambda schema: extend_schema(schema, wanted, loosened)
+
+
+def clash_remedy(spec: TableSpec) -> str:
+    """What to do about two fields that want one column."""
+    if shaping_of(spec) is None:
+        return "rename the field at the producer, or set `undeclared: drop`"
+    return "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
 
 
 def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:
     """Raises NamesClash when records bring a field with the name of a metadata column: one of the two would be lost."""
     for column in columns:
         if column in wanted.get((), {}):
-            raise NamesClash(f"field {column}: the table has a metadata column of this name")
+            raise NamesClash(f"field {column}: the table has a column of its own with this name")
 
 
 def _job(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:

@@ -15,6 +15,9 @@ FIRST_BATCH_RECORDS = 50_000
 MAX_BATCH_RECORDS = 4_000_000
 MAX_BATCH_BYTES = 1024 * 1024 * 1024
 ASSUMED_RECORD_BYTES = 250
+# Tables of one job are committed one after another: with 200 at a time the last of them would be seconds late, and all
+# of them due again in the same moment.
+MAX_TABLES_PER_JOB = 32
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def group_batches(batches: Iterable[Batch]) -> tuple[list[list[Batch]], list[Bat
             catch_ups.append(batch)
             continue
         for group in groups:
-            if all(batch.topics.isdisjoint(other.topics) for other in group):
+            if len(group) < MAX_TABLES_PER_JOB and all(batch.topics.isdisjoint(other.topics) for other in group):
                 group.append(batch)
                 break
         else:

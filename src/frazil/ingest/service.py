@@ -153,6 +153,8 @@ class Service:
             self._stop_table(table, error)
         except NamesClash as error:
             self._stop_table(table, TableStopped(str(error), "rename one of the columns", table.name))
+        except SpecError as error:
+            self._stop_table(table, error)
         except FencedError as error:
             self._end(error)
         except (UnavailableError, ConflictError) as error:
@@ -203,6 +205,13 @@ class Service:
             if not table.is_loaded or is_stale or self._loader.needs_credentials(table):
                 table.read_to = None
                 self._load(table)
+            self._refresh_schemas(table)
+
+    def _refresh_schemas(self, table: Table) -> None:
+        try:
+            self._loader.refresh_schemas(table)
+        except UnavailableError as error:
+            self._back_off(table, error)
 
     def _ask_for_ends(self) -> None:
         active = [t for t in self.tables if t.run_state is not RunState.STOPPED]
@@ -234,6 +243,7 @@ class Service:
         return planned
 
     def _start(self, planned: list[Planned]) -> None:
+        planned = sorted(planned, key=lambda p: p.table.last_batch_at_s)
         groups, catch_ups = group_batches(p.batch for p in planned if not p.table.goes_alone)
         groups += [[p.batch] for p in planned if p.table.goes_alone]
         by_name = {p.table.name: p for p in planned}
@@ -288,6 +298,10 @@ class Service:
         table.failures = 0
         table.state = outcome.state
         table.dropped |= outcome.report.dropped
+        table.schemas |= outcome.schemas
+        self._note_refusals(table, outcome.report)
+        if outcome.letters is not None:
+            table.letters, table.good_batches = outcome.letters, 0
         table.note_sizes(outcome.report)
         table.loaded_at_s = now_s = self._clock.monotonic_s()
         if outcome.is_committed:
@@ -295,9 +309,15 @@ class Service:
         elif outcome.report.has_heavy:
             table.next_due_s = 0.0
             log.info("large_records", table=table.name, larger_than_bytes=HEAVY_BYTES)
+        elif outcome.schemas:
+            table.next_due_s = 0.0
+            log.info("schemas_fetched", table=table.name, schemas=sorted(outcome.schemas))
+        elif outcome.letters is not None:
+            table.next_due_s = 0.0
+            log.info("dead_letters_begin", table=table.name, dead_letter_table=outcome.letters.name)
         elif outcome.is_empty:
             table.next_due_s = now_s + EMPTY_RETRY_S
-            table.reason = "no record has a field yet, so the table has no column"
+            table.reason = _why_empty(outcome.report)
         else:
             table.next_due_s = 0.0
             log.info(
@@ -309,11 +329,14 @@ class Service:
         took_s = now_s - planned.planned_at_s
         table.next_due_s = planned.planned_at_s + table.spec.commit.interval_s
         table.skipped = {}
+        table.note_bad(report)
         table.lag_records = lag_records(table.position(), self._planner.ends)
         self._explain(table, RunState.RUNNING if table.lag_records else RunState.WAITING, None)
         table.records_per_s = report.record_count / max(took_s, 1e-3)
         with suppress(UnavailableError):  # The commit is done; its numbers can wait for the next.
             table.size = self._parts.catalog.size(table.name)
+            if report.letter_count:
+                table.letter_count = self._parts.catalog.size(table.letters_name).row_count
         latest = [ms for partitions in report.latest_ms.values() for ms in partitions.values()]
         table.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None
         log.info(
@@ -321,9 +344,17 @@ class Service:
             table=table.name,
             records=report.record_count,
             files=len(report.files),
+            bad=report.bad_count,
             lag_records=table.lag_records,
             took_s=round(took_s, 3),
         )
+
+    @staticmethod
+    def _note_refusals(table: Table, report: TaskReport) -> None:
+        """Says once which changes of the table its policy forbids."""
+        for change in sorted(report.refusals - table.refusals):
+            log.warning("schema_change_refused", table=table.name, change=change, on_drift=table.spec.on_drift)
+        table.refusals |= report.refusals
 
     def _failed(self, planned: Planned, error: BaseException) -> None:
         """A batch that came to nothing: forget it; the table's progress says what comes next."""
@@ -384,6 +415,13 @@ class Service:
         if now_s - self._published_at_s >= PUBLISH_EVERY_S:
             self._published_at_s = now_s
             self._publish(self.tables)
+
+
+def _why_empty(report: TaskReport) -> str:
+    if not report.bad:
+        return "no record has a field yet, so the table has no column"
+    first = report.bad[0]
+    return f"no record could become a row yet, so the table has no column; the first: {first.reason}"
 
 
 def backoff_s(failures: int) -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -29,13 +29,19 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
     TimeType,
+    UnknownType,
     UUIDType,
 )
+
+from frazil.ingest.naming import Layout, Shaping, make_layout
+from frazil.ingest.selection import Path, Selection
+from frazil.types import RESCUED_COLUMN
 
 if TYPE_CHECKING:
     from frazil.spec.models import MetadataField
 
 # Columns of record metadata: the Iceberg type each has. Headers may repeat a key, so they are a list.
+_UNKNOWN = UnknownType()
 METADATA_TYPES: dict[str, IcebergType] = {
     "topic": StringType(),
     "partition": IntegerType(),
@@ -50,11 +56,15 @@ METADATA_TYPES: dict[str, IcebergType] = {
     ),
     "key": BinaryType(),
 }
+_KEY_TYPES: dict[str, IcebergType] = {"raw": BinaryType(), "text": StringType()}
 
 
-def metadata_columns(metadata: Mapping[MetadataField, str]) -> dict[str, IcebergType]:
-    """The columns of record metadata with their types, for a table's setting `metadata`."""
-    return {column: METADATA_TYPES[field] for field, column in metadata.items()}
+def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "raw") -> dict[str, IcebergType]:
+    """The columns of record metadata with their types, for a table's setting `metadata`. The keys' type is known only of
+    keys that are no more than bytes or text.
+    """
+    kinds = METADATA_TYPES | {"key": _KEY_TYPES.get(key_format, _UNKNOWN)}
+    return {column: kinds[field] for field, column in metadata.items() if kinds[field] != _UNKNOWN}
 
 
 _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
@@ -74,11 +84,75 @@ _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
 
 
 @dataclass(frozen=True)
+class WriterSchema:
+    """A schema of the registry, as tasks need it.
+
+    kind: avro, protobuf or json_schema; `unknown` where the registry has none of the id; `unusable` with the reason as its
+    text. references: name and text of what it refers to. descriptors: of Protobuf, the compiled FileDescriptorSet.
+    """
+
+    kind: str
+    text: str = ""
+    references: tuple[tuple[str, str], ...] = ()
+    descriptors: bytes = b""
+
+
+Framing = Literal["confluent", "apicurio", "none"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a table's records become rows.
+
+    format: of the values; framing: where they name their schema (see `decode.frames`), or in the header `header` if
+    is_by_header. message: full name of the Protobuf message, where records do not name one. schemas: by id those known so
+    far. undeclared: what becomes of fields that the table lacks (`add`, `drop`, `rescue`, `refuse`).
+    is_rescuing: whether values that do not fit go to the column `_rescued`. may_widen: whether a column may get a wider
+    type. on_bad: what becomes of a record that cannot become a row (`dead_letter`, `stop`, `skip`). selection: the fields
+    that count; None: all. units: of numbers in fields of time, by path; without one they are milliseconds in JSON, and no
+    times elsewhere.
+    """
+
+    format: str = "json"
+    framing: Framing = "confluent"
+    is_by_header: bool = False
+    header: str = "__value_schema_id"
+    message: str = ""
+    schemas: tuple[tuple[str, WriterSchema], ...] = ()
+    undeclared: str = "add"
+    is_rescuing: bool = False
+    may_widen: bool = True
+    on_bad: str = "stop"
+    selection: Selection | None = None
+    units: tuple[tuple[Path, str], ...] = ()
+
+    def schema(self, schema_id: str) -> WriterSchema | None:
+        """The schema of an id, None while it is not known."""
+        return self._by_id.get(schema_id)
+
+    @cached_property
+    def _by_id(self) -> dict[str, WriterSchema]:
+        return dict(self.schemas)
+
+    @cached_property
+    def unit_at(self) -> Mapping[Path, str]:
+        """The units, by path."""
+        return dict(self.units)
+
+    @property
+    def has_rescued_column(self) -> bool:
+        """Whether the table has the column `_rescued`."""
+        return self.is_rescuing or self.undeclared == "rescue"
+
+
+@dataclass(frozen=True)
 class TableTarget:
     """One table, as a task sees it.
 
     schema_json: Iceberg's JSON; empty while there is no table. location, properties, io_properties: as in TableState,
-    sorted pairs. metadata: fields of record metadata, each with its column. undeclared: add | drop.
+    sorted pairs. metadata: fields of record metadata, each with its column. letters: its dead-letter table, while bad
+    records are to be expected. shaping: where its columns are not simply the fields of the record. key: how record keys are
+    read, where the table has them decoded.
     """
 
     name: str
@@ -88,8 +162,11 @@ class TableTarget:
     io_properties: tuple[tuple[str, str], ...]
     spec_id: int
     metadata: tuple[tuple[str, str], ...]
-    undeclared: str
     target_file_size_bytes: int
+    reading: Reading = Reading()
+    letters: TableTarget | None = None
+    shaping: Shaping | None = None
+    key: Reading | None = None
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"
@@ -102,13 +179,29 @@ class TableTarget:
     @cached_property
     def fields(self) -> tuple[NestedField, ...]:
         """The columns that come from the record's value."""
-        metadata = {column for _, column in self.metadata}
-        return tuple(field for field in self.schema.fields if field.name not in metadata)
+        others = {column for _, column in self.metadata}
+        if self.reading.has_rescued_column:
+            others.add(RESCUED_COLUMN)
+        return tuple(field for field in self.schema.fields if field.name not in others)
+
+    @cached_property
+    def needs_headers(self) -> bool:
+        """Whether a record's headers are needed, be it for its schema or for a column."""
+        readings = (self.reading, self.key or self.reading)
+        return any(reading.is_by_header for reading in readings) or bool(
+            self.shaping is not None and self.shaping.headers
+        )
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What to decode, and where the columns lie in it; of a table with `shaping`."""
+        assert self.shaping is not None
+        return make_layout(self.fields, self.shaping)
 
     @cached_property
     def metadata_fields(self) -> frozenset[str]:
         """The fields of record metadata that it needs."""
-        return frozenset(field for field, _ in self.metadata)
+        return frozenset([*(field for field, _ in self.metadata), *(["key"] if self.key is not None else [])])
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:

@@ -16,8 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.failpoints import hit
-from frazil.ingest.decode.json import Decoded, decode_json
+from frazil.ingest.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas, pick
+from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.framed import warm_up as warm_up_formats
+from frazil.ingest.decode.json import decode_json
 from frazil.ingest.evolve import dump_wanted, new_schema
+from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
@@ -25,6 +29,8 @@ from frazil.types import BadRecord, DataFile, TaskReport, later
 
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20
+_SETS = ("dropped", "loosened", "missing", "refusals")
+_EVERY_MISFIT = 2**31
 HEAVY_PARTITION = -1
 """The partition of a record in a light batch whose value was left out, as it is not small."""
 
@@ -49,6 +55,10 @@ def source_columns(job: Job, with_offsets: bool) -> list[str]:
     """The source's columns that the job needs; each one that is not used is not shipped."""
     metadata = {field for target in job.targets.values() for field in target.metadata_fields}
     wanted = {"value", "partition", "timestamp"} | metadata
+    if any(target.needs_headers for target in job.targets.values()):
+        wanted.add("headers")
+    if any(target.letters for target in job.targets.values()):
+        wanted.update(SOURCE_COLUMNS[1:])
     if job.only_topic is None:
         wanted.add("topic")
     if with_offsets:
@@ -87,6 +97,7 @@ def warm_up() -> None:
     values = pa.array([json.dumps(sample).encode()], pa.binary())
     found = decode_json(values, ()).wanted.get((), {})
     decode_json(values, new_schema(found.items()).fields)
+    warm_up_formats()
 
 
 @dataclass
@@ -96,12 +107,17 @@ class _TableRun:
     target: TableTarget
     is_trial: bool
     writer: FileWriter | None = None
+    letter_writer: FileWriter | None = None
+    letter_count: int = 0
     record_count: int = 0
     value_bytes: int = 0
     largest_bytes: int = 0
     has_heavy: bool = False
     latest_ms: dict[str, dict[int, int]] = field(default_factory=dict)
     wanted: dict[str, None] = field(default_factory=dict)
+    loosened: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+    refusals: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     bad: list[BadRecord] = field(default_factory=list)
     bad_count: int = 0
@@ -109,7 +125,13 @@ class _TableRun:
     @property
     def is_writing(self) -> bool:
         """Once something must change first, the rows of this attempt are of no use."""
-        return not (self.is_trial or self.wanted or self.bad_count or self.has_heavy)
+        is_lost = self.bad_count > 0 and not self._has_place_for_bad
+        return not (self.is_trial or self.wanted or self.loosened or self.missing or self.has_heavy or is_lost)
+
+    @property
+    def _has_place_for_bad(self) -> bool:
+        on_bad = self.target.reading.on_bad
+        return on_bad == "skip" or (on_bad == "dead_letter" and self.target.letters is not None)
 
     def take(self, topic: str, records: pa.RecordBatch) -> None:
         """Decodes, shapes and writes the records of one topic."""
@@ -117,7 +139,7 @@ class _TableRun:
         self.has_heavy |= bool((np.asarray(columns["partition"]) == HEAVY_PARTITION).any())
         if self.has_heavy:
             return
-        decoded = decode_json(columns["value"], self.target.fields, self.target.undeclared)
+        decoded = decode_rows(self.target, columns)
         self.record_count += records.num_rows
         self._measure(columns["value"])
         self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
@@ -125,18 +147,45 @@ class _TableRun:
         self._note_bad(topic, columns, decoded)
         if decoded.wanted:
             self.wanted[dump_wanted(decoded.wanted)] = None
+        self.loosened |= {json.dumps(path) for path in decoded.loosened}
+        self.missing |= decoded.missing
+        self.refusals |= decoded.refusals
         if self.is_writing and records.num_rows:
-            if "topic" in self.target.metadata_fields and "topic" not in columns:
+            if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.letters):
                 columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
-            if self.writer is None:
-                self.writer = FileWriter(self.target)
-            self.writer.write(shape_rows(self.target, decoded.columns, columns))
+            self._write(columns, decoded)
+
+    def _write(self, columns: dict[str, pa.Array], decoded: Decoded) -> None:
+        rows = shape_rows(self.target, decoded, columns)
+        if decoded.refused.any():
+            rows = rows.filter(pa.array(~decoded.refused))
+            if self.target.letters is not None:
+                self._write_letters(self.target.letters, columns, decoded)
+        if self.writer is None:
+            self.writer = FileWriter(self.target)
+        if rows.num_rows:
+            self.writer.write(rows)
+
+    def _write_letters(self, letters: TableTarget, columns: dict[str, pa.Array], decoded: Decoded) -> None:
+        rows = np.flatnonzero(decoded.refused)
+        bad, known = pick(columns, rows), first_misfits(decoded)
+        again = None
+        if not known.keys() >= set(rows.tolist()):
+            again = decode_rows(self.target, bad, limit=_EVERY_MISFIT)
+        misfits = explain(rows.tolist(), known, again)
+        if self.letter_writer is None:
+            self.letter_writer = FileWriter(letters)
+        schema_ids = named_schemas(self.target.reading, bad)
+        self.letter_writer.write(letter_rows(letters, bad, misfits, schema_ids))
+        self.letter_count += rows.size
 
     def report(self) -> TaskReport:
         """Ends the files, or removes them when they are of no use."""
         files: list[DataFile] = []
-        if self.writer is not None and self.is_writing:
-            files = self.writer.finish()
+        letters: list[DataFile] = []
+        if self.is_writing:
+            files = self.writer.finish() if self.writer is not None else []
+            letters = self.letter_writer.finish() if self.letter_writer is not None else []
         else:
             self.abandon()
         return TaskReport(
@@ -148,15 +197,21 @@ class _TableRun:
             has_heavy=self.has_heavy,
             latest_ms=self.latest_ms,
             wanted=tuple(self.wanted),
+            loosened=frozenset(self.loosened),
+            missing=frozenset(self.missing),
+            refusals=frozenset(self.refusals),
             dropped=frozenset(self.dropped),
             bad=tuple(self.bad),
             bad_count=self.bad_count,
+            letters=tuple(letters),
+            letter_count=self.letter_count if letters else 0,
         )
 
     def abandon(self) -> None:
         """Removes this attempt's files."""
-        if self.writer is not None:
-            self.writer.abandon()
+        for writer in (self.writer, self.letter_writer):
+            if writer is not None:
+                writer.abandon()
 
     def _measure(self, values: pa.BinaryArray) -> None:
         if len(values):
@@ -169,7 +224,7 @@ class _TableRun:
         for misfit in decoded.misfits[: _MAX_BAD - len(self.bad)]:
             offset = columns["offset"][misfit.row].as_py() if "offset" in columns else -1
             partition = columns["partition"][misfit.row].as_py()
-            self.bad.append(BadRecord(topic, partition, offset, misfit.path, misfit.reason))
+            self.bad.append(BadRecord(topic, partition, offset, misfit.kind, misfit.path, misfit.reason))
 
 
 def _by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -208,7 +263,8 @@ def _latest(columns: dict[str, pa.Array]) -> dict[int, int]:
 def dump_report(report: TaskReport) -> str:
     """A report as text, for its way to the driver."""
     fields: dict[str, Any] = asdict(report)
-    fields["dropped"] = sorted(report.dropped)
+    for name in _SETS:
+        fields[name] = sorted(fields[name])
     return json.dumps(fields)
 
 
@@ -216,8 +272,9 @@ def load_report(text: str) -> TaskReport:
     """The report that `dump_report` wrote."""
     fields = json.loads(text)
     fields["files"] = tuple(DataFile(**file) for file in fields["files"])
+    fields["letters"] = tuple(DataFile(**file) for file in fields["letters"])
     fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])
     fields["latest_ms"] = {t: {int(p): ms for p, ms in ps.items()} for t, ps in fields["latest_ms"].items()}
     fields["wanted"] = tuple(fields["wanted"])
-    fields["dropped"] = frozenset(fields["dropped"])
+    fields |= {name: frozenset(fields[name]) for name in _SETS}
     return TaskReport(**fields)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
-from frazil.kafka.port import Partition, TopicDescription
+from frazil.kafka.port import OutRecord, Partition, TopicDescription
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class MemoryRecord:
     offset: int
     value: bytes | None
     timestamp_ms: int
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass
@@ -45,11 +48,19 @@ class MemorySource:
         self.by_name[topic] = MemoryTopic([[] for _ in range(partition_count)])
         return self.by_name[topic]
 
-    def produce(self, topic: str, partition: int, value: bytes | None, timestamp_ms: int = 0, gap: int = 0) -> int:
-        """Appends a record after `gap` missing offsets; its offset."""
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        timestamp_ms: int = 0,
+        gap: int = 0,
+        **other: Any,
+    ) -> int:
+        """Appends a record after `gap` missing offsets; its offset. other: key and headers, as of MemoryRecord."""
         log = self.by_name[topic]
         offset = log.end(partition) + gap
-        log.partitions[partition].append(MemoryRecord(offset, value, timestamp_ms))
+        log.partitions[partition].append(MemoryRecord(offset, value, timestamp_ms, **other))
         return offset
 
     def trim(self, topic: str, partition: int, offset: int) -> None:
@@ -100,3 +111,24 @@ class MemorySource:
     def _answer(self) -> None:
         if self.is_down:
             raise UnavailableError("Kafka does not answer", where="memory")
+
+
+@dataclass
+class MemoryOutbox:
+    """The twin in memory. losses: what goes wrong with the next lots: `question` never arrives, of `answer` it lands."""
+
+    topics: dict[str, list[OutRecord]] = field(default_factory=dict)
+    losses: list[str] = field(default_factory=list)
+    _last: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
+        """See the port."""
+        if self._last.get((owner, topic)) == name:
+            return
+        loss = self.losses.pop(0) if self.losses else ""
+        if loss == "question":
+            raise UnavailableError("the broker does not answer", where=topic)
+        self.topics.setdefault(topic, []).extend(records)
+        self._last[owner, topic] = name
+        if loss == "answer":
+            raise UnavailableError("the answer was lost", where=topic)

@@ -1,8 +1,10 @@
-"""What Frazil asks of Kafka besides records: which topics there are, under which ids, and how far they reach."""
+"""What Frazil asks of Kafka besides records: which topics there are, under which ids, and how far they reach; and to write
+a lot of records once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,4 +42,24 @@ class Source(Protocol):
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
         """Per partition the first offset whose record is not older than the given time (ms); its end when there is
         none.
+        """
+
+
+@dataclass(frozen=True)
+class OutRecord:
+    """One record to be written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class Outbox(Protocol):
+    """The port. `owner` names the writer of a topic: of two with one name the later goes on."""
+
+    def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
+        """Writes the records, unless the owner's last lot in the topic has this name already.
+
+        Raises UnavailableError when it cannot be found out whether they are there (to be called again), ConflictError when
+        another process has taken over.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
@@ -20,12 +20,14 @@ _ENOUGH_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class SampledRecord:
-    """One record's value and where it was."""
+    """One record's value and headers, and where it was."""
 
     topic: str
     partition: int
     offset: int
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    key: bytes | None = None
 
 
 def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], clock: Clock) -> list[SampledRecord]:
@@ -65,8 +67,17 @@ def _drain(consumer: Consumer, ranges: dict[Partition, OffsetRange], clock: Cloc
                 continue
             if error is None and offset < wanted.end:
                 value = message.value()
-                found.append(SampledRecord(*place, offset, value))
+                found.append(SampledRecord(*place, offset, value, _headers(message), _bytes(message.key())))
                 read_bytes += len(value or b"")
             if error is not None or offset >= wanted.end - 1:
                 del ranges[place]
     return found
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = message.headers() or []
+    return tuple((str(pair[0]), pair[1] if isinstance(pair[1], bytes) else None) for pair in pairs)
+
+
+def _bytes(value: object) -> bytes | None:
+    return value if isinstance(value, bytes) else None

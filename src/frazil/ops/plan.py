@@ -6,31 +6,42 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import pyarrow as pa
+from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField
 
 from frazil.catalog.port import Catalog
-from frazil.ingest.decode.json import decode_json
+from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
-from frazil.ingest.evolve import list_changes, new_schema
+from frazil.ingest.evolve import NamesClash, compare_schemas, new_schema
+from frazil.ingest.pipeline import adder, clash_remedy
 from frazil.ingest.plan import lag_records, limit_ranges
-from frazil.ingest.table import Table
+from frazil.ingest.schemas import Schemas
+from frazil.ingest.table import Table, key_column_of, shaping_of
 from frazil.ingest.target import metadata_columns
 from frazil.kafka.port import Partition, Source
 from frazil.kafka.sample import SampledRecord
 from frazil.ops.reports import Problem
+from frazil.ops.sampling import decode_sample
 from frazil.ops.status import problem_of
 from frazil.ops.topics import missing_topic_remedy
-from frazil.spec import PipelineSpec
+from frazil.spec import ColumnSpec, PipelineSpec
 from frazil.types import OffsetRange
 
 SAMPLE_RECORDS = 10_000
+_MOST_ROUNDS = 5
+_REMEDIES = {
+    "stop": "fix the producer, or declare the column with a type that holds the value",
+    "dead_letter": "a run puts such records into the dead-letter table; `on_bad_record: stop` would stop instead",
+    "skip": "a run leaves such records out and counts them; `on_bad_record: dead_letter` would keep them",
+}
 ReadSample = Callable[[list[OffsetRange]], list[SampledRecord]]
 
 
 @dataclass(frozen=True)
 class PlannedColumn:
-    """A column to be. source: declared, inferred or metadata."""
+    """A column to be. source: declared, constant, header, inferred, registry (a schema has it) or metadata; widened
+    for one that is there and gets another type.
+    """
 
     name: str
     type: str
@@ -52,7 +63,8 @@ class PlannedTable:
     """What a run would do with one table. action: create, change, start, wait, stop or none; see `action_of`.
 
     columns: those that would be made. sampled: how many records they were inferred from, of `unread` ones. problem: why
-    a run would wait or stop; bad: how many records of the sample do not fit, which stops it too.
+    a run would wait or stop, or the first bad record; bad: how many records of the sample do not fit. refused:
+    changes of the table that records ask for and `on_drift` forbids.
     """
 
     name: str
@@ -63,6 +75,7 @@ class PlannedTable:
     sampled: int = 0
     unread: int = 0
     bad: int = 0
+    refused: tuple[str, ...] = ()
     problem: Problem | None = None
 
     def document(self) -> dict[str, Any]:
@@ -74,6 +87,7 @@ class PlannedTable:
             **words,
             "topics": list(self.topics),
             "columns": list(columns),
+            "refused": list(self.refused),
             "partition_spec": [],
             "first_offsets": list(offsets),
             "reason": problem["message"],
@@ -89,10 +103,21 @@ class _Draft:
     columns: list[PlannedColumn] = field(default_factory=list)
     sampled: int = 0
     bad: int = 0
+    refused: tuple[str, ...] = ()
     problem: Problem | None = None
 
 
-def plan_tables(spec: PipelineSpec, source: Source, catalog: Catalog, read_sample: ReadSample) -> list[PlannedTable]:
+@dataclass(frozen=True)
+class _Looking:
+    """How records and their schemas are looked at."""
+
+    read_sample: ReadSample
+    schemas: Schemas | None
+
+
+def plan_tables(
+    spec: PipelineSpec, source: Source, catalog: Catalog, read_sample: ReadSample, schemas: Schemas | None = None
+) -> list[PlannedTable]:
     """Every table, by name. SpecError for a pattern that matches nothing, UnavailableError when a part is away."""
     discovery = Discovery(spec, source, catalog)
     cluster_id = source.cluster_id()
@@ -107,12 +132,13 @@ def plan_tables(spec: PipelineSpec, source: Source, catalog: Catalog, read_sampl
             missing[name] = selector.literal
     ends = source.ends({partition for table in tables.values() for partition in table.partitions()})
     planned = []
+    looking = _Looking(read_sample, schemas)
     for name in sorted(tables):
         draft = _Draft()
         if name in missing:
             remedy = missing_topic_remedy(missing[name], source)
             draft.problem = Problem(f"topic {missing[name]} does not exist", remedy, f"topic {missing[name]}")
-        planned.append(_plan_table(discovery, tables[name], draft, ends, cluster_id, read_sample))
+        planned.append(_plan_table(discovery, tables[name], draft, ends, cluster_id, looking))
     return planned
 
 
@@ -122,7 +148,7 @@ def _plan_table(
     draft: _Draft,
     ends: Mapping[Partition, int],
     cluster_id: str,
-    read_sample: ReadSample,
+    looking: _Looking,
 ) -> PlannedTable:
     committed: set[Partition] = set()
     try:
@@ -130,7 +156,7 @@ def _plan_table(
         committed = {(t, p) for t, partitions in table.progress.offsets.items() for p in partitions}
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
-        _add_columns(table, draft, _sample(table, ends, read_sample))
+        _add_columns(table, draft, _sample(table, ends, looking.read_sample), looking.schemas)
     except TableStopped as error:
         draft.problem = problem_of(error)
         return _planned(table, "stop", draft, ends, committed)
@@ -141,13 +167,13 @@ def action_of(table: Table, draft: _Draft, committed: set[Partition]) -> str:
     """`create` a table, `change` its columns, `start` to read partitions without progress, `wait` for a topic or a
     first record, `stop` at a bad record, or `none`: only read on.
     """
-    if draft.bad:
+    if draft.bad and table.spec.on_bad_record == "stop":
         return "stop"
     if table.state is None:
         return "create" if draft.columns else "wait"
     if draft.columns:
         return "change"
-    if draft.problem is not None:
+    if draft.problem is not None and not draft.bad:
         return "wait"
     return "none" if set(table.partitions()) <= committed else "start"
 
@@ -162,35 +188,62 @@ def _sample(table: Table, ends: Mapping[Partition, int], read_sample: ReadSample
     return read_sample(limit_ranges(unread, SAMPLE_RECORDS))
 
 
-def _add_columns(table: Table, draft: _Draft, records: list[SampledRecord]) -> None:
+def _add_columns(table: Table, draft: _Draft, records: list[SampledRecord], schemas: Schemas | None) -> None:
     """The columns that these records and the pipeline file ask for and the table lacks."""
     spec, state = table.spec, table.state
-    metadata = metadata_columns(spec.metadata)
-    declared = {column.name: column.type for column in spec.columns}
-    schema = state.schema if state is not None else new_schema(declared.items())
-    fields = tuple(column for column in schema.fields if column.name not in metadata)
-    decoded = decode_json(pa.array([record.value for record in records], pa.binary()), fields, spec.undeclared)
+    declared = {column.name: column for column in spec.columns}
+    before = state.schema if state is not None else new_schema((name, one.type) for name, one in declared.items())
+    schema, decoded = _read(table, before, records, schemas)
     draft.sampled, draft.bad = len(records), decoded.misfit_count
+    draft.refused = tuple(sorted(decoded.refusals))
     if decoded.misfits:
-        first, more = decoded.misfits[0], decoded.misfit_count - 1
-        record = records[first.row]
-        where = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"
-        reason = f"{f'field {first.path}: ' if first.path else ''}{first.reason}"
-        reason += f" (and {more} more in the sample)" if more else ""
-        draft.problem = Problem(
-            reason, "fix the producer, or declare the column with a type that holds the value", where
-        )
-    if state is None:
-        draft.columns += [PlannedColumn(name, describe_type(kind), "declared") for name, kind in declared.items()]
-    kinds = {
-        ".".join((*path, name)): kind for path, members in decoded.wanted.items() for name, kind in members.items()
-    }
-    added = [change.path for change in list_changes(schema, decoded.wanted)]
-    draft.columns += [PlannedColumn(path, describe_type(kinds[path]), "inferred") for path in added]
+        draft.problem = _misfit(decoded, records, _REMEDIES[spec.on_bad_record])
+    there = {field.name for field in state.schema.fields} if state is not None else set()
+    draft.columns += [
+        PlannedColumn(name, describe_type(column.type), _source_of(column))
+        for name, column in declared.items()
+        if name not in there
+    ]
+    source, key_column = "registry" if spec.value.needs_registry else "inferred", key_column_of(spec)
+    for change in compare_schemas(before, schema):
+        word = "metadata" if change.path.split(".")[0] == key_column else source if change.is_new else "widened"
+        draft.columns.append(PlannedColumn(change.path, describe_type(change.kind), word))
     if draft.columns or state is not None:
-        there = {column.name for column in schema.fields} if state is not None else set()
-        lacking = {name: kind for name, kind in metadata.items() if name not in there}
+        lacking = {
+            name: kind for name, kind in metadata_columns(spec.metadata, spec.key.format).items() if name not in there
+        }
         draft.columns += [PlannedColumn(name, describe_type(kind), "metadata") for name, kind in lacking.items()]
+
+
+def _read(
+    table: Table, schema: Schema, records: list[SampledRecord], schemas: Schemas | None
+) -> tuple[Schema, Decoded]:
+    """The records as a task reads them, and the schema that they ask for. Raises TableStopped when there can be none."""
+    for _ in range(_MOST_ROUNDS):
+        decoded = decode_sample(table, records, schema, schemas)
+        try:
+            after = adder(table.spec, decoded.wanted)(schema)
+        except NamesClash as error:
+            raise TableStopped(str(error), clash_remedy(table.spec), table.name) from None
+        if after == schema or shaping_of(table.spec) is None:
+            break
+        schema = after  # A declared column may have found its field: what else there is shows when it is read.
+    return after, decoded
+
+
+def _misfit(decoded: Decoded, records: list[SampledRecord], remedy: str) -> Problem:
+    first, more = decoded.misfits[0], decoded.misfit_count - 1
+    record = records[first.row]
+    where = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"
+    reason = f"{f'field {first.path}: ' if first.path else ''}{first.reason}"
+    reason += f" (and {more} more in the sample)" if more else ""
+    return Problem(reason, remedy, where)
+
+
+def _source_of(column: ColumnSpec) -> str:
+    if column.constant is not None:
+        return "constant"
+    return "header" if column.header is not None else "declared"
 
 
 def _planned(
@@ -213,6 +266,7 @@ def _planned(
         sampled=draft.sampled,
         unread=lag_records(position, ends),
         bad=draft.bad,
+        refused=draft.refused,
         problem=draft.problem,
     )
 

@@ -28,7 +28,10 @@ class Process:
 
 @dataclass(frozen=True)
 class TableReport:
-    """One table; None is what could not be found out. problem: why it does not go on, or what it waits for."""
+    """One table; None is what could not be found out. problem: why it does not go on, or what it waits for. dead_letters:
+    records in its dead-letter table; bad_skipped: records left out since it began; refused_changes: changes of the table
+    that its policy forbids, as the running process has met them.
+    """
 
     name: str
     state: str
@@ -44,7 +47,9 @@ class TableReport:
     size_bytes: int | None = None
     snapshots: int | None = None
     dropped_fields: tuple[str, ...] = ()
-    dead_letters: int = 0
+    dead_letters: int | None = None
+    bad_skipped: int | None = None
+    refused_changes: tuple[str, ...] = ()
 
     @property
     def average_file_bytes(self) -> float | None:
@@ -103,4 +108,6 @@ def _table_document(table: TableReport) -> dict[str, Any]:
         "snapshots": table.snapshots,
         "dropped_fields": list(table.dropped_fields),
         "dead_letters": table.dead_letters,
+        "bad_skipped": table.bad_skipped,
+        "refused_changes": list(table.refused_changes),
     }

@@ -82,5 +82,8 @@ def describe(table: Table) -> dict[str, Any]:
         "watermark_ms": progress.watermark.complete_to_ms,
         "last_commit_ms": progress.committed_at_ms,
         "dropped_fields": sorted(table.dropped),
+        "dead_letters": table.letter_count,
+        "bad_skipped": progress.bad_skipped,
+        "refused_changes": sorted(table.refusals),
         "size": asdict(table.size) if table.size else None,
     }

@@ -13,6 +13,7 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, words_of
+from frazil.ingest.letter_box import LETTERS_MARK
 from frazil.ingest.plan import lag_records
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition, Source
@@ -149,11 +150,20 @@ def _load_all(discovery: Discovery, catalog: Catalog, found: Mapping[str, _Found
 
 
 def _load(discovery: Discovery, catalog: Catalog, table: Table, cluster_id: str) -> None:
-    if cluster_id:
-        discovery.load(table, cluster_id)
-        return
-    table.state = catalog.load(table.name)
-    table.size = catalog.size(table.name) if table.state is not None else None
+    try:
+        if cluster_id:
+            discovery.load(table, cluster_id)
+        else:
+            table.state = catalog.load(table.name)
+            table.size = catalog.size(table.name) if table.state is not None else None
+    finally:
+        _count_letters(catalog, table)
+
+
+def _count_letters(catalog: Catalog, table: Table) -> None:
+    name = table.state.marks.get(LETTERS_MARK) if table.state is not None else None
+    if name and catalog.load(name) is not None:
+        table.letter_count = catalog.size(name).row_count
 
 
 def _measure_lags(discovery: Discovery, source: Source, found: Mapping[str, _Found], problems: list[Problem]) -> None:
@@ -201,6 +211,9 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         size_bytes=size.get("size_bytes"),
         snapshots=size.get("snapshot_count"),
         dropped_fields=tuple(said.get("dropped_fields", ())),
+        dead_letters=table.letter_count if found.is_reached else said.get("dead_letters"),
+        bad_skipped=progress.bad_skipped if found.is_reached else said.get("bad_skipped"),
+        refused_changes=tuple(said.get("refused_changes", ())),
     )
 
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from bench.arithmetic import first_seen_ms, lateness_ms, prefix_total, ratio, spread, summary, value_at
+from bench.arithmetic import (
+    back_under_s,
+    first_seen_ms,
+    lateness_ms,
+    prefix_total,
+    ratio,
+    records_of,
+    rows_of,
+    spread,
+    summary,
+    value_at,
+)
 
 
 def test_a_spread_is_smallest_median_and_largest_of_the_values_that_are_there() -> None:
@@ -81,3 +92,45 @@ def test_the_total_of_a_repeated_cycle_is_that_of_its_values(count: int, total: 
 )
 def test_a_ratio_needs_both_numbers(a: float | None, b: float | None, result: float | None) -> None:
     assert ratio(a, b) == result
+
+
+def test_rows_and_records_are_proportional() -> None:
+    assert rows_of(4_000_000, 11_880_000, 12_000_000) == 3_960_000
+    assert records_of(3_960_000, 11_880_000, 12_000_000) == 4_000_000
+
+
+def steady(start_ms: int, end_ms: int) -> list[tuple[int, int]]:
+    """A snapshot every half second, its newest record half a second old."""
+    return [(seen_ms, seen_ms - 500) for seen_ms in range(start_ms, end_ms, 500)]
+
+
+def test_a_table_that_was_never_behind_is_back_at_once() -> None:
+    assert back_under_s(steady(0, 30_000), 10_000, 30_000, 2000, 10_000) == 0.0
+
+
+def test_a_table_is_back_with_the_snapshot_that_ends_the_delay() -> None:
+    sights = [*steady(0, 10_500), (14_000, 13_500), *steady(14_500, 30_000)]
+    assert back_under_s(sights, 10_000, 30_000, 2000, 10_000) == 4.0
+
+
+def test_a_snapshot_of_old_records_does_not_bring_it_back() -> None:
+    sights = [*steady(0, 10_500), (14_000, 11_000), (15_000, 14_800), *steady(15_500, 30_000)]
+    assert back_under_s(sights, 10_000, 30_000, 2000, 10_000) == 5.0
+
+
+def test_being_behind_again_soon_counts_and_much_later_does_not() -> None:
+    soon = [*steady(0, 10_500), (14_000, 13_500), (18_000, 17_500), *steady(18_500, 40_000)]
+    assert back_under_s(soon, 10_000, 40_000, 2000, 10_000) == 8.0
+    later = [*steady(0, 10_500), (14_000, 13_500), *steady(14_500, 30_000), (34_000, 33_500), *steady(34_500, 40_000)]
+    assert back_under_s(later, 10_000, 40_000, 2000, 10_000) == 4.0
+
+
+def test_a_delay_that_was_over_before_does_not_count() -> None:
+    sights = [(0, 0), (6000, 5500), *steady(6500, 30_000)]
+    assert back_under_s(sights, 10_000, 30_000, 2000, 10_000) == 0.0
+
+
+def test_a_table_that_is_still_behind_at_the_end_was_never_back() -> None:
+    assert back_under_s(steady(0, 10_500), 10_000, 30_000, 2000, 60_000) is None
+    assert back_under_s([*steady(0, 10_500), (31_000, 29_000)], 10_000, 30_000, 2000, 60_000) is None
+    assert back_under_s([], 10_000, 30_000, 2000, 10_000) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,15 +11,25 @@ import pytest
 from bench.arithmetic import summary
 from bench.connect import renamed
 from bench.goals import GOALS, Goal
+from bench.plot import draw
 from bench.report import between_markers, render, table
 from bench.results import Result, Results, read_results
+from bench.settings import FORMAT_VARIANTS
 
 
-def result(subject: str, variant: str, cpu: float, records: int = 4_000_000) -> Result:
+def result(
+    subject: str,
+    variant: str,
+    cpu: float,
+    records: int = 4_000_000,
+    invocation: str = "one",
+    benchmark: str = "throughput",
+) -> Result:
     runs = [{"cpu_s_per_million": cpu, "records_per_s": 1000.0, "other_cores": 0.01}]
     machine = {"cores": 2, "cpu": "c", "memory_gib": 8, "system": "s", "java": "j", "python": "3", "commit": "abc"}
     content = {
-        "benchmark": "throughput",
+        "benchmark": benchmark,
+        "invocation": invocation,
         "subject": subject,
         "variant": variant,
         "finished": "2026-01-01T00:00:00+00:00",
@@ -28,7 +39,7 @@ def result(subject: str, variant: str, cpu: float, records: int = 4_000_000) -> 
         "summary": summary(runs),
         "runs": runs,
     }
-    return Result("throughput", subject, variant, content)
+    return Result(benchmark, subject, variant, content)
 
 
 def write(folder: Path, name: str, one: Result) -> None:
@@ -92,6 +103,52 @@ def test_the_report_names_goals_ratios_and_the_machine() -> None:
     assert "| the same, the first 4 M of a new process | ≤ 2.4 | 2 | yes |" in page
     assert "running process" not in page
     assert "`python -m bench`" in page
+
+
+def test_a_ratio_to_plain_json_is_of_one_invocation_alone() -> None:
+    results = Results([result("frazil", "running", 2.0), result("frazil", "bad", 2.5)])
+    assert results.times_plain("bad", "cpu_s_per_million") == 1.25
+    other = Results([result("frazil", "running", 2.0, invocation="another"), result("frazil", "bad", 2.5)])
+    assert other.times_plain("bad", "cpu_s_per_million") is None
+    assert Results([result("frazil", "bad", 2.5)]).times_plain("bad", "cpu_s_per_million") is None
+
+
+def test_formats_have_a_table_of_their_own_in_a_fixed_order() -> None:
+    page = render(
+        Results([result("frazil", name, cpu) for name, cpu in (("wide", 8.0), ("avro", 1.5), ("running", 2.0))])
+    )
+    head, _, formats = page.partition("## Formats and bad records")
+    assert "| Frazil | running |" in head
+    assert "| Frazil | avro |" not in head
+    assert formats.index("| avro |") < formats.index("| wide |")
+    assert "| Avro of the same record: CPU seconds per million records | ≤ 1.7 | 1.5 | yes |" in page
+    assert "Protobuf" not in head
+
+
+def test_formats_are_reported_without_plain_json_to_compare_with() -> None:
+    page = render(Results([result("frazil", "json_schema", 2.0)]))
+    assert "| json_schema |" in page
+    assert "JSON Schema framing" not in page
+
+
+def test_a_new_schema_has_its_goal_and_its_table() -> None:
+    one = result("frazil", "300ms", 0.0, benchmark="new_schema")
+    numbers = {"back_s": 2.25, "first_new_row_s": 1.5, "max_ms": 2600.0, "rate_per_s": 10_000.0}
+    content = {**one.content, "summary": summary([numbers])}
+    page = render(Results([dataclasses.replace(one, content=content)]))
+    assert "| a new writer schema in mid-stream: freshness back under 2 s after | ≤ 3 s | 2.25 | yes |" in page
+    assert "| 300ms | 10,000 | 2.25 / **2.25** / 2.25 |" in page
+
+
+@pytest.mark.parametrize(
+    "results",
+    [[], [("running", 2.0)], [("avro", 1.5)], [("running", 2.0), ("plain", 3.0), ("bad", 2.9), ("wide", 8.0)]],
+)
+def test_the_plot_draws_what_there_is(results: list[tuple[str, float]], tmp_path: Path) -> None:
+    path = tmp_path / "plot.svg"
+    draw(Results([result("frazil", variant, cpu) for variant, cpu in results]), path)
+    drawn = path.read_text() if path.exists() else ""
+    assert drawn.count("Frazil by format") == 2 * any(variant in FORMAT_VARIANTS for variant, _ in results)
 
 
 def test_the_sinks_numbers_get_our_names_and_only_those_that_are_there() -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from docs.generate import REFERENCE, is_written, stale_pages
-from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, SUMMARY_KEYS
-from docs.scan import environment_variables, failpoints, log_events
+from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, RETRY_KEYS, SUMMARY_KEYS
+from docs.scan import environment_variables, error_classes, failpoints, log_events
 from frazil import errors
+from frazil.catalog import history
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
+from frazil.ingest.dead_letter import LETTER_TYPES
 from frazil.spec import json_schema
-from frazil.types import Progress, Watermark
+from frazil.types import Letters, Progress, Watermark
 
 
 def test_the_generated_pages_are_fresh() -> None:
@@ -21,8 +24,20 @@ def test_the_generated_pages_are_fresh() -> None:
 
 
 def test_every_summary_key_has_a_meaning() -> None:
-    full = Progress(skipped={"a": {0: (1, 2)}}, watermark=Watermark({"a": {0: 1}}, 1))
+    full = Progress(
+        skipped={"a": {0: (1, 2)}}, watermark=Watermark({"a": {0: 1}}, 1), bad_skipped=1, letters=Letters("a.b", ())
+    )
     assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
+
+
+def test_every_summary_key_of_a_retry_has_a_meaning() -> None:
+    assert sorted(RETRY_KEYS) == sorted([history.RETRY, history.RETRY_ID, history.REWRITE_ID])
+
+
+def test_every_column_and_class_of_dead_letters_has_a_meaning() -> None:
+    columns, classes = (REFERENCE / "dead-letters.md").read_text().split("## Classes of error")
+    assert re.findall(r"^\| `(\w+)` \|", columns, re.MULTILINE) == list(LETTER_TYPES)
+    assert sorted(re.findall(r"^\| `(\w+)` \|", classes, re.MULTILINE)) == error_classes()
 
 
 @pytest.mark.parametrize(

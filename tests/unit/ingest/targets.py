@@ -38,10 +38,15 @@ def target_of(
     """A table with these columns, its files under `folder`."""
     fields = {column: parse_type(word) for column, word in columns.items()}
     fields |= metadata_columns({field: METADATA_COLUMNS[field] for field in metadata})
-    given: dict[str, Any] = {"spec_id": 0, "undeclared": "add", "target_file_size_bytes": 128 * 2**20, **other}
+    schema_json = new_schema(fields.items()).model_dump_json() if fields else ""
+    given: dict[str, Any] = {
+        "schema_json": schema_json,
+        "spec_id": 0,
+        "target_file_size_bytes": 128 * 2**20,
+        **other,
+    }
     return TableTarget(
         name=name,
-        schema_json=new_schema(fields.items()).model_dump_json() if fields else "",
         location=str(folder / name),
         properties=tuple(sorted((properties or {}).items())),
         io_properties=(),

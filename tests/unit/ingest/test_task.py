@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType
 
-from frazil import failpoints
-from frazil.ingest.evolve import load_wanted
+from frazil import __version__, failpoints
+from frazil.ingest.dead_letter import LETTER_TYPES
+from frazil.ingest.evolve import load_wanted, new_schema
+from frazil.ingest.target import Reading, TableTarget
 from frazil.ingest.task import HEAVY_PARTITION, Job, run_task, source_columns
 from frazil.spec.models import METADATA_COLUMNS
 from frazil.types import BadRecord, TaskReport
@@ -103,8 +106,8 @@ def test_a_bad_record_is_reported_by_its_place_and_its_table_has_no_files(tmp_pa
     assert (reports["lake.a"].bad_count, reports["lake.a"].bad) == (
         2,
         (
-            BadRecord("a", 3, 71, "id", 'string "x" does not fit long'),
-            BadRecord("a", 3, 75, "", "the record has no value (a tombstone), so it is not a JSON object"),
+            BadRecord("a", 3, 71, "does_not_fit", "id", 'string "x" does not fit long'),
+            BadRecord("a", 3, 75, "tombstone", "", "the record has no value (a tombstone), so it is not a JSON object"),
         ),
     )
     assert _rows(reports["lake.b"]) == [{"id": 2}]
@@ -119,6 +122,124 @@ def test_a_batch_after_a_bad_one_writes_nothing_and_removes_what_there_was(tmp_p
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
+def _letters_of(folder: Path) -> TableTarget:
+    return TableTarget(
+        name="lake.t__dead_letters",
+        schema_json=new_schema(LETTER_TYPES.items()).model_dump_json(),
+        location=str(folder / "letters"),
+        properties=(),
+        io_properties=(),
+        spec_id=0,
+        metadata=(),
+        target_file_size_bytes=2**27,
+    )
+
+
+def _mixed() -> pa.RecordBatch:
+    """Good and bad records, the bad ones more than a report would name."""
+    rows = [
+        {
+            "offset": n,
+            "timestamp": n * 1_000_000,
+            "key": b"k%d" % n,
+            "headers": [{"key": "h", "value": b"v%d" % n}],
+            "value": _value(id=n) if n % 2 else b'{"id": "x%d"}' % n,
+        }
+        for n in range(100)
+    ]
+    return records_of(rows)
+
+
+def test_bad_records_wait_until_there_is_a_place_for_them(tmp_path: Path) -> None:
+    job = Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="dead_letter"))})
+    report = run(job, _mixed())["lake.t"]
+    assert (report.bad_count, report.letter_count, report.files, report.letters) == (50, 0, (), ())
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
+def test_bad_records_become_letters_with_all_that_kafka_had_of_them_and_good_ones_rows(tmp_path: Path) -> None:
+    letters = _letters_of(tmp_path)
+    job = Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="dead_letter"), letters=letters)})
+    assert source_columns(job, with_offsets=False) == [
+        "partition", "offset", "timestamp", "key", "headers", "value",
+    ]  # fmt: skip
+    report = run(job, _mixed())["lake.t"]
+    assert _rows(report) == [{"id": n} for n in range(1, 100, 2)]
+    assert (report.record_count, report.bad_count, report.letter_count) == (100, 50, 50)
+    found = [row for file in report.letters for row in pq.read_table(file.path).to_pylist()]
+    assert [row["offset"] for row in found] == list(range(0, 100, 2))
+    assert found[2] == {
+        "topic": "a",
+        "partition": 0,
+        "offset": 4,
+        "timestamp": datetime(1970, 1, 1, 0, 0, 4, tzinfo=UTC),
+        "key": b"k4",
+        "value": b'{"id": "x4"}',
+        "headers": [{"key": "h", "value": b"v4"}],
+        "schema_id": None,
+        "error_class": "does_not_fit",
+        "message": 'string "x4" does not fit long',
+        "path": "id",
+        "retries": 0,
+        "frazil_version": __version__,
+    }
+    assert {row["message"] for row in found} == {f'string "x{n}" does not fit long' for n in range(0, 100, 2)}
+
+
+def test_bad_records_may_be_left_out_and_are_counted(tmp_path: Path) -> None:
+    job = Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="skip"))})
+    report = run(job, _mixed())["lake.t"]
+    assert (_rows(report), report.bad_count) == ([{"id": n} for n in range(1, 100, 2)], 50)
+
+
+def test_what_does_not_fit_is_rescued_and_the_rest_of_its_record_is_a_row(tmp_path: Path) -> None:
+    columns = {"id": "long", "where": "struct<zip: string>", "tags": "list<long>", "_rescued": "string"}
+    reading = Reading(undeclared="rescue", is_rescuing=True, on_bad="skip")
+    values = [
+        {"id": 1, "where": {"zip": "1"}, "tags": [1]},
+        {"id": "x", "where": {"zip": 5, "city": "B"}, "tags": [1, "a", None, 2.5], "new": {"a": [1, None]}},
+        {"id": 3, "new": None},
+        {"id": 4, "more": "m", "where": 7},
+    ]
+    batch = records_of([{"value": json.dumps(value).encode()} for value in values] + [{"value": b"{"}])
+    report = run(Job({"a": target_of(tmp_path, columns, reading=reading)}), batch)["lake.t"]
+    rows = _rows(report)
+    assert [
+        row.pop("_rescued") and json.loads(row_text)
+        for row, row_text in zip(rows, [r["_rescued"] for r in rows], strict=True)
+    ] == [
+        None,
+        {
+            "id": {"value": "x", "reason": 'string "x" does not fit long'},
+            "where.zip": {"value": 5, "reason": "integer 5 does not fit string"},
+            "tags.element": {"value": "a", "reason": 'string "a" does not fit long'},
+            "tags.element#2": {"value": 2.5, "reason": "number 2.5 is not a whole number, as long needs"},
+            "where.city": {"value": "B", "reason": "undeclared"},
+            "new": {"value": {"a": [1, None]}, "reason": "undeclared"},
+        },
+        None,
+        {
+            "where": {"value": 7, "reason": "integer 7 does not fit struct"},
+            "more": {"value": "m", "reason": "undeclared"},
+        },
+    ]
+    assert rows == [
+        {"id": 1, "where": {"zip": "1"}, "tags": [1]},
+        {"id": None, "where": {"zip": None}, "tags": [1, None, None, None]},
+        {"id": 3, "where": None, "tags": None},
+        {"id": 4, "where": None, "tags": None},
+    ]
+    assert report.bad_count == 1
+
+
+def test_a_table_that_may_not_change_refuses_records_with_new_fields(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"id": "long"}, reading=Reading(undeclared="refuse", on_bad="skip"))
+    batch = records_of([{"value": _value(id=1)}, {"value": _value(id=2, new=1)}, {"value": _value(id=3, new=None)}])
+    report = run(Job({"a": target}), batch)["lake.t"]
+    assert (_rows(report), report.wanted) == ([{"id": 1}, {"id": 3}], ())
+    assert [(bad.kind, bad.path) for bad in report.bad] == [("undeclared", "new")]
+
+
 def test_a_new_field_is_wanted_and_no_file_is_written(tmp_path: Path) -> None:
     job = Job({"a": target_of(tmp_path, {"id": "long"})})
     batch = records_of([{"value": _value(id=1, new=2)}])
@@ -129,7 +250,8 @@ def test_a_new_field_is_wanted_and_no_file_is_written(tmp_path: Path) -> None:
 
 def test_a_table_that_drops_undeclared_fields_writes_and_says_which(tmp_path: Path) -> None:
     report = run(
-        Job({"a": target_of(tmp_path, {"id": "long"}, undeclared="drop")}), records_of([{"value": _value(id=1, new=2)}])
+        Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(undeclared="drop"))}),
+        records_of([{"value": _value(id=1, new=2)}]),
     )["lake.t"]
     assert (_rows(report), report.wanted, report.dropped) == ([{"id": 1}], (), frozenset({"new"}))
 

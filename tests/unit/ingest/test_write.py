@@ -46,7 +46,7 @@ def _write(target: TableTarget, *batches: list[dict[str, Any]]) -> list[DataFile
         kinds = {field.name: field.field_type for field in target.fields}
         decoded = decode([json.dumps(record) for record in records], "add", **kinds)
         assert decoded.misfits == []
-        writer.write(shape_rows(target, decoded.columns, {}))
+        writer.write(shape_rows(target, decoded, {}))
     return writer.finish()
 
 
@@ -172,7 +172,7 @@ def test_the_target_size_splits_files(tmp_path: Path) -> None:
 def test_abandoned_files_are_removed_open_ones_too(tmp_path: Path) -> None:
     target = target_of(tmp_path, {"id": "long"}, target_file_size_bytes=1)
     writer = FileWriter(target)
-    rows = shape_rows(target, decode(['{"id": 1}'], id="long").columns, {})
+    rows = shape_rows(target, decode(['{"id": 1}'], id="long"), {})
     writer.write(rows)
     writer.write(rows)
     writer.abandon()
@@ -183,7 +183,7 @@ def test_abandoned_files_are_removed_open_ones_too(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_no_file_behind(tmp_path: Path, point: str) -> None:
     target = target_of(tmp_path, {"id": "long"})
     writer = FileWriter(target)
-    writer.write(shape_rows(target, decode(['{"id": 1}'], id="long").columns, {}))
+    writer.write(shape_rows(target, decode(['{"id": 1}'], id="long"), {}))
     failpoints.arm({failpoints.VARIABLE: f"{point}=enospc"})
     try:
         with pytest.raises(OSError, match="No space left"):

@@ -104,10 +104,11 @@ def test_a_record_that_fits_no_column_is_shown_with_its_place(world: World) -> N
     produce(world, "a", {"id": 1}, {"id": 2})
     commit(world, "s.a", "a", {0: 1, 1: 1})
     produce(world, "a", {"id": 3}, {"id": "x"})
-    table = plan(world, "tables: {s.a: {topic: a}}\n")["s.a"]
-    assert (table.action, table.bad) == ("stop", 1)
-    assert table.problem is not None
-    assert table.problem.where == "topic a, partition 1, offset 1"
+    for on_bad_record, action in (("stop", "stop"), ("dead_letter", "none"), ("skip", "none")):
+        table = plan(world, f"tables: {{s.a: {{topic: a, on_bad_record: {on_bad_record}}}}}\n")["s.a"]
+        assert (table.action, table.bad) == (action, 1)
+        assert table.problem is not None
+        assert table.problem.where == "topic a, partition 1, offset 1"
 
 
 def test_without_a_topic_or_a_field_a_run_would_wait(world: World) -> None:
@@ -151,3 +152,34 @@ def test_types_are_written_as_a_pipeline_file_writes_them() -> None:
     struct = StructType(NestedField(1, "a", DecimalType(9, 2)), NestedField(2, "b", ListType(3, StringType(), False)))
     kind = MapType(1, StringType(), 2, struct, False)
     assert describe_type(kind) == "map<string, struct<a: decimal(9, 2), b: list<string>>>"
+
+
+def test_a_flattened_table_is_planned_with_the_columns_it_would_get(world: World) -> None:
+    produce(world, "a", {"userId": 1, "order": {"total": "1.50", "secret": 1}}, {"order": {"lineCount": 2}})
+    settings = (
+        "flatten: true, column_case: snake, exclude: [order.secret],"
+        " columns: {user_id: string, total: {type: 'decimal(9,2)', field: order.total},"
+        " region: {type: string, constant: eu}}, metadata: [offset]"
+    )
+    table = plan(world, f"tables: {{s.a: {{topic: a, {settings}}}}}\n")["s.a"]
+    assert (table.action, columns(table)) == (
+        "create",
+        [
+            ("user_id", "string", "declared"),
+            ("total", "decimal(9, 2)", "declared"),
+            ("region", "string", "constant"),
+            ("order_line_count", "long", "inferred"),
+            ("_offset", "long", "metadata"),
+        ],
+    )
+    assert table.problem is not None
+    assert table.problem.message == "field userId: integer 1 does not fit string"
+
+
+def test_two_fields_with_one_column_stop_the_table(world: World) -> None:
+    produce(world, "a", {"a_b": 1, "a": {"b": 2}})
+    table = plan(world, "tables: {s.a: {topic: a, flatten: true}}\n")["s.a"]
+    assert (table.action, table.problem and table.problem.message) == (
+        "stop",
+        "the fields a_b and a.b would share the column a_b",
+    )

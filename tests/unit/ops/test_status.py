@@ -6,6 +6,7 @@ import io
 import os
 import socket
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
         "state": "not running", "ok": True, "reason": "", "remedy": "", "where": "", "topics": ["a"],
         "lag_records": 0, "lag_s": 0.0, "watermark_ms": NOW_MS - 5000, "last_commit_ms": None,
         "rows": 10, "files": 2, "size_bytes": 4000, "average_file_bytes": 2000, "snapshots": 1,
-        "dropped_fields": [], "dead_letters": 0,
+        "dropped_fields": [], "dead_letters": 0, "bad_skipped": 0, "refused_changes": [],
     }  # fmt: skip
 
 
@@ -207,3 +208,23 @@ def test_the_text_fits_a_hundred_columns_and_names_what_is_dropped(tmp_path: Pat
     assert "s.a drops undeclared fields: x, y" in text
     assert "6 (5.0 s)" in text
     assert "2 × 2.0 KiB" in text or "2 × 2000 B" in text
+
+
+def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    letters = scene.catalog.create("s.letters", SCHEMA, {}, 2)
+    scene.catalog.commit(Commit("s.letters", (DataFile("f3", 3, 10, ""),), Progress(commit_id="l"), letters.progress))
+    scene.catalog.mark("s.a", "dead-letters", "s.letters")
+    before = scene.catalog.load("s.a")
+    assert before is not None
+    after = replace(before.progress, commit_id="d", bad_skipped=1)
+    scene.catalog.commit(Commit("s.a", (), after, before.progress))
+    report = scene.report(said({"refused_changes": ["column x: no"], "dead_letters": 7}))
+    table = as_document(report)["tables"]["s.a"]
+    assert [table[name] for name in ("dead_letters", "bad_skipped", "refused_changes")] == [3, 1, ["column x: no"]]
+    text = text_of(report)
+    assert "s.a has 3 dead letters: see frazil dead-letters list" in text
+    assert "s.a has left out 1 bad record: `on_bad_record: skip`" in text
+    assert "s.a refuses a change: column x: no" in text
+    unreached = scene.table(said({"dead_letters": 7, "bad_skipped": 2}), Broken())
+    assert (unreached["dead_letters"], unreached["bad_skipped"]) == (7, 2)

@@ -1,0 +1,260 @@
+"""`frazil dead-letters`: the records that could not become rows: look at them, try them again, let them go."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from frazil.catalog.port import Catalog, TableState
+from frazil.cli.options import DEFAULT_FILE, SpecFile
+from frazil.cli.output import Output
+from frazil.cli.wiring import catalog_to_change, open_schemas, read_spec, topics_to_look_at
+from frazil.clock import SystemClock
+from frazil.errors import UnavailableError
+from frazil.ingest.discovery import TableStopped
+from frazil.ingest.job import named_jvm_death
+from frazil.ingest.letters import Selection
+from frazil.ingest.retry import Retrier
+from frazil.ingest.schemas import Schemas
+from frazil.ingest.table import Table
+from frazil.ops.dead_letters import LetterClass, classes_of, count_letters, find_tables, newest_letters
+from frazil.ops.state_file import StateFile
+from frazil.ops.words import plural
+from frazil.spec import PipelineSpec
+
+TableName = Annotated[str | None, typer.Option("--table", help="Only this table, such as shop.orders.")]
+ErrorClass = Annotated[str | None, typer.Option(help="Only letters of this class of error.")]
+Topic = Annotated[str | None, typer.Option(help="Only letters from this topic.")]
+Partition = Annotated[int | None, typer.Option(help="Only letters from this partition.")]
+Offset = Annotated[int | None, typer.Option(help="Only the letter of this offset.")]
+Limit = Annotated[int, typer.Option(min=1, help="At most so many letters of each table.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it.")]
+NOT_DONE = 1
+_SHOWN = 400
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """What the four commands work with."""
+
+    catalog: Catalog
+    retrier: Retrier
+    tables: list[Table]
+
+    def settled(self) -> Iterator[tuple[Table, TableState | None]]:
+        """Each table with its dead-letter table, after all that was begun there is finished."""
+        for table in self.tables:
+            yield table, self.retrier.settled(table)
+
+
+def list_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = None) -> None:
+    """Show how many dead letters each table has, by class of error, with the first and the last record's timestamp and
+    one message as an example.
+
+    Exit code: 0; 1 when the catalog does not answer.
+    """
+    spec = read_spec(output, file)
+    tables: dict[str, Any] = {}
+    lines: list[str] = []
+    with _open(spec, table) as desk:
+        for found, letters in desk.settled():
+            classes = classes_of(desk.catalog, letters) if letters is not None else []
+            count = sum(one.count for one in classes)
+            name = letters.name if letters is not None else None
+            tables[found.name] = {
+                "dead_letter_table": name,
+                "letters": count,
+                "classes": [_class_document(one) for one in classes],
+            }
+            lines.append(f"{found.name}: {plural(count, 'letter')}" + (f" in {name}" if count else ""))
+            lines += _class_lines(classes)
+    output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no tables")
+
+
+def show(  # noqa: PLR0913  (each is an option)
+    output: Output,
+    file: SpecFile = DEFAULT_FILE,
+    table: TableName = None,
+    error_class: ErrorClass = None,
+    topic: Topic = None,
+    partition: Partition = None,
+    offset: Offset = None,
+    limit: Limit = 20,
+) -> None:
+    """Show dead letters, the newest first: where the record lies, what is wrong with it, and the record itself.
+
+    Keys, values and headers are shown as text, or in base64 where they are not UTF-8; long ones are cut for people, and
+    whole with --output json.
+
+    Exit code: 0; 1 when the catalog does not answer.
+    """
+    spec = read_spec(output, file)
+    selection = Selection(error_class, topic, partition, offset)
+    tables: dict[str, Any] = {}
+    lines: list[str] = []
+    with _open(spec, table) as desk:
+        for found, letters in desk.settled():
+            newest = newest_letters(desk.catalog, letters, selection, limit) if letters is not None else []
+            tables[found.name] = [_letter_document(letter) for letter in newest]
+            for letter in newest:
+                lines += [*_letter_lines(found.name, letter), ""]
+    output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
+
+
+def retry(
+    output: Output,
+    file: SpecFile = DEFAULT_FILE,
+    table: TableName = None,
+    error_class: ErrorClass = None,
+    topic: Topic = None,
+    partition: Partition = None,
+    offset: Offset = None,
+) -> None:
+    """Try dead letters again with the schemas, the columns and the code of today, and put those that fit into their
+    table, each exactly once. A table that lacks columns these letters need gets them first.
+
+    What does not fit stays, with the reason of today. Works beside `frazil run`; when it is ended at any moment, the next
+    command or run finishes what it had begun.
+
+    Exit code: 0; 1 when the catalog, the store or the schema registry does not answer: nothing is lost then; 2 when the
+    file is wrong.
+    """
+    spec = read_spec(output, file)
+    selection = Selection(error_class, topic, partition, offset)
+    tables: dict[str, Any] = {}
+    lines: list[str] = []
+    with _open(spec, table, open_schemas(spec)) as desk:
+        for found in desk.tables:
+            done = desk.retrier.retry(found, selection)
+            tables[found.name] = {"in_table": done.fitted, "stayed": done.stayed}
+            if done.fitted or done.stayed:
+                lines.append(
+                    f"{found.name}: {plural(done.fitted, 'letter')} put into the table, {done.stayed:,} stayed"
+                )
+    output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
+
+
+def drop(  # noqa: PLR0913  (each is an option)
+    output: Output,
+    file: SpecFile = DEFAULT_FILE,
+    table: TableName = None,
+    error_class: ErrorClass = None,
+    topic: Topic = None,
+    partition: Partition = None,
+    offset: Offset = None,
+    yes: Yes = False,
+) -> int:
+    """Remove dead letters for good. Without --yes it only says how many it would remove.
+
+    Exit code: 0 when they are removed; 1 without --yes, or when the catalog does not answer; 2 when the file is wrong.
+    """
+    spec = read_spec(output, file)
+    selection = Selection(error_class, topic, partition, offset)
+    with _open(spec, table) as desk:
+        if yes:
+            counts = {found.name: desk.retrier.drop(found, selection) for found in desk.tables}
+        else:
+            counts = {
+                found.name: count_letters(desk.catalog, letters, selection) if letters is not None else 0
+                for found, letters in desk.settled()
+            }
+    word = "removed" if yes else "would be removed"
+    lines = [f"{name}: {plural(count, 'letter')} {word}" for name, count in counts.items() if count]
+    if not yes and lines:
+        lines.append("nothing was changed; say --yes to remove them")
+    tables = {name: {"letters": count} for name, count in counts.items()}
+    output.result(
+        {"pipeline": spec.pipeline, "dropped": yes, "tables": tables}, "\n".join(lines) or "no such dead letters"
+    )
+    return 0 if yes else NOT_DONE
+
+
+@contextmanager
+def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) -> Iterator[_Desk]:
+    """The catalog and the tables. What stops a table is said as an error: there is no other table to go on with."""
+    said = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
+    tables = find_tables(spec, topics_to_look_at(spec), said, name)
+    try:
+        with named_jvm_death(), catalog_to_change(spec) as catalog:
+            yield _Desk(catalog, Retrier(catalog, schemas), tables)
+    except TableStopped as error:
+        raise UnavailableError(error.reason, remedy=error.remedy, where=error.where) from None
+
+
+# ---- telling
+
+
+def _class_document(found: LetterClass) -> dict[str, Any]:
+    return {
+        "error_class": found.error_class,
+        "count": found.count,
+        "first": _time(found.first),
+        "last": _time(found.last),
+        "path": found.path,
+        "example": found.example,
+    }
+
+
+def _class_lines(classes: list[LetterClass]) -> Iterator[str]:
+    width = max((len(one.error_class) for one in classes), default=0)
+    for one in classes:
+        yield f"  {one.error_class:<{width}}  {one.count:>9,}  {_time(one.first) or '–'} to {_time(one.last) or '–'}"
+        place = f"field {_plain(one.path)}: " if one.path else ""
+        yield f"  {'':<{width}}  such as: {place}{_plain(one.example)}"
+
+
+def _letter_document(letter: dict[str, Any]) -> dict[str, Any]:
+    headers = [{"key": one["key"], "value": _bytes_document(one["value"])} for one in letter["headers"] or ()]
+    return {
+        **letter,
+        "timestamp": _time(letter["timestamp"]),
+        "key": _bytes_document(letter["key"]),
+        "value": _bytes_document(letter["value"]),
+        "headers": headers,
+    }
+
+
+def _bytes_document(raw: bytes | None) -> dict[str, str] | None:
+    """As text where that says all of it; None stands for no value at all, not for an empty one."""
+    if raw is None:
+        return None
+    try:
+        return {"text": raw.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(raw).decode()}
+
+
+def _letter_lines(table: str, letter: dict[str, Any]) -> Iterator[str]:
+    place = f"topic {letter['topic']}, partition {letter['partition']}, offset {letter['offset']}"
+    yield f"{table}: {place}, {_time(letter['timestamp']) or 'no timestamp'}"
+    field = f"field {_plain(letter['path'])}: " if letter["path"] else ""
+    yield f"  {letter['error_class']}: {field}{_plain(letter['message'] or '')}"
+    yield f"  retries: {letter['retries']}" + (f"  schema: {letter['schema_id']}" if letter["schema_id"] else "")
+    yield f"  key:     {_shown(letter['key'])}"
+    yield f"  value:   {_shown(letter['value'])}"
+    for header in letter["headers"] or ():
+        yield f"  header:  {_plain(header['key'])} = {_shown(header['value'])}"
+
+
+def _shown(raw: bytes | None) -> str:
+    found = _bytes_document(raw)
+    if found is None or raw is None:
+        return "none"
+    [(form, text)] = found.items()
+    shown = _plain(text[:_SHOWN]) + (f"… ({len(raw):,} bytes)" if len(text) > _SHOWN else "")
+    return f"base64 {shown}" if form == "base64" else shown
+
+
+def _plain(text: str) -> str:
+    """Without what would move the cursor or colour the screen: a record may hold anything."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def _time(moment: datetime | None) -> str | None:
+    return moment.isoformat(timespec="milliseconds") if moment else None

@@ -1,0 +1,165 @@
+"""The dead-letter tables of a pipeline: made when they are needed, filled under the commit ids of the tables they belong to.
+
+The commit of a batch names the files of its letters; only then are they committed where they belong. So a letter is
+there exactly when its batch is: what dies between the two commits is made up for before the table's next batch, and the
+dead-letter table's own progress tells whether that is still to do (docs/decisions/0009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from frazil.catalog.port import Catalog, TableState
+from frazil.errors import ConflictError
+from frazil.failpoints import hit
+from frazil.ingest.dead_letter import LETTER_TYPES
+from frazil.ingest.discovery import TableStopped
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.promise import settle_retries
+from frazil.ingest.table import Table, letters_target
+from frazil.ingest.target import TableTarget
+from frazil.ingest.write import FileWriter, file_io
+from frazil.kafka.port import Outbox, OutRecord
+from frazil.types import Commit, DataFile, Letters, Progress, later
+
+# Iceberg keeps every old metadata file unless told otherwise: at one commit a second that fills a disk.
+NEW_TABLE_PROPERTIES = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.parquet.compression-codec": "zstd",
+    "write.parquet.compression-level": "1",
+}
+
+LETTERS_MARK = "dead-letters"
+"""The mark of a table that has a dead-letter table: its name."""
+
+
+class LetterBox:
+    """Dead-letter tables in `catalog`; thread-safe for different tables."""
+
+    def __init__(self, catalog: Catalog, outbox: Outbox | None = None, pipeline: str = "") -> None:
+        self._catalog = catalog
+        self._outbox = outbox
+        self._pipeline = pipeline
+
+    def open(self, table: Table) -> TableState:
+        """The table's dead-letter table, made if it is not there; the table says from now on which it is."""
+        name = table.letters_name
+        found = self._catalog.load(name)
+        found = found or self._catalog.create(name, new_schema(LETTER_TYPES.items()), NEW_TABLE_PROPERTIES, 2)
+        if table.state is not None and table.state.marks.get(LETTERS_MARK) != name:
+            self._catalog.mark(table.name, LETTERS_MARK, name)
+        return found
+
+    def settle(self, table: Table) -> None:
+        """Keeps what was promised to the table's dead-letter table, and what retries from there have promised to the table.
+
+        Raises TableStopped where that is not possible, UnavailableError and ConflictError as the catalog does: to be called
+        again before anything else is done with the table.
+        """
+        self.deliver(table.name, table.progress)
+        name = table.state.marks.get(LETTERS_MARK) if table.state is not None else None
+        letters = self._catalog.load(name) if name else None
+        if letters is not None:
+            settle_retries(self._catalog, letters)
+            table.letter_count = self._catalog.size(letters.name).row_count
+
+    def deliver(self, table: str, progress: Progress) -> None:
+        """Commits the letters that the newest progress of `table` promises, unless they have been.
+
+        UnavailableError when it could not be found out whether they are there: to be called again before anything else is
+        done with the table.
+        """
+        letters = progress.letters
+        if letters is None:
+            return
+        box = self._catalog.load(letters.table)
+        if box is None or box.history_lost:
+            lost = "is gone" if box is None else "has lost the snapshot that says which letters it has"
+            raise TableStopped(
+                f"the dead-letter table {letters.table} {lost}, and the table's newest commit has letters for it",
+                "restore it: the letters' files are named in the summary of the table's newest snapshot",
+                letters.table,
+            )
+        # In this order: whoever commits to the table after us has kept our promise before, and if that happens only now,
+        # the dead-letter table is no longer as we found it, so that our commit is refused.
+        newest = self._catalog.load(table)
+        if newest is None or newest.progress.commit_id != progress.commit_id:
+            return
+        files = letters.files
+        if box.progress.commit_id != progress.commit_id:
+            files = self._commit(box, letters, progress)
+        if letters.topic and self._outbox is not None:
+            self._send(self._outbox, table, box, replace(letters, files=files), progress.commit_id)
+
+    def _commit(self, box: TableState, letters: Letters, progress: Progress) -> tuple[DataFile, ...]:
+        """Adds the letters to their table; the files that were added."""
+        hit("letters.before")
+        # A table that was rolled back goes through its offsets again; its letters never go back.
+        reached = later(box.progress.offsets, progress.offsets)
+        kept = replace(progress, offsets=reached, letters=None, snapshot_id=None, committed_at_ms=None)
+        files = self._unseen(box, letters.files) if _is_ahead(box.progress, letters) else letters.files
+        try:
+            self._catalog.commit(Commit(letters.table, files, kept, box.progress))
+        except ConflictError:
+            # Another process of this pipeline has read the same promise and was quicker to keep it.
+            again = self._catalog.load(letters.table)
+            if again is None or again.progress.commit_id != progress.commit_id:
+                raise
+        hit("letters.after")
+        return files
+
+    def _send(self, outbox: Outbox, table: str, box: TableState, letters: Letters, commit_id: str) -> None:
+        """Writes the letters to their topic, in one transaction and once."""
+        target = letters_target(box)
+        records = [record for file in letters.files for record in _out_records(read_letters(target, file.path))]
+        outbox.write(f"frazil-{self._pipeline}-{table}", letters.topic, commit_id, records)
+
+    def _unseen(self, box: TableState, files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
+        """The letters of these files without those that are there already: the table was rolled back by hand and reads
+        records again whose letters have stayed.
+        """
+        target = letters_target(box)
+        there = {place for file in self._catalog.files(box.name) for place in _places(read_letters(target, file.path))}
+        writer = FileWriter(target)
+        for file in files:
+            rows = read_letters(target, file.path)
+            new = rows.filter(pa.array([place not in there for place in _places(rows)], pa.bool_()))
+            if new.num_rows:
+                writer.write(new)
+        return tuple(writer.finish())
+
+
+def read_letters(target: TableTarget, path: str) -> pa.Table:
+    """The rows of one file of a dead-letter table, in its own columns."""
+    with file_io(target).new_input(path).open() as stream:
+        return pq.read_table(stream).cast(target.arrow_schema)
+
+
+def _out_records(rows: pa.Table) -> Iterator[OutRecord]:
+    """The records as they were, with where they came from and what is wrong with them in further headers."""
+    for row in rows.to_pylist():
+        words = {
+            name: row[name] for name in ("topic", "partition", "offset", "schema_id", "error_class", "message", "path")
+        }
+        words["timestamp"] = row["timestamp"].isoformat() if row["timestamp"] is not None else None
+        own = [(f"frazil.{name}", str(word).encode()) for name, word in words.items() if word is not None]
+        headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
+        yield OutRecord(row["key"], row["value"], [*headers, *own])
+
+
+def _places(rows: pa.Table) -> list[tuple[str, int, int]]:
+    return list(zip(*(rows[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True))
+
+
+def _is_ahead(box: Progress, letters: Letters) -> bool:
+    """Whether the dead-letter table knows of offsets that are only now in a batch."""
+    return any(
+        box.offsets.get(topic, {}).get(partition, 0) > start
+        for topic, partitions in letters.since.items()
+        for partition, start in partitions.items()
+    )

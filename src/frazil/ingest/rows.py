@@ -1,0 +1,111 @@
+"""Records to the columns of their table, whatever their format and the names: decoded as the records are, then shaped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.types import IcebergType, NestedField
+
+from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.fit import Fitting, Place, require
+from frazil.ingest.decode.json import list_paths
+from frazil.ingest.decode.keys import decode_keys
+from frazil.ingest.decode.own_columns import own_column
+from frazil.ingest.decode.regroup import member_at, regroup
+from frazil.ingest.decode.rescue import add_members
+from frazil.ingest.decode.slices import MAX_MISFITS
+from frazil.ingest.decode.values import decode_values
+from frazil.ingest.evolve import merge_wanted
+from frazil.ingest.naming import Layout, Shaping, is_one_column, unfold
+from frazil.ingest.selection import Path
+from frazil.ingest.target import Reading, TableTarget, arrow_type
+
+Records = Mapping[str, pa.Array]
+
+
+def decode_rows(target: TableTarget, records: Records, limit: int = MAX_MISFITS) -> Decoded:
+    """One array per field of `target.fields`. What is wanted is by the records' paths, not by columns; limit: how many
+    misfits are noted.
+    """
+    if target.shaping is None:
+        return decode_values(target.reading, target.fields, records, limit)
+    shaping, layout = target.shaping, target.layout
+    reading = replace(target.reading, selection=shaping.selection, units=layout.units)
+    if layout.unbound:
+        found = _find_bindings(reading, shaping, layout, records)
+        if found:  # The batch is planned again when it is known which fields feed these columns.
+            nulls = [pa.nulls(len(records["value"]), arrow_type(field.field_type)) for field in target.fields]
+            return Decoded(nulls, np.zeros(len(records["value"]), np.bool_), wanted=found)
+    decoded = decode_values(reading, layout.fields, records, limit)
+    return _shaped(target, shaping, decoded, records, limit)
+
+
+def _shaped(target: TableTarget, shaping: Shaping, decoded: Decoded, records: Records, limit: int) -> Decoded:
+    """The columns of the table from the fields of the records."""
+    rows, layout = len(decoded.refused), target.layout
+    fitting = Fitting(target.reading, "", rows, limit)
+    fitting.refused |= decoded.refused
+    place = Place((), np.arange(rows, dtype=np.int32), np.ones(rows, np.bool_))
+    columns = []
+    key = _keys(target, shaping.key, records, limit)
+    fitting.refused |= key.refused
+    for field in target.fields:
+        path = layout.paths.get(field.name)
+        if field.name == shaping.key:
+            columns.append(key.columns[0])
+        elif field.name in shaping.own:
+            columns.append(own_column(fitting, shaping, field, records))
+        else:
+            columns.append(_column(layout, decoded, field, path))
+        if field.required and (path is None or len(path) > 1):
+            require(fitting, columns[-1], place, (field.name,))
+    return replace(
+        decoded,
+        columns=columns,
+        refused=fitting.refused,
+        misfits=sorted([*decoded.misfits, *fitting.misfits, *key.misfits], key=lambda misfit: misfit.row)[:limit],
+        wanted=merge_wanted([decoded.wanted, key.wanted]),
+        missing=decoded.missing | key.missing,
+        refusals=decoded.refusals | key.refusals,
+        dropped=decoded.dropped | key.dropped,
+        rescued=add_members(decoded.rescued, fitting.rescued, rows),
+        loosened={layout.column_path(path) for path in decoded.loosened} | fitting.loosened,
+    )
+
+
+def _keys(target: TableTarget, name: str, records: Records, limit: int) -> Decoded:
+    """The column of decoded keys; nothing where the table has none."""
+    if target.key is None:
+        return Decoded([], np.zeros(len(records["value"]), np.bool_))
+    kind = next((field.field_type for field in target.fields if field.name == name), None)
+    return decode_keys(target.key, name, kind, records, limit)
+
+
+def _column(layout: Layout, decoded: Decoded, field: NestedField, path: Path | None) -> pa.Array:
+    found = member_at(layout.fields, decoded.columns, path) if path is not None else None
+    if found is None or path is None:
+        return pa.nulls(len(decoded.refused), arrow_type(field.field_type))
+    return regroup(*found, field.field_type, path, layout.moved - {path})
+
+
+def _find_bindings(
+    reading: Reading, shaping: Shaping, layout: Layout, records: Records
+) -> dict[Path, dict[str, IcebergType]]:
+    """The fields of these records that columns without a field wait for."""
+    if reading.format == "json":
+        seen = list_paths(records["value"], shaping.depth)
+    else:
+        wanted = decode_values(replace(reading, undeclared="add"), layout.fields, records, 0).wanted
+        seen = unfold(wanted, shaping.depth)
+    found: dict[Path, dict[str, IcebergType]] = {}
+    for path, is_record in seen:
+        kind = layout.unbound.get(shaping.column_name(path))
+        taken = shaping.selection.takes(path)
+        if kind is None or path in layout.paths.values() or taken == "none" or (taken == "part" and not is_record):
+            continue
+        if not is_record or len(path) > shaping.depth or is_one_column(kind):
+            found.setdefault(path[:-1], {})[path[-1]] = kind
+    return found

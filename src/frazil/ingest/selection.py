@@ -1,0 +1,84 @@
+"""Which fields of a record a table takes: its settings `include` and `exclude`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+Path = tuple[str, ...]
+"""Names from the record's top downwards; `element` leads into a list, `value` into a map's values."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """The members of one struct that count. only: no others do; None: all but `without`."""
+
+    only: frozenset[str] | None = None
+    without: frozenset[str] = frozenset()
+
+    def more(self, names: Iterable[str]) -> list[str]:
+        """Names besides `names` that it speaks of, in order."""
+        return sorted((self.without if self.only is None else self.only) - set(names))
+
+
+EVERY_MEMBER = Level()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Paths of fields: those to take (none: all) and those to leave out, each with everything in it."""
+
+    include: tuple[Path, ...] = ()
+    exclude: tuple[Path, ...] = ()
+
+    def takes(self, path: Path) -> Literal["all", "part", "none"]:
+        """What is taken of the field at `path`; `part`: only what is included below it."""
+        if any(path[: len(out)] == out for out in self.exclude):
+            return "none"
+        if not self.include or any(path[: len(taken)] == taken for taken in self.include):
+            return "all"
+        return "part" if any(taken[: len(path)] == path for taken in self.include) else "none"
+
+    def is_split(self, path: Path) -> bool:
+        """Whether some of what is in the field at `path` is taken and some is not."""
+        return self.takes(path) == "part" or any(
+            len(out) > len(path) and out[: len(path)] == path for out in self.exclude
+        )
+
+    def level(self, path: Path) -> Level:
+        """The members of the struct at `path`, which is not left out itself."""
+        depth = len(path)
+        without = frozenset(out[-1] for out in self.exclude if out[:-1] == path)
+        if not self.include or any(path[: len(taken)] == taken for taken in self.include):
+            return Level(None, without)
+        only = {taken[depth] for taken in self.include if len(taken) > depth and taken[:depth] == path}
+        return Level(frozenset(only) - without, without)
+
+    def prune(self, kind: IcebergType, path: Path) -> IcebergType | None:
+        """The type of what is taken of a field; None when nothing is."""
+        taken = self.takes(path)
+        if taken == "none":
+            return None
+        if not self.is_split(path):
+            return kind
+        if isinstance(kind, StructType):
+            return self.prune_struct(kind, path)
+        if isinstance(kind, ListType):
+            element = self.prune(kind.element_type, (*path, "element"))
+            return None if element is None else kind.model_copy(update={"element_type": element})
+        if isinstance(kind, MapType):
+            value = self.prune(kind.value_type, (*path, "value"))
+            return None if value is None else kind.model_copy(update={"value_type": value})
+        return kind if taken == "all" else None
+
+    def prune_struct(self, struct: StructType, path: Path = ()) -> StructType | None:
+        """The struct with the members that are taken; None when there are none."""
+        fields: list[NestedField] = []
+        for field in struct.fields:
+            kind = self.prune(field.field_type, (*path, field.name))
+            if kind is not None:
+                fields.append(field.model_copy(update={"field_type": kind}))
+        return StructType(*fields) if fields else None

@@ -1,0 +1,106 @@
+"""Records written to a Kafka topic exactly once per name: each lot in one transaction, with the name that it had beside it.
+
+The name is the metadata of an offset of a consumer group that nobody consumes with; Kafka commits it in the transaction of
+the records (KIP-98). So after a crash, or an answer that was lost, the group says whether a lot is there. Of two writers
+the later one fences the earlier.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from frazil.errors import ConflictError, UnavailableError
+from frazil.failpoints import hit
+from frazil.kafka.port import OutRecord
+from frazil.kafka.properties import native_properties
+
+_TIMEOUT_S = 30.0
+_LARGEST_RECORD = 1_000_000_000
+_HIGH = 0
+_TRIES, _PAUSE_S = 50, 0.2
+_NOT_READY = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+
+class KafkaOutbox:
+    """On a real cluster; `properties` are Kafka's client properties. A producer is kept for every owner and topic."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = native_properties(properties)
+        self._writers: dict[tuple[str, str], _Writer] = {}
+        self._lock = threading.Lock()
+
+    def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
+        """See the port."""
+        with self._lock:
+            writer = self._writers.pop((owner, topic), None)
+        try:
+            writer = writer or _Writer(self._properties, owner, topic)
+            writer.write(name, records)
+        except KafkaException as error:
+            raise _failure(error, topic) from None
+        with self._lock:
+            self._writers[owner, topic] = writer
+
+
+class _Writer:
+    """One transactional producer; after an error it is thrown away."""
+
+    def __init__(self, properties: Mapping[str, str], owner: str, topic: str) -> None:
+        self._topic = topic
+        group = f"{owner}-outbox"
+        settings = {**properties, "transactional.id": owner, "message.max.bytes": _LARGEST_RECORD, "log_level": _HIGH}
+        self._producer = Producer(settings)
+        self._consumer = Consumer({**properties, "group.id": group, "log_level": _HIGH})
+        self._producer.init_transactions(_TIMEOUT_S)  # From here on an earlier writer is refused.
+        self._last = self._asked_name()
+
+    def write(self, name: str, records: Sequence[OutRecord]) -> None:
+        if self._last == name:
+            return
+        producer = self._producer
+        producer.begin_transaction()
+        for record in records:
+            headers: list[tuple[str, str | bytes | None]] = [*record.headers]
+            while True:
+                try:
+                    producer.produce(self._topic, record.value, record.key, headers=headers)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        mark = TopicPartition(self._topic, 0, len(records), metadata=name)
+        producer.send_offsets_to_transaction([mark], self._consumer.consumer_group_metadata(), _TIMEOUT_S)
+        hit("outbox.before")
+        producer.commit_transaction(_TIMEOUT_S)
+        hit("outbox.after")
+        self._last = name
+
+    def _asked_name(self) -> str:
+        """The name that is committed; a broker that has just begun to look after groups is asked again."""
+        left = _TRIES
+        while True:
+            try:
+                [mark] = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=_TIMEOUT_S)
+            except KafkaException as error:
+                left -= 1
+                if error.args[0].code() not in _NOT_READY or not left:
+                    raise
+                self._producer.poll(_PAUSE_S)
+                continue
+            if mark.error is not None:
+                raise KafkaException(mark.error)
+            return mark.metadata or ""
+
+
+def _failure(error: KafkaException, topic: str) -> UnavailableError | ConflictError:
+    cause = error.args[0]
+    if cause.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED):
+        return ConflictError(f"another process writes topic {topic}", where=topic)
+    remedy = "raise the topic's max.message.bytes" if "too large" in cause.str().lower() else ""
+    return UnavailableError(f"topic {topic} cannot be written: {cause.str()}", remedy=remedy, where=topic)

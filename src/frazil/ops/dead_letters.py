@@ -1,0 +1,111 @@
+"""What `frazil dead-letters` finds out about the dead letters of a pipeline's tables."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.catalog.port import Catalog, TableState
+from frazil.errors import SpecError, UnavailableError
+from frazil.ingest.letters import Selection, pieces
+from frazil.ingest.table import Table, letters_target
+from frazil.kafka.port import Source
+from frazil.spec import PipelineSpec
+
+_ORDER = [("timestamp", "descending"), ("topic", "ascending"), ("partition", "ascending"), ("offset", "descending")]
+
+
+@dataclass
+class LetterClass:
+    """The letters of one class of error. first, last: the earliest and the latest record timestamp; None when no record
+    has one. example: a message and the path of its field.
+    """
+
+    error_class: str
+    count: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    path: str | None = None
+    example: str = ""
+
+    def add(self, count: int, first: datetime | None, last: datetime | None) -> None:
+        """More of them."""
+        self.count += count
+        self.first = min(filter(None, (self.first, first)), default=None)
+        self.last = max(filter(None, (self.last, last)), default=None)
+
+
+def find_tables(spec: PipelineSpec, source: Source, said: Mapping[str, Any], name: str | None) -> list[Table]:
+    """The pipeline's tables, or the one of this name. said: the state file, for when Kafka does not answer.
+
+    Raises SpecError for a name that no table of the pipeline has.
+    """
+    declared = {table.name: table for table in spec.tables}
+    if name is not None and (name in declared or _topic_of(spec, name)):
+        return [Table(declared[name] if name in declared else spec.table_for(_topic_of(spec, name)))]
+    if spec.topics:
+        try:
+            topics = set(source.topics(lambda topic: any(selector.matches(topic) for selector in spec.topics)))
+        except UnavailableError:
+            topics = {_topic_of(spec, table) for table in said.get("tables", {})} - {""}
+        for topic in topics:
+            declared.setdefault(f"{spec.namespace}.{topic}", spec.table_for(topic))
+    if name is not None:
+        near = difflib.get_close_matches(name, declared, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else "see the tables in the pipeline file"
+        raise SpecError(f"the pipeline has no table `{name}`", remedy=hint)
+    return [Table(declared[known]) for known in sorted(declared)]
+
+
+def _topic_of(spec: PipelineSpec, table: str) -> str:
+    """The topic that has this table because the pipeline's own `topics` select it; empty when there is none."""
+    namespace, _, topic = table.partition(f"{spec.namespace}.")
+    is_mine = not namespace and any(selector.matches(topic) for selector in spec.topics)
+    return topic if is_mine else ""
+
+
+def classes_of(catalog: Catalog, letters: TableState) -> list[LetterClass]:
+    """The letters of a dead-letter table that was just loaded, by class of error, the most frequent first."""
+    found: dict[str, LetterClass] = {}
+    target = letters_target(letters)
+    for file in catalog.files(letters.name):
+        for rows in pieces(target, file, ("error_class", "timestamp", "message", "path")):
+            named = rows.set_column(0, "error_class", pc.fill_null(rows["error_class"], ""))
+            grouped = named.group_by("error_class", use_threads=False).aggregate(
+                [("timestamp", "min"), ("timestamp", "max"), ("message", "first"), ("path", "first"), ([], "count_all")]
+            )
+            for row in grouped.to_pylist():
+                mine = found.setdefault(row["error_class"], LetterClass(row["error_class"]))
+                mine.add(row["count_all"], row["timestamp_min"], row["timestamp_max"])
+                if not mine.example:
+                    mine.example, mine.path = row["message_first"] or "", row["path_first"]
+    return sorted(found.values(), key=lambda one: (-one.count, one.error_class))
+
+
+def count_letters(catalog: Catalog, letters: TableState, selection: Selection) -> int:
+    """How many letters are meant."""
+    target = letters_target(letters)
+    counts = (
+        pc.sum(selection.of(rows)).as_py() or 0
+        for file in catalog.files(letters.name)
+        for rows in pieces(target, file, list(vars(selection)))
+    )
+    return sum(counts)
+
+
+def newest_letters(catalog: Catalog, letters: TableState, selection: Selection, limit: int) -> list[dict[str, Any]]:
+    """The newest of the letters that are meant, by record timestamp, with all their columns."""
+    target = letters_target(letters)
+    newest = target.arrow_schema.empty_table()
+    for file in catalog.files(letters.name):
+        for rows in pieces(target, file):
+            newest = pa.concat_tables([newest, rows.filter(selection.of(rows))])
+            newest = newest.take(pc.sort_indices(newest, _ORDER)[:limit])
+    found: list[dict[str, Any]] = newest.to_pylist()
+    return found

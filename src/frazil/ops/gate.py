@@ -1,0 +1,92 @@
+"""The gate: the registry's newest schemas against the tables, before a record is written with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.types import StructType
+
+from frazil.errors import SpecError, UnavailableError
+from frazil.ingest.decode.columns import Columns
+from frazil.ingest.decode.fit import Fitting, fit_columns
+from frazil.ingest.decode.framed import struct_of
+from frazil.ingest.evolve import NamesClash, SchemaChange, compare_schemas, new_schema
+from frazil.ingest.pipeline import adder
+from frazil.ingest.schemas import UNKNOWN, Schemas
+from frazil.ingest.table import Table
+from frazil.ingest.target import arrow_type
+from frazil.ops.check import Finding, failed
+from frazil.ops.plan import describe_type
+
+_REMEDIES = {
+    "dead_letter": "records with such values become dead letters: change the schema, or the table's declared column",
+    "stop": "the table stops at such a record: change the schema, or the table's declared column",
+    "skip": "records with such values are left out: change the schema, or the table's declared column",
+}
+
+
+def check_schemas(tables: Iterable[Table], schemas: Schemas) -> Iterator[Finding]:
+    """The newest schema of every topic that is read with one: what its table would become, and what would be refused."""
+    for table in tables:
+        if not table.spec.value.needs_registry:
+            continue
+        for topic in sorted(table.topics):
+            finding = _check_topic(table, topic, schemas)
+            yield finding
+            if finding.name == "registry":
+                return
+
+
+def _check_topic(table: Table, topic: str, schemas: Schemas) -> Finding:
+    value = table.spec.value
+    try:
+        subject = schemas.subject(topic, value)
+        schema = schemas.latest(topic, value)
+    except UnavailableError as error:
+        return failed("registry", "asked it for the newest schemas", error)
+    except SpecError:
+        tried, found = (
+            "looked at `registry.naming`",
+            "records name their schemas; there is no subject to look at before",
+        )
+        return Finding(f"schema of {topic}", True, tried, found)
+    name, tried = f"schema {subject}", f"compared the newest version with table {table.name}"
+    if schema == UNKNOWN:
+        return Finding(name, True, tried, "the registry has no such subject yet")
+    if schema.kind == "unusable":
+        return Finding(name, False, tried, schema.text, "register a version that records can be read with", subject)
+    if schema.kind != value.format:
+        remedy = f"write `value: {{format: {schema.kind}}}`, or correct the subject"
+        return Finding(name, False, tried, f"it is {schema.kind}, and the table reads {value.format}", remedy, subject)
+    changes, refusals = compare(table, struct_of(schema, value.message or ""), subject)
+    if refusals:
+        return Finding(name, False, tried, "; ".join(refusals), _REMEDIES[table.spec.on_bad_record], table.name)
+    return Finding(name, True, tried, _in_words(changes))
+
+
+def compare(table: Table, struct: StructType, subject: str) -> tuple[list[SchemaChange], list[str]]:
+    """What a table becomes for records of a struct, and what of them its policy or its types refuse."""
+    schema = table.state.schema if table.state else new_schema({c.name: c.type for c in table.spec.columns}.items())
+    target = table.target(schema)
+    fields, reading = target.fields, target.reading
+    if target.shaping is not None:
+        fields, reading = target.layout.fields, replace(reading, selection=target.shaping.selection)
+    nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
+    decoded = fit_columns(Fitting(reading, subject, 0, 0), struct, nothing, fields)
+    try:
+        after = adder(table.spec, decoded.wanted)(schema)
+    except NamesClash as error:
+        return [], [str(error), *sorted(decoded.refusals)]
+    return compare_schemas(schema, after), sorted(decoded.refusals)
+
+
+def _in_words(changes: list[SchemaChange]) -> str:
+    if not changes:
+        return "the table has all of it"
+    words = [
+        f"{'adds' if change.is_new else 'widens'} {change.path}: {describe_type(change.kind)}" for change in changes
+    ]
+    return "a run " + ", ".join(words)

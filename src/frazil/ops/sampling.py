@@ -1,0 +1,39 @@
+"""A sample of a table's records, decoded as a run would decode them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.rows import decode_rows
+from frazil.ingest.schemas import Schemas
+from frazil.ingest.table import Table
+from frazil.ingest.target import METADATA_TYPES, arrow_type
+from frazil.kafka.sample import SampledRecord
+
+_ROUNDS = 3
+
+
+def decode_sample(table: Table, records: Sequence[SampledRecord], schema: Schema, schemas: Schemas | None) -> Decoded:
+    """The records' columns and what the table, with `schema`, lacks for them. Schemas that the records name are asked of
+    the registry; UnavailableError when it does not answer.
+    """
+    columns = {
+        "value": pa.array([record.value for record in records], pa.binary()),
+        "key": pa.array([record.key for record in records], pa.binary()),
+        "headers": pa.array(
+            [[{"key": key, "value": value} for key, value in record.headers] for record in records],
+            arrow_type(METADATA_TYPES["headers"]),
+        ),
+    }
+    topic = min(table.topics, default="")
+    for _ in range(_ROUNDS):
+        target = table.target(schema)
+        decoded = decode_rows(target, columns)
+        if not decoded.missing or schemas is None:
+            break
+        table.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)
+    return decoded

@@ -1,0 +1,215 @@
+"""One seeded history of dead letters: ingestion goes on while letters are retried and dropped, with trouble between any
+two steps, also of two retries at a time; then the truth.
+
+The truth: at any moment no record is a row twice, a letter twice, or both; in the end each record is one of the two, with
+its own value, or was dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from frazil.errors import ConflictError, FencedError, UnavailableError
+from frazil.ingest.letters import Selection
+from frazil.ingest.parts import Parts
+from frazil.ingest.retry import Retrier
+from frazil.ingest.service import Service
+from frazil.ingest.table import Table
+from frazil.spec import PipelineSpec
+from frazil.spec.models import CatalogSpec, ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
+from frazil.spec.types import parse_type
+from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
+from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureSource
+
+_TABLE, _LETTERS = "lake.a", "lake.a__dead_letters"
+_LARGE = 3_000_000_000
+_BROKEN: tuple[bytes | None, ...] = (None, b"{", b"[]", b'{"id": "x"}')
+Place = tuple[int, int]
+
+
+class _Meddling(Fate):
+    """Between any two steps of a retry others get their turn."""
+
+    def __init__(self, seed: int, others: Callable[[], None]) -> None:
+        super().__init__(seed)
+        self.crash = float(self.chance.choice([0.01, 0.05, 0.1]))
+        self._others = others
+
+    def step(self, name: str) -> None:
+        if self.maybe(0.25):
+            self._others()
+        super().step(name)
+
+
+class Replay:
+    """Topic `a` feeds a table whose column `n` was too narrow for a while."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        self.root = root
+        self.fate = Fate(seed)
+        self.retry_fate = _Meddling(seed + 1, self._others)
+        self.source = MemorySource()
+        self.source.create("a", 2)
+        self.catalog = MemoryCatalog(root, "sim")
+        self.clock = FakeClock()
+        self.is_fixed = False
+        self.service: Service | None = None
+        self.started = self.depth = 0
+        self.produced: dict[Place, bytes | None] = {}
+        self.broken: set[Place] = set()
+        self.dropped: set[Place] = set()
+
+    def play(self, rounds: int) -> None:
+        """Lets things happen, then all be finished in peace, and checks the truth."""
+        for number in range(rounds):
+            self.is_fixed = number > rounds // 3
+            self._produce()
+            self._others()
+            if self.fate.maybe(0.6):
+                self._work_on_letters()
+            self.check()
+        self.fate.is_calm = self.retry_fate.is_calm = True
+        self.service = None
+        service = self._start()
+        assert service is not None
+        for _ in range(3000):
+            if service.is_over(until_caught_up=True):
+                break
+            service.turn(until_caught_up=True)
+        assert service.is_over(until_caught_up=True), [(t.run_state, t.reason) for t in service.tables]
+        Retrier(self.catalog, None).retry(self._table(), Selection())
+        rows, letters = self.check()
+        assert set(rows) == self.produced.keys() - self.broken
+        assert set(letters) == self.broken - self.dropped
+
+    def check(self) -> tuple[dict[Place, int], dict[Place, bytes | None]]:
+        """Nothing twice, nothing in two places, each with its value; the rows and the letters."""
+        rows: dict[Place, int] = {}
+        letters: dict[Place, bytes | None] = {}
+        for row in self._read(_TABLE):
+            place = (row["_partition"], row["_offset"])
+            assert place not in rows, f"{place} is a row twice"
+            rows[place] = row["id"]
+            value = self.produced[place]
+            assert value is not None
+            record = json.loads(value)
+            assert {name: row[name] for name in record} == record
+        for letter in self._read(_LETTERS):
+            place = (letter["partition"], letter["offset"])
+            assert place not in letters, f"{place} is a letter twice"
+            letters[place] = letter["value"]
+            assert letter["value"] == self.produced[place]
+        assert not rows.keys() & letters.keys()
+        return rows, letters
+
+    def _read(self, table: str) -> list[dict[str, Any]]:
+        if self.catalog.load(table) is None:
+            return []
+        return [row for file in self.catalog.data_files(table) for row in pq.read_table(file.path).to_pylist()]
+
+    def _others(self) -> None:
+        """What happens meanwhile: a turn of the running pipeline, or another retry."""
+        self.depth += 1
+        try:
+            if self.depth == 2 and self.fate.maybe(0.15):
+                self._work_on_letters()
+            if self.service is None:
+                self._start()
+            elif self.fate.maybe(0.02):
+                self.service = None
+            else:
+                self._turn(self.service)
+        finally:
+            self.depth -= 1
+
+    def _work_on_letters(self) -> None:
+        selection = Selection(partition=self.fate.pick(0, 1)) if self.fate.maybe(0.5) else Selection()
+        retrier = Retrier(UnsureCatalog(self.catalog, self.retry_fate), None)
+        self.depth += 1
+        try:
+            with suppress(CrashError, UnavailableError, ConflictError):
+                if self.fate.maybe(0.1):
+                    self._drop(retrier)
+                else:
+                    retrier.retry(self._table(), selection)
+        finally:
+            self.depth -= 1
+
+    def _drop(self, retrier: Retrier) -> None:
+        """Of one record that will never fit; whether it was dropped can be seen afterwards alone."""
+        before = sorted(self.broken & self.check()[1].keys())
+        if not before:
+            return
+        place = before[0]
+        try:
+            retrier.drop(self._table(), Selection(partition=place[0], offset=place[1]))
+        finally:
+            if place not in self.check()[1]:
+                self.dropped.add(place)
+
+    def _produce(self) -> None:
+        for _ in range(self.fate.pick(0, 8)):
+            number = len(self.produced)
+            record: dict[str, object] = {"id": number, "n": _LARGE if self.fate.maybe(0.2) else 1}
+            if self.fate.maybe(0.1):
+                record[f"new{number // 40}"] = "text"
+            is_broken = self.fate.maybe(0.1)
+            value = _BROKEN[self.fate.pick(0, 3)] if is_broken else json.dumps(record).encode()
+            partition = self.fate.pick(0, 1)
+            offset = self.source.produce("a", partition, value, self.clock.now_ms())
+            self.produced[partition, offset] = value
+            if is_broken:
+                self.broken.add((partition, offset))
+
+    def _start(self) -> Service | None:
+        self.started += 1
+        parts = Parts(
+            source=UnsureSource(self.source, self.fate),
+            catalog=UnsureCatalog(self.catalog, self.fate),
+            jobs=UnsureJobs(self.source, self.fate),
+            clock=self.clock,
+            lanes=StepLanes(self.clock),
+        )
+        service = Service(self._spec(), parts, f"run-{self.started:04}", lambda _: None)
+        with suppress(CrashError):
+            service.connect()
+            self.service = service
+        return self.service
+
+    def _turn(self, service: Service) -> None:
+        try:
+            service.turn()
+        except CrashError:
+            self.service = None
+            return
+        if service.fatal is not None:
+            assert isinstance(service.fatal, FencedError)
+            self.service = None
+
+    def _table(self) -> Table:
+        return Table(self._spec().tables[0])
+
+    def _spec(self) -> PipelineSpec:
+        kind = "long" if self.is_fixed else "int"
+        table = TableSpec(
+            name=_TABLE,
+            topics=(TopicSelector(literal="a"),),
+            metadata={"partition": "_partition", "offset": "_offset"},
+            commit=CommitSpec(interval_s=0.1),
+            columns=(ColumnSpec(name="id", type=parse_type("long")), ColumnSpec(name="n", type=parse_type(kind))),
+            dead_letters=DeadLettersSpec(stop_above=1.0),
+        )
+        return PipelineSpec(
+            pipeline="sim",
+            kafka={},
+            catalog=CatalogSpec(uri="memory"),
+            tables=(table,),
+            path=self.root / "pipeline.yaml",
+            state_dir=self.root / "state",
+        )

@@ -1,0 +1,131 @@
+"""`frazil dead-letters` on tables in memory: what it prints, in both forms, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.cli import dead_letters
+from frazil.cli.main import main
+from frazil.errors import UnavailableError
+from tests.unit.ingest.letter_scene import LETTERS, TABLE, Scene
+
+Command = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    """Five letters: two that are no JSON, one that is no UTF-8, one with a number too large, and a tombstone."""
+    made = Scene(tmp_path, {"id": "int"})
+    made.feed(b"{", partition=1)
+    return made.feed({"id": 1}, b"{\x1b[31m", b"\x00\xff", {"id": 3_000_000_000, "text": "x" * 1000}, None)
+
+
+@pytest.fixture
+def frazil(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Command:
+    """Runs a command; its exit code, and its JSON document or, with form="text", its text."""
+    monkeypatch.setattr(dead_letters, "read_spec", lambda _output, _file: scene.pipeline)
+    monkeypatch.setattr(dead_letters, "catalog_to_change", lambda _spec: nullcontext(scene.catalog))
+    monkeypatch.setattr(dead_letters, "topics_to_look_at", lambda _spec: scene.source)
+    capsys.readouterr()
+
+    def run(*words: str, form: str = "json") -> tuple[int, Any]:
+        code = main(["dead-letters", *words, "-f", str(tmp_path / "p.yaml"), "--output", form])
+        said = capsys.readouterr()
+        text = said.out or said.err
+        return code, json.loads(text.splitlines()[-1]) if form == "json" else text
+
+    return run
+
+
+def test_list_counts_letters_by_class_with_their_times_and_an_example(frazil: Command) -> None:
+    code, document = frazil("list")
+    assert code == 0
+    found = document["tables"][TABLE]
+    assert (found["dead_letter_table"], found["letters"]) == (LETTERS, 5)
+    assert [(one["error_class"], one["count"]) for one in found["classes"]] == [
+        ("malformed", 2), ("bad_text", 1), ("out_of_range", 1), ("tombstone", 1),
+    ]  # fmt: skip
+    assert (found["classes"][0]["first"], found["classes"][0]["last"]) == (
+        "1970-01-01T00:00:01.000+00:00",
+        "1970-01-01T00:00:02.000+00:00",
+    )
+    assert (found["classes"][2]["path"], "3000000000" in found["classes"][2]["example"]) == ("id", True)
+    _, text = frazil("list", form="text")
+    assert f"{TABLE}: 5 letters in {LETTERS}\n" in text
+    assert "  malformed             2  1970-01-01T00:00:01.000+00:00 to 1970-01-01T00:00:02.000+00:00\n" in text
+
+
+def test_show_has_the_newest_first_and_the_record_whole(frazil: Command) -> None:
+    code, document = frazil("show", "--limit", "3")
+    assert code == 0
+    letters = document["tables"][TABLE]
+    assert [letter["offset"] for letter in letters] == [4, 3, 2]
+    assert letters[0]["value"] is None
+    assert json.loads(letters[1]["value"]["text"]) == {"id": 3_000_000_000, "text": "x" * 1000}
+    assert letters[2]["value"] == {"base64": "AP8="}
+    assert {name: letters[1][name] for name in ("topic", "partition", "error_class", "path", "retries", "headers")} == {
+        "topic": "a", "partition": 0, "error_class": "out_of_range", "path": "id", "retries": 0, "headers": [],
+    }  # fmt: skip
+
+
+def test_show_filters_and_cuts_and_lets_no_record_paint_the_screen(frazil: Command) -> None:
+    _, text = frazil("show", form="text")
+    assert "\x1b" not in text
+    assert "value:   {\\x1b[31m" in text
+    assert "value:   base64 AP8=" in text
+    assert "… (1,030 bytes)" in text
+    assert [letter["offset"] for letter in frazil("show", "--error-class", "tombstone")[1]["tables"][TABLE]] == [4]
+    assert [letter["offset"] for letter in frazil("show", "--offset", "4")[1]["tables"][TABLE]] == [4]
+    for words in (["--topic", "b"], ["--partition", "5"]):
+        assert frazil("show", *words)[1]["tables"][TABLE] == []
+    assert frazil("show", "--partition", "5", form="text") == (0, "no such dead letters\n")
+
+
+def test_retry_says_how_many_letters_are_rows_now(frazil: Command, scene: Scene) -> None:
+    assert frazil("retry")[1]["tables"][TABLE] == {"in_table": 0, "stayed": 5}
+    scene.declare({"id": "long"})
+    assert frazil("retry", form="text") == (0, f"{TABLE}: 1 letter put into the table, 4 stayed\n")
+    assert frazil("retry", "--offset", "3") == (0, {"pipeline": "p", "tables": {TABLE: {"in_table": 0, "stayed": 0}}})
+
+
+def test_drop_asks_first(frazil: Command, scene: Scene) -> None:
+    code, document = frazil("drop", "--error-class", "malformed")
+    assert (code, document["dropped"], document["tables"]) == (1, False, {TABLE: {"letters": 2}})
+    assert "would be removed\nnothing was changed" in frazil("drop", form="text")[1]
+    assert len(scene.letters()) == 5
+    assert frazil("drop", "--error-class", "malformed", "--yes", form="text") == (0, f"{TABLE}: 2 letters removed\n")
+    assert len(scene.letters()) == 3
+
+
+def test_a_table_is_named_or_all_are_meant(frazil: Command) -> None:
+    assert frazil("list", "--table", TABLE)[1]["tables"][TABLE]["letters"] == 5
+    code, document = frazil("list", "--table", "lake.b")
+    assert (code, document["error"]["remedy"]) == (2, "did you mean `lake.a`?")
+
+
+def test_a_catalog_that_does_not_answer_is_exit_code_one(
+    frazil: Command, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_table: str) -> None:
+        raise UnavailableError("the catalog: refused", where="http://catalog")
+
+    monkeypatch.setattr(scene.catalog, "load", away)
+    for command in ("list", "show", "retry", "drop"):
+        code, document = frazil(command)
+        assert (code, document["error"]["message"]) == (1, "the catalog: refused")
+
+
+def test_a_table_that_is_stopped_is_an_error_with_its_remedy(frazil: Command, scene: Scene) -> None:
+    del scene.catalog._tables[LETTERS]
+    code, document = frazil("list")
+    assert code == 1
+    assert "is gone" in document["error"]["message"]
+    assert document["error"]["remedy"].startswith("restore it")

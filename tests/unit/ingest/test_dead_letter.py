@@ -1,0 +1,38 @@
+"""What a letter says of its record's schema."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from frazil.ingest.dead_letter import named_schemas
+from frazil.ingest.target import Reading
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_GUID = bytes(range(16))
+
+
+@pytest.mark.parametrize(
+    ("reading", "expected"),
+    [
+        (Reading(), [None, None, None, None]),
+        (Reading(format="avro"), ["7", None, None, None]),
+        (Reading(format="protobuf", framing="apicurio"), [None, "9", None, None]),
+        (Reading(format="avro", framing="none"), [None, None, None, None]),
+        (
+            Reading(format="avro", framing="none", is_by_header=True),
+            [None, "00010203-0405-0607-0809-0a0b0c0d0e0f", "5", None],
+        ),
+    ],
+)
+def test_the_schema_that_a_record_names_is_read_from_its_frame_or_its_header(
+    reading: Reading, expected: list[str | None]
+) -> None:
+    values = [b"\x00\x00\x00\x00\x07x", b"\x01" + bytes(8), b"{}", None]
+    if reading.framing == "apicurio":
+        values[:2] = [b"\x00\x07", bytes(8) + b"\x09x"]
+    headers = [None, b"\x01" + _GUID, b"\x00\x00\x00\x00\x05", b"?"]
+    named = [[{"key": "__value_schema_id", "value": value}] if value is not None else [] for value in headers]
+    records = {"value": pa.array(values, pa.binary()), "headers": pa.array(named, _HEADERS)}
+    found = named_schemas(reading, records)
+    assert (found.to_pylist(), found.type) == (expected, pa.string())

@@ -1,0 +1,182 @@
+"""Schemas of the registry in a running pipeline: found missing, asked for, kept; on the memory twins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from structlog.testing import capture_logs
+
+from frazil.ingest.parts import Parts
+from frazil.ingest.schemas import Schemas
+from frazil.ingest.service import Service
+from frazil.ingest.table import RunState
+from frazil.ingest.target import WriterSchema
+from frazil.registry.memory import MemoryRegistry
+from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepLanes
+from tests.unit.ingest.test_framed import framed
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[list[Any]]:
+    with capture_logs() as logs:
+        yield logs
+
+
+def avro(**fields: Any) -> str:
+    return json.dumps({"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in fields.items()]})
+
+
+class World:
+    """A topic `a` of Avro records, its table, a registry, and services one after another."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.root = root
+        self.source, self.catalog, self.clock = MemorySource(), MemoryCatalog(root, "p"), FakeClock()
+        self.source.create("a")
+        self.registry = MemoryRegistry()
+        given = {"value": {"format": "avro"}, **settings}
+        self.table = TableSpec.model_validate({"name": "n.t", "topics": (TopicSelector(literal="a"),), **given})
+        self.service = self.start()
+
+    def start(self) -> Service:
+        """A process that has just begun."""
+        spec = PipelineSpec(
+            pipeline="p",
+            kafka={},
+            catalog=CatalogSpec(uri=""),
+            tables=(self.table,),
+            path=self.root / "f",
+            state_dir=self.root,
+        )
+        jobs, lanes = MemoryJobs(self.source), StepLanes(self.clock)
+        parts = Parts(self.source, self.catalog, jobs, self.clock, lanes, Schemas(self.registry, clock=self.clock))
+        service = Service(spec, parts, f"run-{self.clock.now_ms()}", lambda _: None)
+        service.connect()
+        return service
+
+    def register(self, text: str, subject: str = "a-value") -> int:
+        return self.registry.register("avro", text, subject=subject)
+
+    def produce(self, schema_id: int, text: str, *records: dict[str, Any]) -> None:
+        for value in framed(schema_id, WriterSchema("avro", text), *records):
+            self.source.produce("a", 0, value)
+
+    def settle(self, service: Service | None = None) -> None:
+        """Goes on until all is read, or nothing goes on."""
+        service = service or self.service
+        for _ in range(200):
+            if service.is_over(until_caught_up=True):
+                return
+            service.turn(until_caught_up=True)
+
+    def go(self) -> None:
+        """The first process goes on for a while."""
+        for _ in range(60):
+            self.service.turn()
+
+    def rows(self, table: str = "n.t") -> list[dict[str, Any]]:
+        files = [file for snapshot in reversed(self.catalog.ancestors(table)) for file in snapshot.files]
+        return [row for file in files for row in pq.read_table(file.path).to_pylist()]
+
+
+V1, V2 = avro(id="int"), avro(id="long", name="string")
+
+
+def test_schemas_are_asked_for_once_and_the_table_follows_them(tmp_path: Path, logs: list[Any]) -> None:
+    world = World(tmp_path)
+    one = world.register(V1)
+    world.produce(one, V1, {"id": 1})
+    world.settle()
+    two = world.register(V2)
+    service = world.start()
+    world.produce(two, V2, {"id": 2**40, "name": "b"})
+    world.produce(one, V1, {"id": 3})
+    world.settle(service)
+    assert world.rows() == [{"id": 1}, {"id": 2**40, "name": "b"}, {"id": 3, "name": None}]
+    # The second process asks for what the first one used before it reads, and for the new one when it meets it.
+    assert world.registry.asked == [f"id {one}", f"id {one}", f"id {two}"]
+    assert [log["schemas"] for log in logs if log["event"] == "schemas_fetched"] == [["1"], ["2"]]
+    state = world.catalog.load("n.t")
+    assert state is not None
+    assert (state.progress.schemas, str(state.schema.find_type("id"))) == (("1", "2"), "long")
+
+
+def test_a_registry_that_is_away_is_waited_for_and_nothing_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    one = world.register(V1)
+    world.registry.is_down = True
+    world.produce(one, V1, {"id": 1})
+    world.go()
+    [table] = world.service.tables
+    assert (table.run_state, world.catalog.load("n.t")) == (RunState.BACKING_OFF, None)
+    world.registry.is_down = False
+    world.settle(world.start())
+    assert world.rows() == [{"id": 1}]
+    assert world.catalog.load("n.t__dead_letters") is None
+
+
+def test_an_id_that_the_registry_does_not_know_makes_dead_letters_until_it_does(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    one = world.register(V1)
+    world.produce(one, V1, {"id": 1})
+    world.produce(one + 1, V2, {"id": 2, "name": "b"})
+    world.settle()
+    assert world.rows() == [{"id": 1}]
+    [letter] = world.rows("n.t__dead_letters")
+    assert (letter["error_class"], letter["offset"]) == ("unknown_schema_id", 1)
+    assert world.register(V2) == one + 1
+    service = world.start()
+    world.produce(one + 1, V2, {"id": 3, "name": "c"})
+    world.settle(service)
+    assert world.rows() == [{"id": 1}, {"id": 3, "name": "c"}]
+
+
+def test_a_running_process_learns_of_an_id_that_was_not_known_within_a_minute(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    one = world.register(V1)
+    world.produce(one, V1, {"id": 1})
+    world.produce(one + 1, V2, {"id": 2, "name": "b"})
+    world.go()
+    world.register(V2)
+    world.clock.sleep(61)
+    world.produce(one + 1, V2, {"id": 3, "name": "c"})
+    world.go()
+    assert world.rows() == [{"id": 1}, {"id": 3, "name": "c"}]
+    assert [letter["offset"] for letter in world.rows("n.t__dead_letters")] == [1]
+
+
+def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: list[Any]) -> None:
+    world = World(tmp_path, on_drift="add_only")
+    one = world.register(V1)
+    world.produce(one, V1, {"id": 1})
+    world.settle()
+    two = world.register(V2)
+    service = world.start()
+    for number in range(3):
+        world.produce(two, V2, {"id": number, "name": "b"})
+        world.settle(service)
+    changes = [log["change"] for log in logs if log["event"] == "schema_change_refused"]
+    assert changes == ["schema 2: column id: int is not widened to long"]
+
+
+def test_the_latest_schema_reads_values_without_a_frame_and_is_asked_for_again(tmp_path: Path) -> None:
+    world = World(tmp_path, value={"format": "avro", "source": "latest"})
+    world.register(V1)
+    for value in framed(1, WriterSchema("avro", V1), {"id": 1}):
+        world.source.produce("a", 0, value[5:])
+    service = world.start()
+    world.settle(service)
+    world.register(V2)
+    world.clock.sleep(61)
+    for _ in range(3):
+        service.turn()
+    for value in framed(1, WriterSchema("avro", V2), {"id": 2, "name": "b"}):
+        world.source.produce("a", 0, value[5:])
+    world.settle(world.start())
+    assert world.rows() == [{"id": 1}, {"id": 2, "name": "b"}]

@@ -1,0 +1,57 @@
+"""Which tables `frazil dead-letters` looks at, and how it counts and sorts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.errors import SpecError
+from frazil.ingest.letters import Selection
+from frazil.kafka.memory import MemorySource
+from frazil.ops.dead_letters import classes_of, count_letters, find_tables, newest_letters
+from tests.unit.ingest.letter_scene import LETTERS, Scene
+from tests.unit.ops.conftest import World
+
+_TOPICS = "namespace: n\ntopics: [a, /^dev/]\ntables:\n  x.t: {topic: t}\n"
+
+
+class _Away(MemorySource):
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_down = True
+
+
+def _names(world: World, source: MemorySource, said: dict[str, Any], name: str | None = None) -> list[str]:
+    return [table.name for table in find_tables(world.spec(_TOPICS), source, said, name)]
+
+
+def test_tables_of_topics_are_found_in_kafka_or_as_the_last_run_has_left_them(world: World) -> None:
+    for topic in ("a", "dev-1", "other"):
+        world.source.create(topic)
+    assert _names(world, world.source, {}) == ["n.a", "n.dev-1", "x.t"]
+    assert _names(world, _Away(), {"tables": {"n.dev-2": {}, "x.t": {}, "n.other": {}}}) == ["n.dev-2", "x.t"]
+
+
+def test_a_table_that_is_named_needs_no_kafka(world: World) -> None:
+    assert _names(world, _Away(), {}, "n.dev-7") == ["n.dev-7"]
+    assert _names(world, _Away(), {}, "x.t") == ["x.t"]
+    with pytest.raises(SpecError, match=r"no table `n\.other`"):
+        _names(world, _Away(), {}, "n.other")
+
+
+def test_letters_of_many_files_are_counted_and_sorted_together(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {"id": "long"})
+    for number in range(5):
+        scene.feed({"id": number}, b"{", None, partition=number % 2)
+    state = scene.catalog.load(LETTERS)
+    assert state is not None
+    assert len(scene.catalog.files(LETTERS)) == 5
+    assert [(one.error_class, one.count) for one in classes_of(scene.catalog, state)] == [
+        ("malformed", 5), ("tombstone", 5),
+    ]  # fmt: skip
+    assert count_letters(scene.catalog, state, Selection(error_class="malformed", partition=1)) == 2
+    newest = newest_letters(scene.catalog, state, Selection(), 3)
+    assert [(row["partition"], row["offset"]) for row in newest] == [(0, 8), (0, 5), (0, 2)]
+    assert len(newest_letters(scene.catalog, state, Selection(), 100)) == 10

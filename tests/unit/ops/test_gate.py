@@ -1,0 +1,78 @@
+"""What check says of the registry's newest schemas, without a registry of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from frazil.ingest.discovery import Discovery
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.schemas import Schemas
+from frazil.ops.check import Finding
+from frazil.ops.gate import check_schemas
+from frazil.registry.memory import MemoryRegistry
+from frazil.spec.types import parse_type
+from tests.unit.ops.conftest import World
+
+HEAD = "registry: {url: http://r}\n"
+
+
+def avro(**fields: Any) -> str:
+    return json.dumps({"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in fields.items()]})
+
+
+def look(world: World, registry: MemoryRegistry, settings: str = "", **columns: str) -> list[Finding]:
+    world.source.create("a")
+    name = f"s.t{len(columns)}"
+    text = f"{HEAD}tables: {{{name}: {{topic: a, value: {{format: avro}}{settings}}}}}\n"
+    discovery = Discovery(world.spec(text), world.source, world.catalog)
+    discovery.refresh_topics()
+    table = discovery.tables[name]
+    if columns:
+        table.state = world.catalog.create(
+            name, new_schema({n: parse_type(w) for n, w in columns.items()}.items()), {}, 2
+        )
+    return list(check_schemas([table], Schemas(registry)))
+
+
+def test_a_schema_that_its_table_can_follow_is_well_and_says_how(world: World) -> None:
+    registry = MemoryRegistry()
+    registry.register("avro", avro(id="long", name="string"), subject="a-value")
+    [finding] = look(world, registry, id="int")
+    assert (finding.name, finding.is_ok) == ("schema a-value", True)
+    assert finding.found == "a run widens id: long, adds name: string"
+    [finding] = look(world, registry, id="long", name="string", more="date")
+    assert finding.found == "the table has all of it"
+
+
+def test_a_change_that_would_be_refused_is_a_problem_before_a_record_has_it(world: World) -> None:
+    registry = MemoryRegistry()
+    registry.register("avro", avro(id="string", x="double"), subject="a-value")
+    [finding] = look(world, registry, ", on_drift: add_only", id="long", x="float")
+    assert not finding.is_ok
+    assert finding.found == (
+        "schema a-value: column id: string does not fit long; schema a-value: column x: float is not widened to double"
+    )
+    assert "dead letters" in finding.remedy
+    [finding] = look(world, registry, ", on_drift: freeze", x="double")
+    assert finding.found == "schema a-value: column id: string is not added: `on_drift` is `freeze`"
+
+
+def test_a_subject_that_is_not_there_of_another_format_or_of_no_use(world: World) -> None:
+    registry = MemoryRegistry()
+    [finding] = look(world, registry)
+    assert (finding.is_ok, finding.found) == (True, "the registry has no such subject yet")
+    registry.register("json_schema", "{}", subject="a-value")
+    [finding] = look(world, registry)
+    assert (finding.is_ok, finding.found) == (False, "it is json_schema, and the table reads avro")
+    registry.register("avro", '{"type": "nothing"}', subject="a-value")
+    [finding] = look(world, registry)
+    assert not finding.is_ok
+    assert "nothing" in finding.found
+
+
+def test_a_registry_that_does_not_answer_is_named_once(world: World) -> None:
+    registry = MemoryRegistry()
+    registry.is_down = True
+    [finding] = look(world, registry)
+    assert (finding.name, finding.is_ok) == ("registry", False)
