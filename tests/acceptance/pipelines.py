@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -79,16 +82,37 @@ class Pipeline:
 
     def run(self, *words: str, failpoints: str = "", environment: Mapping[str, str] | None = None) -> Run:
         """Starts `frazil run` with the file as it is now."""
+        file, own = self._write_file(), self._environment(failpoints)
+        run = Run(self.folder, ("-f", str(file), *words), {**own, **(environment or {})})
+        self._runs.append(run)
+        return run
+
+    def command(self, *words: str, failpoints: str = "", expected: int = 0) -> Document:
+        """Runs another command with the file as it is now, to its end; what it printed, nothing if it was killed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "frazil.cli.main", *words, "-f", str(self._write_file()), "--output", "json"],
+            cwd=self.folder,
+            env={**os.environ, **self._environment(failpoints)},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == expected, done.stdout + done.stderr
+        document: Document = json.loads(done.stdout or "{}")
+        return document
+
+    def _write_file(self) -> Path:
         file = self.folder / "frazil.yaml"
         file.write_text(yaml.safe_dump(self.document, sort_keys=False))
-        own = {
+        return file
+
+    def _environment(self, failpoints: str) -> dict[str, str]:
+        return {
             "FRAZIL_FAILPOINTS": failpoints,
             "TMPDIR": str(self.folder / "tmp"),
             "SPARK_LOCAL_DIRS": str(self.folder / "tmp"),
         }
-        run = Run(self.folder, ("-f", str(file), *words), {**own, **(environment or {})})
-        self._runs.append(run)
-        return run
 
     @contextmanager
     def running(self, *words: str, failpoints: str = "") -> Iterator[Run]:

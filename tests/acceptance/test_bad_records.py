@@ -1,5 +1,6 @@
-"""Values that nobody should have produced. Each becomes a row, or stops its table with topic, partition and offset; the
-process goes on, and no row next to it changes. Every value comes to a table of its own in one running pipeline.
+"""Values that nobody should have produced. Each becomes a row, or stops its table with topic, partition and offset, as its
+table asks for; the process goes on, and no row next to it changes. Every value comes to a table of its own in one running
+pipeline.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class Zoo:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self.tables = {name: pipeline.add_fed_table(name, 1) for name in (*BAD, *ODD, "first", "neighbour")}
+        self.tables = {
+            name: pipeline.add_fed_table(name, 1, on_bad_record="stop") for name in (*BAD, *ODD, "first", "neighbour")
+        }
         self.run = self._start()
         for name, value in [*((name, value) for name, (value, _) in BAD.items()), *ODD.items()]:
             _, topic = self.tables[name]
@@ -120,7 +123,7 @@ def test_a_bad_first_record_stops_a_table_that_has_no_columns_yet(zoo: Zoo) -> N
 
 
 def test_the_process_lives_on_with_stopped_tables_and_says_so_at_its_end(pipeline: Pipeline) -> None:
-    stopped, topic = pipeline.add_fed_table("stopped", 1)
+    stopped, topic = pipeline.add_fed_table("stopped", 1, on_bad_record="stop")
     going, other = pipeline.add_fed_table("going", 1)
     pipeline.feed.produce(topic, [*events(10), b"not JSON"])
     pipeline.feed.produce(other, events(10))

@@ -37,7 +37,7 @@ class Loop:
         self.compacted_table = pipeline.add_table("compacted", self.compacted)
         self.drained = pipeline.add_fed_table("drained")
         self.neighbour = pipeline.add_fed_table("neighbour")
-        self.bad = pipeline.add_fed_table("bad", 1)
+        self.bad = pipeline.add_fed_table("bad", 1, on_bad_record="stop")
         self.family = f"family-{pipeline.name}-"
         self.first = pipeline.topics.create(f"{self.family}1")
         self.family_table = pipeline.add_table("family", f"/^{self.family}/")

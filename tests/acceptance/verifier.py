@@ -150,11 +150,15 @@ def data_files(metadata: Path) -> list[Path]:
 def values_of(metadata: Path) -> Counter[str]:
     """How often each row is in the newest snapshot, whatever place it came from."""
     newest = newest_snapshot(json.loads(metadata.read_text()))
-    if newest is None:
-        return Counter()
+    return Counter(canonical(row) for row in read_newest(metadata)) if newest is not None else Counter()
+
+
+def read_newest(metadata: Path) -> list[dict[str, Any]]:
+    """The rows of the newest snapshot."""
+    newest = newest_snapshot(json.loads(metadata.read_text()))
+    assert newest is not None, f"{metadata} has no snapshot"
     with _reader() as reader:
-        rows = _read_snapshot(reader, metadata, newest["snapshot-id"])
-    return Counter(canonical(row) for row in rows)
+        return _read_snapshot(reader, metadata, newest["snapshot-id"])
 
 
 def _reader() -> duckdb.DuckDBPyConnection:

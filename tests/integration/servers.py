@@ -8,6 +8,8 @@ and the way to it is cut instead.
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -65,6 +67,15 @@ class Server:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It takes connections and never answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def launch(self, command: list[str], environment: Mapping[str, str], path: str = "/") -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -193,6 +204,15 @@ class Relay:
     def join(self) -> None:
         self._listener = listener = socket.create_server((HOST, self.port))
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """Cut while the block lasts."""
+        self.cut()
+        try:
+            yield
+        finally:
+            self.join()
 
     def cut(self) -> None:
         listener, self._listener = self._listener, None

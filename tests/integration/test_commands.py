@@ -79,7 +79,8 @@ class Shop:
 
     @property
     def tables(self) -> str:
-        return f"tables: {{shop.good: {{topic: {self.good.topic}}}, shop.bad: {{topic: {self.bad.topic}}}}}"
+        bad = f"{{topic: {self.bad.topic}, on_bad_record: stop}}"
+        return f"tables: {{shop.good: {{topic: {self.good.topic}}}, shop.bad: {bad}}}"
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,114 @@
+"""Bad records on a real broker: set aside with all that Kafka had of them, retried while the pipeline runs, and SIGKILL at
+every step of both. Every record is a row or a letter, once.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyiceberg.table import StaticTable
+
+from tests.acceptance.ledger import Place, events
+from tests.acceptance.pipelines import Pipeline
+
+pytestmark = pytest.mark.timeout(900)
+
+LARGE = 3_000_000_000
+BROKEN: tuple[bytes | None, ...] = (b"{", None, b'{"text": "\xff"}')
+KILLS_OF_A_RUN = ("letters.before",)
+KILLS_OF_A_RETRY = ("retry.announced", "retry.promised", "retry.append-landed", "retry.appended")
+
+
+class Letters:
+    """A pipeline whose column `id` is too narrow for some records."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.table, self.topic = pipeline.add_fed_table("struck", columns={"id": "int"})
+        self.letters = f"{self.table}__dead_letters"
+        self.produced = 0
+
+    def produce(self, count: int = 400) -> None:
+        """Records of which one in a hundred is bad, half of those for ever."""
+        self.pipeline.feed.produce(self.topic, self._values(count))
+        self.produced += count
+
+    def _values(self, count: int) -> Iterator[Any]:
+        for number, event in enumerate(events(count, self.produced)):
+            if number % 200 == 7:
+                yield {**event, "id": LARGE + self.produced + number}
+            elif number % 200 == 107:
+                yield BROKEN[(self.produced + number) // 200 % len(BROKEN)]
+            else:
+                yield event
+
+    def check(self, is_cured: bool) -> None:
+        """Rows and letters together are the ledger; each letter has the bytes of its record."""
+        records = self.pipeline.ledger.of(self.topic)
+        bad = {place for place, value in records.items() if value in BROKEN or (not is_cured and _is_large(value))}
+        rows = {(row["_topic"], row["_partition"], row["_offset"]): row for row in self._unique(self.table, "_")}
+        letters = {
+            (row["topic"], row["partition"], row["offset"]): row["value"] for row in self._unique(self.letters, "")
+        }
+        assert letters == {place: records[place] for place in bad}
+        assert rows.keys() == records.keys() - bad
+        for place, row in rows.items():
+            value = json.loads(records[place] or b"")
+            assert {name: row[name] for name in value} == value
+
+    def check_nothing_is_twice(self) -> None:
+        """At any moment, also when a retry has just been killed."""
+        rows = [_place(row, "_") for row in self._read(self.table)]
+        letters = [_place(row, "") for row in self._read(self.letters)]
+        assert len({*rows, *letters}) == len(rows) + len(letters)
+
+    def _unique(self, table: str, prefix: str) -> list[dict[str, Any]]:
+        rows = self._read(table)
+        assert len({_place(row, prefix) for row in rows}) == len(rows)
+        return rows
+
+    def _read(self, table: str) -> list[dict[str, Any]]:
+        metadata = self.pipeline.metadata(table)
+        assert metadata is not None
+        rows: list[dict[str, Any]] = StaticTable.from_metadata(str(metadata)).scan().to_arrow().to_pylist()
+        return rows
+
+
+def _place(row: dict[str, Any], prefix: str) -> Place:
+    return (row[f"{prefix}topic"], row[f"{prefix}partition"], row[f"{prefix}offset"])
+
+
+def _is_large(value: bytes | None) -> bool:
+    return value is not None and str(LARGE // 10**6).encode() in value[:20]
+
+
+def test_every_record_is_a_row_or_a_letter_whatever_is_killed(pipeline: Pipeline) -> None:
+    held = Letters(pipeline)
+    for step in KILLS_OF_A_RUN:
+        held.produce()
+        with pipeline.running("--until-caught-up", failpoints=f"{step}=kill") as run:
+            assert run.wait() == -signal.SIGKILL, run.tail()
+    with pipeline.running() as run:
+        pipeline.wait_until_settled(held.table, run)
+        held.check(is_cured=False)
+        # The running process goes on with the narrow column; the retries know better.
+        pipeline.document["tables"][held.table]["columns"] = {"id": "long"}
+        for step in KILLS_OF_A_RETRY:
+            pipeline.command("dead-letters", "retry", failpoints=f"{step}=kill", expected=-signal.SIGKILL)
+            held.check_nothing_is_twice()
+            held.produce()
+            pipeline.wait_until_settled(held.table, run)
+        done = pipeline.command("dead-letters", "retry", "--table", held.table)["tables"][held.table]
+        assert done["in_table"] >= 2
+        held.check(is_cured=True)
+        assert run.stop() == 0, run.tail()
+    found = pipeline.command("dead-letters", "list")["tables"][held.table]
+    assert (found["letters"], found["dead_letter_table"]) == (done["stayed"], held.letters)
+    assert {one["error_class"] for one in found["classes"]} == {"malformed", "tombstone", "bad_text"}
+    status = pipeline.command("status")["tables"][held.table]
+    assert (status["dead_letters"], status["ok"]) == (done["stayed"], True)
+    assert pipeline.command("dead-letters", "drop", "--yes")["tables"][held.table]["letters"] == done["stayed"]
