@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import connect, freshness, idle, many, report, start, throughput
+from bench import connect, freshness, idle, many, new_schema, report, start, throughput
 from bench.place import Place, open_place
 from bench.settings import Settings
 
@@ -18,6 +18,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "throughput": throughput.measure,
     "connect": connect.measure,
     "freshness": freshness.measure,
+    "new_schema": new_schema.measure,
     "idle": idle.measure,
     "many": many.measure,
     "start": start.measure,

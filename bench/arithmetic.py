@@ -56,6 +56,32 @@ def first_seen_ms(snapshots: Sequence[int], seen: Mapping[int, int]) -> dict[int
     return times
 
 
+def back_under_s(
+    sights: Sequence[tuple[int, int]], since_ms: int, end_ms: int, limit_ms: int, hold_ms: int
+) -> float | None:
+    """How many seconds after `since_ms` the newest record that a reader could see was younger than `limit_ms` again.
+
+    sights: when a snapshot was first seen and the time of its newest record. 0.0 where that record was never older; None
+    where it still was at `end_ms`, when the feed ended. A record that is too old again more than `hold_ms` later is
+    another story, and does not count.
+    """
+    back_ms, newest_ms = since_ms, 0
+    inside = [sight for sight in sorted(sights) if sight[0] < end_ms]
+    if not inside:
+        return None
+    for (seen_ms, time_ms), (until_ms, _) in itertools.pairwise([*inside, (end_ms, 0)]):
+        newest_ms = max(newest_ms, time_ms)
+        old_from_ms = max(seen_ms, newest_ms + limit_ms, since_ms)
+        if old_from_ms >= until_ms:
+            continue
+        if old_from_ms - back_ms > hold_ms:
+            break
+        if until_ms == end_ms:
+            return None
+        back_ms = until_ms
+    return (back_ms - since_ms) / 1000
+
+
 def lateness_ms(commits_ms: Sequence[int], interval_ms: int, start_ms: int, end_ms: int) -> list[int]:
     """How much later than `interval_ms` after its predecessor each commit of the window came; early is negative.
 
@@ -74,6 +100,16 @@ def prefix_total(cycle: Sequence[int], count: int) -> int:
     """The sum of the first `count` values of `cycle` repeated without end."""
     whole, rest = divmod(count, len(cycle))
     return whole * sum(cycle) + sum(cycle[:rest])
+
+
+def rows_of(records: int, rows: int, total: int) -> int:
+    """How many rows so many records become, where `total` records become `rows`, evenly."""
+    return records * rows // total
+
+
+def records_of(count: int, rows: int, total: int) -> int:
+    """How many records so many rows come from, where `total` records become `rows`, evenly."""
+    return count * total // rows
 
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:

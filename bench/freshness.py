@@ -35,7 +35,7 @@ def measure(place: Place) -> None:
 
     def frazil(folder: Path, topic: str) -> Command:
         pipeline = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, settings.interval)
-        return subjects.frazil_table_command(settings.frazil, folder, pipeline, topic, False)
+        return subjects.frazil_table_command(settings.frazil, folder, pipeline, topic, {})
 
     def stock(folder: Path, topic: str) -> Command:
         return subjects.stock_command(folder, {**stock_job(place, topic, False), "trigger": settings.stock_trigger})

@@ -50,6 +50,10 @@ def _times(peer: str, variant: str) -> Callable[[Results], float | None]:
     return measured
 
 
+def _times_plain(variant: str) -> Callable[[Results], float | None]:
+    return lambda results: results.times_plain(variant, "cpu_s_per_million")
+
+
 def _fresh(name: str) -> Callable[[Results], float | None]:
     """One interval has to reach both percentiles: the one with the best p99."""
 
@@ -80,8 +84,15 @@ GOALS = (
     ),
     Goal("the same, both new", "× Frazil's", 2.0, _times("stock", "plain"), at_least=True),
     Goal("CPU of the Kafka Connect sink, both new", "× Frazil's", 2.0, _times("connect", "plain"), at_least=True),
+    Goal("Avro of the same record: CPU seconds per million records", "", 1.7, _cpu("avro")),
+    Goal("the same: records/s", "", 800_000, _fast("avro"), at_least=True),
+    Goal("Protobuf of the same record: CPU seconds per million records", "", 2.0, _cpu("protobuf")),
+    Goal("JSON Schema framing: CPU", "× plain JSON's", 1.1, _times_plain("json_schema")),
+    Goal("JSON of 1.1 kB, 60 fields, nested: CPU seconds per million records", "", 9.0, _cpu("wide")),
+    Goal("1 % bad records scattered evenly: CPU", "× plain JSON's", 1.5, _times_plain("bad")),
     Goal("freshness p50, 10,000 records/s", "ms", 500, _fresh("p50_ms")),
     Goal("freshness p99, 10,000 records/s", "ms", 1000, _fresh("p99_ms")),
+    Goal("a new writer schema in mid-stream: freshness back under 2 s after", "s", 3, _of("new_schema", "", "back_s")),
     Goal("200 topics, none active", "% of one core", 10, _of("idle", "200-topics", "percent_of_core")),
     Goal("200 topics at 20 records/s each", "% of one core", 80, _of("many", "200-topics-20-per-s", "percent_of_core")),
     Goal("the same: latest commit after its time", "ms", 1000, _of("many", "200-topics-20-per-s", "late_max_ms")),

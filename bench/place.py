@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka import KafkaException
+from pyarrow import ArrowException
 
 from bench import machine
 from bench.arithmetic import summary
@@ -32,7 +33,7 @@ PARTITIONS = 4
 class Place:
     """The broker and the folders of one invocation, and in `ours` the CPU of all that it started, broker included.
 
-    The big topic is filled once, when it is first needed.
+    The big topic is filled once, when it is first needed. invocation: tells its results from those of another one.
     """
 
     settings: Settings
@@ -42,6 +43,7 @@ class Place:
     ours: Sampler
     pool: Pool = dataclasses.field(default_factory=make_pool)
     failures: list[str] = dataclasses.field(default_factory=list)
+    invocation: str = dataclasses.field(default_factory=new_id)
     _filled: set[str] = dataclasses.field(default_factory=set)
 
     def json_topic(self, records: int) -> str:
@@ -50,7 +52,7 @@ class Place:
         if topic not in self._filled:
             say(f"filling {topic}")
             make_topics(self.bootstrap, [topic], PARTITIONS)
-            fill(self.bootstrap, topic, PARTITIONS, self.pool, records)
+            fill(self.bootstrap, topic, PARTITIONS, self.pool.value, records)
             self._filled.add(topic)
         return topic
 
@@ -60,7 +62,7 @@ class Place:
         say(f"{label} begins")
         try:
             yield
-        except (RuntimeError, OSError, KafkaException) as error:
+        except (RuntimeError, OSError, KeyError, KafkaException, ArrowException) as error:
             say(f"{label} failed: {error}")
             self.failures.append(label)
 
@@ -82,6 +84,7 @@ class Place:
             "benchmark": benchmark,
             "subject": subject,
             "variant": variant,
+            "invocation": self.invocation,
             "finished": datetime.datetime.fromtimestamp(machine.now_s(), datetime.UTC).isoformat(timespec="seconds"),
             "command": ["python", "-m", "bench", *_arguments(sys.argv[1:])],
             "machine": machine.describe(),

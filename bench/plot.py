@@ -12,9 +12,11 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 from bench.results import Result, Results
+from bench.settings import FORMAT_VARIANTS
 
 _COLOURS = {"frazil": "#0b7285", "stock": "#e8590c", "connect": "#868e96"}
 _LABELS = {"frazil": "Frazil", "stock": "Spark Structured Streaming", "connect": "Kafka Connect sink"}
+_AGES = (", new", ", running")
 _PANELS = (
     ("CPU seconds per million records", "cpu_s_per_million", 1.0),
     ("thousand records/s", "records_per_s", 1e-3),
@@ -25,16 +27,21 @@ _PANELS = (
 def draw(results: Results, path: Path) -> None:
     """Draws what was measured; nothing where there is nothing to compare."""
     bars = [found for found in _bars(results) if found is not None]
+    formats = _formats(results)
     fresh = sorted(results.of("freshness"), key=lambda result: list(_LABELS).index(result.subject))
-    if not bars and not fresh:
+    if not bars and not fresh and not formats:
         return
     with pyplot.rc_context(
         {"font.size": 9, "svg.hashsalt": "frazil", "axes.spines.top": False, "axes.spines.right": False}
     ):
-        figure, axes = pyplot.subplots(2, 2, figsize=(10, 5.2), layout="constrained")
+        rows = 3 if formats else 2
+        figure, axes = pyplot.subplots(rows, 2, figsize=(10, 2.6 * rows), layout="constrained")
+        labels = [_LABELS[bar.subject] + _AGES[bar.variant.startswith("running")] for bar in bars]
         for axis, (title, name, scale) in zip(axes.flat, _PANELS, strict=False):
-            _bar_panel(axis, title, bars, name, scale)
+            _bar_panel(axis, title, bars, name, scale, labels)
         _fresh_panel(axes.flat[3], fresh)
+        for axis, (title, name, scale) in zip(axes.flat[4:], _PANELS, strict=False):
+            _bar_panel(axis, f"{title}, Frazil by format", formats, name, scale, [bar.variant for bar in formats])
         figure.savefig(path, metadata={"Date": None})
         pyplot.close(figure)
 
@@ -52,8 +59,15 @@ def _bars(results: Results) -> list[Result | None]:
     ]
 
 
-def _bar_panel(axis: Axes, title: str, bars: Sequence[Result], name: str, scale: float) -> None:
-    labels = [_LABELS[bar.subject] + (", running" if bar.variant.startswith("running") else ", new") for bar in bars]
+def _formats(results: Results) -> list[Result]:
+    """Frazil's results in other formats, plain JSON before them; nothing where only plain JSON was measured."""
+    found = {result.variant: result for result in results.of("throughput", "frazil")}
+    formats = [found[variant] for variant in FORMAT_VARIANTS if variant in found]
+    plain = [found["running"]] if "running" in found else []
+    return [*plain, *formats] if formats else []
+
+
+def _bar_panel(axis: Axes, title: str, bars: Sequence[Result], name: str, scale: float, labels: Sequence[str]) -> None:
     for row, bar in enumerate(bars):
         spread = bar.spread(name) if name != "peak_mb" else bar.spread("peak_pss_mb") or bar.spread("peak_rss_mb")
         if spread is None:

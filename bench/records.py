@@ -25,7 +25,7 @@ SCHEMA = {
 }
 FIRST_TS = 1_790_000_000_000_000
 _ACTIONS = ("click", "view", "buy", "exit")
-_AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 "
+AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 "
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ def make_pool(size: int = POOL) -> Pool:
     times = [FIRST_TS + number * 1000 for number in range(size)]
     pages = [f"/p/{x}/view" for x in chance.integers(0, 5000, size)]
     actions = [_ACTIONS[x] for x in chance.integers(0, len(_ACTIONS), size)]
-    agents = [f"{_AGENT}{x}" for x in chance.integers(0, 100, size)]
+    agents = [f"{AGENT}{x}" for x in chance.integers(0, 100, size)]
     tails = []
     for index in range(size):
         tail = {
@@ -95,6 +95,49 @@ def make_pool(size: int = POOL) -> Pool:
         tails.append(json.dumps(tail).encode().removeprefix(b"{"))
     texts = [len(a) + len(b) + len(c) for a, b, c in zip(pages, actions, agents, strict=True)]
     return Pool(tails, user_ids, cents, oks, times, texts)
+
+
+@dataclasses.dataclass(frozen=True)
+class DamagedPool:
+    """The records of a pool, one in a hundred of them bad: in each hundred one, in the partitions in turn.
+
+    Bad ones are cut short, have a text for a number, or are no object, in turn.
+    """
+
+    pool: Pool
+
+    def value(self, number: int) -> bytes:
+        """The record with the id `number`, or what has become of it."""
+        if not self.is_bad(number):
+            return self.pool.value(number)
+        kind = number // 100 % 3
+        if kind == 0:
+            return self.pool.value(number)[:-20]
+        return b'{"id": "%d"}' % number if kind == 1 else b"[%d]" % number
+
+    def is_bad(self, number: int) -> bool:
+        """Whether the record with this id cannot become a row."""
+        return number % 100 == 37 + number // 100 % 4
+
+    def totals(self, count: int) -> Totals:
+        """What a table of the good ones among the records 0 to `count` (exclusive) holds."""
+        numbers = numpy.arange(count)
+        numbers = numbers[numbers % 100 != 37 + numbers // 100 % 4]
+        places = numbers % len(self.pool.tails)
+
+        def total(values: list[int]) -> int:
+            return int(numpy.asarray(values)[places].sum())
+
+        return Totals(
+            rows=len(numbers),
+            distinct_ids=len(numbers),
+            id_sum=int(numbers.sum()),
+            user_id_sum=total(self.pool.user_ids),
+            amount_cents=total(self.pool.cents),
+            ok_count=total(self.pool.oks),
+            ts_sum=total([time - FIRST_TS for time in self.pool.times]),
+            text_bytes=total(self.pool.texts),
+        )
 
 
 def timed_value(number: int, now_us: int) -> bytes:

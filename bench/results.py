@@ -30,6 +30,11 @@ class Result:
         """How many records a throughput benchmark read."""
         return int(self.content["settings"]["records"])
 
+    @property
+    def invocation(self) -> str:
+        """Tells what was measured together, one after another on the same machine."""
+        return str(self.content.get("invocation", ""))
+
     def median(self, name: str) -> float | None:
         """The median of a number over the runs that count."""
         spread = self.spread(name)
@@ -72,6 +77,14 @@ class Results:
         if own is None or own.records != result.records:
             return None
         return ratio(result.median(name), own.median(name))
+
+    def times_plain(self, variant: str, name: str) -> float | None:
+        """How many times the plain JSON's number a variant's is, both running and measured by one invocation."""
+        found = {result.variant: result for result in self.of("throughput", "frazil")}
+        own, plain = found.get(variant), found.get("running")
+        if own is None or plain is None or own.invocation != plain.invocation or own.records != plain.records:
+            return None
+        return ratio(own.median(name), plain.median(name))
 
     def __iter__(self) -> Any:
         return iter(self._all)

@@ -118,12 +118,13 @@ class Running:
         """When Spark was up: as the subject says, else when the first of its Python workers was born."""
         return self.events.get("session_started") or self.sampler.tree.first_worker_s()
 
-    def wait_for_rows(self, rows: int, timeout_s: float, poll_s: float = 0.02) -> float:
-        """Waits until the table's commits hold `rows`; the moment at which they did."""
+    def wait_for_rows(self, rows: int, timeout_s: float, poll_s: float = 0.02, table: Table | None = None) -> float:
+        """Waits until the table's commits hold `rows`; the moment at which they did. table: another than the command's."""
+        table = table or self.command.table
         deadline = CLOCK.monotonic_s() + timeout_s
         while True:
             ended = self._process.poll() is not None
-            found = self.command.table.committed()
+            found = table.committed()
             if found >= rows:
                 return now_s()
             if ended or CLOCK.monotonic_s() > deadline:

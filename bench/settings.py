@@ -1,4 +1,4 @@
-"""What a benchmark run may be told, with defaults that let the whole set end within 25 minutes on two cores."""
+"""What a benchmark run may be told, with defaults that let the whole set end within 45 minutes on two cores."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from frazil.runtime.jars import cache_directory
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SUBJECTS = ("frazil", "stock", "connect")
+FORMAT_VARIANTS = ("avro", "protobuf", "json_schema", "bad", "wide")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +19,9 @@ class Settings:
     """One invocation's values. Times are in seconds; `heap` is every JVM's, so that memory can be compared."""
 
     subjects: tuple[str, ...] = SUBJECTS
-    variants: tuple[str, ...] = ("plain", "metadata", "running", "running_metadata")
+    variants: tuple[str, ...] = ("plain", "metadata", "running", "running_metadata", *FORMAT_VARIANTS)
     records: int = 4_000_000
+    wide_records: int = 1_000_000
     running_batches: int = 2
     runs: int = 3
     peer_runs: int = 2
@@ -27,6 +29,7 @@ class Settings:
     seconds: int = 300
     peer_seconds: int = 60
     warm_seconds: int = 20
+    schema_seconds: int = 30
     interval: str = "300ms"
     stock_trigger: str = "0 seconds"
     catch_up_interval: str = "1s"

@@ -33,7 +33,7 @@ def _one_run(place: Place) -> Run:
     make_topics(place.bootstrap, [topic], PARTITIONS)
     around = Surroundings(place)
     pipeline = subjects.frazil_pipeline(folder, place.bootstrap, place.settings.heap, place.settings.interval)
-    command = subjects.frazil_table_command(place.settings.frazil, folder, pipeline, topic, False)
+    command = subjects.frazil_table_command(place.settings.frazil, folder, pipeline, topic, {})
     feeder = Feeder(Feed(place.bootstrap, [topic], PARTITIONS, _RATE, 0.0, _LONGEST_S))
     started = [first := Running(command)]
     try:

@@ -46,12 +46,15 @@ def frazil_command(frazil: Path, folder: Path, pipeline: Mapping[str, object], *
 
 
 def frazil_table_command(
-    frazil: Path, folder: Path, pipeline: Mapping[str, object], topic: str, metadata: bool, *options: str
+    frazil: Path,
+    folder: Path,
+    pipeline: Mapping[str, object],
+    topic: str,
+    settings: Mapping[str, object],
+    *options: str,
 ) -> Command:
-    """Frazil with one topic and one table, with or without metadata columns."""
-    table: dict[str, object] = {"topic": topic}
-    if metadata:
-        table["metadata"] = ["partition", "offset", "timestamp"]
+    """Frazil with one topic and one table, which has these settings."""
+    table = {"topic": topic, **settings}
     return frazil_command(frazil, folder, {**pipeline, "tables": {f"{NAMESPACE}.{TABLE}": table}}, *options)
 
 

@@ -44,6 +44,10 @@ class Table:
         self.catalog, self.namespace, self.name = catalog, namespace, name
         self._location, self._metadata = "", {}  # type: str, dict[str, Any]
 
+    def dead_letters(self) -> Table:
+        """The table of what could not become a row of this one."""
+        return Table(self.catalog, self.namespace, f"{self.name}__dead_letters")
+
     def location(self) -> str:
         """The current metadata file, or nothing while there is no table."""
         if not self.catalog.exists():
@@ -113,16 +117,49 @@ class Table:
             total += sum(_total(pc.sum(pc.binary_length(column))) for column in texts.columns)
         return total
 
-    def positions(self) -> int:
-        """How many different (partition, offset) the metadata columns hold."""
-        seen = [pq.read_table(path, columns=["_partition", "_offset"], partitioning=None) for _, path in self.files()]
+    def field_totals(self) -> dict[str, int]:
+        """The sum of every field, lists and objects opened, with rows and different ids; as the wide records count it."""
+        sums: dict[str, int] = {}
+        ids = []
+        for _, path in self.files():
+            with pq.ParquetFile(path) as file:
+                for name in file.schema_arrow.names:
+                    column = file.read(columns=[name])[name]
+                    _add_totals(sums, name, column)
+                    if name == "id":
+                        ids.append(column.to_numpy())
+        rows = sum(len(part) for part in ids)
+        return {"(rows)": rows, "(different ids)": len(numpy.unique(numpy.concatenate(ids))) if ids else 0, **sums}
+
+    def positions(self, partition: str = "_partition", offset: str = "_offset") -> int:
+        """How many different (partition, offset) these columns hold."""
+        seen = [pq.read_table(path, columns=[partition, offset], partitioning=None) for _, path in self.files()]
+        if not seen:
+            return 0
         rows = pyarrow.concat_tables(seen)
-        keys = rows["_partition"].to_numpy().astype(numpy.int64) * (1 << 40) + rows["_offset"].to_numpy()
+        keys = rows[partition].to_numpy().astype(numpy.int64) * (1 << 40) + rows[offset].to_numpy()
         return len(numpy.unique(keys))
 
     def size_bytes(self) -> int:
         """Bytes of the live data files."""
         return sum(path.stat().st_size for _, path in self.files())
+
+
+def _add_totals(sums: dict[str, int], path: str, column: Any) -> None:
+    """Adds the column's sum, or those of its members or elements, to what the files before it had."""
+    if pyarrow.types.is_struct(column.type):
+        for field, member in zip(column.type, column.flatten(), strict=True):
+            _add_totals(sums, f"{path}.{field.name}", member)
+    elif pyarrow.types.is_list(column.type):
+        _add_totals(sums, path, pc.list_flatten(column))
+    else:
+        sums[path] = sums.get(path, 0) + _total(pc.sum(_weights(column)))
+
+
+def _weights(column: Any) -> Any:
+    if pyarrow.types.is_floating(column.type):
+        return pc.cast(pc.round(pc.multiply(column, 100.0)), pyarrow.int64())
+    return pc.binary_length(column) if pyarrow.types.is_string(column.type) else column
 
 
 def _total(scalar: Any) -> int:

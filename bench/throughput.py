@@ -2,8 +2,8 @@
 
 The figure of merit is CPU seconds per million records of the subject's whole process tree, from the moment its first
 batch starts to the moment its last commit is visible; the same from the process's start stands beside it. The variants
-`running` read a longer topic in batches of equal size and count from the first commit on: what a pipeline costs once its
-process is warm.
+`running`, and all that read other formats, read a longer topic in batches of equal size and count from the first big
+commit on: what a pipeline costs once its process is warm.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import subjects
-from bench.arithmetic import value_at
+from bench.arithmetic import records_of, rows_of, value_at
+from bench.loads import Load, format_load, json_load
 from bench.place import Place, Run, Surroundings, say
+from bench.registry import Registry
 from bench.running import Command, Running
+from bench.settings import FORMAT_VARIANTS
+from bench.topics import delete_topics
 
 _TIMEOUT_S = 600
 _EXTRA_TRIES = 2
@@ -29,19 +33,34 @@ STOCK_JVM = "-XX:+UseParallelGC"
 def measure(place: Place) -> None:
     """Frazil and stock Spark, each variant; the Kafka Connect sink brings its own harness."""
     for variant in place.settings.variants:
+        if variant in FORMAT_VARIANTS:
+            _measure_format(place, variant)
+            continue
         metadata = variant.endswith("metadata")
         if "frazil" in place.settings.subjects:
             with place.attempt(f"throughput of frazil, {variant}"):
-                _measure_frazil(place, variant, metadata)
-        # Both codecs only where the ratio counts: the whole set has to end within 25 minutes.
+                _measure_frazil(place, variant, json_load(place, variant))
+        # Both codecs only where the ratio counts: the whole set has to end within 45 minutes.
         codecs = [] if variant == "running_metadata" else list(STOCK_CODECS)[: 1 if metadata else None]
         for codec in codecs if "stock" in place.settings.subjects else []:
             with place.attempt(f"throughput of stock spark, {variant}, {codec}"):
                 _measure_stock(place, variant, codec, metadata)
 
 
-def _measure_frazil(place: Place, variant: str, metadata: bool) -> None:
-    topic, shown = place.json_topic(_records(place, variant)), {}  # type: str, dict[str, object]
+def _measure_format(place: Place, variant: str) -> None:
+    """The topic is there for this variant alone: the disk does not hold all of them."""
+    if "frazil" not in place.settings.subjects:
+        return
+    with place.attempt(f"throughput of frazil, {variant}"), Registry() as registry:
+        load = format_load(place, registry, variant)
+        try:
+            _measure_frazil(place, variant, load)
+        finally:
+            delete_topics(place.bootstrap, [load.topic])
+
+
+def _measure_frazil(place: Place, variant: str, load: Load) -> None:
+    shown: dict[str, object] = {}
 
     def one() -> Run:
         folder = place.run_folder(f"throughput-{variant}")
@@ -49,37 +68,38 @@ def _measure_frazil(place: Place, variant: str, metadata: bool) -> None:
             folder, place.bootstrap, place.settings.heap, place.settings.catch_up_interval
         )
         command = subjects.frazil_table_command(
-            place.settings.frazil, folder, pipeline, topic, metadata, "--until-caught-up", *_LOG
+            place.settings.frazil,
+            folder,
+            {**pipeline, **load.pipeline},
+            load.topic,
+            load.table,
+            "--until-caught-up",
+            *_LOG,
         )
         shown.update(pipeline=_without_folder((folder / "pipeline.yaml").read_text(), folder))
-        return _one_run(place, command, variant)
+        return _one_run(place, command, load)
 
     place.write_result("throughput", "frazil", variant, quietly(place, "frazil", variant, one), **shown)
 
 
 def _measure_stock(place: Place, variant: str, codec: str, metadata: bool) -> None:
-    topic, shown = place.json_topic(_records(place, variant)), {}  # type: str, dict[str, object]
+    load, shown = json_load(place, variant), {}  # type: Load, dict[str, object]
     source = {"maxOffsetsPerTrigger": str(place.settings.records)}
 
     def one() -> Run:
         folder = place.run_folder(f"throughput-stock-{variant}")
         job = {
-            **stock_job(place, topic, metadata),
+            **stock_job(place, load.topic, metadata),
             "trigger": "available",
             "properties": STOCK_CODECS[codec],
             "source": source,
         }
         command = subjects.stock_command(folder, job)
         shown.update(job=job)
-        return _one_run(place, command, variant)
+        return _one_run(place, command, load)
 
     label = f"{variant}-{codec}"
     place.write_result("throughput", "stock", label, quietly(place, "stock", label, one), **shown)
-
-
-def _records(place: Place, variant: str) -> int:
-    """How many records the topic of a variant has: one batch, or for a running process some more."""
-    return place.settings.records * (1 + place.settings.running_batches * variant.startswith("running"))
 
 
 def stock_job(place: Place, topic: str, metadata: bool) -> dict[str, object]:
@@ -103,35 +123,39 @@ def quietly(place: Place, subject: str, label: str, one: Callable[[], Run]) -> l
     return runs
 
 
-def _one_run(place: Place, command: Command, variant: str) -> Run:
-    total = _records(place, variant)
-    warm = total - place.settings.records
+def _one_run(place: Place, command: Command, load: Load) -> Run:
     around = Surroundings(place)
     running = Running(command)
+    letters = command.table.dead_letters()
     try:
-        warm_s = running.wait_for_rows(place.settings.records, _TIMEOUT_S)
-        committed_s = running.wait_for_rows(total, _TIMEOUT_S)
+        warm_s = running.wait_for_rows(rows_of(load.warm, load.rows, load.total), _TIMEOUT_S)
+        warm = records_of(command.table.committed(), load.rows, load.total) if load.warm else 0
+        committed_s = running.wait_for_rows(load.rows, _TIMEOUT_S)
+        if load.letters:
+            committed_s = running.wait_for_rows(load.letters, _TIMEOUT_S, table=letters)
         last_cpu = running.sampler.sample()
         roles = running.sampler.tree.cpu_by_role()
         code = running.wait(_TIMEOUT_S)
     except BaseException:
         running.kill()
         raise
-    beside = around.end(total)
+    beside = around.end(load.total)
     if code:
         raise RuntimeError(f"{command.subject} ended with exit={code}: {running.tail()}")
-    begun_s = warm_s if warm else _begun_s(running)
-    records = warm or total
+    # A topic that the first commit has whole is too small to be warm for: all of it counts.
+    is_warm = 0 < warm < load.total
+    begun_s, records = (warm_s, load.total - warm) if is_warm else (_begun_s(running), load.total)
     cpu_s = last_cpu - value_at(running.sampler.cpu, begun_s)
     run: Run = {
         "records_per_s": round(records / (committed_s - begun_s)),
         "wall_s": round(committed_s - begun_s, 2),
         "startup_s": round(_begun_s(running) - running.started_s, 2),
         "cpu_s_per_million": round(cpu_s / records * 1e6, 3),
-        "cpu_s_per_million_with_start": round(running.sampler.cpu[-1][1] / total * 1e6, 3),
+        "counted_records": records,
+        "cpu_s_per_million_with_start": round(running.sampler.cpu[-1][1] / load.total * 1e6, 3),
         **{f"cpu_s_{role}": round(seconds, 2) for role, seconds in sorted(roles.items())},
         **memory(running),
-        **_verified(place, command, variant, total),
+        **_verified(command, load),
         **beside,
     }
     place.discard(command.folder)
@@ -167,15 +191,21 @@ def memory(running: Running) -> Run:
     }
 
 
-def _verified(place: Place, command: Command, variant: str, records: int) -> Run:
+def _verified(command: Command, load: Load) -> Run:
     """Compares the table with what was produced; a run that does not agree has no figure."""
-    expected, found = place.pool.totals(records), command.table.totals()
-    if found != expected:
-        raise RuntimeError(f"{command.subject}: the table holds {found}, produced was {expected}")
-    if variant.endswith("metadata") and (positions := command.table.positions()) != expected.rows:
-        raise RuntimeError(f"{command.subject}: {positions} different positions for {expected.rows} records")
+    if (found := load.found(command.table)) != load.expected:
+        raise RuntimeError(f"{command.subject}: the table holds {found}, produced was {load.expected}")
+    if "metadata" in load.table and (positions := command.table.positions()) != load.rows:
+        raise RuntimeError(f"{command.subject}: {positions} different positions for {load.rows} records")
+    letters = command.table.dead_letters()
+    committed, places = letters.committed(), letters.positions("partition", "offset")
+    if (committed, places) != (load.letters, load.letters):
+        raise RuntimeError(
+            f"{command.subject}: {committed} dead letters of {places} records, produced were {load.letters} bad ones"
+        )
     return {
-        "rows": found.rows,
+        "rows": load.rows,
+        "letters": load.letters,
         "snapshots": len(command.table.snapshots()),
         "files": len(command.table.files()),
         "size_mb": round(command.table.size_bytes() / 1e6, 1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 
@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.machine import CLOCK
-from bench.records import Pool, timed_value
+from bench.records import timed_value
 
 _SLOT_S = 0.01
 _WARNING = 4
@@ -43,7 +43,7 @@ def delete_topics(bootstrap: str, names: Sequence[str]) -> None:
         future.result(30)
 
 
-def fill(bootstrap: str, topic: str, partitions: int, pool: Pool, count: int) -> None:
+def fill(bootstrap: str, topic: str, partitions: int, value: Callable[[int], bytes], count: int) -> None:
     """Writes the records 0 to `count` (exclusive), in turn to each partition."""
     producer = Producer(
         {
@@ -56,10 +56,10 @@ def fill(bootstrap: str, topic: str, partitions: int, pool: Pool, count: int) ->
         }
     )
     for number in range(count):
-        value = pool.value(number)
+        record = value(number)
         while True:
             try:
-                producer.produce(topic, value, partition=number % partitions)
+                producer.produce(topic, record, partition=number % partitions)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -71,7 +71,10 @@ def fill(bootstrap: str, topic: str, partitions: int, pool: Pool, count: int) ->
 
 @dataclasses.dataclass(frozen=True)
 class Feed:
-    """What to produce: `rate` records per second over all topics and partitions in turn."""
+    """What to produce: `rate` records per second over all topics and partitions in turn.
+
+    value: a record of a number and of the moment it is produced at, in microseconds.
+    """
 
     bootstrap: str
     topics: Sequence[str]
@@ -79,6 +82,7 @@ class Feed:
     rate: int
     warm_seconds: float
     seconds: float
+    value: Callable[[int, int], bytes] = timed_value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +159,6 @@ def _pace(producer: Producer, feed: Feed, sign: int, seconds: float, stop: Event
             topic = feed.topics[count % len(feed.topics)]
             partition = count // len(feed.topics) % feed.partitions
             count += 1
-            producer.produce(topic, timed_value(sign * count, CLOCK.now_ms() * 1000), partition=partition)
+            producer.produce(topic, feed.value(sign * count, CLOCK.now_ms() * 1000), partition=partition)
         producer.poll(0)
     return count, (start_ms, CLOCK.now_ms()), late
