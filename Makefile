@@ -49,6 +49,9 @@ check: lint test
 docs: setup
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m tests.unit.ingest.json_reference
+	$(BIN)/python -m tests.unit.ingest.json_schema_reference
+	$(BIN)/python -m tests.unit.ingest.avro_reference
+	$(BIN)/python -m tests.unit.ingest.protobuf_reference
 
 bench: setup
 	$(BIN)/python -m bench

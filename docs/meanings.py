@@ -23,7 +23,11 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "The run that wrote it: one more than the greatest epoch found at its start. Of two runs the greater goes on.",
     ),
     "run-id": ("UUID", "The process that wrote it; decides between runs of one epoch."),
-    "schemas": ("text", "What the values were decoded with: `json`."),
+    "schemas": (
+        "texts, joined by commas",
+        "What the values were decoded with: ids of the schema registry (numbers or GUIDs, the last 200 that this table"
+        " has met), `latest`, or the format (`json`, `text`, `raw`) where there is no schema.",
+    ),
     "watermarks": (
         "JSON: topic → partition → milliseconds",
         "The latest record timestamp that was read from each partition.",
@@ -38,6 +42,31 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "Offsets that this commit passed over because Kafka no longer had them and the table says `on_data_loss: skip`;"
         " `to` is the first one that was there. Absent when there are none.",
     ),
+    "bad-skipped": (
+        "integer",
+        "Bad records that were left out since the table began, as `on_bad_record: skip` says. Absent while there are"
+        " none.",
+    ),
+    "dead-letters": (
+        "JSON: table, files, since, topic",
+        "The letters of this commit's bad records: files that belong to the dead-letter table `table`, and where the"
+        " batch began. They are promised here and committed there, under the same commit id, before anything else is"
+        " done with the table. Absent when the batch had none.",
+    ),
+}
+
+RETRY_KEYS: dict[str, tuple[str, str]] = {
+    "retry": (
+        "JSON: id, table, uuid, since, files",
+        "In a dead-letter table: rows of retried letters that this snapshot took out; the files are appended to the table"
+        " unless it has them already, in a snapshot after `since`.",
+    ),
+    "retry-id": ("UUID", "In a table: the retry whose rows this snapshot added."),
+    "rewrite-id": (
+        "UUID",
+        "In a dead-letter table: the retry or the drop that made this snapshot; of two that have read the same snapshot one"
+        " is refused. A snapshot without files that has it stands in the way of a retry that died.",
+    ),
 }
 
 LOG_EVENTS: dict[str, str] = {
@@ -48,9 +77,16 @@ LOG_EVENTS: dict[str, str] = {
     " harmless; see [conflicts](../operations/conflicts.md).",
     "connected": "Kafka and the catalog answered at the start; says the cluster, the number of tables and this run's"
     " epoch.",
+    "dead_letters_begin": "The first bad record for a while: batches carry what dead letters need from now on, and this"
+    " one is planned again.",
     "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
     "large_records": "A record was larger than 8 KiB: this batch, and later ones, are read in pieces of limited size.",
-    "schema_changed": "The table was made, or got columns that records needed; the batch is planned again.",
+    "schema_change_refused": "Records ask for a change that the table cannot make, or that its `on_drift` forbids: the"
+    " column, what would have to change, and the id of the schema that asks. Said once by a process; see"
+    " [schema change refused](../operations/schema-change-refused.md).",
+    "schema_changed": "The table was made, or got columns that records needed, or a wider type; the batch is planned again.",
+    "schemas_fetched": "Records named schemas that this process had not met; the registry was asked for them, and the"
+    " batch is planned again.",
     "session_started": "Spark is up: the first batch can run.",
     "starting": "The command has read its file.",
     "table_backs_off": "Something this table needs does not answer; it tries again after the time that is named.",
@@ -71,6 +107,18 @@ FAILPOINTS: dict[str, str] = {
     "commit.validating": "the catalog asks whether the progress is still the expected one",
     "commit.landed": "the commit has landed, its answer was not used yet",
     "commit.after": "the commit is known to have succeeded",
+    "letters.before": "a batch is committed, its dead letters are not",
+    "letters.after": "its dead letters are committed too",
+    "retry.evolving": "a table is about to get columns that retried letters need",
+    "retry.written": "retried letters are written to files that no snapshot names",
+    "retry.announced": "the dead-letter table has the mark of a retry that has promised nothing yet",
+    "retry.rewrite-landed": "a commit that takes letters out has landed, its answer was not used yet",
+    "retry.promised": "letters are taken out, their rows are promised",
+    "retry.append-landed": "the promised rows have landed, the answer was not used yet",
+    "retry.appended": "the promised rows are known to be in the table",
+    "retry.done": "the mark of the retry is gone",
+    "outbox.before": "dead letters are written to their topic, the transaction is not committed",
+    "outbox.after": "the transaction is committed, its answer was not used yet",
 }
 
 EXIT_CODES: tuple[tuple[str, str], ...] = (
