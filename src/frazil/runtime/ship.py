@@ -26,7 +26,7 @@ PYTHON_VARIABLE = "FRAZIL_PYTHON"
 """Tells the daemon on the executor which Python the packages are for."""
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-_ROOTS = ("numba", "numpy", "pandas", "pyarrow", "pydantic", "pyiceberg", "pyiceberg-core")
+_ROOTS = ("numba", "numpy", "pandas", "protobuf", "pyarrow", "pydantic", "pyiceberg", "pyiceberg-core", "pyyaml")
 # They are asked for by PyIceberg's command line alone.
 _NOT_SHIPPED = {"click", "rich"}
 _LEFT_OUT_FOLDERS = {"__pycache__", "tests", "include", "bin"}
