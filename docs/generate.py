@@ -89,6 +89,7 @@ _SECTIONS = {
     "table": ("tables.&lt;name&gt;", "One table. It names its topics with `topic` or with `topics`."),
     "flatten": ("tables.&lt;name&gt;.flatten", "How nested records become columns; the short form is `true`."),
     "dead_letters": ("tables.&lt;name&gt;.dead_letters", ""),
+    "limits": ("tables.&lt;name&gt;.limits", ""),
     "value": ("tables.&lt;name&gt;.value", ""),
     "key": ("tables.&lt;name&gt;.key", ""),
     "column": (

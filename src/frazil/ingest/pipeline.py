@@ -202,9 +202,9 @@ class Pipeline:
             if table.state is not None:
                 hit("evolve.before")
                 loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
-                change = adder(table.spec, wanted, loosened)
+                change = _within(table, adder(table.spec, wanted, loosened))
                 return Outcome(self._catalog.evolve(table.name, change), report)
-            schema = adder(table.spec, wanted)(Schema())
+            schema = _within(table, adder(table.spec, wanted))(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Outcome(None, report, is_empty=True)
             hit("create.before")
@@ -258,6 +258,22 @@ class Pipeline:
         hit("commit.after")
         self._letters.deliver(table.name, committed)
         return Outcome(replace(state, progress=committed), report, is_committed=True)
+
+
+def _within(table: Table, change: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:
+    """The change, refused when the table would have more columns than it may. The change raises SpecError."""
+
+    def limited(schema: Schema) -> Schema:
+        after, most = change(schema), table.spec.limits.columns
+        if len(after.field_ids) > max(most, len(schema.field_ids)):
+            raise SpecError(
+                f"records bring the table to {len(after.field_ids)} columns, nested ones counted, and it may have {most}",
+                remedy="declare fields with names that vary as map<string, …>, leave them out, or raise `limits.columns`",
+                where=table.name,
+            )
+        return after
+
+    return limited
 
 
 def _read_with(table: Table) -> tuple[str, ...]:

@@ -205,6 +205,7 @@ class Table:
             is_rescuing=spec.rescue,
             may_widen=spec.on_drift == "evolve",
             on_bad=spec.on_bad_record,
+            max_record_bytes=spec.limits.record_bytes,
         )
 
     def _key_reading(self) -> Reading:

@@ -105,12 +105,12 @@ class Reading:
     """How a table's records become rows.
 
     format: of the values; framing: where they name their schema (see `decode.frames`), or in the header `header` if
-    is_by_header. message: full name of the Protobuf message, where records do not name one. schemas: by id those known so
-    far. undeclared: what becomes of fields that the table lacks (`add`, `drop`, `rescue`, `refuse`).
-    is_rescuing: whether values that do not fit go to the column `_rescued`. may_widen: whether a column may get a wider
-    type. on_bad: what becomes of a record that cannot become a row (`dead_letter`, `stop`, `skip`). selection: the fields
-    that count; None: all. units: of numbers in fields of time, by path; without one they are milliseconds in JSON, and no
-    times elsewhere.
+    is_by_header. message: full name of the Protobuf message, where records do not name one. schemas: by id those known
+    so far. undeclared: what becomes of fields that the table lacks (`add`, `drop`, `rescue`, `refuse`). is_rescuing:
+    whether values that do not fit go to the column `_rescued`. may_widen: whether a column may get a wider type.
+    on_bad: what becomes of a record that cannot become a row (`dead_letter`, `stop`, `skip`). max_record_bytes: larger
+    values are not read. selection: the fields that count; None: all. units: of numbers in fields of time, by path;
+    without one they are milliseconds in JSON, and no times elsewhere.
     """
 
     format: str = "json"
@@ -123,6 +123,7 @@ class Reading:
     is_rescuing: bool = False
     may_widen: bool = True
     on_bad: str = "stop"
+    max_record_bytes: int = 2**31
     selection: Selection | None = None
     units: tuple[tuple[Path, str], ...] = ()
 

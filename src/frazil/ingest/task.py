@@ -158,7 +158,8 @@ class _TableRun:
     def _write(self, columns: dict[str, pa.Array], decoded: Decoded) -> None:
         rows = shape_rows(self.target, decoded, columns)
         if decoded.refused.any():
-            rows = rows.filter(pa.array(~decoded.refused))
+            if rows.num_columns:
+                rows = rows.filter(pa.array(~decoded.refused))
             if self.target.letters is not None:
                 self._write_letters(self.target.letters, columns, decoded)
         if self.writer is None:

@@ -125,6 +125,13 @@ class DeadLettersSpec(_Declared):
     stop_above: float = 0.2
 
 
+class LimitsSpec(_Declared):
+    """What a table takes: `columns`, nested fields counted, that records may bring it to; `record_bytes` of one value."""
+
+    columns: int = 1000
+    record_bytes: int = 16 * 1024 * 1024
+
+
 class CatalogSpec(_Declared):
     """Which Iceberg catalog. Local paths are absolute; `warehouse` is None where a REST catalog chooses it itself.
 
@@ -204,6 +211,7 @@ class TableSpec(_Declared):
     on_drift: Literal["evolve", "add_only", "freeze"] = "evolve"
     on_bad_record: Literal["dead_letter", "stop", "skip"] = "dead_letter"
     dead_letters: DeadLettersSpec = DeadLettersSpec()
+    limits: LimitsSpec = LimitsSpec()
     metadata: dict[MetadataField, str] = {}
     commit: CommitSpec = CommitSpec()
     on_data_loss: Literal["stop", "skip"] = "stop"

@@ -65,6 +65,7 @@ TABLE: Mapping[str, Setting] = {
         default="dead_letter",
     ),
     "dead_letters": Setting("Where bad records go, and how many are too many.", {"$ref": "#/$defs/dead_letters"}),
+    "limits": Setting("How much a table takes.", {"$ref": "#/$defs/limits"}),
     "on_data_loss": Setting(
         "What to do when Kafka no longer has the next offset.", choices=("stop", "skip"), default="stop"
     ),

@@ -15,19 +15,20 @@ from frazil.spec.models import (
     METADATA_COLUMNS,
     CommitSpec,
     DeadLettersSpec,
+    LimitsSpec,
     MetadataField,
     Start,
     TableSpec,
     TopicSelector,
 )
 from frazil.spec.problems import Problems, advice
-from frazil.spec.reading import Fields, read_items, read_text
+from frazil.spec.reading import Fields, read_items, read_text, whole_number
 from frazil.spec.secrets import has_reference
 from frazil.spec.sections import read_commit
 from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
-from frazil.spec.units import parse_share
-from frazil.spec.vocabulary import DEAD_LETTERS, KEY, VALUE, Setting
+from frazil.spec.units import parse_share, parse_size
+from frazil.spec.vocabulary import DEAD_LETTERS, KEY, LIMITS, VALUE, Setting
 
 _ONLY_FOR = {
     "schema": FORMATS_OF_REGISTRY,
@@ -107,6 +108,7 @@ def _read_settings(
             "on_drift": fields.choice("on_drift"),
             "on_bad_record": fields.choice("on_bad_record"),
             "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
+            "limits": _read_limits(fields.get("limits"), problems),
             "metadata": metadata,
             "commit": read_commit(fields.get("commit"), inherited, problems),
             "on_data_loss": fields.choice("on_data_loss"),
@@ -115,6 +117,22 @@ def _read_settings(
             "line": entry.line,
         }
     )
+
+
+def _read_limits(entry: Entry | None, problems: Problems) -> LimitsSpec:
+    limits = LimitsSpec()
+    if entry is None:
+        return limits
+    fields = Fields(entry.value, LIMITS, "limits", problems)
+    columns, size = fields.get("columns"), fields.quantity("record_size")
+    count, record_bytes = limits.columns, limits.record_bytes
+    if columns is not None:
+        count = whole_number(columns.value) or 0
+        if count < 1:
+            problems.add(columns.value.line, "`limits.columns` is no count", "write a whole number, such as 1000")
+    if size is not None:
+        record_bytes = problems.attempt(size.line, record_bytes, parse_size, size.text)
+    return LimitsSpec(columns=count, record_bytes=record_bytes)
 
 
 def _read_dead_letters(entry: Entry | None, problems: Problems) -> DeadLettersSpec:

@@ -173,6 +173,15 @@ DEAD_LETTERS: Mapping[str, Setting] = {
     ),
 }
 
+LIMITS: Mapping[str, Setting] = {
+    "columns": Setting(
+        "The columns, nested fields counted, that records may bring a table to; it stops rather than get more.",
+        {"type": "integer", "minimum": 1},
+        default=1000,
+    ),
+    "record_size": Setting("The size of a value above which its record is a bad one, unread.", SIZE, default="16MiB"),
+}
+
 VALUE: Mapping[str, Setting] = {
     "format": Setting(
         "What the records' values are.",

@@ -151,6 +151,18 @@ def test_a_running_process_learns_of_an_id_that_was_not_known_within_a_minute(tm
     assert [letter["offset"] for letter in world.rows("n.t__dead_letters")] == [1]
 
 
+def test_a_table_stops_rather_than_get_more_columns_than_it_may(tmp_path: Path) -> None:
+    world = World(tmp_path, value={"format": "json"}, limits={"columns": 3})
+    world.source.produce("a", 0, b'{"a": 1, "b": {"c": 1}}')
+    world.settle()
+    world.source.produce("a", 0, b'{"d": 1}')
+    service = world.start()
+    world.settle(service)
+    [table] = service.tables
+    assert (table.run_state, len(world.rows())) == (RunState.STOPPED, 1)
+    assert "records bring the table to 4 columns, nested ones counted, and it may have 3" in table.reason
+
+
 def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: list[Any]) -> None:
     world = World(tmp_path, on_drift="add_only")
     one = world.register(V1)

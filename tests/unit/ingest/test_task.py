@@ -232,6 +232,17 @@ def test_what_does_not_fit_is_rescued_and_the_rest_of_its_record_is_a_row(tmp_pa
     assert report.bad_count == 1
 
 
+def test_a_value_beyond_the_limit_is_refused_unread_in_every_format(tmp_path: Path) -> None:
+    large = b'{"id": 2, "text": "' + b"x" * 100 + b'"}'
+    batch = records_of([{"value": _value(id=1)}, {"value": large}, {"value": b"{"}, {"value": _value(id=3)}])
+    reading = Reading(on_bad="skip", max_record_bytes=50)
+    report = run(Job({"a": target_of(tmp_path, {"id": "long"}, reading=reading)}), batch)["lake.t"]
+    assert (_rows(report), [bad.kind for bad in report.bad]) == ([{"id": 1}, {"id": 3}], ["too_large", "malformed"])
+    reading = Reading(format="text", on_bad="skip", max_record_bytes=50)
+    report = run(Job({"a": target_of(tmp_path, {"value": "string"}, reading=reading)}), batch)["lake.t"]
+    assert [row["value"] for row in _rows(report)] == ['{"id": 1}', "{", '{"id": 3}']
+
+
 def test_a_table_that_may_not_change_refuses_records_with_new_fields(tmp_path: Path) -> None:
     target = target_of(tmp_path, {"id": "long"}, reading=Reading(undeclared="refuse", on_bad="skip"))
     batch = records_of([{"value": _value(id=1)}, {"value": _value(id=2, new=1)}, {"value": _value(id=3, new=None)}])

@@ -12,6 +12,7 @@ from frazil.spec import (
     ColumnSpec,
     CommitSpec,
     DeadLettersSpec,
+    LimitsSpec,
     PipelineSpec,
     RegistrySpec,
     SparkSpec,
@@ -52,6 +53,7 @@ tables:
     on_drift: evolve
     on_bad_record: stop
     dead_letters: {table: shop.bad, stop_above: 5%}
+    limits: {columns: 50, record_size: 1MiB}
     on_data_loss: skip
     columns:
       id: long
@@ -183,6 +185,7 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
                 undeclared="drop",
                 on_bad_record="stop",
                 dead_letters=DeadLettersSpec(table="shop.bad", stop_above=0.05),
+                limits=LimitsSpec(columns=50, record_bytes=2**20),
                 metadata={"offset": "_offset", "partition": "_partition", "timestamp": "_timestamp"},
                 commit=CommitSpec(interval_s=0.5, target_file_size_bytes=64 * 1024**2),
                 on_data_loss="skip",
@@ -200,7 +203,7 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
                 topics=(TopicSelector(literal="orders"), TopicSelector(pattern="^orders-")),
                 start=Start(kind="offsets", offsets={"orders": {0: 12, 1: 0}, "orders-x": {7: 3}}),
                 commit=CommitSpec(interval_s=2.0, target_file_size_bytes=1024**3),
-                line=43,
+                line=44,
             ),
         ),
         namespace="iot.raw",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
-from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.framed import decode_framed
 from frazil.ingest.decode.json import JsonOptions, decode_json
 from frazil.ingest.decode.plain import decode_plain
@@ -19,9 +23,30 @@ def decode_values(
     reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISFITS
 ) -> Decoded:
     """The columns `fields` of these records. limit: how many misfits are noted."""
+    lengths = _lengths(records["value"])
+    if lengths.size == 0 or lengths.max() <= reading.max_record_bytes:
+        return _decode(reading, fields, records, limit)
+    too_large = lengths > reading.max_record_bytes
+    kept = pc.if_else(pa.array(too_large), pa.scalar(None, pa.binary()), records["value"])
+    decoded = _decode(reading, fields, {**records, "value": kept}, limit)
+    reason = f"the value is larger than the {reading.max_record_bytes} bytes that `limits` lets one have"
+    misfits = [Misfit(n, "", "too_large", reason) for n in np.flatnonzero(too_large)[:limit].tolist()]
+    others = [misfit for misfit in decoded.misfits if not too_large[misfit.row]]
+    in_order = sorted([*misfits, *others], key=lambda misfit: misfit.row)[:limit]
+    return replace(decoded, refused=decoded.refused | too_large, misfits=in_order)
+
+
+def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int) -> Decoded:
     if reading.format in ("avro", "protobuf", "json_schema"):
         return decode_framed(reading, fields, records, limit)
     if reading.format in ("text", "raw"):
         return decode_plain(reading, fields, records["value"], limit)
     options = JsonOptions(reading.undeclared, reading.is_rescuing, limit, reading.selection, reading.units)
     return decode_json(records["value"], fields, options)
+
+
+def _lengths(values: pa.BinaryArray) -> NDArray[np.int32]:
+    if not len(values):
+        return np.zeros(0, np.int32)
+    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
+    return offsets[1:] - offsets[:-1]
