@@ -140,7 +140,8 @@ class TaskReport:
     seen. wanted: JSON of the struct type of fields that the table lacks, by path (see `ingest.evolve`); loosened: JSON
     lists, the paths of required columns that records have no value for. bad: the first bad records; bad_count: all of
     them. missing: ids of schemas that were not there to read with. refusals: changes of the table that its policy does
-    not allow. letters: files of the dead-letter table; letter_count: bad records in them.
+    not allow. scattered: where there are rows of more partitions than one batch may write, the first and the last by name, and
+    no files. letters: files of the dead-letter table; letter_count: bad records in them.
     """
 
     table: str
@@ -159,6 +160,7 @@ class TaskReport:
     letter_count: int = 0
     missing: frozenset[str] = frozenset()
     refusals: frozenset[str] = frozenset()
+    scattered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         letter_count=sum(report.letter_count for report in mine),
         missing=frozenset().union(*(report.missing for report in mine)),
         refusals=frozenset().union(*(report.refusals for report in mine)),
+        scattered=next((report.scattered for report in mine if report.scattered), ()),
     )
 
 

@@ -16,7 +16,10 @@ from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 
+from frazil.catalog.data_files import DataFiles
 from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
+from frazil.catalog.arranging import arrange
+from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, spec_of
 from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.errors import ConflictError, FrazilError, InvariantError, UnavailableError
@@ -24,6 +27,7 @@ from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, Progress
 
 _CONFLICTS = ("ValidationException", "CommitFailedException")
+_TRIES = 5
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException", "NotFoundException")
 # The catalog's own secrets are not among them.
 _STORE_PROPERTIES = ("s3.", "client.region", "gcs.", "adls.", "hdfs.", "py-io-impl")
@@ -42,6 +46,7 @@ class IcebergCatalog:
         self._properties = dict(properties)
         self._tables: dict[str, Any] = {}
         self._adopted: set[str] = set()
+        self._files = DataFiles(gateway)
         self._states: dict[str, tuple[str, TableState]] = {}
         configuration = jvm.org.apache.hadoop.conf.Configuration()
         for name, value in hadoop.items():
@@ -82,16 +87,26 @@ class IcebergCatalog:
         rows, files, size = numbers
         return TableSize(rows, files, size, _length(java.snapshots()))
 
-    def create(self, table: str, schema: Schema, properties: Mapping[str, str], format_version: int) -> TableState:
+    def create(
+        self,
+        table: str,
+        schema: Schema,
+        properties: Mapping[str, str],
+        format_version: int,
+        layout: Layout = UNARRANGED,
+    ) -> TableState:
         """See the port."""
         identifier = self._identifier(table)
         iceberg = self._jvm.org.apache.iceberg
         java_schema = iceberg.SchemaParser.fromJson(schema.model_dump_json())
         settings = {**properties, "format-version": str(format_version)}
         settings[key(self._pipeline, "created")] = "true"
+        spec, order = spec_of(layout.partition_by or (), schema, table), order_of(layout.sort_by or (), schema, table)
         try:
             self._make_namespaces(identifier.namespace())
-            self._catalog.buildTable(identifier, java_schema).withProperties(settings).create()
+            builder = self._catalog.buildTable(identifier, java_schema).withProperties(settings)
+            builder = builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json()))
+            builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json())).create()
         except Py4JJavaError as error:
             if not _is(error, "AlreadyExistsException"):
                 raise unavailable("the table cannot be created", error, table) from None
@@ -102,7 +117,7 @@ class IcebergCatalog:
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
         """See the port."""
-        for _ in range(5):
+        for _ in range(_TRIES):
             state = self.load(table)
             if state is None:
                 raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
@@ -117,6 +132,22 @@ class IcebergCatalog:
                 if not _is(error, *_CONFLICTS):
                     raise unavailable("the schema cannot be changed", error, table) from None
         raise ConflictError("the schema changes faster than this change can be made", where=table)
+
+    def arrange(self, table: str, layout: Layout) -> TableState:
+        """See the port."""
+        for _ in range(_TRIES):
+            state = self.load(table)
+            if state is None:
+                raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
+            if is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
+                return state
+            hit("arrange.before")
+            try:
+                arrange(self._jvm, self._tables[table], state, layout)
+            except Py4JJavaError as error:
+                if not _is(error, *_CONFLICTS):
+                    raise unavailable("the partition spec cannot be changed", error, table) from None
+        raise ConflictError("the partition spec changes faster than this change can be made", where=table)
 
     def commit(self, commit: Commit) -> Progress:
         """See the port."""
@@ -186,8 +217,7 @@ class IcebergCatalog:
                     left.remove(path)
             if left:
                 raise ConflictError("the files were not there when they were read", where=rewrite.table)
-            for file in rewrite.added:
-                overwrite.addFile(self._data_file(java, file))
+            self._files.add(rewrite.added, java, overwrite, "OverwriteFiles.addFile")
             for name, value in {**rewrite.words, REWRITE_ID: rewrite.id}.items():
                 overwrite.set(key(self._pipeline, name), value)
             overwrite.validateWith(validator).commit()
@@ -203,8 +233,7 @@ class IcebergCatalog:
         )
         try:
             append = java.newAppend()
-            for file in files:
-                append.appendFile(self._data_file(java, file))
+            self._files.add(files, java, append, "AppendFiles.appendFile")
             append.set(key(self._pipeline, name), value).validateWith(validator).commit()
             hit("retry.append-landed")
         except (Py4JJavaError, ConnectionError) as error:
@@ -236,15 +265,10 @@ class IcebergCatalog:
 
     def _append(self, java: Any, commit: Commit, validator: _ProgressValidator) -> Any:
         append = java.newAppend()
-        for file in commit.files:
-            append.appendFile(self._data_file(java, file))
+        self._files.add(commit.files, java, append, "AppendFiles.appendFile")
         for name, value in to_summary(self._pipeline, commit.progress).items():
             append.set(name, value)
         return append.validateWith(validator)
-
-    def _data_file(self, java: Any, file: DataFile) -> Any:
-        iceberg = self._jvm.org.apache.iceberg
-        return iceberg.ContentFileParser.fromJson(iceberg.util.JsonUtil.mapper().readTree(file.content), java.spec())
 
     def _resolve(self, commit: Commit, error: Exception, validator: _ProgressValidator) -> Progress:
         """A commit that raised: refused, landed all the same, or not known (law 4). Asks the table for our commit id."""
@@ -306,6 +330,8 @@ class IcebergCatalog:
             history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
             io_properties=self._io_properties(java),
             head_id=snapshot.snapshotId() if snapshot is not None else None,
+            partition_spec=str(iceberg.PartitionSpecParser.toJson(java.spec())),
+            sort_order=str(iceberg.SortOrderParser.toJson(java.sortOrder())),
             marks={name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)},
         )
 

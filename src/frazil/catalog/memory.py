@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
+from frazil.catalog.layout import UNARRANGED, Layout, find_column, is_arranged, order_of, spec_change, spec_of
 from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.clock import new_id
+from frazil.spec.partitioning import transform_of
 from frazil.errors import ConflictError, InvariantError, UnavailableError
+from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, Progress
 
 
@@ -73,15 +77,26 @@ class MemoryCatalog:
         rows, size = sum(f.record_count for f in files), sum(f.size_bytes for f in files)
         return TableSize(rows, len(files), size, len(self._tables[table].snapshots))
 
-    def create(self, table: str, schema: Schema, properties: Mapping[str, str], format_version: int) -> TableState:
+    def create(
+        self,
+        table: str,
+        schema: Schema,
+        properties: Mapping[str, str],
+        format_version: int,
+        layout: Layout = UNARRANGED,
+    ) -> TableState:
         """See the port."""
         with self._lock:
             if table not in self._tables:
                 location = str(self._root / table)
                 fresh = assign_fresh_schema_ids(schema)
+                spec = spec_of(layout.partition_by or (), fresh, table)
+                order = order_of(layout.sort_by or (), fresh, table)
                 state = TableState(
-                    table, new_id(), fresh, location, dict(properties), format_version, 0, False, Progress()
+                    table, new_id(), fresh, location, dict(properties), format_version, 0, bool(spec.fields), Progress()
                 )
+                texts = {"partition_spec": spec.model_dump_json(), "sort_order": order.model_dump_json()}
+                state = replace(state, **texts)
                 self._tables[table] = _Table(state, adopted_by={self._pipeline})
         loaded = self.load(table)
         assert loaded is not None
@@ -94,6 +109,20 @@ class MemoryCatalog:
             if found is None:
                 raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
             found.state = replace(found.state, schema=change(found.state.schema))
+        loaded = self.load(table)
+        assert loaded is not None
+        return loaded
+
+    def arrange(self, table: str, layout: Layout) -> TableState:
+        """See the port."""
+        with self._lock:
+            found = self._tables.get(table)
+            if found is None:
+                raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
+            state = found.state
+            if not is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
+                hit("arrange.before")
+                found.state = _rearranged(state, layout)
         loaded = self.load(table)
         assert loaded is not None
         return loaded
@@ -240,3 +269,26 @@ def _files_of(line: Sequence[MemorySnapshot]) -> list[DataFile]:
 def _lose_outcome(loss: str) -> None:
     if loss == "outcome":
         raise UnavailableError("the answer to the commit was lost")
+
+
+def _rearranged(state: TableState, layout: Layout) -> TableState:
+    """The table with the next partition spec, and the sort order, that are asked for."""
+    spec, order = state.partitioning, state.sorting
+    if layout.partition_by is not None:
+        change = spec_change(layout.partition_by, state.schema, spec)
+        kept = [field for field in spec.fields if field.name not in change.removed]
+        first = spec.last_assigned_field_id + 1
+        for number, (term, name) in enumerate(change.added, first):
+            column = find_column(state.schema, term.column)
+            assert column is not None
+            kept.append(PartitionField(column.field_id, number, transform_of(term.transform), name))
+        spec = PartitionSpec(*kept, spec_id=spec.spec_id + 1)
+    if layout.sort_by is not None:
+        order = order_of(layout.sort_by, state.schema)
+    return replace(
+        state,
+        spec_id=spec.spec_id,
+        is_partitioned=bool(spec.fields),
+        partition_spec=spec.model_dump_json(),
+        sort_order=order.model_dump_json(),
+    )

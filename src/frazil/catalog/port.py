@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from frazil.catalog.history import Said
+from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.types import Commit, DataFile, Progress
 
 
@@ -20,6 +23,7 @@ class TableState:
     included: never printed). progress: of this pipeline; empty when it has none. history_lost: this pipeline has
     committed here before, but the snapshot that said how far has been expired. head_id: the newest snapshot of the main
     branch; None before the first. marks: the properties that are this pipeline's own, without their prefix.
+    partition_spec, sort_order: those that new files get, as Iceberg's JSON.
     """
 
     name: str
@@ -35,6 +39,18 @@ class TableState:
     io_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     head_id: int | None = None
     marks: Mapping[str, str] = field(default_factory=dict)
+    partition_spec: str = ""
+    sort_order: str = ""
+
+    @property
+    def partitioning(self) -> PartitionSpec:
+        """The partition spec."""
+        return PartitionSpec.model_validate_json(self.partition_spec) if self.partition_spec else PartitionSpec()
+
+    @property
+    def sorting(self) -> SortOrder:
+        """The sort order."""
+        return SortOrder.model_validate_json(self.sort_order) if self.sort_order else UNSORTED_SORT_ORDER
 
     @property
     def credentials_end_ms(self) -> int | None:
@@ -88,8 +104,23 @@ class Catalog(Protocol):
     def size(self, table: str) -> TableSize:
         """What the newest snapshot's summary says."""
 
-    def create(self, table: str, schema: Schema, properties: Mapping[str, str], format_version: int) -> TableState:
-        """Makes the table (and its namespace) unless another process just did."""
+    def create(
+        self,
+        table: str,
+        schema: Schema,
+        properties: Mapping[str, str],
+        format_version: int,
+        layout: Layout = UNARRANGED,
+    ) -> TableState:
+        """Makes the table (and its namespace) unless another process just did. SpecError when `layout` does not fit the
+        columns.
+        """
+
+    def arrange(self, table: str, layout: Layout) -> TableState:
+        """Gives new files of a table the layout that is asked for, by a commit for its partition spec and one for its sort
+        order; nothing where they are so already. Files that are there stay as they are. SpecError when it does not fit the
+        columns.
+        """
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
         """Commits `change(current schema)`; nothing when it changes nothing. Field ids of new fields are the catalog's."""

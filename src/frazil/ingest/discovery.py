@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, SpecError
+from frazil.ingest.layouts import layout_misfit
 from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.spec import PipelineSpec
@@ -122,12 +123,9 @@ class Discovery:
     def _check_state(self, table: Table, cluster_id: str) -> None:
         state = table.state
         assert state is not None
-        if state.is_partitioned:
-            raise TableStopped(
-                "the table has a partition spec, which is not available in this version",
-                "use an unpartitioned table",
-                table.name,
-            )
+        misfit = layout_misfit(table.spec, state, self._spec.path)
+        if misfit is not None:
+            raise TableStopped(*words_of(misfit))
         if state.history_lost:
             raise TableStopped(
                 "the snapshot that carried this pipeline's progress was expired",

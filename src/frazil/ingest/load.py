@@ -6,10 +6,11 @@ from frazil.errors import FencedError
 from frazil.ingest.decode.framed import LATEST
 from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.discovery import Discovery
+from frazil.ingest.layouts import arranged, has_layout_columns
 from frazil.ingest.parts import Parts
-from frazil.ingest.pipeline import Identity, Pipeline, declared_adder, own_columns
+from frazil.ingest.pipeline import Identity, Pipeline, declared_adder
 from frazil.ingest.schemas import UNKNOWN
-from frazil.ingest.table import Table
+from frazil.ingest.table import Table, own_columns
 
 _CREDENTIALS_MARGIN_MS = 5 * 60_000
 _CREDENTIALS_EVERY_S = 10.0
@@ -56,10 +57,11 @@ class Loader:
         self.pipeline.settle(table)
         if table.spec.value.needs_registry:
             self._load_schemas(table)
-        if table.state is None and table.spec.columns:
+        if table.state is None and table.spec.columns and has_layout_columns(table.spec):
             table.state = self.pipeline.create(table)
         if table.state is not None:
             self._add_declared_columns(table)
+            table.state = arranged(self._parts.catalog, table.spec, table.state)
         table.loaded_at_s = clock.monotonic_s()
 
     def refresh_schemas(self, table: Table) -> None:

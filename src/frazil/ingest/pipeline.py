@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, StringType
 
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
@@ -30,15 +29,16 @@ from frazil.ingest.evolve import (
 )
 from frazil.ingest.letter_box import NEW_TABLE_PROPERTIES, LetterBox
 from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
+from frazil.ingest.partition_limit import TooManyPartitions, exceeds
 from frazil.ingest.parts import Parts
 from frazil.ingest.schemas import UNKNOWN
-from frazil.ingest.table import Table, shaping_of
-from frazil.ingest.target import WriterSchema, metadata_columns
+from frazil.ingest.table import Table, layout_of, own_columns, shaping_of
+from frazil.ingest.target import WriterSchema
 from frazil.ingest.task import Job
 from frazil.ingest.watermark import advance_watermark
 from frazil.kafka.port import Partition
 from frazil.spec import TableSpec
-from frazil.types import RESCUED_COLUMN, Batch, Commit, Letters, Progress, TaskReport, advance, merge_reports
+from frazil.types import Batch, Commit, Letters, Progress, TaskReport, advance, merge_reports
 
 _MOST_SCHEMAS = 200
 
@@ -114,6 +114,9 @@ class Pipeline:
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
             self._delete_files(table, report)
             return self._evolve(planned, report)
+        if report.scattered or exceeds(table.spec.limits.partitions, report.files):
+            self._delete_files(table, report)
+            raise TooManyPartitions(table.name, table.spec.limits.partitions, report.scattered)
         if report.bad_count and table.tally.share_with(report) > table.spec.dead_letters.stop_above:
             self._delete_files(table, report)
             raise self._too_many(planned, report)
@@ -132,7 +135,7 @@ class Pipeline:
         docs = {field.name: field.doc for field in found_fields if field.doc}
         properties = {**NEW_TABLE_PROPERTIES, **spec.properties}
         return self._catalog.create(
-            table.name, document(new_schema(columns.items()), docs), properties, spec.format_version
+            table.name, document(new_schema(columns.items()), docs), properties, spec.format_version, layout_of(spec)
         )
 
     def _check_topic_ids(self, planned: Sequence[Planned]) -> None:
@@ -296,15 +299,6 @@ def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
     """The change that gives an existing table the declared and metadata columns that it lacks."""
     declared = {column.name: column.type for column in spec.columns}
     return lambda schema: extend_schema(schema, {(): {**declared, **own_columns(spec)}})
-
-
-def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
-    """The columns that do not come from the record's value."""
-    columns = metadata_columns(spec.metadata, spec.key.format)
-    columns |= {column.name: column.type for column in spec.columns if column.is_own}
-    if spec.rescue or spec.undeclared == "rescue":
-        columns[RESCUED_COLUMN] = StringType()
-    return columns
 
 
 def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Callable[[Schema], Schema]:

@@ -136,12 +136,6 @@ class Retrier:
         files = self._touched(letters, selection)
         if not files:
             return Retried()
-        if table.state.is_partitioned or letters.is_partitioned:
-            raise SpecError(
-                "the table has a partition spec, which is not available in this version",
-                remedy="use an unpartitioned table",
-                where=letters.name if letters.is_partitioned else table.name,
-            )
         table.state = self._catalog.evolve(table.name, declared_adder(table.spec))
         written = self._write(table, letters, files, selection)
         self._commit(table, letters, written)

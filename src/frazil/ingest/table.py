@@ -7,18 +7,20 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, StringType
 
+from frazil.catalog.layout import Layout
 from frazil.catalog.port import TableSize, TableState
 from frazil.ingest.decode.frames import KEY_HEADER
 from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.naming import Shaping
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
-from frazil.ingest.target import Reading, TableTarget, WriterSchema
+from frazil.ingest.target import Reading, TableTarget, WriterSchema, metadata_columns
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
 from frazil.spec.models import CommitSpec
-from frazil.types import Offsets, Progress, TaskReport
+from frazil.types import RESCUED_COLUMN, Offsets, Progress, TaskReport
 
 FEWEST_TO_JUDGE = 100
 """So many records it takes to say that too many of them are bad."""
@@ -187,6 +189,9 @@ class Table:
             letters=letters_target(self.letters) if self.letters else None,
             shaping=shaping_of(self.spec),
             key=self._key_reading() if key_column else None,
+            partition_spec=state.partition_spec if state else "",
+            sort_order=state.sort_order if state else "",
+            most_partitions=self.spec.limits.partitions,
         )
 
     def _reading(self) -> Reading:
@@ -238,6 +243,20 @@ class Table:
         return int(declared) if declared else self.spec.commit.target_file_size_bytes
 
 
+def layout_of(spec: TableSpec) -> Layout:
+    """How the pipeline file wants the table's files arranged."""
+    return Layout(spec.partition_by, spec.sort_by)
+
+
+def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
+    """The columns that do not come from the record's value."""
+    columns = metadata_columns(spec.metadata, spec.key.format)
+    columns |= {column.name: column.type for column in spec.columns if column.is_own}
+    if spec.rescue or spec.undeclared == "rescue":
+        columns[RESCUED_COLUMN] = StringType()
+    return columns
+
+
 def key_column_of(spec: TableSpec) -> str:
     """The column of decoded record keys; empty where they are not asked for, or are kept as bytes."""
     return spec.metadata.get("key", "") if spec.key.format != "raw" else ""
@@ -275,4 +294,6 @@ def letters_target(letters: TableState) -> TableTarget:
         spec_id=letters.spec_id,
         metadata=(),
         target_file_size_bytes=CommitSpec().target_file_size_bytes,
+        partition_spec=letters.partition_spec,
+        sort_order=letters.sort_order,
     )

@@ -9,7 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -153,7 +155,8 @@ class TableTarget:
     schema_json: Iceberg's JSON; empty while there is no table. location, properties, io_properties: as in TableState,
     sorted pairs. metadata: fields of record metadata, each with its column. letters: its dead-letter table, while bad
     records are to be expected. shaping: where its columns are not simply the fields of the record. key: how record keys are
-    read, where the table has them decoded.
+    read, where the table has them decoded. partition_spec, sort_order: as in TableState. most_partitions: how many of them a
+    task may write; 0: any number.
     """
 
     name: str
@@ -168,6 +171,9 @@ class TableTarget:
     letters: TableTarget | None = None
     shaping: Shaping | None = None
     key: Reading | None = None
+    partition_spec: str = ""
+    sort_order: str = ""
+    most_partitions: int = 0
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"
@@ -176,6 +182,16 @@ class TableTarget:
     def schema(self) -> Schema:
         """The Iceberg schema."""
         return Schema.model_validate_json(self.schema_json) if self.schema_json else Schema()
+
+    @cached_property
+    def partitioning(self) -> PartitionSpec:
+        """The partition spec."""
+        return PartitionSpec.model_validate_json(self.partition_spec) if self.partition_spec else PartitionSpec()
+
+    @cached_property
+    def sorting(self) -> SortOrder:
+        """The sort order."""
+        return SortOrder.model_validate_json(self.sort_order) if self.sort_order else UNSORTED_SORT_ORDER
 
     @cached_property
     def fields(self) -> tuple[NestedField, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.framed import warm_up as warm_up_formats
 from frazil.ingest.decode.json import decode_json
 from frazil.ingest.evolve import dump_wanted, new_schema
+from frazil.ingest.partition_limit import TooManyPartitions
 from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
@@ -121,12 +123,14 @@ class _TableRun:
     dropped: set[str] = field(default_factory=set)
     bad: list[BadRecord] = field(default_factory=list)
     bad_count: int = 0
+    scattered: tuple[str, ...] = ()
 
     @property
     def is_writing(self) -> bool:
         """Once something must change first, the rows of this attempt are of no use."""
         is_lost = self.bad_count > 0 and not self._has_place_for_bad
-        return not (self.is_trial or self.wanted or self.loosened or self.missing or self.has_heavy or is_lost)
+        is_refused = self.is_trial or self.has_heavy or bool(self.scattered)
+        return not (is_refused or self.wanted or self.loosened or self.missing or is_lost)
 
     @property
     def _has_place_for_bad(self) -> bool:
@@ -153,7 +157,15 @@ class _TableRun:
         if self.is_writing and records.num_rows:
             if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.letters):
                 columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
-            self._write(columns, decoded)
+            with self._noting_partitions():
+                self._write(columns, decoded)
+
+    @contextmanager
+    def _noting_partitions(self) -> Iterator[None]:
+        try:
+            yield
+        except TooManyPartitions as error:
+            self.scattered = error.some
 
     def _write(self, columns: dict[str, pa.Array], decoded: Decoded) -> None:
         rows = shape_rows(self.target, decoded, columns)
@@ -185,10 +197,12 @@ class _TableRun:
         files: list[DataFile] = []
         letters: list[DataFile] = []
         if self.is_writing:
-            files = self.writer.finish() if self.writer is not None else []
-            letters = self.letter_writer.finish() if self.letter_writer is not None else []
-        else:
+            with self._noting_partitions():
+                files = self.writer.finish() if self.writer is not None else []
+                letters = self.letter_writer.finish() if self.letter_writer is not None else []
+        if not self.is_writing:
             self.abandon()
+            files, letters = [], []
         return TaskReport(
             table=self.target.name,
             files=tuple(files),
@@ -206,6 +220,7 @@ class _TableRun:
             bad_count=self.bad_count,
             letters=tuple(letters),
             letter_count=self.letter_count if letters else 0,
+            scattered=self.scattered,
         )
 
     def abandon(self) -> None:
@@ -276,6 +291,6 @@ def load_report(text: str) -> TaskReport:
     fields["letters"] = tuple(DataFile(**file) for file in fields["letters"])
     fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])
     fields["latest_ms"] = {t: {int(p): ms for p, ms in ps.items()} for t, ps in fields["latest_ms"].items()}
-    fields["wanted"] = tuple(fields["wanted"])
+    fields["wanted"], fields["scattered"] = tuple(fields["wanted"]), tuple(fields["scattered"])
     fields |= {name: frozenset(fields[name]) for name in _SETS}
     return TaskReport(**fields)

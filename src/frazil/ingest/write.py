@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,16 +26,37 @@ from pyiceberg.table.locations import load_location_provider
 
 from frazil.clock import new_id
 from frazil.failpoints import hit
+from frazil.ingest.cluster import Partition, arrangement_of, clusters
+from frazil.ingest.open_file import OpenFile
+from frazil.ingest.partition_limit import TooManyPartitions
 from frazil.ingest.target import TableTarget
 from frazil.types import DataFile
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 _SAMPLE_ROWS = 4096
 _DICTIONARY_SHARE = 0.3
+_CLUSTER_BYTES = 256 * 1024 * 1024
+_MOST_OPEN = 32
+_SMALL_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """What a location provider asks of a partition."""
+
+    path: str
+
+    def to_path(self) -> str:
+        """The folder."""
+        return self.path
 
 
 class FileWriter:
-    """Writes one table's rows of one task; a new file begins when the target size is reached."""
+    """Writes one table's rows of one task: a file begins when the one before has the target size, and for each partition.
+
+    Rows of a table with partitions or a sort order are collected up to a quarter of a gigabyte, ordered and then written, so
+    that each partition mostly gets one file and few files are open.
+    """
 
     def __init__(self, target: TableTarget) -> None:
         self._target = target
@@ -44,70 +66,95 @@ class FileWriter:
         declared = int(self._properties.get("write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES))
         # A row group is written at once, so one that is larger than a file should be would overshoot.
         self._row_group_bytes = min(_ROW_GROUP_BYTES, declared, target.target_file_size_bytes)
+        self._arrangement = arrangement_of(target)
+        is_arranged = bool(self._arrangement.fields or self._arrangement.ways)
+        self._pending_limit = _CLUSTER_BYTES if is_arranged else self._row_group_bytes
+        self._is_arranged = is_arranged
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
-        self._writer: pq.ParquetWriter | None = None
-        self._stream: Any = None
-        self._path = ""
+        self._open: dict[Partition, OpenFile] = {}
+        self._seen: set[Partition] = set()
         self._begun: list[str] = []
         self._finished: list[DataFile] = []
 
     def write(self, rows: pa.Table) -> None:
-        """Takes rows in the table's Arrow schema; OSError when the store refuses them."""
+        """Takes rows in the table's Arrow schema. OSError when the store refuses them, TooManyPartitions when the task may not
+        write as many.
+        """
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
-        if self._pending_bytes >= self._row_group_bytes:
+        if self._pending_bytes >= self._pending_limit:
             self._flush()
 
     def finish(self) -> list[DataFile]:
-        """Ends the open file and answers all files."""
-        self._flush()
-        self._close()
+        """Ends the open files and answers all files. Raises as `write` does."""
+        self._flush(is_last=True)
+        for file in list(self._open.values()):
+            self._close(file)
         return self._finished
 
     def abandon(self) -> None:
         """Removes what was written: nobody will commit it."""
-        for open_file in (self._writer, self._stream):
-            if open_file is not None:
-                with suppress(OSError, pa.ArrowException):
-                    open_file.close()
-        self._writer = self._stream = None
+        for file in self._open.values():
+            file.give_up()
+        self._open.clear()
         for path in self._begun:
             with suppress(OSError):
                 self._io.delete(path)
 
-    def _flush(self) -> None:
+    def _flush(self, is_last: bool = False) -> None:
         if not self._pending:
             return
-        rows = pa.concat_tables(self._pending)
-        self._pending, self._pending_bytes = [], 0
-        if self._writer is None:
-            self._open(rows)
-        assert self._writer is not None
-        hit("task.write")
-        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
-        if self._stream.tell() >= self._target.target_file_size_bytes:
-            self._close()
-
-    def _open(self, rows: pa.Table) -> None:
-        self._path = self._locations.new_data_location(f"{new_id()}.parquet")
-        self._begun.append(self._path)
-        self._stream = self._io.new_output(self._path).create(overwrite=True)
-        self._writer = pq.ParquetWriter(
-            self._stream, self._target.arrow_schema, store_schema=False, **_parquet_options(self._properties, rows)
-        )
-
-    def _close(self) -> None:
-        if self._writer is None:
+        options = _parquet_options(self._properties, self._pending)
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if not self._is_arranged:
+            self._append(Partition(), pa.concat_tables(pending), options)
             return
-        self._writer.close()
-        size = self._stream.tell()
-        hit("task.close")
-        self._stream.close()
-        metadata = self._writer.writer.metadata
-        self._writer = None
-        content = describe_file(self._target, self._path, size, metadata)
-        self._finished.append(DataFile(self._path, metadata.num_rows, size, content))
+        at: Partition | None = None
+        for cluster in clusters(self._arrangement, pending):
+            if at is not None and cluster.partition is not at:
+                self._end(at, is_last)
+            at = cluster.partition
+            self._count(at)
+            self._append(at, cluster.rows, options)
+        if at is not None:
+            self._end(at, is_last)
+
+    def _end(self, partition: Partition, is_last: bool) -> None:
+        """Closes a partition's file, unless more of its rows may come: of a few partitions, whose rows are in no order."""
+        file = self._open.get(partition)
+        if file is not None and (is_last or self._arrangement.ways or len(self._open) > _MOST_OPEN):
+            self._close(file)
+
+    def _count(self, partition: Partition) -> None:
+        self._seen.add(partition)
+        most = self._target.most_partitions
+        if most and len(self._seen) > most:
+            paths = sorted(found.path for found in self._seen)
+            raise TooManyPartitions(self._target.name, most, (paths[0], paths[-1]))
+
+    def _append(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> None:
+        hit("task.write")
+        file = self._open.get(partition) or self._begin(partition, rows, options)
+        file.append(rows, self._row_group_bytes if self._is_arranged else rows.nbytes)
+        if file.size_bytes >= self._target.target_file_size_bytes:
+            self._close(file)
+
+    def _begin(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> OpenFile:
+        place = _Folder(partition.path) if self._target.partitioning.fields else None
+        path = self._locations.new_data_location(f"{new_id()}.parquet", place)  # type: ignore[arg-type]
+        self._begun.append(path)
+        is_small = self._is_arranged and rows.nbytes < _SMALL_BYTES
+        output = self._io.new_output(path)
+        chosen = options.small if is_small else options.usual
+        self._open[partition] = OpenFile(path, partition, output, self._target.arrow_schema, chosen, is_small)
+        return self._open[partition]
+
+    def _close(self, file: OpenFile) -> None:
+        del self._open[file.partition]
+        metadata, size = file.close()
+        content = describe_file(self._target, file.path, size, metadata, file.partition)
+        self._finished.append(DataFile(file.path, metadata.num_rows, size, content))
 
 
 def file_io(target: TableTarget) -> FileIO:
@@ -140,7 +187,9 @@ def _statistics_plan(target: TableTarget) -> tuple[Any, Any]:
     )
 
 
-def describe_file(target: TableTarget, path: str, size: int, metadata: pq.FileMetaData) -> str:
+def describe_file(
+    target: TableTarget, path: str, size: int, metadata: pq.FileMetaData, partition: Partition = Partition()  # noqa: B008
+) -> str:
     """The file as Iceberg's ContentFileParser reads it, bounds and counts from the Parquet footer."""
     plan, ids = _statistics_plan(target)
     statistics = data_file_statistics_from_parquet_metadata(metadata, plan, ids).to_serialized_dict()
@@ -149,7 +198,7 @@ def describe_file(target: TableTarget, path: str, size: int, metadata: pq.FileMe
         "content": "data",
         "file-path": path,
         "file-format": "parquet",
-        "partition": {},
+        "partition": partition.values or {},
         "file-size-in-bytes": size,
         "record-count": metadata.num_rows,
         "split-offsets": statistics.get("split_offsets"),
@@ -161,11 +210,32 @@ def describe_file(target: TableTarget, path: str, size: int, metadata: pq.FileMe
         bounds = statistics.get(name) or {}
         texts = [bound.hex().upper() for bound in bounds.values()]
         description[name.replace("_", "-")] = {"keys": list(bounds), "values": texts}
+    if target.sorting.fields:
+        description["sort-order-id"] = target.sorting.order_id
     return json.dumps(description)
 
 
-def _parquet_options(properties: dict[str, str], rows: pa.Table) -> dict[str, Any]:
-    """The table's `write.parquet.*` properties in pyarrow's words; zstd level 1 where it says nothing."""
+@dataclass(frozen=True)
+class ParquetOptions:
+    """pyarrow's, for most files and for small ones among many."""
+
+    usual: dict[str, Any]
+    small: dict[str, Any]
+
+
+def _parquet_options(properties: dict[str, str], tables: list[pa.Table]) -> ParquetOptions:
+    """The table's `write.parquet.*` properties in pyarrow's words; zstd level 1 where it says nothing.
+
+    zstd takes more time to begin a column than to compress a small one. What says level 1 is Frazil's own choice for its tables;
+    in place of that small files of partitions have snappy.
+    """
+    usual = _usual_options(properties, max(tables, key=len))
+    if (usual["compression"], usual.get("compression_level")) != ("zstd", 1):
+        return ParquetOptions(usual, usual)
+    return ParquetOptions(usual, {**usual, "compression": "snappy", "compression_level": None})
+
+
+def _usual_options(properties: dict[str, str], rows: pa.Table) -> dict[str, Any]:
     codec = properties.get("write.parquet.compression-codec", "zstd").lower()
     options: dict[str, Any] = {
         "compression": "none" if codec == "uncompressed" else codec,

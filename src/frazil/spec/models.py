@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 from pyiceberg.types import IcebergType
 
+from frazil.spec.partitioning import PartitionTerm, SortTerm
 from frazil.spec.secrets import redact
 
 MetadataField = Literal["topic", "partition", "offset", "timestamp", "headers", "key"]
@@ -126,9 +127,12 @@ class DeadLettersSpec(_Declared):
 
 
 class LimitsSpec(_Declared):
-    """What a table takes: `columns`, nested fields counted, that records may bring it to; `record_bytes` of one value."""
+    """What a table takes: `columns`, nested fields counted, that records may bring it to; `partitions` that one batch may
+    write; `record_bytes` of one value.
+    """
 
     columns: int = 1000
+    partitions: int = 10_000
     record_bytes: int = 16 * 1024 * 1024
 
 
@@ -192,7 +196,8 @@ class TableSpec(_Declared):
     column goes to the column `_rescued`. `flatten`, `column_case`: how columns are made from nested records and called.
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
     `on_drift`: which changes of the table records may bring about. `metadata`: what is known of a record besides its
-    value, and the column that each is written to. `properties`: Iceberg's table properties. `line`: where the file
+    value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not say; what the table
+    has then stays. `properties`: Iceberg's table properties. `line`: where the file
     declares it; 0 if it does not.
     """
 
@@ -213,6 +218,8 @@ class TableSpec(_Declared):
     dead_letters: DeadLettersSpec = DeadLettersSpec()
     limits: LimitsSpec = LimitsSpec()
     metadata: dict[MetadataField, str] = {}
+    partition_by: tuple[PartitionTerm, ...] | None = None
+    sort_by: tuple[SortTerm, ...] | None = None
     commit: CommitSpec = CommitSpec()
     on_data_loss: Literal["stop", "skip"] = "stop"
     format_version: Literal[2, 3] = 2

@@ -25,6 +25,10 @@ _START: JsonSchema = {
     ]
 }
 _WORDS: JsonSchema = {"type": "array", "items": TEXT, "minItems": 1}
+_TERM: JsonSchema = {**TEXT, "examples": ["region", "day(_timestamp)", "bucket(user.id, 16)", "truncate(email, 5)"]}
+_SORT: JsonSchema = {**TEXT, "examples": ["user.id", "ts desc", "hour(ts) asc nulls last"]}
+_TERMS: JsonSchema = {"anyOf": [_TERM, {"type": "array", "items": _TERM, "uniqueItems": True}]}
+_SORTS: JsonSchema = {"anyOf": [_SORT, {"type": "array", "items": _SORT, "uniqueItems": True}]}
 _OPERATIONS: JsonSchema = {"anyOf": [TEXT, _WORDS]}
 _ENVELOPE: JsonSchema = {
     "anyOf": [
@@ -53,7 +57,15 @@ TABLE: Mapping[str, Setting] = {
     ),
     "value": Setting("The records' values.", {"$ref": "#/$defs/value"}),
     "key": Setting("The records' keys.", {"$ref": "#/$defs/key"}),
-    "partition_by": Setting("The table's partition spec, such as `hour(timestamp)`.", _WORDS, is_built=False),
+    "partition_by": Setting(
+        "How the table is partitioned: columns, or year, month, day, hour, bucket, truncate or void of one. What an existing"
+        " table has stays unless this is written; `[]` is for none.",
+        _TERMS,
+    ),
+    "sort_by": Setting(
+        "How rows are sorted inside a file: terms as in `partition_by`, each with asc or desc, nulls first or last if wanted.",
+        _SORTS,
+    ),
     "on_drift": Setting(
         "What to do when records no longer fit the table.",
         choices=("evolve", "add_only", "freeze"),

@@ -13,6 +13,7 @@ from frazil.spec.document import Entry, Node, Section
 from frazil.spec.models import (
     FORMATS_OF_REGISTRY,
     METADATA_COLUMNS,
+    ColumnSpec,
     CommitSpec,
     DeadLettersSpec,
     LimitsSpec,
@@ -21,6 +22,7 @@ from frazil.spec.models import (
     TableSpec,
     TopicSelector,
 )
+from frazil.spec.partitioning import METADATA_TYPES, check_terms, read_partition_by, read_sort_by
 from frazil.spec.problems import Problems, advice
 from frazil.spec.reading import Fields, read_items, read_text, whole_number
 from frazil.spec.secrets import has_reference
@@ -110,6 +112,7 @@ def _read_settings(
             "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
             "limits": _read_limits(fields.get("limits"), problems),
             "metadata": metadata,
+            **_read_layout(fields, columns, metadata, undeclared, problems),
             "commit": read_commit(fields.get("commit"), inherited, problems),
             "on_data_loss": fields.choice("on_data_loss"),
             "format_version": fields.choice("format_version"),
@@ -124,15 +127,36 @@ def _read_limits(entry: Entry | None, problems: Problems) -> LimitsSpec:
     if entry is None:
         return limits
     fields = Fields(entry.value, LIMITS, "limits", problems)
-    columns, size = fields.get("columns"), fields.quantity("record_size")
-    count, record_bytes = limits.columns, limits.record_bytes
-    if columns is not None:
-        count = whole_number(columns.value) or 0
-        if count < 1:
-            problems.add(columns.value.line, "`limits.columns` is no count", "write a whole number, such as 1000")
+    size, record_bytes = fields.quantity("record_size"), limits.record_bytes
+    counts = {"columns": limits.columns, "partitions": limits.partitions}
+    for key in counts:
+        written = fields.get(key)
+        if written is not None:
+            counts[key] = whole_number(written.value) or 0
+            if counts[key] < 1:
+                problems.add(written.value.line, f"`limits.{key}` is no count", "write a whole number, such as 1000")
     if size is not None:
         record_bytes = problems.attempt(size.line, record_bytes, parse_size, size.text)
-    return LimitsSpec(columns=count, record_bytes=record_bytes)
+    return LimitsSpec(**counts, record_bytes=record_bytes)
+
+
+def _read_layout(
+    fields: Fields,
+    columns: tuple[ColumnSpec, ...],
+    metadata: Mapping[MetadataField, str],
+    undeclared: object,
+    problems: Problems,
+) -> dict[str, Any]:
+    """`partition_by` and `sort_by`, checked against the columns whose types the file tells."""
+    partition_by = read_partition_by(fields.get("partition_by"), problems)
+    sort_by = read_sort_by(fields.get("sort_by"), problems)
+    terms = [*(partition_by or ()), *(sort.term for sort in sort_by or ())]
+    known = {column.name: column.type for column in columns}
+    known |= {column: METADATA_TYPES[field] for field, column in metadata.items() if field in METADATA_TYPES}
+    others = [column for field, column in metadata.items() if field not in METADATA_TYPES]
+    terms = [term for term in terms if term.column.split(".")[0] not in others]
+    check_terms(terms, known, is_complete=undeclared != "add" and bool(columns), problems=problems)
+    return {"partition_by": partition_by, "sort_by": sort_by}
 
 
 def _read_dead_letters(entry: Entry | None, problems: Problems) -> DeadLettersSpec:

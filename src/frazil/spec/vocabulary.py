@@ -179,6 +179,11 @@ LIMITS: Mapping[str, Setting] = {
         {"type": "integer", "minimum": 1},
         default=1000,
     ),
+    "partitions": Setting(
+        "The partitions that one batch may write; the table stops rather than write more.",
+        {"type": "integer", "minimum": 1},
+        default=10_000,
+    ),
     "record_size": Setting("The size of a value above which its record is a bad one, unread.", SIZE, default="16MiB"),
 }
 

@@ -1,0 +1,54 @@
+"""Whether a table can be partitioned and sorted as the pipeline file says, and the steps to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+
+from frazil.catalog.layout import bind, find_column, is_arranged, unknown_transform
+from frazil.catalog.port import Catalog, TableState
+from frazil.errors import SpecError
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.table import layout_of, own_columns
+from frazil.spec import TableSpec
+
+
+def has_layout_columns(spec: TableSpec) -> bool:
+    """Whether every column that a table is partitioned or sorted by is declared or of its own; if not, the table is made
+    when records have shown it.
+    """
+    declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
+    schema = new_schema(declared.items())
+    return all(find_column(schema, term.column) is not None for term in layout_of(spec).terms)
+
+
+def arranged(catalog: Catalog, spec: TableSpec, state: TableState) -> TableState:
+    """The table, with the partition spec and sort order that the file asks for. Raises as `Catalog.arrange` does."""
+    layout = layout_of(spec)
+    if is_arranged(layout, state.schema, state.partitioning, state.sorting, state.name):
+        return state
+    return catalog.arrange(state.name, layout)
+
+
+def layout_misfit(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
+    """Why a table that is there cannot be written as the file says: with file and line; None when it can."""
+    spec_kept = state.partitioning if spec.partition_by is None else PartitionSpec()
+    unknown = unknown_transform(spec_kept, state.sorting if spec.sort_by is None else UNSORTED_SORT_ORDER)
+    if unknown:
+        return SpecError(
+            f"the table is arranged by {unknown}, a transform that is not known here",
+            remedy="write `partition_by` and `sort_by` with known transforms, or use another table",
+            where=state.name,
+        )
+    declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
+    there = {field.name: field.field_type for field in state.schema.fields}
+    schema = new_schema({**declared, **there}.items())
+    for term in layout_of(spec).terms:
+        try:
+            bind(term, schema)
+        except SpecError as error:
+            error.where = f"{file}:{term.line}" if term.line else state.name
+            return error
+    return None

@@ -1,0 +1,64 @@
+"""One Parquet file while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import OutputFile
+
+from frazil.failpoints import hit
+from frazil.ingest.cluster import Partition
+
+
+class OpenFile:
+    """Rows of one partition on their way to `path`. A small file goes to the store in one piece, when it is complete."""
+
+    def __init__(
+        self,
+        path: str,
+        partition: Partition,
+        output: OutputFile,
+        schema: pa.Schema,
+        options: Mapping[str, Any],
+        is_small: bool,
+    ) -> None:
+        """Begins the file; OSError when the store refuses it."""
+        self.path = path
+        self.partition = partition
+        self._output = output
+        self._buffer = pa.BufferOutputStream() if is_small else None
+        self._stream: Any = self._buffer or output.create(overwrite=True)
+        self._writer = pq.ParquetWriter(self._stream, schema, store_schema=False, **options)
+
+    @property
+    def size_bytes(self) -> int:
+        """What was written so far."""
+        size: int = self._stream.tell()
+        return size
+
+    def append(self, rows: pa.Table, row_group_bytes: int) -> None:
+        """Writes the rows in row groups of about this size; OSError when the store refuses them."""
+        share = max(1, rows.num_rows * row_group_bytes // max(1, rows.nbytes))
+        self._writer.write_table(rows, row_group_size=min(share, max(1, rows.num_rows)))
+
+    def close(self) -> tuple[pq.FileMetaData, int]:
+        """Ends the file; its footer and its size."""
+        self._writer.close()
+        size = self.size_bytes
+        hit("task.close")
+        if self._buffer is not None:
+            with self._output.create(overwrite=True) as stream:
+                stream.write(self._buffer.getvalue())
+        else:
+            self._stream.close()
+        return self._writer.writer.metadata, size
+
+    def give_up(self) -> None:
+        """Lets go of the file, whatever has become of it."""
+        for part in (self._writer, self._stream):
+            with suppress(OSError, pa.ArrowException):
+                part.close()

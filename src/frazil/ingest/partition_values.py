@@ -1,0 +1,153 @@
+"""Partition values as Iceberg's ContentFileParser reads them, and as they stand in a file's path."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote_plus
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+_MOST_NAME_BYTES = 180
+_DAY_MICROS = 86_400_000_000
+Word = tuple[Any, str]
+"""A value for JSON, and for a path."""
+
+
+def words_of(transform: str, kind: IcebergType, values: pa.Array) -> list[Word]:
+    """Of the partition values that `ingest.transforms` makes of a column of type `kind`."""
+    word = transform.split("[", maxsplit=1)[0]
+    if word in _OF_TIME:
+        return [(None, "null") if value is None else _OF_TIME[word](value) for value in values.to_pylist()]
+    if word == "bucket" or type(kind) not in _OF_TYPE:
+        return [(value, "null" if value is None else str(value)) for value in values.to_pylist()]
+    spell = _OF_TYPE[type(kind)]
+    return [(None, "null") if value is None else spell(value) for value in _plain(values).to_pylist()]
+
+
+def path_of(names: Iterable[str], words: Iterable[str]) -> str:
+    """The folder of a partition, as Iceberg names it. A name that file systems would refuse as too long is cut."""
+    return "/".join(_short(f"{quote_plus(name)}={quote_plus(word)}") for name, word in zip(names, words, strict=True))
+
+
+def _short(name: str) -> str:
+    if len(name) <= _MOST_NAME_BYTES:
+        return name
+    return f"{name[:_MOST_NAME_BYTES].rsplit('%', 1)[0]}-{sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Times as numbers: Python's own have neither all years nor all that can be told of them."""
+    kind = values.type
+    if pa.types.is_date32(kind):
+        return values.view(pa.int32())
+    return values.view(pa.int64()) if pa.types.is_timestamp(kind) or pa.types.is_time(kind) else values
+
+
+def _date(days: int) -> tuple[int, int, int]:
+    """Year, month and day of a day since 1970."""
+    day = np.datetime64(days, "D")
+    month = day.astype("datetime64[M]")
+    months = int(month.astype(np.int64))
+    return 1970 + months // 12, months % 12 + 1, int((day - month).astype(np.int64)) + 1
+
+
+def _iso_year(year: int) -> str:
+    sign = "+" if year > 9999 else "-" if year < 0 else ""
+    return f"{sign}{abs(year):04d}"
+
+
+def _day_word(days: int) -> Word:
+    year, month, day = _date(days)
+    return f"{_iso_year(year)}-{month:02d}-{day:02d}", f"{year:04d}-{month:02d}-{day:02d}"
+
+
+def _year_word(years: int) -> Word:
+    return years, f"{1970 + years:04d}"
+
+
+def _month_word(months: int) -> Word:
+    return months, f"{1970 + months // 12:04d}-{months % 12 + 1:02d}"
+
+
+def _hour_word(hours: int) -> Word:
+    return hours, f"{_day_word(hours // 24)[1]}-{hours % 24:02d}"
+
+
+def _clock(micros: int) -> str:
+    seconds, micros = divmod(micros, 1_000_000)
+    fraction = f".{micros:06d}".rstrip("0") if micros else ""
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
+
+
+def _timestamp_word(micros: int) -> Word:
+    text = f"{_day_word(micros // _DAY_MICROS)[0]}T{_clock(micros % _DAY_MICROS)}"
+    return text, text
+
+
+def _timestamptz_word(micros: int) -> Word:
+    text = f"{_timestamp_word(micros)[0]}+00:00"
+    return text, text
+
+
+def _time_word(micros: int) -> Word:
+    """In a path without seconds that are zero, and with three or six digits after them, as Java says times."""
+    text = _clock(micros)
+    if micros % 60_000_000 == 0:
+        return text, text[:5]
+    whole, _, fraction = text.partition(".")
+    return text, f"{whole}.{fraction.ljust(3 if len(fraction) <= 3 else 6, '0')}" if fraction else text
+
+
+def _float_word(value: float) -> Word:
+    if math.isnan(value):
+        return value, "NaN"
+    return value, str(value) if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _bytes_word(value: bytes) -> Word:
+    return value.hex().upper(), base64.b64encode(value).decode()
+
+
+def _text_word(text: Any) -> Word:
+    return str(text), str(text)
+
+
+_OF_TIME: dict[str, Callable[[int], Word]] = {
+    "year": _year_word,
+    "month": _month_word,
+    "day": _day_word,
+    "hour": _hour_word,
+}
+_OF_TYPE: dict[type[IcebergType], Callable[[Any], Word]] = {
+    BooleanType: lambda value: (value, str(value).lower()),
+    FloatType: _float_word,
+    DoubleType: _float_word,
+    DateType: _day_word,
+    TimeType: _time_word,
+    TimestampType: _timestamp_word,
+    TimestamptzType: _timestamptz_word,
+    UUIDType: lambda value: _text_word(UUID(bytes=value)),
+    FixedType: _bytes_word,
+    BinaryType: _bytes_word,
+    DecimalType: lambda value: (f"{value:f}", f"{value:f}"),
+}

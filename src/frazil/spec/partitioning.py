@@ -1,0 +1,245 @@
+"""How a table's files are arranged: the terms of `partition_by` and `sort_by`, read and checked as far as the file tells.
+
+Iceberg calls a column or a function of one a *term*. Whether a column is there, and what type it has, is often known only when
+the table is: see `catalog.layout`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.transforms import Transform, parse_transform
+from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
+
+from frazil.errors import SpecError
+from frazil.spec.document import Entry, Items, Scalar
+from frazil.spec.problems import Problems, advice
+from frazil.spec.reading import read_items, read_text
+
+TRANSFORMS = ("year", "month", "day", "hour", "bucket", "truncate", "void")
+METADATA_TYPES: Mapping[str, IcebergType] = {
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestamptzType(),
+}
+"""Columns of `metadata` whose types do not depend on the records."""
+
+_TIMES = TRANSFORMS[:4]
+_WITH_NUMBER = ("bucket", "truncate")
+_MOST = 2**31 - 1
+_TERM = re.compile(r"(?P<word>[A-Za-z_]\w*)\s*\((?P<inside>[^()]*)\)|(?P<column>[^(),]+)")
+_SORTED = re.compile(r"(?P<term>.*?)(\s+(?P<way>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
+_FORMS = "write a column, or year(x), month(x), day(x), hour(x), bucket(x, 16), truncate(x, 4) or void(x)"
+
+
+@dataclass(frozen=True)
+class PartitionTerm:
+    """A column, by the path `column` (`a.b` is b in the struct a), or a transform of it in Iceberg's words: identity, day,
+    bucket[16]. line: where the file has it; 0 if it does not.
+    """
+
+    column: str
+    transform: str = "identity"
+    line: int = field(default=0, compare=False)
+
+    @property
+    def text(self) -> str:
+        """As a pipeline file writes it."""
+        word, _, number = self.transform.rstrip("]").partition("[")
+        if word == "identity":
+            return self.column
+        return f"{word}({self.column}, {number})" if number else f"{word}({self.column})"
+
+    @property
+    def field_name(self) -> str:
+        """The name of the partition field, as Iceberg's own changes of a partition spec make it."""
+        word, _, number = self.transform.rstrip("]").partition("[")
+        if word == "identity":
+            return self.column
+        endings = {"bucket": f"bucket_{number}", "truncate": f"trunc_{number}", "void": "null"}
+        return f"{self.column}_{endings.get(word, word)}"
+
+
+@dataclass(frozen=True)
+class SortTerm:
+    """A term that rows are sorted by, and where nulls go."""
+
+    term: PartitionTerm
+    is_descending: bool = False
+    is_nulls_first: bool = True
+
+    @property
+    def text(self) -> str:
+        """As a pipeline file writes it, in full."""
+        way = "desc" if self.is_descending else "asc"
+        return f"{self.term.text} {way} nulls {'first' if self.is_nulls_first else 'last'}"
+
+
+def parse_term(text: str) -> PartitionTerm:
+    """The term that `text` spells. Raises SpecError."""
+    match = _TERM.fullmatch(text.strip())
+    if match is None:
+        raise SpecError(f"`{text}` is no column and no transform of one", remedy=_FORMS)
+    if match["column"]:
+        return PartitionTerm(_column(text, match["column"]))
+    word, (column, *numbers) = match["word"].lower(), [part.strip() for part in match["inside"].split(",")]
+    if word == "identity":
+        raise SpecError(f"`{text}` is the column itself", remedy=f"write `{column}`")
+    if word not in TRANSFORMS:
+        raise SpecError(f"the transform `{match['word']}` is unknown", remedy=advice(word, TRANSFORMS))
+    if len(numbers) != (word in _WITH_NUMBER):
+        example = f"{word}({column or 'x'}, 16)" if word in _WITH_NUMBER else f"{word}({column or 'x'})"
+        raise SpecError(f"`{text}` is not how {word} is written", remedy=f"write `{example}`")
+    transform = f"{word}[{_number(text, column, numbers[0])}]" if numbers else word
+    return PartitionTerm(_column(text, column), transform)
+
+
+def _number(text: str, column: str, number: str) -> int:
+    if number.isdecimal() and number.isascii() and 1 <= int(number) <= _MOST:
+        return int(number)
+    word = text.split("(", maxsplit=1)[0].strip()
+    remedy = f"write `{word}({column}, 16)`, or another number of 1 to {_MOST}"
+    if column.isdecimal():
+        remedy = f"the column comes first: `{word}({number}, {column})`"
+    raise SpecError(f"`{text}` needs a whole number of at least 1", remedy=remedy)
+
+
+def _column(text: str, column: str) -> str:
+    column = column.strip()
+    if not column or not all(column.split(".")):
+        raise SpecError(f"`{text}` names no column", remedy="write a column's name; `a.b` is b in the struct a")
+    return column
+
+
+def parse_sort(text: str) -> SortTerm:
+    """The sort term that `text` spells: a term, asc or desc, nulls first or last. Raises SpecError."""
+    match = _SORTED.fullmatch(text.strip())
+    assert match is not None
+    term = parse_term(match["term"])
+    if term.transform == "void":
+        raise SpecError(f"`{text}` sorts nothing: void is null in every row", remedy="remove it")
+    is_descending = (match["way"] or "asc").lower() == "desc"
+    nulls = (match["nulls"] or ("last" if is_descending else "first")).lower()
+    return SortTerm(term, is_descending, nulls == "first")
+
+
+def read_partition_by(entry: Entry | None, problems: Problems) -> tuple[PartitionTerm, ...] | None:
+    """The terms of `partition_by`; none of them for an empty list. None: the file says nothing of it."""
+    if entry is None:
+        return None
+    terms: list[PartitionTerm] = []
+    for text, line in _texts(entry, problems):
+        term = problems.attempt(line, None, parse_term, text)
+        if term is not None:
+            problems.attempt(line, None, _check_redundant, term, terms)
+            terms.append(PartitionTerm(term.column, term.transform, line))
+    return tuple(terms)
+
+
+def read_sort_by(entry: Entry | None, problems: Problems) -> tuple[SortTerm, ...] | None:
+    """The terms of `sort_by`, as above."""
+    if entry is None:
+        return None
+    sorts: list[SortTerm] = []
+    for text, line in _texts(entry, problems):
+        sort = problems.attempt(line, None, parse_sort, text)
+        if sort is None:
+            continue
+        if any(other.term == sort.term for other in sorts):
+            problems.add(line, f"`{sort.term.text}` is there twice in `sort_by`", "keep one of them")
+        sorts.append(SortTerm(PartitionTerm(sort.term.column, sort.term.transform, line), *_ways(sort)))
+    return tuple(sorts)
+
+
+def _ways(sort: SortTerm) -> tuple[bool, bool]:
+    return sort.is_descending, sort.is_nulls_first
+
+
+def _texts(entry: Entry, problems: Problems) -> list[tuple[str, int]]:
+    """One term may stand alone, without a list."""
+    alone = isinstance(entry.value, Scalar) and entry.value.kind == "text"
+    nodes = (entry.value,) if alone else read_items(entry.value, entry.key, problems)
+    if isinstance(entry.value, Items) and not nodes:
+        return []
+    texts = [(read_text(node, entry.key, problems), node.line) for node in nodes]
+    return [(text, line) for text, line in texts if text]
+
+
+def _check_redundant(term: PartitionTerm, others: Sequence[PartitionTerm]) -> None:
+    """Iceberg has one partition field of a column and transform, and of all transforms of time one."""
+    for other in others:
+        if term.column != other.column:
+            continue
+        if term.transform == other.transform:
+            raise SpecError(f"`{term.text}` is there twice in `partition_by`", remedy="keep one of them")
+        if term.transform in _TIMES and other.transform in _TIMES:
+            finer = max(term.transform, other.transform, key=_TIMES.index)
+            raise SpecError(
+                f"`{term.text}` and `{other.text}` are both of the time of `{term.column}`",
+                remedy=f"keep `{finer}({term.column})`: it prunes as the other does",
+            )
+
+
+def check_type(term: PartitionTerm, kind: IcebergType) -> None:
+    """Raises SpecError when Iceberg does not allow the term's transform for a column of this type."""
+    if not kind.is_primitive or not transform_of(term.transform).can_transform(kind):
+        remedy = "write a field inside it, such as `a.b`" if isinstance(kind, StructType) else _remedy(term)
+        raise SpecError(f"`{term.text}`: the column `{term.column}` is a {_word(kind)}", remedy=remedy)
+
+
+def transform_of(word: str) -> Transform[object, object]:
+    """Iceberg's transform of that name."""
+    transform: Transform[object, object] = parse_transform(word)
+    return transform
+
+
+def _word(kind: IcebergType) -> str:
+    return type(kind).__name__.removesuffix("Type").lower() if not kind.is_primitive else str(kind)
+
+
+def _remedy(term: PartitionTerm) -> str:
+    word = term.transform.split("[", maxsplit=1)[0]
+    allowed = {
+        "year": "a date or a timestamp",
+        "month": "a date or a timestamp",
+        "day": "a date or a timestamp",
+        "hour": "a timestamp",
+        "bucket": "an int, long, decimal, date, time, timestamp, string, uuid, fixed or binary",
+        "truncate": "an int, long, decimal, string or binary",
+    }
+    return f"{word} is for {allowed[word]}" if word in allowed else "write a column that is no list, map or struct"
+
+
+def find_type(path: str, fields: Mapping[str, IcebergType]) -> IcebergType | None:
+    """The type of the column at `path` among these; None where there is none. Names may have dots themselves."""
+    if path in fields:
+        return fields[path]
+    for name, kind in fields.items():
+        if isinstance(kind, StructType) and path.startswith(f"{name}."):
+            inner: Sequence[NestedField] = kind.fields
+            found = find_type(path[len(name) + 1 :], {field.name: field.field_type for field in inner})
+            if found is not None:
+                return found
+    return None
+
+
+def check_terms(
+    terms: Sequence[PartitionTerm], fields: Mapping[str, IcebergType], is_complete: bool, problems: Problems
+) -> None:
+    """Notes terms that the declared columns, `fields`, do not allow; is_complete: the table has no others."""
+    for term in terms:
+        kind = find_type(term.column, fields)
+        if kind is not None:
+            problems.attempt(term.line, None, check_type, term, kind)
+        elif is_complete or _is_declared_otherwise(term.column, fields):
+            message = f"`{term.text}`: there is no column `{term.column}`"
+            problems.add(term.line, message, advice(term.column, fields))
+
+
+def _is_declared_otherwise(path: str, fields: Mapping[str, IcebergType]) -> bool:
+    """Whether the path leads into a column that is no struct; a struct may get more fields."""
+    kind = fields.get(path.split(".")[0])
+    return kind is not None and not isinstance(kind, StructType)
