@@ -140,8 +140,8 @@ class TaskReport:
     seen. wanted: JSON of the struct type of fields that the table lacks, by path (see `ingest.evolve`); loosened: JSON
     lists, the paths of required columns that records have no value for. bad: the first bad records; bad_count: all of
     them. missing: ids of schemas that were not there to read with. refusals: changes of the table that its policy does
-    not allow. scattered: where there are rows of more partitions than one batch may write, the first and the last by name, and
-    no files. letters: files of the dead-letter table; letter_count: bad records in them.
+    not allow. scattered: where there are rows of more partitions than one batch may write, two of them by name; there are
+    no files then. letters: files of the dead-letter table; letter_count: bad records in them.
     """
 
     table: str

@@ -8,6 +8,7 @@ import numpy as np
 from pyiceberg.schema import Schema
 
 from frazil.catalog.history import Said
+from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.task import Job
@@ -28,6 +29,7 @@ class Fate:
         self.chance = np.random.default_rng(seed)
         self.crash = float(self.chance.choice([0.0, 0.005, 0.02, 0.05]))
         self.outage = float(self.chance.choice([0.0, 0.01, 0.05, 0.2]))
+        self.is_arranged = bool(self.chance.random() < 0.5)
         self.is_calm = False
         self.steps: list[str] = []
 
@@ -94,11 +96,24 @@ class UnsureCatalog:
     def size(self, table: str) -> TableSize:
         return self._catalog.size(table)
 
-    def create(self, table: str, schema: Schema, properties: Mapping[str, str], format_version: int) -> TableState:
+    def create(
+        self,
+        table: str,
+        schema: Schema,
+        properties: Mapping[str, str],
+        format_version: int,
+        layout: Layout = UNARRANGED,
+    ) -> TableState:
         self._fate.step("catalog.create")
-        made = self._catalog.create(table, schema, properties, format_version)
+        made = self._catalog.create(table, schema, properties, format_version, layout)
         self._fate.step("catalog.created")
         return made
+
+    def arrange(self, table: str, layout: Layout) -> TableState:
+        self._fate.step("catalog.arrange")
+        arranged = self._catalog.arrange(table, layout)
+        self._fate.step("catalog.arranged")
+        return arranged
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
         self._fate.step("catalog.evolve")

@@ -29,6 +29,7 @@ from frazil.spec.models import (
     TableSpec,
     TopicSelector,
 )
+from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
 from frazil.types import Progress
@@ -36,6 +37,14 @@ from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs,
 
 _PLACE: dict[MetadataField, str] = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
 _PLACES = ["_topic", "_partition", "_offset", "id"]
+# partition_by and sort_by; None: the file does not say.
+_LAYOUTS = [
+    (None, None),
+    ("bucket(id, 3)", None),
+    ("_partition;truncate(id, 20)", "id desc"),
+    ("_topic;bucket(id, 3)", "_offset;bucket(id, 4) desc nulls first"),
+    ("", ""),
+]
 Place = tuple[str, int, int]
 
 
@@ -138,13 +147,23 @@ class History:
             lanes=StepLanes(clock),
             outbox=UnsureOutbox(self.outbox, fate),
         )
-        service = Service(self.spec, parts, f"run-{self.started:04}", lambda _: None)
+        service = Service(self._arranged(), parts, f"run-{self.started:04}", lambda _: None)
         try:
             service.connect()
         except CrashError:
             return service
         self.services.append(service)
         return service
+
+    def _arranged(self) -> PipelineSpec:
+        """The pipeline as its owner has it by now: other partitions, and another order, from one start to the next."""
+        words = _LAYOUTS[self.fate.pick(0, len(_LAYOUTS) - 1)] if self.fate.is_arranged else _LAYOUTS[0]
+        layout = {
+            "partition_by": None if words[0] is None else tuple(map(parse_term, filter(None, words[0].split(";")))),
+            "sort_by": None if words[1] is None else tuple(map(parse_sort, filter(None, words[1].split(";")))),
+        }
+        tables = tuple(table.model_copy(update=layout) for table in self.spec.tables)
+        return self.spec.model_copy(update={"tables": tables})
 
     def _turn(self) -> None:
         if not self.services:

@@ -1,7 +1,7 @@
 """Data files that tasks described as JSON, handed to Iceberg's Java API: thousands in a few calls.
 
-A call by py4j takes a tenth of a millisecond and more on either side, and a batch may have ten thousand files. So Java itself
-goes through them: what is to be done with each is put together of method handles.
+A call by py4j takes a tenth of a millisecond and more on either side, and a batch may have ten thousand files. So Java
+itself goes through them: what is to be done with each is put together of method handles.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class DataFiles:
         self._jvm = gateway.jvm
 
     def add(self, files: Sequence[DataFile], table: Any, update: Any, adding: Adding) -> None:
-        """Calls the update's method `adding` for each file. A file has the partition spec that it was written with, which need
-        not be the table's newest.
+        """Calls the update's method `adding` for each file. A file has the partition spec that it was written with, which
+        need not be the table's newest.
         """
         specs = table.specs()
         for spec_id, alike in groupby(files, key=_spec_id):
@@ -44,7 +44,9 @@ class DataFiles:
     def _reader(self) -> Any:
         """Iceberg's own mapper, which here also reads NaN and Infinity: a partition value may be one."""
         feature = self._class(f"{_JACKSON}.core.json.JsonReadFeature").getField("ALLOW_NON_NUMERIC_NUMBERS").get(None)
-        with_feature = getattr(self._jvm.org.apache.iceberg.util.JsonUtil.mapper().reader(), "with")  # A word of Python's.
+        with_feature = getattr(
+            self._jvm.org.apache.iceberg.util.JsonUtil.mapper().reader(), "with"
+        )  # A word of Python's.
         return with_feature(feature.mappedFeature())
 
     def _consumer(self, spec: Any, update: Any, adding: Adding) -> Any:

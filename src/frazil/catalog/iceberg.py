@@ -16,9 +16,9 @@ from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 
+from frazil.catalog.arranging import arrange
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
-from frazil.catalog.arranging import arrange
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, spec_of
 from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
@@ -105,7 +105,9 @@ class IcebergCatalog:
         try:
             self._make_namespaces(identifier.namespace())
             builder = self._catalog.buildTable(identifier, java_schema).withProperties(settings)
-            builder = builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json()))
+            builder = builder.withPartitionSpec(
+                iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json())
+            )
             builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json())).create()
         except Py4JJavaError as error:
             if not _is(error, "AlreadyExistsException"):

@@ -1,7 +1,7 @@
-"""How a table's files are arranged, bound to its columns: the terms of a pipeline file as Iceberg's partition spec and sort order.
+"""How a table's files are arranged: the terms of a pipeline file bound to its columns, as partition spec and sort order.
 
-Iceberg keeps both by the ids of their columns, so a table that exists is compared by id and transform; the names of its partition
-fields are its own.
+Iceberg keeps both by the ids of their columns, so a table that exists is compared by id and transform; the names of its
+partition fields are its own.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def bind(term: PartitionTerm, schema: Schema, where: str = "") -> NestedField:
 def spec_of(terms: Sequence[PartitionTerm], schema: Schema, where: str = "") -> PartitionSpec:
     """The partition spec of a new table. Raises SpecError as `bind` does."""
     fields = [
-        PartitionField(bind(term, schema, where).field_id, PARTITION_FIELD_ID_START + n, transform_of(term.transform), name)
+        PartitionField(
+            bind(term, schema, where).field_id, PARTITION_FIELD_ID_START + n, transform_of(term.transform), name
+        )
         for n, (term, name) in enumerate(zip(terms, _names(terms, schema, ()), strict=True))
     ]
     return PartitionSpec(*fields)

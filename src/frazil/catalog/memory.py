@@ -15,9 +15,9 @@ from frazil.catalog.layout import UNARRANGED, Layout, find_column, is_arranged, 
 from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.clock import new_id
-from frazil.spec.partitioning import transform_of
 from frazil.errors import ConflictError, InvariantError, UnavailableError
 from frazil.failpoints import hit
+from frazil.spec.partitioning import transform_of
 from frazil.types import Commit, DataFile, Progress
 
 
@@ -95,8 +95,7 @@ class MemoryCatalog:
                 state = TableState(
                     table, new_id(), fresh, location, dict(properties), format_version, 0, bool(spec.fields), Progress()
                 )
-                texts = {"partition_spec": spec.model_dump_json(), "sort_order": order.model_dump_json()}
-                state = replace(state, **texts)
+                state = replace(state, partition_spec=spec.model_dump_json(), sort_order=order.model_dump_json())
                 self._tables[table] = _Table(state, adopted_by={self._pipeline})
         loaded = self.load(table)
         assert loaded is not None

@@ -1,7 +1,7 @@
 """Rows in the order in which they are written: by partition, and inside it as the table's sort order says.
 
-All rows that are at hand are ordered first and written then, partition by partition: so no more than one file has to be open,
-however many partitions there are.
+All rows that are at hand are ordered first and written then, partition by partition: so no more than one file has to be
+open, however many partitions there are.
 """
 
 from __future__ import annotations

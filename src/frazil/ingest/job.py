@@ -53,7 +53,8 @@ class SparkJobs:
         is_light = not with_offsets and all(batch.is_light for batch in batches)
         spark = self._activate(pool, is_light)
         ranges = [r for batch in batches for r in batch.ranges]
-        slices = max(1, min(self._parallelism(spark), sum(r.span for r in ranges) // _RECORDS_PER_TASK))
+        most = 1 if job.is_scattered else self._parallelism(spark)
+        slices = max(1, min(most, sum(r.span for r in ranges) // _RECORDS_PER_TASK))
         try:
             frame = read_ranges(spark, self._kafka, ranges, source_columns(job, with_offsets), slices)
             if is_light:

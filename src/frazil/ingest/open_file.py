@@ -42,8 +42,10 @@ class OpenFile:
 
     def append(self, rows: pa.Table, row_group_bytes: int) -> None:
         """Writes the rows in row groups of about this size; OSError when the store refuses them."""
-        share = max(1, rows.num_rows * row_group_bytes // max(1, rows.nbytes))
-        self._writer.write_table(rows, row_group_size=min(share, max(1, rows.num_rows)))
+        count = rows.num_rows
+        if self._buffer is None:
+            count = min(count, rows.num_rows * row_group_bytes // max(1, rows.nbytes))
+        self._writer.write_table(rows, row_group_size=max(1, count))
 
     def close(self) -> tuple[pq.FileMetaData, int]:
         """Ends the file; its footer and its size."""

@@ -326,4 +326,5 @@ def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:
 
 def _job(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:
     trials = frozenset(p.table.name for p in planned if is_trial or p.table.state is None)
-    return Job({topic: p.table.target(schema) for p in planned for topic in p.batch.topics}, trials)
+    targets = {topic: p.table.target(schema) for p in planned for topic in p.batch.topics}
+    return Job(targets, trials, any(p.table.needs_one_task for p in planned))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import prod
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, StringType
@@ -25,6 +26,8 @@ from frazil.types import RESCUED_COLUMN, Offsets, Progress, TaskReport
 FEWEST_TO_JUDGE = 100
 """So many records it takes to say that too many of them are bad."""
 _GOOD_BATCHES = 20
+_MANY_FILES = 500
+_FEW_ROWS = 2_000
 
 
 class RunState(StrEnum):
@@ -70,6 +73,7 @@ class Table:
     schemas: of the registry, by id, those that its records have named; schemas_at_s: when the newest one was asked for.
     refusals: changes of the table that records asked for and its policy forbids.
     tally: records of the last batches, and bad ones among them. letter_count: rows of its dead-letter table, as last seen.
+    is_scattered: whether rows of the last batch went to very many partitions; None before the first.
     """
 
     spec: TableSpec
@@ -105,6 +109,7 @@ class Table:
     refusals: frozenset[str] = frozenset()
     tally: Tally = field(default_factory=Tally)
     letter_count: int = 0
+    is_scattered: bool | None = None
 
     @property
     def name(self) -> str:
@@ -166,6 +171,15 @@ class Table:
         elif report.record_count:
             self.record_bytes = report.value_bytes / report.record_count
             self.largest_bytes = max(self.largest_bytes or 0, report.largest_bytes)
+            self.is_scattered = len(report.files) >= _MANY_FILES and report.record_count < _FEW_ROWS * len(report.files)
+
+    @property
+    def needs_one_task(self) -> bool:
+        """Whether more tasks would write each their own small file for very many partitions."""
+        if self.is_scattered is not None:
+            return self.is_scattered
+        buckets = (term.transform for term in self.spec.partition_by or () if term.transform.startswith("bucket"))
+        return prod(int(transform[7:-1]) for transform in buckets) >= _MANY_FILES
 
     def topic_ids(self) -> Mapping[str, str]:
         """The ids of every topic in the vector."""

@@ -41,11 +41,13 @@ HEAVY_PARTITION = -1
 class Job:
     """Which table each topic goes to. Topics of one job are distinct, so a topic names its table.
 
-    is_trial: nothing is written; the task only finds out what the records need (a table's first batch).
+    is_trial: nothing is written; the task only finds out what the records need (a table's first batch). is_scattered: rows
+    go to so many partitions that each task more would write its own small file of each.
     """
 
     targets: Mapping[str, TableTarget]
     trials: frozenset[str] = frozenset()
+    is_scattered: bool = False
 
     @property
     def only_topic(self) -> str | None:

@@ -80,13 +80,10 @@ def _truncate_decimal(column: pa.Array, width: int) -> pa.Array:
             cut = numbers - np.mod(numbers, np.int64(width))
             pairs = np.stack([cut, cut >> 63], axis=1)
             return pa.Array.from_buffers(kind, len(column), [_bitmap(nulls), pa.py_buffer(pairs.tobytes())])
-    unscaled = [None if is_null else (int(h) << 64) | (int(low_) & (2**64 - 1)) for is_null, h, low_ in zip(nulls, high, low, strict=True)]
-    return _decimals([None if value is None else value - value % width for value in unscaled], kind, nulls)
-
-
-def _decimals(unscaled: list[int | None], kind: pa.DataType, nulls: np.ndarray) -> pa.Array:
-    raw = b"".join((value or 0).to_bytes(16, "little", signed=True) for value in unscaled)
-    return pa.Array.from_buffers(kind, len(unscaled), [_bitmap(nulls), pa.py_buffer(raw)])
+    wide = [(int(upper) << 64) | (int(lower) & (2**64 - 1)) for upper, lower in zip(high, low, strict=True)]
+    cut_wide = [0 if null else value - value % width for value, null in zip(wide, nulls, strict=True)]
+    raw = b"".join(value.to_bytes(16, "little", signed=True) for value in cut_wide)
+    return pa.Array.from_buffers(kind, len(column), [_bitmap(nulls), pa.py_buffer(raw)])
 
 
 def _bitmap(nulls: np.ndarray) -> pa.Buffer | None:
@@ -96,10 +93,12 @@ def _bitmap(nulls: np.ndarray) -> pa.Buffer | None:
 def _numbers(column: pa.Array, kind: pa.DataType) -> np.ndarray:
     """The raw numbers; anything where there is null."""
     raw = column if column.type == kind else column.view(kind)
-    return raw.fill_null(0).to_numpy(zero_copy_only=False) if raw.null_count else raw.to_numpy()
+    found: np.ndarray = raw.fill_null(0).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _nulls(column: pa.Array) -> np.ndarray:
     if not column.null_count:
         return np.zeros(len(column), bool)
-    return column.is_null().to_numpy(zero_copy_only=False)
+    nulls: np.ndarray = column.is_null().to_numpy(zero_copy_only=False)
+    return nulls

@@ -17,11 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
 from pyiceberg.table.locations import load_location_provider
 
 from frazil.clock import new_id
@@ -29,6 +24,7 @@ from frazil.failpoints import hit
 from frazil.ingest.cluster import Partition, arrangement_of, clusters
 from frazil.ingest.open_file import OpenFile
 from frazil.ingest.partition_limit import TooManyPartitions
+from frazil.ingest.statistics import statistics_of
 from frazil.ingest.target import TableTarget
 from frazil.types import DataFile
 
@@ -78,8 +74,8 @@ class FileWriter:
         self._finished: list[DataFile] = []
 
     def write(self, rows: pa.Table) -> None:
-        """Takes rows in the table's Arrow schema. OSError when the store refuses them, TooManyPartitions when the task may not
-        write as many.
+        """Takes rows in the table's Arrow schema. OSError when the store refuses them, TooManyPartitions when the task may
+        not write as many.
         """
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
@@ -179,20 +175,15 @@ def _in_arrow_words(properties: dict[str, str]) -> dict[str, str]:
     return {"s3.force-virtual-addressing": "true", **properties}
 
 
-@lru_cache(maxsize=512)
-def _statistics_plan(target: TableTarget) -> tuple[Any, Any]:
-    return (
-        compute_statistics_plan(target.schema, dict(target.properties)),
-        parquet_path_to_id_mapping(target.schema),
-    )
-
-
 def describe_file(
-    target: TableTarget, path: str, size: int, metadata: pq.FileMetaData, partition: Partition = Partition()  # noqa: B008
+    target: TableTarget,
+    path: str,
+    size: int,
+    metadata: pq.FileMetaData,
+    partition: Partition = Partition(),  # noqa: B008
 ) -> str:
     """The file as Iceberg's ContentFileParser reads it, bounds and counts from the Parquet footer."""
-    plan, ids = _statistics_plan(target)
-    statistics = data_file_statistics_from_parquet_metadata(metadata, plan, ids).to_serialized_dict()
+    statistics = statistics_of(target, metadata)
     description: dict[str, Any] = {
         "spec-id": target.spec_id,
         "content": "data",
@@ -201,13 +192,13 @@ def describe_file(
         "partition": partition.values or {},
         "file-size-in-bytes": size,
         "record-count": metadata.num_rows,
-        "split-offsets": statistics.get("split_offsets"),
+        "split-offsets": statistics.split_offsets,
     }
     for name in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts"):
-        numbers = statistics.get(name) or {}
+        numbers = getattr(statistics, name)
         description[name.replace("_", "-")] = {"keys": list(numbers), "values": list(numbers.values())}
     for name in ("lower_bounds", "upper_bounds"):
-        bounds = statistics.get(name) or {}
+        bounds = getattr(statistics, name)
         texts = [bound.hex().upper() for bound in bounds.values()]
         description[name.replace("_", "-")] = {"keys": list(bounds), "values": texts}
     if target.sorting.fields:
@@ -226,8 +217,8 @@ class ParquetOptions:
 def _parquet_options(properties: dict[str, str], tables: list[pa.Table]) -> ParquetOptions:
     """The table's `write.parquet.*` properties in pyarrow's words; zstd level 1 where it says nothing.
 
-    zstd takes more time to begin a column than to compress a small one. What says level 1 is Frazil's own choice for its tables;
-    in place of that small files of partitions have snappy.
+    zstd takes more time to begin a column than to compress a small one. Level 1 is Frazil's own choice for its tables; in
+    its place small files of partitions have snappy.
     """
     usual = _usual_options(properties, max(tables, key=len))
     if (usual["compression"], usual.get("compression_level")) != ("zstd", 1):

@@ -196,8 +196,8 @@ class TableSpec(_Declared):
     column goes to the column `_rescued`. `flatten`, `column_case`: how columns are made from nested records and called.
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
     `on_drift`: which changes of the table records may bring about. `metadata`: what is known of a record besides its
-    value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not say; what the table
-    has then stays. `properties`: Iceberg's table properties. `line`: where the file
+    value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not say; then what
+    the table has stays. `properties`: Iceberg's table properties. `line`: where the file
     declares it; 0 if it does not.
     """
 

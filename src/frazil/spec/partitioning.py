@@ -1,7 +1,7 @@
 """How a table's files are arranged: the terms of `partition_by` and `sort_by`, read and checked as far as the file tells.
 
-Iceberg calls a column or a function of one a *term*. Whether a column is there, and what type it has, is often known only when
-the table is: see `catalog.layout`.
+Iceberg calls a column or a function of one a *term*. Whether a column is there, and what type it has, is often known only
+when the table is: see `catalog.layout`.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ TABLE: Mapping[str, Setting] = {
         _TERMS,
     ),
     "sort_by": Setting(
-        "How rows are sorted inside a file: terms as in `partition_by`, each with asc or desc, nulls first or last if wanted.",
+        "How rows are sorted inside a file: terms as in `partition_by`, each with asc or desc, nulls first or last.",
         _SORTS,
     ),
     "on_drift": Setting(
