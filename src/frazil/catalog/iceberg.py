@@ -14,12 +14,13 @@ from typing import Any
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from frazil.catalog.arranging import arrange
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
-from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, spec_of
+from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
 from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.errors import ConflictError, FrazilError, InvariantError, UnavailableError
@@ -126,6 +127,7 @@ class IcebergCatalog:
             wanted = change(state.schema)
             if wanted == state.schema:
                 return state
+            refuse_taken_names(state.schema, wanted, self._specs(table), table)
             update = self._tables[table].updateSchema()
             update.unionByNameWith(self._jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json()))
             try:
@@ -134,6 +136,12 @@ class IcebergCatalog:
                 if not _is(error, *_CONFLICTS):
                     raise unavailable("the schema cannot be changed", error, table) from None
         raise ConflictError("the schema changes faster than this change can be made", where=table)
+
+    def _specs(self, table: str) -> Iterator[PartitionSpec]:
+        """Every partition spec of the table, old ones too."""
+        parser = self._jvm.org.apache.iceberg.PartitionSpecParser
+        for spec in self._tables[table].specs().values():
+            yield PartitionSpec.model_validate_json(str(parser.toJson(spec)))
 
     def arrange(self, table: str, layout: Layout) -> TableState:
         """See the port."""

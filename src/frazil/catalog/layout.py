@@ -6,7 +6,7 @@ partition fields are its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
@@ -122,6 +122,20 @@ def is_arranged(layout: Layout, schema: Schema, spec: PartitionSpec, order: Sort
     if layout.partition_by is not None and spec_change(layout.partition_by, schema, spec, where) != SpecChange((), ()):
         return False
     return layout.sort_by is None or order_of(layout.sort_by, schema, where).fields == order.fields
+
+
+def refuse_taken_names(before: Schema, after: Schema, specs: Iterable[PartitionSpec], where: str) -> None:
+    """Raises SpecError when a new column has the name of a partition field of any spec that the table ever had: Iceberg has
+    one set of names for both, and takes none back.
+    """
+    taken = {field.name for spec in specs for field in spec.fields}
+    clash = sorted(taken & (set(after.column_names) - set(before.column_names)))
+    if clash:
+        raise SpecError(
+            f"records have a field `{clash[0]}`, and the table has a partition field of this name",
+            remedy=f"give it another column: `columns: {{NAME: {{type: …, field: {clash[0]}}}}}`, or leave it out with `exclude`",
+            where=where,
+        )
 
 
 def unknown_transform(spec: PartitionSpec, order: SortOrder) -> str:

@@ -11,7 +11,16 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
-from frazil.catalog.layout import UNARRANGED, Layout, find_column, is_arranged, order_of, spec_change, spec_of
+from frazil.catalog.layout import (
+    UNARRANGED,
+    Layout,
+    find_column,
+    is_arranged,
+    order_of,
+    refuse_taken_names,
+    spec_change,
+    spec_of,
+)
 from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.clock import new_id
@@ -38,6 +47,7 @@ class _Table:
     snapshots: dict[int, MemorySnapshot] = field(default_factory=dict)
     head: int | None = None
     adopted_by: set[str] = field(default_factory=set)
+    specs: list[PartitionSpec] = field(default_factory=list)
 
 
 class MemoryCatalog:
@@ -96,7 +106,7 @@ class MemoryCatalog:
                     table, new_id(), fresh, location, dict(properties), format_version, 0, bool(spec.fields), Progress()
                 )
                 state = replace(state, partition_spec=spec.model_dump_json(), sort_order=order.model_dump_json())
-                self._tables[table] = _Table(state, adopted_by={self._pipeline})
+                self._tables[table] = _Table(state, adopted_by={self._pipeline}, specs=[spec])
         loaded = self.load(table)
         assert loaded is not None
         return loaded
@@ -107,7 +117,9 @@ class MemoryCatalog:
             found = self._tables.get(table)
             if found is None:
                 raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
-            found.state = replace(found.state, schema=change(found.state.schema))
+            wanted = change(found.state.schema)
+            refuse_taken_names(found.state.schema, wanted, found.specs, table)
+            found.state = replace(found.state, schema=wanted)
         loaded = self.load(table)
         assert loaded is not None
         return loaded
@@ -122,6 +134,7 @@ class MemoryCatalog:
             if not is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
                 hit("arrange.before")
                 found.state = _rearranged(state, layout)
+                found.specs.append(found.state.partitioning)
         loaded = self.load(table)
         assert loaded is not None
         return loaded

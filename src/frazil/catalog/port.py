@@ -123,7 +123,9 @@ class Catalog(Protocol):
         """
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
-        """Commits `change(current schema)`; nothing when it changes nothing. Field ids of new fields are the catalog's."""
+        """Commits `change(current schema)`; nothing when it changes nothing. Field ids of new fields are the catalog's.
+        SpecError when a new column has the name of a partition field.
+        """
 
     def commit(self, commit: Commit) -> Progress:
         """One snapshot with the files and the progress, if the newest progress in the ancestry is `commit.expected`.

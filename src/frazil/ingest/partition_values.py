@@ -149,5 +149,5 @@ _OF_TYPE: dict[type[IcebergType], Callable[[Any], Word]] = {
     UUIDType: lambda value: _text_word(UUID(bytes=value)),
     FixedType: _bytes_word,
     BinaryType: _bytes_word,
-    DecimalType: lambda value: (f"{value:f}", f"{value:f}"),
+    DecimalType: lambda value: (f"{value:f}", str(value)),
 }
