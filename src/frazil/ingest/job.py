@@ -28,7 +28,7 @@ HEAVY_BYTES = 8192
 
 
 class JobRunner(Protocol):
-    """Runs the tasks of some batches. parallelism: the most tasks that one job has at a time, as far as is known: 1 before
+    """Runs the tasks of some batches. parallelism: the most tasks that one job has at a time, as far as is known before
     the first job.
     """
 
@@ -41,16 +41,20 @@ class JobRunner(Protocol):
 class SparkJobs:
     """Job runner on a Spark session, which `session` answers when a job needs it; UnavailableError when there is none.
 
-    parallelism: the most tasks that one job should have at a time.
+    parallelism: the most tasks that one job should have at a time; expected: the same, before there is a session to ask.
     """
 
     def __init__(
-        self, session: Callable[[], SparkSession], kafka: Mapping[str, str], parallelism: Callable[[SparkSession], int]
+        self,
+        session: Callable[[], SparkSession],
+        kafka: Mapping[str, str],
+        parallelism: Callable[[SparkSession], int],
+        expected: int = 1,
     ) -> None:
         self._session = session
         self._kafka = kafka
         self._parallelism = parallelism
-        self.parallelism = 1
+        self.parallelism = expected
         self._light: dict[SparkSession, SparkSession] = {}
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from frazil.ingest.sizes import ASSUMED_FILE_SHARE, records_per_file, span_of_whole_files
+from frazil.ingest.sizes import ASSUMED_SHARE, records_per_file, span_of_whole_files, whole_files
 from frazil.kafka.port import Partition
 from frazil.types import Batch, OffsetRange, Offsets
 
@@ -29,9 +29,9 @@ class TableClock:
     """When a table may commit again, and how much at a time.
 
     next_due_s: on the monotonic clock. target_bytes: of a data file; min_bytes: of one that need not wait for the
-    interval, None for the target. record_bytes: average size of its records, as far as known; file_share: bytes of files
-    per byte of records. is_light: they are known to be small, every one of them. is_first: nothing is known of its columns
-    yet. records_per_s: how fast its last batch was. tasks: that a large batch is split into.
+    interval, None for the target. record_bytes: average size of its records, as far as known; row_bytes: what each takes
+    in a file, None while that is not known. is_light: they are known to be small, every one of them. is_first: nothing is
+    known of its columns yet. records_per_s: how fast its last batch was. tasks: that a large batch is split into.
     """
 
     table: str
@@ -40,19 +40,19 @@ class TableClock:
     record_bytes: float = ASSUMED_RECORD_BYTES
     is_light: bool = False
     is_first: bool = False
-    file_share: float = ASSUMED_FILE_SHARE
+    row_bytes: float | None = None
     min_bytes: int | None = None
     records_per_s: float = 0.0
     tasks: int = 1
 
     def file_bytes(self, span: int) -> float:
         """How large the files of so many records will be together."""
-        return span * self.record_bytes * self.file_share
+        return span * (self.row_bytes or self.record_bytes * ASSUMED_SHARE)
 
     @property
     def records_per_file(self) -> int:
         """How many records a file of the target size holds."""
-        return records_per_file(self.target_bytes, self.record_bytes, self.file_share)
+        return records_per_file(self.target_bytes, self.file_bytes(1))
 
 
 def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClock, now_s: float) -> Batch | None:
@@ -71,9 +71,11 @@ def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClo
     is_full = written >= (clock.min_bytes or clock.target_bytes)
     if not waiting or (is_early and not is_full):
         return None
-    limit = batch_limit(clock)
-    if is_early:  # What is more than whole files can wait for the next one, or for the interval.
-        limit = min(limit, clock.records_per_file * max(1, int(written / clock.target_bytes)))
+    limit, files = batch_limit(clock), int(written / clock.target_bytes)
+    if (
+        is_early or files >= clock.tasks
+    ):  # What is more than whole files can wait for the next ones, or for the interval.
+        limit = min(limit, clock.records_per_file * whole_files(files, clock.tasks))
     ranges = tuple(limit_ranges(waiting, limit))
     return Batch(clock.table, ranges, clock.is_light, _most_tasks(clock, sum(r.span for r in ranges), is_early))
 

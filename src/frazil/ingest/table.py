@@ -14,7 +14,7 @@ from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.naming import Shaping
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
-from frazil.ingest.sizes import ASSUMED_FILE_SHARE, learn_file_share
+from frazil.ingest.sizes import learn_row_bytes, stored_row_bytes
 from frazil.ingest.target import Reading, TableTarget, WriterSchema
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
@@ -65,8 +65,8 @@ class Table:
     nothing left to read. needs_check: whether the committed offsets must be compared
     with what Kafka still has before the next read. loaded_at_s: when `state` was last known to be the table's; asked_at_s:
     when the catalog was last asked for it. record_bytes: average size of the last batch's records; largest_bytes: of one
-    record in any batch of this process; file_share: bytes of files per byte of records, None before there was a file to
-    learn it from. letters: its dead-letter table, as last loaded; None while it is not needed.
+    record in any batch of this process; row_bytes: what one takes in a file, None before this process has written a
+    telling one. letters: its dead-letter table, as last loaded; None while it is not needed.
     schemas: of the registry, by id, those that its records have named; schemas_at_s: when the newest one was asked for.
     refusals: changes of the table that records asked for and its policy forbids.
     tally: records of the last batches, and bad ones among them. letter_count: rows of its dead-letter table, as last seen.
@@ -91,7 +91,7 @@ class Table:
     asked_at_s: float = float("-inf")
     record_bytes: float = ASSUMED_RECORD_BYTES
     largest_bytes: int | None = None
-    file_share: float | None = None
+    row_bytes: float | None = None
     read_to: Mapping[Partition, int | None] | None = None
     lag_records: int = 0
     records_per_s: float = 0.0
@@ -151,7 +151,7 @@ class Table:
             record_bytes=self.record_bytes,
             is_light=self.largest_bytes is not None and self.largest_bytes <= HEAVY_BYTES,
             is_first=self.is_first,
-            file_share=self.file_share or ASSUMED_FILE_SHARE,
+            row_bytes=self.row_bytes or stored_row_bytes(self.size),
             min_bytes=min(least, target) if least else None,
             records_per_s=self.records_per_s,
             tasks=tasks,
@@ -176,7 +176,7 @@ class Table:
         elif report.record_count:
             self.record_bytes = report.value_bytes / report.record_count
             self.largest_bytes = max(self.largest_bytes or 0, report.largest_bytes)
-            self.file_share = learn_file_share(self.file_share, report)
+            self.row_bytes = learn_row_bytes(self.row_bytes, report)
 
     def topic_ids(self) -> Mapping[str, str]:
         """The ids of every topic in the vector."""

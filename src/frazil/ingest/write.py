@@ -85,8 +85,11 @@ class FileWriter:
             self._open(rows)
         assert self._writer is not None
         hit("task.write")
+        began = self._stream.tell()
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
-        if self._stream.tell() >= self._target.target_file_size_bytes:
+        # The file ends where it comes nearest to its size: another row group as large as this one would overshoot by more.
+        reached = self._stream.tell()
+        if reached + (reached - began) / 2 >= self._target.target_file_size_bytes:
             self._close()
 
     def _open(self, rows: pa.Table) -> None:

@@ -22,7 +22,7 @@ from frazil.ingest.plan import (
 from frazil.types import Batch, OffsetRange
 
 # Ten bytes of a file for each record.
-_CLOCK = TableClock("lake.a", next_due_s=10.0, target_bytes=100_000, record_bytes=100, file_share=0.1)
+_CLOCK = TableClock("lake.a", next_due_s=10.0, target_bytes=100_000, record_bytes=100, row_bytes=10)
 
 
 def test_a_table_is_due_when_its_interval_has_passed_and_records_wait() -> None:
@@ -41,14 +41,13 @@ def test_enough_bytes_for_a_file_do_not_wait_for_the_interval() -> None:
     )
 
 
-def test_a_batch_that_does_not_wait_for_the_interval_leaves_what_is_more_than_whole_files() -> None:
+def test_a_batch_leaves_what_is_more_than_whole_files_unless_it_is_late_and_has_none_for_every_task() -> None:
     def span(waiting: int, now_s: float) -> int:
-        batch = plan_batch({"a": {0: 0}}, {("a", 0): waiting}, _CLOCK, now_s)
+        batch = plan_batch({"a": {0: 0}}, {("a", 0): waiting}, replace(_CLOCK, tasks=2), now_s)
         return batch.span if batch else 0
 
-    assert span(19_999, 0.0) == 9_500
-    assert span(20_000, 0.0) == 19_000
-    assert span(20_000, 10.0) == 20_000
+    assert [span(files * 10_000 + 9_999, now_s=0.0) for files in range(6)] == [0, 9_500, 19_000, 19_000, 38_000, 38_000]
+    assert [span(files * 10_000 + 9_999, now_s=10.0) for files in range(4)] == [9_999, 19_999, 19_000, 19_000]
 
 
 def test_with_a_smallest_file_size_enough_for_that_does_not_wait_and_less_does() -> None:
@@ -64,9 +63,10 @@ def test_with_a_smallest_file_size_enough_for_that_does_not_wait_and_less_does()
 
 def test_enough_is_judged_by_what_files_of_the_table_took_so_far() -> None:
     position, ends = {"a": {0: 0}}, {("a", 0): 10_000}
-    assert plan_batch(position, ends, replace(_CLOCK, file_share=0.09), now_s=0.0) is None
-    assert plan_batch(position, ends, replace(_CLOCK, file_share=0.11), now_s=0.0) is not None
-    assert plan_batch(position, ends, replace(_CLOCK, record_bytes=90), now_s=0.0) is None
+    assert plan_batch(position, ends, replace(_CLOCK, row_bytes=9), now_s=0.0) is None
+    assert plan_batch(position, ends, replace(_CLOCK, row_bytes=11), now_s=0.0) is not None
+    assert plan_batch(position, ends, replace(_CLOCK, row_bytes=None, record_bytes=59), now_s=0.0) is None
+    assert plan_batch(position, ends, replace(_CLOCK, row_bytes=None, record_bytes=61), now_s=0.0) is not None
 
 
 def test_a_batch_that_came_early_has_no_more_tasks_than_files_and_a_late_one_as_many_as_are_quickest() -> None:
