@@ -46,10 +46,12 @@ class Cluster:
             self._spawn(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *words)
         wait_until(lambda: self._alive_workers() == self._worker_count, what="the workers have registered")
 
-    def executor_pids(self) -> list[int]:
-        """The processes that run tasks."""
-        workers = {process.pid for process in self._processes[1:]}
-        return [pid for pid, parent, words in _processes() if parent in workers and b"CoarseGrained" in words]
+    def executor_of(self, pid: int) -> int:
+        """The executor that started a process which runs one of its tasks."""
+        parents = {child: (parent, words) for child, parent, words in _processes()}
+        while b"CoarseGrained" not in parents[pid][1]:
+            pid = parents[pid][0]
+        return pid
 
     def output(self) -> str:
         """Whatever its processes wrote, executors included."""

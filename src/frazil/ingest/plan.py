@@ -19,6 +19,8 @@ MAX_BATCH_RECORDS = 4_000_000
 MAX_BATCH_BYTES = 1024 * 1024 * 1024
 LONGEST_BATCH_S = 60.0
 ASSUMED_RECORD_BYTES = 250
+HEAD_START = 1 / 30
+LONGEST_HEAD_START_S = 1.0
 # Tables of one job are committed one after another: with 200 at a time the last of them would be seconds late, and all
 # of them due again in the same moment.
 MAX_TABLES_PER_JOB = 32
@@ -78,6 +80,13 @@ def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClo
         limit = min(limit, clock.records_per_file * whole_files(files, clock.tasks))
     ranges = tuple(limit_ranges(waiting, limit))
     return Batch(clock.table, ranges, clock.is_light, _most_tasks(clock, sum(r.span for r in ranges), is_early))
+
+
+def pace_s(interval_s: float) -> float:
+    """How long after one batch the next is due: a little before the interval has passed, so that a wait for another
+    table's job does not make its commit late.
+    """
+    return interval_s - min(interval_s * HEAD_START, LONGEST_HEAD_START_S)
 
 
 def _most_tasks(clock: TableClock, span: int, is_early: bool) -> int | None:

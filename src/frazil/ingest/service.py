@@ -29,7 +29,7 @@ from frazil.ingest.lanes import Done
 from frazil.ingest.load import Loader
 from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Outcome, Planned
-from frazil.ingest.plan import group_batches, lag_records
+from frazil.ingest.plan import group_batches, lag_records, pace_s
 from frazil.ingest.planner import Planner, no_topic
 from frazil.ingest.table import RunState, Table
 from frazil.spec import PipelineSpec
@@ -332,7 +332,7 @@ class Service:
     def _committed(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
         table, report = planned.table, outcome.report
         took_s = now_s - planned.planned_at_s
-        table.next_due_s = planned.planned_at_s + table.spec.commit.interval_s
+        table.next_due_s = planned.planned_at_s + pace_s(table.spec.commit.interval_s)
         table.skipped = {}
         table.note_bad(report)
         table.lag_records = lag_records(table.position(), self._planner.ends)

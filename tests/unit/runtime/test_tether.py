@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,18 +25,22 @@ time.sleep(60)
 """
 
 
-def is_alive(pid: int) -> bool:
+def state_of(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0]
     except FileNotFoundError:
-        return False
+        return "Z"
 
 
-def ends_within(pid: int, seconds: float) -> bool:
+def is_alive(pid: int) -> bool:
+    return state_of(pid) != "Z"
+
+
+def holds_within(seconds: float, holds: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + seconds
-    while is_alive(pid) and time.monotonic() < deadline:
+    while not holds() and time.monotonic() < deadline:
         time.sleep(0.01)
-    return not is_alive(pid)
+    return holds()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -46,16 +51,28 @@ def test_the_child_ends_when_the_parent_is_killed(tmp_path: Path, how: signal.Si
         child = int(parent.stdout.readline())
         assert is_alive(child)
         parent.send_signal(how)
-    assert ends_within(child, 5)
+    assert holds_within(5, lambda: not is_alive(child))
 
 
 def test_the_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
     children: list[subprocess.Popen[bytes]] = []
-    asker = threading.Thread(target=lambda: children.append(spawn_tethered(["/bin/sleep", "60"], log=tmp_path / "log")))
+
+    def ask() -> None:
+        children.append(spawn_tethered(["/bin/sleep", "60"], log=tmp_path / "log"))
+        command = Path(f"/proc/{children[0].pid}/cmdline")
+        assert holds_within(
+            5, lambda: command.read_bytes().startswith(b"/bin/sleep")
+        )  # The signal is asked for by now.
+
+    asker = threading.Thread(target=ask)
     asker.start()
+    thread = Path(f"/proc/self/task/{asker.native_id}")
     asker.join()
-    time.sleep(0.2)
-    assert children[0].poll() is None
+    assert holds_within(5, lambda: not thread.exists())
+    # SIGKILL goes before any other signal: a child that stops has not got one.
+    children[0].send_signal(signal.SIGSTOP)
+    assert holds_within(5, lambda: state_of(children[0].pid) in "TZ")
+    assert is_alive(children[0].pid)
     children[0].kill()
     assert children[0].wait(5) == -signal.SIGKILL
 
