@@ -13,9 +13,10 @@ import pytest
 from frazil.clock import new_id
 from frazil.failpoints import VARIABLE, reached
 from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.waiting import wait_until
 from tests.integration.cluster import Cluster
 from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.servers import ObjectStore, RestCatalogServer, pipeline_on, read_rows, wait_until
+from tests.integration.servers import ObjectStore, RestCatalogServer, pipeline_on, read_rows
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_records_arrive_once_though_an_executor_is_killed(
         running.wait_for("batch_committed")
         switch.touch()
         ledger.produce(300_000)
-        wait_until(reached(switch).exists, what="a task has records")
+        wait_until(reached(switch).exists, "a task has records")
         os.kill(cluster.executor_of(int(reached(switch).read_text())), signal.SIGKILL)
         switch.unlink()
         running.wait_until_committed(ledger.count)

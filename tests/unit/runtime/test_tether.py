@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from frazil.runtime.tether import spawn_tethered
+from tests.fixtures.processes import is_alive, state_of, wait_until_ended
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a parent-death signal")
 
@@ -25,24 +25,6 @@ time.sleep(60)
 """
 
 
-def state_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0]
-    except FileNotFoundError:
-        return "Z"
-
-
-def is_alive(pid: int) -> bool:
-    return state_of(pid) != "Z"
-
-
-def holds_within(seconds: float, holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return holds()
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_the_child_ends_when_the_parent_is_killed(tmp_path: Path, how: signal.Signals) -> None:
     command = [sys.executable, "-c", _PARENT, str(tmp_path / "log")]
@@ -51,7 +33,7 @@ def test_the_child_ends_when_the_parent_is_killed(tmp_path: Path, how: signal.Si
         child = int(parent.stdout.readline())
         assert is_alive(child)
         parent.send_signal(how)
-    assert holds_within(5, lambda: not is_alive(child))
+    wait_until_ended(child, 5)
 
 
 def test_the_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
@@ -60,18 +42,17 @@ def test_the_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None
     def ask() -> None:
         children.append(spawn_tethered(["/bin/sleep", "60"], log=tmp_path / "log"))
         command = Path(f"/proc/{children[0].pid}/cmdline")
-        assert holds_within(
-            5, lambda: command.read_bytes().startswith(b"/bin/sleep")
-        )  # The signal is asked for by now.
+        # Only then has it asked for the signal.
+        wait_until(lambda: command.read_bytes().startswith(b"/bin/sleep"), "the child is the command", 5)
 
     asker = threading.Thread(target=ask)
     asker.start()
     thread = Path(f"/proc/self/task/{asker.native_id}")
     asker.join()
-    assert holds_within(5, lambda: not thread.exists())
+    wait_until(lambda: not thread.exists(), "the thread is gone", 5)
     # SIGKILL goes before any other signal: a child that stops has not got one.
     children[0].send_signal(signal.SIGSTOP)
-    assert holds_within(5, lambda: state_of(children[0].pid) in "TZ")
+    wait_until(lambda: state_of(children[0].pid) in "TZ", "the child has stopped", 5)
     assert is_alive(children[0].pid)
     children[0].kill()
     assert children[0].wait(5) == -signal.SIGKILL
