@@ -96,6 +96,8 @@ class StepLanes:
 class MemoryJobs:
     """Runs tasks on a MemorySource's records: one per batch, its Arrow batches of `batch_size` records."""
 
+    parallelism = 1
+
     def __init__(self, source: MemorySource, batch_size: int = 1000) -> None:
         self._source = source
         self._batch_size = batch_size

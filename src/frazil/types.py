@@ -99,12 +99,14 @@ class Progress:
 @dataclass(frozen=True)
 class Batch:
     """What one table will read next. is_light: its records have been small, so they travel to the tasks without being
-    measured; one that is not small sends the batch back (`TaskReport.has_heavy`).
+    measured; one that is not small sends the batch back (`TaskReport.has_heavy`). most_tasks: that it may be split into,
+    so that files get the size that was asked for; None for as many as are quickest.
     """
 
     table: str
     ranges: tuple[OffsetRange, ...]
     is_light: bool = False
+    most_tasks: int | None = None
 
     @property
     def topics(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from frazil.failpoints import reached
 from tests.acceptance.running import Run
-from tests.acceptance.waiting import wait_until
+from tests.fixtures.waiting import wait_until
 
 
 class Point:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from frazil.clock import new_id
-from tests.acceptance.waiting import PATIENCE_S, wait_until
+from tests.fixtures.processes import stat_of, state_of
+from tests.fixtures.waiting import PATIENCE_S, wait_until
 
 Event = dict[str, Any]
 _MARK = "FRAZIL_ACCEPTANCE_RUN"
@@ -68,7 +69,7 @@ class Run:
     def pids(self) -> list[int]:
         """Everything that it started and that is still there, itself included."""
         pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        return [pid for pid in pids if self._mark in _environment(pid) and _state(pid) != "Z"]
+        return [pid for pid in pids if self._mark in _environment(pid) and state_of(pid) != "Z"]
 
     def result(self) -> Event:
         """What it printed on standard output, after its end."""
@@ -132,7 +133,7 @@ class Run:
         pids = self.pids()
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda: all(_state(pid) in "TZ" for pid in pids), "all is stopped")
+        wait_until(lambda: all(state_of(pid) in "TZ" for pid in pids), "all is stopped")
         try:
             yield
         finally:
@@ -187,19 +188,11 @@ class Run:
 def ancestor(pid: int, generations: int) -> int | None:
     """The process that started this one, so many generations up; None when one of them is gone."""
     for _ in range(generations):
-        stat = _stat(pid)
+        stat = stat_of(pid)
         if not stat or int(stat[1]) <= 1:
             return None
         pid = int(stat[1])
     return pid
-
-
-def _stat(pid: int) -> list[str]:
-    """State, parent, group, session and so on; empty when the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
-    except (FileNotFoundError, ProcessLookupError, IndexError):
-        return []
 
 
 def _environment(pid: int) -> list[bytes]:
@@ -207,10 +200,6 @@ def _environment(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return []
-
-
-def _state(pid: int) -> str:
-    return (_stat(pid) or ["Z"])[0]
 
 
 def _program(pid: int) -> str:

@@ -144,7 +144,7 @@ def test_records_that_suddenly_are_large_are_read_in_smaller_pieces(pipeline: Pi
     table, topic = pipeline.add_fed_table("flood", 1)
     # Arrow's buffers live in direct memory: what twenty thousand small records need fits, of these large ones it does not.
     conf = pipeline.document.setdefault("spark", {}).setdefault("conf", {})
-    conf["spark.driver.extraJavaOptions"] = "-XX:MaxDirectMemorySize=320m"
+    conf["spark.driver.extraJavaOptions"] += " -XX:MaxDirectMemorySize=320m"
     pipeline.feed.produce(topic, events(GOOD))
     with pipeline.running() as run:
         pipeline.wait_for_commit_of(table, run)

@@ -11,7 +11,7 @@ from tests.acceptance.ledger import Place, events, read_partition
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points
 from tests.acceptance.running import Run
-from tests.acceptance.waiting import wait_until
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -12,7 +12,7 @@ from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points
 from tests.acceptance.proxy import Fault, Proxy
 from tests.acceptance.running import Run
-from tests.acceptance.waiting import PATIENCE_S
+from tests.fixtures.waiting import PATIENCE_S
 from tests.integration.servers import RestCatalogServer
 
 pytestmark = pytest.mark.timeout(900)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.acceptance.ledger import Feed, events
 from tests.acceptance.pipelines import Pipeline
-from tests.acceptance.waiting import wait_until
+from tests.fixtures.waiting import wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.acceptance.waiting import wait_until
+from tests.fixtures.waiting import wait_until
 
 
 class Topics:

@@ -15,7 +15,8 @@ import pyspark
 
 from frazil.runtime.java import find_java
 from frazil.runtime.tether import spawn_tethered
-from tests.integration.servers import HOST, free_port, wait_until
+from tests.fixtures.waiting import wait_until
+from tests.integration.servers import HOST, free_port
 
 _SPARK_HOME = Path(pyspark.__file__).parent
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -44,12 +45,14 @@ class Cluster:
             words = ["--host", HOST, "--webui-port", "0", "--cores", "1", "--memory", "1g"]
             words += ["--work-dir", str(self.directory / f"work-{number}"), self.url]
             self._spawn(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *words)
-        wait_until(lambda: self._alive_workers() == self._worker_count, what="the workers have registered")
+        wait_until(lambda: self._alive_workers() == self._worker_count, "the workers have registered")
 
-    def executor_pids(self) -> list[int]:
-        """The processes that run tasks."""
-        workers = {process.pid for process in self._processes[1:]}
-        return [pid for pid, parent, words in _processes() if parent in workers and b"CoarseGrained" in words]
+    def executor_of(self, pid: int) -> int:
+        """The executor that started a process which runs one of its tasks."""
+        parents = {child: (parent, words) for child, parent, words in _processes()}
+        while b"CoarseGrained" not in parents[pid][1]:
+            pid = parents[pid][0]
+        return pid
 
     def output(self) -> str:
         """Whatever its processes wrote, executors included."""

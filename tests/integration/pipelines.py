@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from frazil.runtime.jars import cache_directory
+from tests.fixtures.waiting import wait_until
 
 _RUN_TIMEOUT_S = 280.0
 
@@ -110,15 +110,16 @@ class Running:
 
     def wait_for(self, event: str, times: int = 1, within_s: float = _RUN_TIMEOUT_S) -> list[dict[str, Any]]:
         """The events of that name, when there are as many."""
-        deadline = time.monotonic() + within_s
-        while True:
+
+        def question() -> list[dict[str, Any]] | None:
             found = self.events_named(event)
             if len(found) >= times:
                 return found
             assert self._process.poll() is None, self._err.read_text()[-3000:]
             assert not self.events_named("table_stopped"), self._err.read_text()[-3000:]
-            assert time.monotonic() < deadline, f"no {event} within {within_s} s: {self._err.read_text()[-3000:]}"
-            time.sleep(0.05)
+            return None
+
+        return wait_until(question, lambda: f"{event}: {self._err.read_text()[-3000:]}", within_s)
 
     def events_named(self, event: str) -> list[dict[str, Any]]:
         return [line for line in self.events() if line.get("event") == event]

@@ -14,10 +14,9 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java
 from frazil.runtime.tether import spawn_tethered
+from tests.fixtures.waiting import wait_until
 
 HOST = "127.0.0.1"
 REGION = "us-east-1"
@@ -41,13 +41,6 @@ def free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def wait_until(holds: Callable[[], bool], within_s: float = _START_TIMEOUT_S, what: str = "") -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
-        time.sleep(0.05)
 
 
 class Server:
@@ -85,7 +78,7 @@ class Server:
             assert process.poll() is None, self.log.read_text()[-2000:]
             return _answers(self.url + path)
 
-        wait_until(answers, what=f"{self.log.stem} answers")
+        wait_until(answers, f"{self.log.stem} answers", _START_TIMEOUT_S)
 
     def kill(self) -> None:
         process, self._process = self._process, None

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.processes import wait_until_ended
 
 _LARGE = 16 * 1024 * 1024
 _PARENT = """
@@ -65,18 +65,6 @@ def end_of(process: subprocess.Popen[str]) -> tuple[str, str]:
         process.kill()
 
 
-def is_gone(pid: int, within_s: float) -> bool:
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] == "Z":
-                return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.05)
-    return False
-
-
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
     made = EmbeddedBroker(tmp_path / "broker")
@@ -117,7 +105,7 @@ def test_topics_cluster_and_address_survive_a_stop_and_a_kill(own_broker: Embedd
     produce(servers, "kept", b"before")
     for end in (own_broker.stop, own_broker.kill):
         end()
-        assert is_gone(pid, within_s=1)
+        wait_until_ended(pid, 1)
         own_broker.start()
         pid = own_broker.pid
         assert own_broker.bootstrap_servers == servers
@@ -138,7 +126,7 @@ def test_the_broker_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         pid = int(parent.stdout.readline().split()[0])
         assert Path(f"/proc/{pid}/cmdline").read_bytes().endswith(b"server.properties\0")
         parent.kill()
-    assert is_gone(pid, within_s=5)
+    wait_until_ended(pid, 5)
 
 
 def test_a_port_that_is_taken_is_an_error_and_leaves_no_process(broker: EmbeddedBroker, tmp_path: Path) -> None:
@@ -165,7 +153,7 @@ def test_dev_broker_runs_until_it_is_told_to_stop(tmp_path: Path, how: signal.Si
         running.send_signal(how)
         rest, errors = end_of(running)
     assert (running.returncode, rest, errors) == (0, "", "")
-    assert is_gone(said["pid"], within_s=1)
+    wait_until_ended(said["pid"], 1)
 
 
 def test_dev_broker_says_so_when_its_broker_dies(tmp_path: Path) -> None:

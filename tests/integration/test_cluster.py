@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,12 @@ from typing import Any
 import pytest
 
 from frazil.clock import new_id
+from frazil.failpoints import VARIABLE, reached
 from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.waiting import wait_until
 from tests.integration.cluster import Cluster
 from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.servers import ObjectStore, RestCatalogServer, pipeline_on, read_rows, wait_until
+from tests.integration.servers import ObjectStore, RestCatalogServer, pipeline_on, read_rows
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     running.kill()
 
 
-def on_cluster(document: dict[str, Any], cluster: Cluster, python: str) -> dict[str, Any]:
-    conf = {"spark.pyspark.python": python, "spark.executor.memory": "512m", "spark.executor.cores": "1"}
+def on_cluster(document: dict[str, Any], cluster: Cluster, failpoints: str) -> dict[str, Any]:
+    conf = {
+        "spark.pyspark.python": str(cluster.python),
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        f"spark.executorEnv.{VARIABLE}": failpoints,
+    }
     return {**document, "spark": {"master": cluster.url, "conf": conf}}
 
 
@@ -36,14 +42,17 @@ def test_records_arrive_once_though_an_executor_is_killed(
 ) -> None:
     ledger = Ledger(broker.bootstrap_servers, new_id(), partitions=4)
     document = pipeline_on(catalog, ledger.servers, ledger.topic, store.references())
-    pipeline = Pipeline(tmp_path, on_cluster(document, cluster, str(cluster.python)), store.environment())
+    switch = tmp_path / "held"
+    document = on_cluster(document, cluster, f"task.batch=hold@{switch}")
+    pipeline = Pipeline(tmp_path, document, store.environment())
     ledger.produce(5000)
-    with pipeline.start("--log-level", "debug") as running:
+    with pipeline.start() as running:
         running.wait_for("batch_committed")
+        switch.touch()
         ledger.produce(300_000)
-        wait_until(lambda: running.events_named("batch_planned")[-1]["offsets"] > 100_000, what="a large batch")
-        time.sleep(0.5)
-        os.kill(cluster.executor_pids()[0], signal.SIGKILL)
+        wait_until(reached(switch).exists, "a task has records")
+        os.kill(cluster.executor_of(int(reached(switch).read_text())), signal.SIGKILL)
+        switch.unlink()
         running.wait_until_committed(ledger.count)
         ledger.produce(5000)
         running.wait_until_committed(ledger.count)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.processes import is_alive
+from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.servers import ObjectStore, free_port
 
@@ -238,14 +239,6 @@ def test_status_of_a_running_pipeline_and_of_one_that_was_killed(broker: Embedde
     assert (killed.code, killed.tables()["s.live"]["state"]) == (0, "not running")
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_demo_once_compares_what_was_sent_with_what_arrived_and_leaves_nothing_running(tmp_path: Path) -> None:
     answer = frazil(tmp_path, "demo", "--once", "--records", "4000", "--picture", "demo.svg")
     assert answer.code == 0, answer.err
@@ -263,11 +256,8 @@ def test_ctrl_c_ends_the_demo_with_all_that_was_sent_in_the_tables(tmp_path: Pat
     command = [sys.executable, "-m", "frazil.cli.main", "demo", "--rate", "300", "--dir", "d", "--output", "json"]
     state_file = tmp_path / "d/frazil-data/state/demo.json"
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
-        deadline = time.monotonic() + _TIMEOUT_S
-        while not state_file.exists():
-            assert demo.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        wait_until(lambda: state_file.exists() or demo.poll() is not None, "the demo runs")
+        assert demo.poll() is None
         demo.send_signal(signal.SIGINT)
         out, err = demo.communicate(timeout=_TIMEOUT_S)
     assert demo.returncode == 0, err

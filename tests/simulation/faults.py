@@ -173,6 +173,8 @@ class UnsureOutbox:
 class UnsureJobs:
     """Jobs that may fail before, between and after their tasks; a failed one leaves files behind."""
 
+    parallelism = 1
+
     def __init__(self, source: MemorySource, fate: Fate) -> None:
         self._source = source
         self._fate = fate

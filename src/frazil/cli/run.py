@@ -56,7 +56,8 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
         catalog = _open_catalog(jvm, spec, stopping, clock)
         if catalog is None:
             return 0
-        jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark))
+        expected = core_count() if is_local(spec.spark.master) else 1
+        jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected)
         outbox = KafkaOutbox(spec.kafka)
         parts = Parts(source, catalog, jobs, clock, schemas=open_schemas(spec), outbox=outbox)
         service = Service(spec, parts, new_id(), state_file.write)

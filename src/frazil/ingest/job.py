@@ -28,7 +28,11 @@ HEAVY_BYTES = 8192
 
 
 class JobRunner(Protocol):
-    """Runs the tasks of some batches."""
+    """Runs the tasks of some batches. parallelism: the most tasks that one job has at a time, as far as is known before
+    the first job.
+    """
+
+    parallelism: int
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         """The reports of all tasks. with_offsets: bad records must be named. Raises UnavailableError when a task failed."""
@@ -37,15 +41,20 @@ class JobRunner(Protocol):
 class SparkJobs:
     """Job runner on a Spark session, which `session` answers when a job needs it; UnavailableError when there is none.
 
-    parallelism: the most tasks that one job should have at a time.
+    parallelism: the most tasks that one job should have at a time; expected: the same, before there is a session to ask.
     """
 
     def __init__(
-        self, session: Callable[[], SparkSession], kafka: Mapping[str, str], parallelism: Callable[[SparkSession], int]
+        self,
+        session: Callable[[], SparkSession],
+        kafka: Mapping[str, str],
+        parallelism: Callable[[SparkSession], int],
+        expected: int = 1,
     ) -> None:
         self._session = session
         self._kafka = kafka
         self._parallelism = parallelism
+        self.parallelism = expected
         self._light: dict[SparkSession, SparkSession] = {}
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
@@ -53,8 +62,8 @@ class SparkJobs:
         is_light = not with_offsets and all(batch.is_light for batch in batches)
         spark = self._activate(pool, is_light)
         ranges = [r for batch in batches for r in batch.ranges]
-        most = 1 if job.is_scattered else self._parallelism(spark)
-        slices = max(1, min(most, sum(r.span for r in ranges) // _RECORDS_PER_TASK))
+        self.parallelism = self._parallelism(spark)
+        slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
         try:
             frame = read_ranges(spark, self._kafka, ranges, source_columns(job, with_offsets), slices)
             if is_light:
@@ -80,6 +89,13 @@ class SparkJobs:
             self._light = {spark: spark.newSession()}
             self._light[spark].conf.set(*_NO_LIMIT)
         return self._light[spark]
+
+
+def slices_of(batches: Sequence[Batch], parallelism: int) -> int:
+    """How many tasks the batches are read by together."""
+    quickest = max(1, min(parallelism, sum(batch.span for batch in batches) // _RECORDS_PER_TASK))
+    allowed = [batch.most_tasks or quickest for batch in batches]
+    return min(quickest, sum(allowed))
 
 
 def _without_heavy(frame: DataFrame) -> DataFrame:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from frazil.ingest.sizes import ASSUMED_SHARE, records_per_file, span_of_whole_files, whole_files
 from frazil.kafka.port import Partition
 from frazil.types import Batch, OffsetRange, Offsets
 
 # A table with more than this to read is in catch-up: it gets jobs of its own.
 CATCH_UP_RECORDS = 150_000
-# The first batch decides the inferred columns; later batches are as large as one commit should be.
+# The first batch decides the inferred columns.
 FIRST_BATCH_RECORDS = 50_000
+# A batch that is not large enough for files of the target size may grow beyond this as far as it takes no longer than a
+# minute: what a failure costs, and how long a reader of a table in catch-up waits for the next rows.
 MAX_BATCH_RECORDS = 4_000_000
 MAX_BATCH_BYTES = 1024 * 1024 * 1024
+LONGEST_BATCH_S = 60.0
 ASSUMED_RECORD_BYTES = 250
+HEAD_START = 1 / 30
+LONGEST_HEAD_START_S = 1.0
 # Tables of one job are committed one after another: with 200 at a time the last of them would be seconds late, and all
 # of them due again in the same moment.
 MAX_TABLES_PER_JOB = 32
@@ -22,11 +28,12 @@ MAX_TABLES_PER_JOB = 32
 
 @dataclass(frozen=True)
 class TableClock:
-    """When a table may commit again.
+    """When a table may commit again, and how much at a time.
 
-    next_due_s: on the monotonic clock. record_bytes: average size of its records, as far as known. is_light: they are
-    known to be small, every one of them. is_first: nothing is
-    known of its columns yet.
+    next_due_s: on the monotonic clock. target_bytes: of a data file; min_bytes: of one that need not wait for the
+    interval, None for the target. record_bytes: average size of its records, as far as known; row_bytes: what each takes
+    in a file, None while that is not known. is_light: they are known to be small, every one of them. is_first: nothing is
+    known of its columns yet. records_per_s: how fast its last batch was. tasks: that a large batch is split into.
     """
 
     table: str
@@ -35,13 +42,26 @@ class TableClock:
     record_bytes: float = ASSUMED_RECORD_BYTES
     is_light: bool = False
     is_first: bool = False
+    row_bytes: float | None = None
+    min_bytes: int | None = None
+    records_per_s: float = 0.0
+    tasks: int = 1
+
+    def file_bytes(self, span: int) -> float:
+        """How large the files of so many records will be together."""
+        return span * (self.row_bytes or self.record_bytes * ASSUMED_SHARE)
+
+    @property
+    def records_per_file(self) -> int:
+        """How many records a file of the target size holds."""
+        return records_per_file(self.target_bytes, self.file_bytes(1))
 
 
 def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClock, now_s: float) -> Batch | None:
     """What the table reads next, or None when it is not due or there is nothing.
 
     position: per topic and partition the next offset to read. Due is a table whose interval has passed, or for which
-    enough bytes wait to fill a file.
+    enough waits to fill a file.
     """
     waiting = [
         OffsetRange(topic, partition, offset, ends[topic, partition])
@@ -49,17 +69,43 @@ def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClo
         for partition, offset in partitions.items()
         if ends.get((topic, partition), offset) > offset
     ]
-    total = sum(r.span for r in waiting)
-    is_full = total * clock.record_bytes >= clock.target_bytes
-    if not waiting or (now_s < clock.next_due_s and not is_full):
+    written, is_early = clock.file_bytes(sum(r.span for r in waiting)), now_s < clock.next_due_s
+    is_full = written >= (clock.min_bytes or clock.target_bytes)
+    if not waiting or (is_early and not is_full):
         return None
-    return Batch(clock.table, tuple(limit_ranges(waiting, batch_limit(clock))), clock.is_light)
+    limit, files = batch_limit(clock), int(written / clock.target_bytes)
+    if (
+        is_early or files >= clock.tasks
+    ):  # What is more than whole files can wait for the next ones, or for the interval.
+        limit = min(limit, clock.records_per_file * whole_files(files, clock.tasks))
+    ranges = tuple(limit_ranges(waiting, limit))
+    return Batch(clock.table, ranges, clock.is_light, _most_tasks(clock, sum(r.span for r in ranges), is_early))
+
+
+def pace_s(interval_s: float) -> float:
+    """How long after one batch the next is due: a little before the interval has passed, so that a wait for another
+    table's job does not make its commit late.
+    """
+    return interval_s - min(interval_s * HEAD_START, LONGEST_HEAD_START_S)
+
+
+def _most_tasks(clock: TableClock, span: int, is_early: bool) -> int | None:
+    """As each task writes a file of its own: how many of them leave files of the size that the batch was due for. A batch
+    whose interval has passed is in more of a hurry than its files, unless the pipeline file says how small they may be.
+    """
+    if clock.min_bytes:
+        return max(1, int(clock.file_bytes(span) / clock.min_bytes))
+    return max(1, round(clock.file_bytes(span) / clock.target_bytes)) if is_early else None
 
 
 def batch_limit(clock: TableClock) -> int:
     """The most offsets that one batch of the table covers."""
     by_bytes = int(MAX_BATCH_BYTES / max(1.0, clock.record_bytes))
-    return max(1, min(FIRST_BATCH_RECORDS if clock.is_first else MAX_BATCH_RECORDS, by_bytes))
+    if clock.is_first:
+        return max(1, min(FIRST_BATCH_RECORDS, by_bytes))
+    usual = max(1, min(MAX_BATCH_RECORDS, by_bytes))
+    most = max(usual, int(clock.records_per_s * LONGEST_BATCH_S))
+    return span_of_whole_files(usual, most, clock.records_per_file, clock.tasks)
 
 
 def limit_ranges(ranges: Iterable[OffsetRange], limit: int) -> list[OffsetRange]:

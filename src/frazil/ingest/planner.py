@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import Discovery
+from frazil.ingest.job import JobRunner
 from frazil.ingest.pipeline import Planned
-from frazil.ingest.plan import lag_records, plan_batch
+from frazil.ingest.plan import TableClock, lag_records, plan_batch
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition
 
@@ -15,8 +17,9 @@ from frazil.kafka.port import Partition
 class Planner:
     """Plans one table at a time. ends: of every partition, as last asked for."""
 
-    def __init__(self, discovery: Discovery) -> None:
+    def __init__(self, discovery: Discovery, jobs: JobRunner) -> None:
         self._discovery = discovery
+        self._jobs = jobs
         self._goal: dict[Partition, int] | None = None
         self.ends: dict[Partition, int] = {}
 
@@ -51,11 +54,18 @@ class Planner:
         if table.needs_check or is_behind_start:
             self._discovery.check_offsets(table, self.ends)
         position = table.position()
-        batch = plan_batch(position, self._readable_ends(), table.clock(), now_s)
+        batch = plan_batch(position, self._readable_ends(), self._clock(table, now_s), now_s)
         if batch is None:
             table.read_to = None if table.lag_records else {p: self.ends.get(p) for p in table.partitions()}
             return None
         return Planned(table, batch, position, dict(self.ends), now_s)
+
+    def _clock(self, table: Table, now_s: float) -> TableClock:
+        clock = table.clock(self._jobs.parallelism)
+        # On the way to a goal nothing more is collected, so there is nothing to wait for; a table without columns yet is
+        # due when it says so, or it would be tried without a pause.
+        is_hurrying = self._goal is not None and not clock.is_first
+        return replace(clock, next_due_s=min(clock.next_due_s, now_s)) if is_hurrying else clock
 
     def _has_nothing_new(self, table: Table) -> bool:
         """The quick look that hundreds of idle tables get: are the ends those that it was last read to?"""

@@ -29,7 +29,7 @@ from frazil.ingest.lanes import Done
 from frazil.ingest.load import Loader
 from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Outcome, Planned
-from frazil.ingest.plan import group_batches, lag_records
+from frazil.ingest.plan import group_batches, lag_records, pace_s
 from frazil.ingest.planner import Planner, no_topic
 from frazil.ingest.table import RunState, Table
 from frazil.spec import PipelineSpec
@@ -44,6 +44,8 @@ SHORTEST_POLL_S = 0.02
 LONGEST_POLL_S = 0.25
 # Asking Kafka for ends may take this share of the loop's time, so that hundreds of idle topics cost little.
 POLL_SHARE = 0.03
+# One slow answer out of so many must not make the loop wait for seconds.
+ASKS_REMEMBERED = 8
 EMPTY_RETRY_S = 5.0
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
@@ -61,7 +63,7 @@ class Service:
         self._publish = publish
         self._discovery = Discovery(spec, parts.source, parts.catalog)
         self._loader = Loader(spec.pipeline, parts, self._discovery, run_id)
-        self._planner = Planner(self._discovery)
+        self._planner = Planner(self._discovery, parts.jobs)
         self._lanes = parts.lanes
         self._is_stopping = False
         self._topics_at_s = float("-inf")
@@ -169,7 +171,7 @@ class Service:
             self._refresh(now_s)
             began_s = self._clock.monotonic_s()
             self._ask_for_ends()
-            self._ask_cost_s = self._clock.monotonic_s() - began_s
+            self._ask_cost_s += (self._clock.monotonic_s() - began_s - self._ask_cost_s) / ASKS_REMEMBERED
             if self._outages:
                 log.info("available_again", after_failures=self._outages)
             if until_caught_up:
@@ -263,8 +265,11 @@ class Service:
         self._lanes.submit(lane, planned, lambda: pipeline.run_tasks(planned, lane))
 
     def _pause_s(self) -> float:
-        floor = max(SHORTEST_POLL_S, self._ask_cost_s / POLL_SHARE)
-        return min(max(floor, SHORTEST_POLL_S), max(LONGEST_POLL_S, floor))
+        """As long as asking for ends has earned, but not past the moment at which the next table is due."""
+        now_s = self._clock.monotonic_s()
+        earned_s = max(SHORTEST_POLL_S, self._ask_cost_s / POLL_SHARE)
+        next_due_s = min((t.next_due_s for t in self._free_tables(now_s) if t.next_due_s > now_s), default=float("inf"))
+        return min(earned_s, max(LONGEST_POLL_S, next_due_s - now_s))
 
     # ---- results
 
@@ -327,7 +332,7 @@ class Service:
     def _committed(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
         table, report = planned.table, outcome.report
         took_s = now_s - planned.planned_at_s
-        table.next_due_s = planned.planned_at_s + table.spec.commit.interval_s
+        table.next_due_s = planned.planned_at_s + pace_s(table.spec.commit.interval_s)
         table.skipped = {}
         table.note_bad(report)
         table.lag_records = lag_records(table.position(), self._planner.ends)

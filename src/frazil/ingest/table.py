@@ -17,6 +17,7 @@ from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.naming import Shaping
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
+from frazil.ingest.sizes import learn_row_bytes, stored_row_bytes
 from frazil.ingest.target import Reading, TableTarget, WriterSchema, metadata_columns
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
@@ -69,7 +70,8 @@ class Table:
     nothing left to read. needs_check: whether the committed offsets must be compared
     with what Kafka still has before the next read. loaded_at_s: when `state` was last known to be the table's; asked_at_s:
     when the catalog was last asked for it. record_bytes: average size of the last batch's records; largest_bytes: of one
-    record in any batch of this process. letters: its dead-letter table, as last loaded; None while it is not needed.
+    record in any batch of this process; row_bytes: what one takes in a file, None before this process has written a
+    telling one. letters: its dead-letter table, as last loaded; None while it is not needed.
     schemas: of the registry, by id, those that its records have named; schemas_at_s: when the newest one was asked for.
     refusals: changes of the table that records asked for and its policy forbids.
     tally: records of the last batches, and bad ones among them. letter_count: rows of its dead-letter table, as last seen.
@@ -95,6 +97,7 @@ class Table:
     asked_at_s: float = float("-inf")
     record_bytes: float = ASSUMED_RECORD_BYTES
     largest_bytes: int | None = None
+    row_bytes: float | None = None
     read_to: Mapping[Partition, int | None] | None = None
     lag_records: int = 0
     records_per_s: float = 0.0
@@ -145,12 +148,21 @@ class Table:
         """Every partition of the topics that are there."""
         return [(t.name, p) for t in self.topics.values() for p in range(t.partition_count)]
 
-    def clock(self) -> TableClock:
-        """What planning needs to know."""
-        target = self.spec.commit.target_file_size_bytes
-        # Compressed columns take about a sixth of the JSON they came from; enough for a file may wait no longer.
-        is_light = self.largest_bytes is not None and self.largest_bytes <= HEAVY_BYTES
-        return TableClock(self.name, self.next_due_s, target * 6, self.record_bytes, is_light, self.is_first)
+    def clock(self, tasks: int = 1) -> TableClock:
+        """What planning needs to know. tasks: that a large batch is split into."""
+        target, least = self._target_file_size(), self.spec.commit.min_file_size_bytes
+        return TableClock(
+            table=self.name,
+            next_due_s=self.next_due_s,
+            target_bytes=target,
+            record_bytes=self.record_bytes,
+            is_light=self.largest_bytes is not None and self.largest_bytes <= HEAVY_BYTES,
+            is_first=self.is_first,
+            row_bytes=self.row_bytes or stored_row_bytes(self.size),
+            min_bytes=min(least, target) if least else None,
+            records_per_s=self.records_per_s,
+            tasks=tasks,
+        )
 
     @property
     def letters_name(self) -> str:
@@ -171,6 +183,7 @@ class Table:
         elif report.record_count:
             self.record_bytes = report.value_bytes / report.record_count
             self.largest_bytes = max(self.largest_bytes or 0, report.largest_bytes)
+            self.row_bytes = learn_row_bytes(self.row_bytes, report)
             self.is_scattered = len(report.files) >= _MANY_FILES and report.record_count < _FEW_ROWS * len(report.files)
 
     @property

@@ -132,8 +132,10 @@ class FileWriter:
     def _append(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> None:
         hit("task.write")
         file = self._open.get(partition) or self._begin(partition, rows, options)
+        began = file.size_bytes
         file.append(rows, self._row_group_bytes if self._is_arranged else rows.nbytes)
-        if file.size_bytes >= self._target.target_file_size_bytes:
+        # The file ends where it comes nearest to its size: another piece as large as this one would overshoot by more.
+        if file.size_bytes + (file.size_bytes - began) / 2 >= self._target.target_file_size_bytes:
             self._close(file)
 
     def _begin(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> OpenFile:

@@ -19,7 +19,7 @@ _TUNING = {
     "max.partition.fetch.bytes": str(8 * 1024 * 1024),
     "fetch.max.bytes": str(64 * 1024 * 1024),
     "receive.buffer.bytes": str(1024 * 1024),
-    "fetch.max.wait.ms": "100",
+    "fetch.max.wait.ms": "5",
 }
 
 

@@ -110,10 +110,13 @@ class ValueSpec(_Declared):
 
 
 class CommitSpec(_Declared):
-    """When to commit (`interval_s`: at most this many seconds after data arrived) and the size that files aim at."""
+    """When to commit (`interval_s`: at most this many seconds after data arrived) and the size that files aim at.
+    min_file_size_bytes: a commit need not wait for its interval when about this much can be written; None: the target.
+    """
 
     interval_s: float = 1.0
     target_file_size_bytes: int = 128 * 1024 * 1024
+    min_file_size_bytes: int | None = None
 
 
 class DeadLettersSpec(_Declared):

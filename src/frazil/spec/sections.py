@@ -117,7 +117,13 @@ def read_commit(entry: Entry | None, inherited: CommitSpec, problems: Problems) 
         interval_s = problems.attempt(interval.line, interval_s, parse_duration, interval.text)
     if size:
         size_bytes = problems.attempt(size.line, size_bytes, parse_size, size.text)
-    return CommitSpec(interval_s=interval_s, target_file_size_bytes=size_bytes)
+    least_bytes, least = inherited.min_file_size_bytes, fields.quantity("min_file_size")
+    if least:
+        least_bytes = problems.attempt(least.line, least_bytes, parse_size, least.text)
+    if least_bytes and least_bytes > size_bytes:
+        message = "`commit.min_file_size` is larger than `commit.target_file_size`, at which files end"
+        problems.add(least.line if least else entry.line, message, "lower the one, or raise the other")
+    return CommitSpec(interval_s=interval_s, target_file_size_bytes=size_bytes, min_file_size_bytes=least_bytes)
 
 
 def _check_kafka_property(text: str, key: str) -> None:

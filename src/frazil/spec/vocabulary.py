@@ -161,6 +161,11 @@ SPARK: Mapping[str, Setting] = {
 COMMIT: Mapping[str, Setting] = {
     "interval": Setting("How long to collect records for one commit.", DURATION, default="1s"),
     "target_file_size": Setting("The size that files should reach.", SIZE, default="128MiB"),
+    "min_file_size": Setting(
+        "A commit comes before its interval has passed when enough waits for a file of this size; `target_file_size`"
+        " unless written.",
+        SIZE,
+    ),
 }
 
 DEAD_LETTERS: Mapping[str, Setting] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +21,8 @@ from frazil.ingest.plan import (
 )
 from frazil.types import Batch, OffsetRange
 
-_CLOCK = TableClock("lake.a", next_due_s=10.0, target_bytes=1_000_000, record_bytes=100)
+# Ten bytes of a file for each record.
+_CLOCK = TableClock("lake.a", next_due_s=10.0, target_bytes=100_000, record_bytes=100, row_bytes=10)
 
 
 def test_a_table_is_due_when_its_interval_has_passed_and_records_wait() -> None:
@@ -34,8 +37,50 @@ def test_a_table_waits_for_its_interval() -> None:
 def test_enough_bytes_for_a_file_do_not_wait_for_the_interval() -> None:
     assert plan_batch({"a": {0: 0}}, {("a", 0): 9_999}, _CLOCK, now_s=0.0) is None
     assert plan_batch({"a": {0: 0}}, {("a", 0): 10_000}, _CLOCK, now_s=0.0) == Batch(
-        "lake.a", (OffsetRange("a", 0, 0, 10_000),)
+        "lake.a", (OffsetRange("a", 0, 0, 9_500),), most_tasks=1
     )
+
+
+def test_a_batch_leaves_what_is_more_than_whole_files_unless_it_is_late_and_has_none_for_every_task() -> None:
+    def span(waiting: int, now_s: float) -> int:
+        batch = plan_batch({"a": {0: 0}}, {("a", 0): waiting}, replace(_CLOCK, tasks=2), now_s)
+        return batch.span if batch else 0
+
+    assert [span(files * 10_000 + 9_999, now_s=0.0) for files in range(6)] == [0, 9_500, 19_000, 19_000, 38_000, 38_000]
+    assert [span(files * 10_000 + 9_999, now_s=10.0) for files in range(4)] == [9_999, 19_999, 19_000, 19_000]
+
+
+def test_with_a_smallest_file_size_enough_for_that_does_not_wait_and_less_does() -> None:
+    clock = replace(_CLOCK, min_bytes=20_000)
+    assert plan_batch({"a": {0: 0}}, {("a", 0): 1_999}, clock, now_s=0.0) is None
+    assert plan_batch({"a": {0: 0}}, {("a", 0): 2_000}, clock, now_s=0.0) == Batch(
+        "lake.a", (OffsetRange("a", 0, 0, 2_000),), most_tasks=1
+    )
+    assert plan_batch({"a": {0: 0}}, {("a", 0): 5}, clock, now_s=10.0) == Batch(
+        "lake.a", (OffsetRange("a", 0, 0, 5),), most_tasks=1
+    )
+
+
+def test_enough_is_judged_by_what_files_of_the_table_took_so_far() -> None:
+    position, ends = {"a": {0: 0}}, {("a", 0): 10_000}
+    assert plan_batch(position, ends, replace(_CLOCK, row_bytes=9), now_s=0.0) is None
+    assert plan_batch(position, ends, replace(_CLOCK, row_bytes=11), now_s=0.0) is not None
+    assert plan_batch(position, ends, replace(_CLOCK, row_bytes=None, record_bytes=59), now_s=0.0) is None
+    assert plan_batch(position, ends, replace(_CLOCK, row_bytes=None, record_bytes=61), now_s=0.0) is not None
+
+
+def test_a_batch_that_came_early_has_no_more_tasks_than_files_and_a_late_one_as_many_as_are_quickest() -> None:
+    clock = replace(_CLOCK, min_bytes=20_000, tasks=8)
+
+    def most_tasks(clock: TableClock, now_s: float) -> int | None:
+        batch = plan_batch({"a": {0: 0, 1: 0}}, {("a", 0): 3_999, ("a", 1): 4_000}, clock, now_s)
+        return batch.most_tasks if batch else 0
+
+    assert most_tasks(clock, 0.0) == 3
+    assert most_tasks(clock, 10.0) == 3
+    assert most_tasks(replace(clock, min_bytes=None), 0.0) == 0
+    assert most_tasks(replace(clock, min_bytes=None), 10.0) is None
+    assert most_tasks(replace(clock, min_bytes=None, target_bytes=39_995), 0.0) == 2
 
 
 def test_without_records_there_is_no_batch() -> None:
@@ -51,9 +96,25 @@ def test_a_partition_without_a_known_end_waits() -> None:
 def test_the_first_batch_is_smaller_and_bytes_limit_all() -> None:
     first = TableClock("t", 0, 1, record_bytes=100, is_first=True)
     assert batch_limit(first) == FIRST_BATCH_RECORDS
-    assert batch_limit(_CLOCK) == MAX_BATCH_RECORDS
-    assert batch_limit(TableClock("t", 0, 1, record_bytes=1_000_000)) == MAX_BATCH_BYTES // 1_000_000
-    assert batch_limit(TableClock("t", 0, 1, record_bytes=1e12)) == 1
+    large = TableClock("t", 0, 2**40, record_bytes=100)
+    assert batch_limit(large) == MAX_BATCH_RECORDS
+    assert batch_limit(replace(large, record_bytes=1_000_000)) == MAX_BATCH_BYTES // 1_000_000
+    assert batch_limit(replace(large, record_bytes=1e12)) == 1
+
+
+def test_a_batch_in_catch_up_covers_whole_files_for_each_of_its_tasks() -> None:
+    a_file = 9_500
+    assert batch_limit(_CLOCK) == MAX_BATCH_RECORDS // a_file * a_file
+    assert batch_limit(replace(_CLOCK, tasks=3)) == MAX_BATCH_RECORDS // (3 * a_file) * 3 * a_file
+
+
+def test_a_batch_grows_until_each_task_writes_a_file_but_takes_no_longer_than_a_minute() -> None:
+    large = replace(_CLOCK, target_bytes=100_000_000, tasks=2)
+    assert batch_limit(large) == MAX_BATCH_RECORDS
+    assert batch_limit(replace(large, records_per_s=100_000)) == 6_000_000
+    assert batch_limit(replace(large, records_per_s=1_000_000)) == 19_000_000
+    assert batch_limit(replace(large, records_per_s=1_000_000, tasks=5)) == 47_500_000
+    assert batch_limit(replace(large, records_per_s=1_000_000, tasks=50)) == 60_000_000
 
 
 def test_the_batch_of_a_table_with_small_records_is_light() -> None:

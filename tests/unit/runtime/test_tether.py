@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from frazil.runtime.tether import spawn_tethered
+from tests.fixtures.processes import is_alive, state_of, wait_until_ended
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a parent-death signal")
 
@@ -24,20 +25,6 @@ time.sleep(60)
 """
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def ends_within(pid: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while is_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not is_alive(pid)
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_the_child_ends_when_the_parent_is_killed(tmp_path: Path, how: signal.Signals) -> None:
     command = [sys.executable, "-c", _PARENT, str(tmp_path / "log")]
@@ -46,16 +33,27 @@ def test_the_child_ends_when_the_parent_is_killed(tmp_path: Path, how: signal.Si
         child = int(parent.stdout.readline())
         assert is_alive(child)
         parent.send_signal(how)
-    assert ends_within(child, 5)
+    wait_until_ended(child, 5)
 
 
 def test_the_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
     children: list[subprocess.Popen[bytes]] = []
-    asker = threading.Thread(target=lambda: children.append(spawn_tethered(["/bin/sleep", "60"], log=tmp_path / "log")))
+
+    def ask() -> None:
+        children.append(spawn_tethered(["/bin/sleep", "60"], log=tmp_path / "log"))
+        command = Path(f"/proc/{children[0].pid}/cmdline")
+        # Only then has it asked for the signal.
+        wait_until(lambda: command.read_bytes().startswith(b"/bin/sleep"), "the child is the command", 5)
+
+    asker = threading.Thread(target=ask)
     asker.start()
+    thread = Path(f"/proc/self/task/{asker.native_id}")
     asker.join()
-    time.sleep(0.2)
-    assert children[0].poll() is None
+    wait_until(lambda: not thread.exists(), "the thread is gone", 5)
+    # SIGKILL goes before any other signal: a child that stops has not got one.
+    children[0].send_signal(signal.SIGSTOP)
+    wait_until(lambda: state_of(children[0].pid) in "TZ", "the child has stopped", 5)
+    assert is_alive(children[0].pid)
     children[0].kill()
     assert children[0].wait(5) == -signal.SIGKILL
 

@@ -94,7 +94,7 @@ tables:
     undeclared: add
     rescue: false
     metadata: [offset]
-    commit: {interval: 2s, target_file_size: 1GiB}
+    commit: {interval: 2s, target_file_size: 1GiB, min_file_size: 32MiB}
     envelope: none
     mode: append
     changelog: false
@@ -139,6 +139,7 @@ def test_the_schema_is_one() -> None:
         ("tables: {a.b: {topic: c, commit: {interval: 2}}}", ["$.tables['a.b'].commit.interval"]),
         ("tables: {a.b: {topic: c, commit: {interval: 2 sec}}}", ["$.tables['a.b'].commit.interval"]),
         ("tables: {a.b: {topic: c, commit: {target_file_size: 2mb}}}", ["$.tables['a.b'].commit.target_file_size"]),
+        ("tables: {a.b: {topic: c, commit: {min_file_size: 2}}}", ["$.tables['a.b'].commit.min_file_size"]),
         ("tables: {a.b: {topic: c, metadata: [ofset]}}", ["$.tables['a.b'].metadata"]),
         ("tables: {a.b: {topic: c, metadata: {ofset: at}}}", ["$.tables['a.b'].metadata"]),
         ("tables: {a.b: {topic: c}}\nregistry: {auth: {token: t}}", ["$.registry"]),

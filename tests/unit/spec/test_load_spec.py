@@ -42,7 +42,7 @@ catalog:
   warehouse: lake
   properties: {s3.endpoint: "https://store", s3.path-style-access: true}
 spark: {master: "local[4]", conf: {spark.driver.memory: 4g, spark.sql.shuffle.partitions: 8}}
-commit: {interval: 2s, target_file_size: 64MiB}
+commit: {interval: 2s, target_file_size: 64MiB, min_file_size: 32MiB}
 namespace: iot.raw
 topics: [sensors, /^device-.*/]
 tables:
@@ -73,7 +73,7 @@ tables:
   shop.eu.orders:
     topics: [orders, /^orders-/]
     start: {orders: {0: 12, 1: 0}, orders-x: {7: 3}}
-    commit: {target_file_size: 1GiB}
+    commit: {target_file_size: 1GiB, min_file_size: 1MiB}
 """
 
 
@@ -85,7 +85,7 @@ def test_the_shortest_file_gets_every_default(load: Load, working_directory: Pat
         kafka=KAFKA,
         catalog=CatalogSpec(type="jdbc", uri=f"jdbc:sqlite:{home}/catalog.db", warehouse=f"{home}/warehouse"),
         spark=SparkSpec(master="local[*]", conf={}),
-        commit=CommitSpec(interval_s=1.0, target_file_size_bytes=134217728),
+        commit=CommitSpec(interval_s=1.0, target_file_size_bytes=134217728, min_file_size_bytes=None),
         tables=(
             TableSpec(
                 name="shop.page_views",
@@ -169,7 +169,7 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
             properties={"s3.endpoint": "https://store", "s3.path-style-access": "true"},
         ),
         spark=SparkSpec(master="local[4]", conf={"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "8"}),
-        commit=CommitSpec(interval_s=2.0, target_file_size_bytes=64 * 1024**2),
+        commit=CommitSpec(interval_s=2.0, target_file_size_bytes=64 * 1024**2, min_file_size_bytes=32 * 1024**2),
         tables=(
             TableSpec(
                 name="shop.page_views",
@@ -187,7 +187,9 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
                 dead_letters=DeadLettersSpec(table="shop.bad", stop_above=0.05),
                 limits=LimitsSpec(columns=50, record_bytes=2**20),
                 metadata={"offset": "_offset", "partition": "_partition", "timestamp": "_timestamp"},
-                commit=CommitSpec(interval_s=0.5, target_file_size_bytes=64 * 1024**2),
+                commit=CommitSpec(
+                    interval_s=0.5, target_file_size_bytes=64 * 1024**2, min_file_size_bytes=32 * 1024**2
+                ),
                 on_data_loss="skip",
                 format_version=3,
                 properties={
@@ -202,7 +204,7 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
                 name="shop.eu.orders",
                 topics=(TopicSelector(literal="orders"), TopicSelector(pattern="^orders-")),
                 start=Start(kind="offsets", offsets={"orders": {0: 12, 1: 0}, "orders-x": {7: 3}}),
-                commit=CommitSpec(interval_s=2.0, target_file_size_bytes=1024**3),
+                commit=CommitSpec(interval_s=2.0, target_file_size_bytes=1024**3, min_file_size_bytes=1024**2),
                 line=44,
             ),
         ),

@@ -269,6 +269,12 @@ SECTIONS = [
     ),
     ("spark: {master: 4}", "`spark.master` is a number where text is expected", "put it in quotes"),
     ("commit: {target_file_size: 64}", "the size `64` has no unit", None),
+    ("commit: {min_file_size: 32}", "the size `32` has no unit", None),
+    (
+        "commit: {min_file_size: 256MiB}",
+        "`commit.min_file_size` is larger than `commit.target_file_size`, at which files end",
+        "lower the one, or raise the other",
+    ),
     ("topics: [a]", "`topics` needs a `namespace` for its tables", "write `namespace: NAME`"),
     (
         "namespace: n",
@@ -288,6 +294,11 @@ WHOLE = [
     (f"{HEAD}tables:\n  shop.x: {{topic: /a/}}\n", 4, "`topic` takes one name"),
     (f"{HEAD}tables:\n  shop.x:\n    topics: []\n", 5, "`topics` is an empty list"),
     (f"{HEAD}tables:\n  shop.x:\n    topics: [a, /b/,\n      a]\n", 6, "`a` is there twice in `topics`"),
+    (
+        f"{HEAD}commit: {{min_file_size: 2MiB}}\ntables:\n  shop.x:\n    topic: a\n    commit: {{target_file_size: 1MiB}}\n",
+        7,
+        "`commit.min_file_size` is larger than `commit.target_file_size`, at which files end",
+    ),
     (
         f"{HEAD}tables:\n  shop.x: {{topics: [a, b], start: {{0: 1}}}}\n",
         4,
