@@ -21,8 +21,9 @@ from frazil.ingest.decode.columns import Decoded, Fault, Misfit
 from frazil.ingest.decode.json_columns import Findings, read_members
 from frazil.ingest.decode.json_grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.ingest.decode.json_infer import infer_struct
+from frazil.ingest.decode.json_keys import spell_key
 from frazil.ingest.decode.rescue import rescued_column
-from frazil.ingest.decode.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, spell_key, take_all
+from frazil.ingest.decode.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, take_all
 from frazil.ingest.selection import Selection
 
 _FAULTS = {
