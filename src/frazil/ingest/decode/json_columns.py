@@ -87,12 +87,13 @@ class Findings:
     undeclared: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
     the record. wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements
     and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table
-    says so.
+    says so. refusals: paths of fields that the table does not take.
     """
 
     undeclared: str = "add"
     wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
+    refusals: set[str] = field(default_factory=set)
 
 
 def read_members(
@@ -173,6 +174,7 @@ def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Fi
     if findings.undeclared == "rescue":
         texts.undeclared.append((label, column))
     else:
+        findings.refusals.add(label)
         texts.refuse(column, there.astype(np.uint8), label, _UNDECLARED)
 
 
