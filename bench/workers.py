@@ -7,7 +7,6 @@ change to the decoder brings; what counts is measured by the throughput benchmar
 from __future__ import annotations
 
 import argparse
-
 import sys
 import tempfile
 import time

@@ -20,10 +20,7 @@ from frazil.errors import UnavailableError
 Once = Annotated[bool, typer.Option("--once", help="Send a fixed number of records, print what arrived, and end.")]
 Records = Annotated[int, typer.Option(min=100, help="How many records --once sends.")]
 Rate = Annotated[int, typer.Option(min=10, max=20_000, help="How many records are sent a second.")]
-Directory = Annotated[
-    Path,
-    typer.Option("--dir", metavar="DIR", envvar="FRAZIL_DEMO_DIR", help="Emptied at the start; the tables stay in it."),
-]
+Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Emptied at the start; the tables stay in it.")]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Save the live view as an SVG.")]
 _LATE_AFTER_S = 20
 

@@ -15,10 +15,7 @@ from frazil.errors import UnavailableError
 from frazil.runtime.broker import EmbeddedBroker
 
 Port = Annotated[int, typer.Option(help="The port to listen on, on the loopback only; 0 takes a free one.")]
-Directory = Annotated[
-    Path,
-    typer.Option("--dir", metavar="DIR", envvar="FRAZIL_DEV_BROKER_DIR", help="Where the broker keeps its topics."),
-]
+Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the broker keeps its topics.")]
 _LOOK_EVERY_S = 0.5
 
 
