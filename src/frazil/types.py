@@ -17,6 +17,17 @@ Offsets = Mapping[str, Mapping[int, int]]
 RESCUED_COLUMN = "_rescued"
 """The column for what does not fit its own, as JSON: path to value and reason."""
 
+RESERVED_COLUMNS = frozenset(
+    ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
+)
+"""Names of Iceberg's own metadata columns: Spark refuses to read a table that has such a column itself."""
+
+FORMATS_OF_REGISTRY = ("avro", "protobuf", "json_schema")
+"""Formats of values and keys whose schemas are in the schema registry."""
+
+FIRST_PLACEHOLDER_ID = 1000
+"""Ids from here on stand for fields that no table has given one yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:

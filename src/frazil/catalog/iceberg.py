@@ -23,6 +23,7 @@ from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
 from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
+from frazil.catalog.vended import VENDED
 from frazil.errors import ConflictError, FrazilError, InvariantError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, Progress
@@ -319,6 +320,7 @@ class IcebergCatalog:
             vended = [found for found in io.credentials() if location.startswith(str(found.prefix()))]
             for credentials in sorted(vended, key=lambda found: len(str(found.prefix()))):
                 properties |= self._strings_of(credentials.config())
+        VENDED.note(properties)
         return {name: value for name, value in properties.items() if name.startswith(_STORE_PROPERTIES)}
 
     def _state(self, table: str, java: Any) -> TableState:

@@ -7,26 +7,44 @@ import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from frazil.catalog.vended import VENDED, Vended
+
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 HIDDEN = "***"
 
 
-class Redaction:
-    """The secrets of this process; a text that went through `text` holds none of them, in no spelling known here."""
+def _spell(secret: str) -> set[str]:
+    return {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], urllib.parse.quote(secret, safe="")}
 
-    def __init__(self) -> None:
-        self._spellings: list[str] = []
+
+class Redaction:
+    """The secrets of this process, those that its catalog hands out included; a text that went through `text` holds none of
+    them, in no spelling known here.
+    """
+
+    def __init__(self, vended: Vended = VENDED) -> None:
+        self._secrets: frozenset[str] = frozenset()
+        self._vended = vended
+        self._spelt: tuple[frozenset[str], frozenset[str], list[str]] = (frozenset(), frozenset(), [])
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Adds `secrets`, the empty one aside."""
-        spellings = {*self._spellings}
-        for secret in filter(None, secrets):
-            spellings |= {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], urllib.parse.quote(secret, safe="")}
-        self._spellings = sorted(spellings, key=len, reverse=True)
+        self._secrets |= {*filter(None, secrets)}
+
+    def _spellings(self) -> list[str]:
+        """The longest first. Spelt out anew when there are other secrets; any thread may ask."""
+        of, given, spellings = self._spelt
+        if of is not self._secrets or given is not self._vended.values:
+            of, given = self._secrets, self._vended.values
+            spellings = sorted(
+                {spelling for secret in of | given for spelling in _spell(secret)}, key=len, reverse=True
+            )
+            self._spelt = (of, given, spellings)
+        return spellings
 
     def text(self, text: str) -> str:
-        for spelling in self._spellings:
+        for spelling in self._spellings():
             text = text.replace(spelling, HIDDEN)
         return text
 

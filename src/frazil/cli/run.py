@@ -44,7 +44,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
     spec = read_spec(output, file)
     clock = SystemClock()
     stopping = _Stopping()
-    state_file = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact)
+    state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text)
     source = KafkaTopics(spec.kafka)
     with suppress(UnavailableError):  # Without a broker the service waits for one, and looks then.
         refuse_empty_patterns(spec, topics_to_look_at(spec))

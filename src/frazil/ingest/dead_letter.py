@@ -17,7 +17,7 @@ from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.frames import guids_of, split_frames
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import METADATA_TYPES, Reading, TableTarget
-from frazil.spec.models import FORMATS_OF_REGISTRY
+from frazil.types import FORMATS_OF_REGISTRY
 
 LETTER_TYPES: Mapping[str, IcebergType] = {
     "topic": StringType(),

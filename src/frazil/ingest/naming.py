@@ -17,7 +17,7 @@ from pyiceberg.types import IcebergType, MapType, NestedField, StructType
 
 from frazil.ingest.evolve import NamesClash, Wanted, extend_schema, merge_types, merge_wanted
 from frazil.ingest.selection import Path, Selection
-from frazil.spec.columns import RESERVED_COLUMNS
+from frazil.types import RESERVED_COLUMNS
 
 KEY_ROOT = "\udc00key"
 """Where paths of fields of a record's key begin. No field can be called so: half of a surrogate pair is no text."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -252,15 +253,30 @@ def _bloom_filters(properties: dict[str, str]) -> dict[str, Any]:
 
 
 def _dictionary_columns(rows: pa.Table) -> list[str]:
-    """Columns whose values repeat: a dictionary elsewhere costs time and is thrown away by the writer at last.
-
-    Nested columns are left without.
+    """Columns whose values repeat, by their paths in Parquet: a dictionary elsewhere costs time and is thrown away by the
+    writer at last.
     """
     sample = rows.slice(0, _SAMPLE_ROWS)
     chosen = []
     for name, column in zip(sample.column_names, sample.columns, strict=True):
-        if pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
-            continue
-        if pc.count_distinct(column).as_py() <= max(1, sample.num_rows * _DICTIONARY_SHARE):
-            chosen.append(name)
+        for path, leaf in _leaves(name, column.combine_chunks()):
+            if pc.count_distinct(leaf).as_py() <= max(1, len(leaf) * _DICTIONARY_SHARE):
+                chosen.append(path)
     return chosen
+
+
+def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """The plain columns in a column, of lists and maps their members; those that a dictionary is of no use for are left
+    out.
+    """
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield from _leaves(f"{path}.{kind.field(place).name}", array.field(place))
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", array.keys[:_SAMPLE_ROWS])
+        yield from _leaves(f"{path}.key_value.value", array.items[:_SAMPLE_ROWS])
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", array.flatten()[:_SAMPLE_ROWS])
+    elif not pa.types.is_boolean(kind):
+        yield path, array

@@ -5,50 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.types import (
     BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
     IntegerType,
     LongType,
     StringType,
     StructType,
-    TimestampType,
-    TimestamptzType,
 )
 
 from frazil.errors import SpecError
+from frazil.literals import parse_constant
 from frazil.spec.document import Entry, Node, Scalar, Section
 from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields, read_items, read_string, read_text, whole_number
 from frazil.spec.types import parse_column_type
 from frazil.spec.vocabulary import COLUMN, FLATTEN
-from frazil.types import RESCUED_COLUMN
-
-RESERVED_COLUMNS = frozenset(
-    ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
-)
-"""Names of Iceberg's own metadata columns: Spark refuses to read a table that has such a column itself."""
+from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 _SOURCES = ("field", "constant", "header")
 _HEADER_TYPES = (StringType, BinaryType, IntegerType, LongType)
-_CONSTANT_TYPES: Mapping[type[IcebergType], pa.DataType] = {
-    StringType: pa.string(),
-    BooleanType: pa.bool_(),
-    IntegerType: pa.int32(),
-    LongType: pa.int64(),
-    FloatType: pa.float32(),
-    DoubleType: pa.float64(),
-    DateType: pa.date32(),
-    TimestampType: pa.timestamp("us"),
-    TimestamptzType: pa.timestamp("us", tz="UTC"),
-}
 _RECORDLESS = ("text", "raw")
 _MAX_DEPTH = 100
 
@@ -118,23 +94,6 @@ def _check_source(column: ColumnSpec) -> None:
         raise SpecError(f"`columns.{name}`: a unit is for numbers in records", remedy=f"write `{kind}` alone")
     if column.constant is not None:
         parse_constant(column.constant, kind)
-
-
-def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
-    """The value of a constant column. Raises SpecError for what is no value of its type."""
-    target = _CONSTANT_TYPES.get(type(kind))
-    if isinstance(kind, DecimalType):
-        target = pa.decimal128(kind.precision, kind.scale)
-    if target is None:
-        words = "string, boolean, int, long, float, double, decimal(p,s), date, timestamp or timestamptz"
-        raise SpecError(f"a constant cannot be a `{kind}`", remedy=f"write {words} as its type")
-    try:
-        value = pa.scalar(text).cast(target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value that a {kind} can hold") from None
-    if pa.types.is_floating(target) and value.as_py() in (float("inf"), float("-inf")) and "inf" not in text.lower():
-        raise SpecError(f"`{text}` is out of the range of {kind}", remedy=f"write a value that a {kind} can hold")
-    return value
 
 
 def check_columns(

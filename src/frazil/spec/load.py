@@ -95,6 +95,7 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
     tables, topics, namespace = fields.get("tables"), fields.get("topics"), fields.get("namespace")
     _check_registry(spec, fields, problems)
     _check_dead_letter_topics(spec, problems)
+    _check_dead_letter_tables(spec, problems)
     if tables is None and topics is None:
         problems.add(document.line, "the file has neither `tables` nor `topics`", "write one of them")
     if topics and not namespace:
@@ -115,6 +116,25 @@ def _check_dead_letter_topics(spec: PipelineSpec, problems: Problems) -> None:
         if topic is not None and any(selector.matches(topic) for selector in selectors):
             message = f"the pipeline reads the topic `{topic}`, to which dead letters of `{table.name}` go"
             problems.add(table.line, message, "name another topic under `dead_letters`")
+
+
+def _check_dead_letter_tables(spec: PipelineSpec, problems: Problems) -> None:
+    """A dead-letter table says by its newest commit whether it has the letters of its table, and a retry takes its letters
+    to that table: it can be that of one table only.
+    """
+    owners = {table.name: f"the table `{table.name}` itself" for table in spec.tables}
+    for table in spec.tables:
+        name = table.dead_letters.table or f"{table.name}__dead_letters"
+        if name in owners:
+            message = f"dead letters of `{table.name}` go to `{name}`, which is {owners[name]}"
+            problems.add(table.line, message, "give each table a dead-letter table of its own, or leave `table` out")
+        owners.setdefault(name, f"where those of `{table.name}` go")
+    shared = spec.defaults.dead_letters.table if spec.defaults is not None and spec.topics else None
+    if shared is not None:
+        message = (
+            f"`defaults` sends dead letters of every table to `{shared}`, and each table of `topics` needs its own"
+        )
+        problems.add(spec.defaults.line if spec.defaults else 1, message, "leave `table` out of `dead_letters`")
 
 
 def _check_registry(spec: PipelineSpec, fields: Fields, problems: Problems) -> None:

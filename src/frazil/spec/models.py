@@ -16,6 +16,7 @@ from pyiceberg.types import IcebergType
 
 from frazil.spec.partitioning import PartitionTerm, SortTerm
 from frazil.spec.secrets import redact
+from frazil.types import FORMATS_OF_REGISTRY
 
 MetadataField = Literal["topic", "partition", "offset", "timestamp", "headers", "key"]
 SecretText = Annotated[str, Field(repr=False, exclude=True)]
@@ -82,10 +83,6 @@ class FlattenSpec(_Declared):
 
     separator: str = "_"
     depth: int = 100
-
-
-FORMATS_OF_REGISTRY = ("avro", "protobuf", "json_schema")
-"""Formats whose schemas are in the schema registry."""
 
 
 class ValueSpec(_Declared):

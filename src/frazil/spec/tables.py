@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from frazil.errors import SpecError
-from frazil.spec.columns import RESERVED_COLUMNS, check_columns, read_columns, read_shaping
+from frazil.spec.columns import check_columns, read_columns, read_shaping
 from frazil.spec.document import Entry, Node, Section
 from frazil.spec.models import (
-    FORMATS_OF_REGISTRY,
     METADATA_COLUMNS,
     ColumnSpec,
     CommitSpec,
@@ -31,6 +30,7 @@ from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
 from frazil.spec.units import parse_share, parse_size
 from frazil.spec.vocabulary import DEAD_LETTERS, KEY, LIMITS, VALUE, Setting
+from frazil.types import FORMATS_OF_REGISTRY, RESERVED_COLUMNS
 
 _ONLY_FOR = {
     "schema": FORMATS_OF_REGISTRY,

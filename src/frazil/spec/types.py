@@ -33,8 +33,8 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.spec.problems import nearest
+from frazil.types import FIRST_PLACEHOLDER_ID
 
-FIRST_PLACEHOLDER_ID = 1000
 LIMIT_DEPTH = 30
 _WORDS: dict[str, Callable[[], IcebergType]] = {
     "boolean": BooleanType,

@@ -268,6 +268,40 @@ def test_json_schema_gives_new_columns_their_types_and_reads_as_json_does() -> N
     assert faults(decoded) == [(1, "does_not_fit", "id"), (2, "malformed", "")]
 
 
+_JSON_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "x": {"type": "string"},
+        "day": {"type": "string", "format": "date"},
+        "o": {"type": "object", "properties": {"n": {"type": "integer"}, "more": {"type": "boolean"}}},
+        "l": {"type": "array", "items": {"type": "integer"}},
+    },
+}
+_NARROW = {"id": "int", "x": "long", "day": "timestamp", "o": "struct<n: int>", "l": "list<int>"}
+
+
+def _refusals(undeclared: str, may_widen: bool, body: bytes = b"{}") -> set[str]:
+    schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
+    reading = {"format": "json_schema", "undeclared": undeclared, "may_widen": may_widen}
+    return decode([b"\x00\x00\x00\x00\x03" + body], fields_of(**_NARROW), {3: schema}, **reading).refusals
+
+
+def test_the_changes_that_a_json_schema_asks_for_in_vain_are_said() -> None:
+    misfit = "schema 3: column x: string does not fit long"
+    assert _refusals("add", True) == {misfit}
+    narrow = {f"schema 3: column {path}: int is not widened to long" for path in ("id", "o.n", "l.element")}
+    assert _refusals("add", False) == {misfit, *narrow}
+    frozen = "not added: `on_drift` is `freeze`"
+    assert _refusals("refuse", False) == {misfit, *narrow, f"schema 3: column o.more: boolean is {frozen}"}
+    assert _refusals("refuse", False, b'{"o": {"more": true}, "unsaid": 1}') == {
+        misfit,
+        *narrow,
+        f"schema 3: column o.more: boolean is {frozen}",
+        f"schema 3: column unsaid: the field is {frozen}",
+    }
+
+
 def test_protobuf_records_say_which_message_they_are() -> None:
     text = 'syntax = "proto3"; message A { int64 id = 1; message In { string s = 2; } } message B { double x = 3; }'
     schema = WriterSchema("protobuf", text, (), compile_proto(text))

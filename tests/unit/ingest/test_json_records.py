@@ -142,6 +142,32 @@ def test_a_value_of_another_kind_does_not_take_the_new_field_from_its_neighbours
     assert [(misfit.row, misfit.path) for misfit in misfits] == [(1, "n"), (2, "o.x"), (4, "l.element")]
 
 
+def test_a_record_that_is_refused_brings_no_column_along_and_has_no_say_in_its_type() -> None:
+    texts = ['{"id": "bad", "new": "x", "only": 1}', '{"id": 1, "new": 2}', "{", '{"id": 3, "new": 4.5}']
+    decoded = decode(texts, id="long")
+    assert decoded.wanted == {(): {"new": DoubleType()}}
+    assert [(misfit.row, misfit.path) for misfit in decoded.misfits] == [(0, "id"), (2, "")]
+    assert decoded.refused.tolist() == [True, False, True, False]
+
+
+def test_a_field_of_records_that_are_all_refused_is_not_wanted() -> None:
+    decoded = decode(['{"id": "bad", "new": "x"}', '{"id": 1}'], id="long")
+    assert (decoded.wanted, decoded.refused.tolist()) == ({}, [True, False])
+
+
+def test_records_that_contradict_the_first_ones_bring_no_column_along() -> None:
+    decoded = decode(['{"n": 1}', '{"n": "x", "only": 1}', '{"n": 2, "more": true}'])
+    assert {name: str(kind) for name, kind in decoded.wanted[()].items()} == {"n": "long", "more": "boolean"}
+    assert [(misfit.row, misfit.path) for misfit in decoded.misfits] == [(1, "n")]
+
+
+def test_a_frozen_table_says_which_fields_it_does_not_take() -> None:
+    texts = ['{"id": 1, "new": "x", "o": {"x": 1, "y": 2}}', '{"id": 2, "other": null}', '{"new": "y"}']
+    decoded = decode(texts, "refuse", id="long", o="struct<x: long>")
+    said = "the field is not added: `on_drift` is `freeze`"
+    assert decoded.refusals == {f"column new: {said}", f"column o.y: {said}"}
+
+
 def test_twenty_thousand_records_agree_with_python() -> None:
     texts = [json.dumps({"n": n, "x": n / 7, "s": f"é{n}", "l": list(range(n % 4))}) for n in range(20_000)]
     array = pa.concat_arrays([values_of(["{}"] * 3), values_of(texts)]).slice(3)

@@ -311,8 +311,10 @@ def test_every_value_of_a_record_ends_in_the_column_of_its_path(tmp_path: Path, 
     report = run(Job({"a": target}, trials=frozenset(["lake.t"])), batch)["lake.t"]
     schema = extend_shaped(Schema(), shaping, (), merge_wanted(load_wanted(text) for text in report.wanted))
     assume(schema.fields)
-    full = target_of(tmp_path, {}, shaping=shaping, reading=target.reading, schema_json=schema.model_dump_json())
-    report = run(Job({"a": full}), batch)["lake.t"]
+    for _ in range(len(records)):  # A record that is a bad one now makes room for what others have.
+        full = target_of(tmp_path, {}, shaping=shaping, reading=target.reading, schema_json=schema.model_dump_json())
+        report = run(Job({"a": full}), batch)["lake.t"]
+        schema = extend_shaped(schema, shaping, (), merge_wanted(load_wanted(text) for text in report.wanted))
     assert report.wanted == ()
     if not report.bad_count:  # Where one record has a number and another a record, one of them is bad.
         assert [_there(row) for row in rows_of(report)] == [_there(_flat(record, depth)) for record in records]

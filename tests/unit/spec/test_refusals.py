@@ -284,6 +284,22 @@ SECTIONS = [
 ]
 
 WHOLE = [
+    (
+        f"{HEAD}tables:\n  shop.x: {{topic: a, dead_letters: {{table: shop.bad}}}}\n"
+        "  shop.y: {topic: b, dead_letters: {table: shop.bad}}\n",
+        5,
+        "dead letters of `shop.y` go to `shop.bad`, which is where those of `shop.x` go",
+    ),
+    (
+        f"{HEAD}tables:\n  shop.x: {{topic: a}}\n  shop.x__dead_letters: {{topic: b}}\n",
+        4,
+        "dead letters of `shop.x` go to `shop.x__dead_letters`, which is the table `shop.x__dead_letters` itself",
+    ),
+    (
+        f"{HEAD}topics: [a, b]\nnamespace: shop\ndefaults: {{dead_letters: {{table: shop.bad}}}}\n",
+        5,
+        "`defaults` sends dead letters of every table to `shop.bad`, and each table of `topics` needs its own",
+    ),
     (HEAD, 1, "the file has neither `tables` nor `topics`"),
     (f"{HEAD}tables:\n", 3, "`tables` has no tables"),
     (f"{HEAD}tables: {{}}\n", 3, "`tables` has no tables"),

@@ -36,6 +36,9 @@ from frazil.ingest.target import Reading, arrow_type
 
 Path = tuple[str, ...]
 Owner = NDArray[np.int32]
+NOT_ADDED = "not added: `on_drift` is `freeze`"
+"""How the refusal of a new field ends."""
+
 _ROOMY = 60
 _NO_COLUMN = "the table has no such column, and `on_drift: freeze` lets it have none"
 
@@ -260,7 +263,7 @@ def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, pla
         fitting.dropped.add(".".join(path))
     else:
         if undeclared == "refuse":
-            fitting.refuse_change(path, f"{member.field_type} is not added: `on_drift` is `freeze`")
+            fitting.refuse_change(path, f"{member.field_type} is {NOT_ADDED}")
         there = np.asarray(array.is_valid()) & place.there
         reason = "undeclared" if undeclared == "rescue" else _NO_COLUMN
         fitting.refuse(array, there, place.owner, path, "undeclared", reason)

@@ -19,6 +19,7 @@ from frazil.ingest.decode.columns import Bodies, Decoded, Fault, Misfit, Reader
 from frazil.ingest.decode.fit import Fitting, fit_columns
 from frazil.ingest.decode.frames import group_rows, guids_of, split_frames, take_bodies
 from frazil.ingest.decode.json import JsonOptions, decode_json
+from frazil.ingest.decode.json_refusals import refused_changes
 from frazil.ingest.decode.json_schema import struct_of_json_schema
 from frazil.ingest.decode.protobuf import protobuf_reader
 from frazil.ingest.decode.protobuf_frames import MESSAGE_INDEX_FAULTS, split_message_indexes
@@ -127,7 +128,7 @@ def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: by
         return
     bodies = take_bodies(batch.bodies, rows)
     if schema.kind == "json_schema":
-        batch.groups.append(_Group(rows, _read_json(batch, schema, bodies)))
+        batch.groups.append(_Group(rows, _read_json(batch, schema_id, schema, bodies)))
     elif schema.kind == "avro":
         _read_columns(batch, schema_id, rows, bodies, lambda: _avro(schema))
     else:
@@ -188,7 +189,7 @@ def _read_columns(
     batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
 
 
-def _read_json(batch: _Batch, schema: WriterSchema, bodies: Bodies) -> Decoded:
+def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
     """JSON text behind a frame: the schema tells the types of new columns, the text is read as any other."""
     selection = batch.reading.selection
     struct = _json_struct(schema)
@@ -197,14 +198,20 @@ def _read_json(batch: _Batch, schema: WriterSchema, bodies: Bodies) -> Decoded:
     options = JsonOptions(
         batch.reading.undeclared, batch.reading.is_rescuing, batch.limit, selection, batch.reading.units
     )
+    table = StructType(*batch.fields)
     decoded = decode_json(_texts(bodies), batch.fields, options)
+    refusals = refused_changes(batch.reading, table, struct, schema_id)
+    known = {refusal.split(": ")[1] for refusal in refusals}
+    # What records have besides what their schema says is refused too.
+    refusals |= {f"schema {schema_id}: {said}" for said in decoded.refusals if said.split(": ")[0] not in known}
+    decoded = replace(decoded, refusals=refusals)
     if batch.reading.undeclared != "add":
         return decoded
     wanted = {
         path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
         for path, members in decoded.wanted.items()
     }
-    lacking = lacking_of(StructType(*batch.fields), struct, batch.reading.may_widen)
+    lacking = lacking_of(table, struct, batch.reading.may_widen)
     return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
 
 

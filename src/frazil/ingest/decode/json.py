@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,13 @@ from pyiceberg.types import NestedField, StructType
 
 from frazil.ingest.decode import json_scan as scan
 from frazil.ingest.decode.columns import Decoded, Fault, Misfit
+from frazil.ingest.decode.fit import NOT_ADDED
 from frazil.ingest.decode.json_columns import Findings, read_members
 from frazil.ingest.decode.json_grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.ingest.decode.json_infer import infer_struct
+from frazil.ingest.decode.json_keys import spell_key
 from frazil.ingest.decode.rescue import rescued_column
-from frazil.ingest.decode.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, spell_key, take_all
+from frazil.ingest.decode.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, take_all
 from frazil.ingest.selection import Selection
 
 _FAULTS = {
@@ -61,7 +63,27 @@ def decode_json(
     values: binary. Raises nothing for bad records: they are misfits; what does not fit is null, and of a text that is no
     object everything.
     """
-    return _decode(values, texts_of(values, options), fields, options)
+    decoded = _decode(values, texts_of(values, options), fields, options)
+    return _without_refused(values, fields, options, decoded) if decoded.wanted and decoded.refused.any() else decoded
+
+
+def _without_refused(
+    values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions, decoded: Decoded
+) -> Decoded:
+    """The same, but a record that cannot become a row brings no column along, nor has it a say in what type one gets."""
+    alone = _decode(values, texts_of(values, options), fields, replace(options, undeclared="drop"))
+    rows = np.flatnonzero(~alone.refused)
+    rest = values.take(pa.array(rows))
+    among = _decode(rest, texts_of(rest, options), fields, options)
+    wanted = among.wanted
+    if wanted and among.refused.any():  # Some of them contradict the others.
+        agreed = rest.filter(pa.array(~among.refused))
+        wanted = _decode(agreed, texts_of(agreed, options), fields, options).wanted
+    refused = alone.refused.copy()
+    refused[rows[among.refused]] = True
+    misfits = [*alone.misfits, *(replace(misfit, row=int(rows[misfit.row])) for misfit in among.misfits)]
+    in_order = sorted(misfits, key=lambda misfit: misfit.row)[: options.limit]
+    return replace(decoded, refused=refused, misfits=in_order, wanted=wanted)
 
 
 def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Misfit]]:
@@ -120,6 +142,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
         wanted=findings.wanted,
         dropped=findings.dropped,
         rescued=rescued_column(texts, len(values)) if texts.rescued or texts.undeclared else None,
+        refusals={f"column {path}: the field is {NOT_ADDED}" for path in findings.refusals},
     )
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyiceberg.types import (
     BooleanType,
     DoubleType,
@@ -85,12 +87,13 @@ class Findings:
     undeclared: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
     the record. wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements
     and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table
-    says so.
+    says so. refusals: paths of fields that the table does not take.
     """
 
     undeclared: str = "add"
     wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
+    refusals: set[str] = field(default_factory=set)
 
 
 def read_members(
@@ -105,7 +108,7 @@ def read_members(
     names = [member.name for member in fields]
     level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
     asides = level.more(names)  # What is left out is looked for too: so it is no unknown field.
-    members = take_apart(texts, slices, names + asides, error)
+    members = take_apart(texts, slices, fields, asides, error)
     if level.only is not None:
         undeclared = zip(asides, members.columns[len(names) :], strict=True)
         _meet_undeclared(texts, undeclared, findings, path)
@@ -171,6 +174,7 @@ def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Fi
     if findings.undeclared == "rescue":
         texts.undeclared.append((label, column))
     else:
+        findings.refusals.add(label)
         texts.refuse(column, there.astype(np.uint8), label, _UNDECLARED)
 
 
@@ -214,10 +218,27 @@ def _read_boolean(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, 
     out = np.zeros(len(slices), np.uint8)
     values.parse_bools(slices.start, slices.kind, out, valid, bad)
     _refuse(texts, slices, bad, kind, path)
-    return pa.Array.from_buffers(pa.bool_(), len(slices), [bitmap(valid), bitmap(out)])
+    return _primitive(pa.bool_(), valid, bitmap(out))
+
+
+def _primitive(kind: pa.DataType, valid: NDArray[Any], values: pa.Buffer) -> pa.Array:
+    """An array of numbers, flags or moments; one without nulls has no bitmap."""
+    nulls = valid.size - int(np.count_nonzero(valid))
+    return pa.Array.from_buffers(kind, valid.size, [bitmap(valid) if nulls else None, values], null_count=nulls)
 
 
 def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
+    told = slices.integers()
+    if told is not None and not ((slices.kind > NULL) & (slices.kind != INT)).any():
+        if isinstance(kind, LongType):
+            return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(told))
+        narrow = told.astype(np.int32)
+        if (narrow == told).all():
+            return _primitive(pa.int32(), slices.kind == INT, pa.py_buffer(narrow))
+    return _read_any_integer(texts, slices, kind, path)
+
+
+def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
     valid, bad = _flags(slices)
     out = np.zeros(len(slices), np.int64)
     least, most = _BOUNDS[type(kind)]
@@ -233,18 +254,18 @@ def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, 
             out[row], valid[row] = whole, 1
     _refuse(texts, slices, bad, kind, path)
     if isinstance(kind, IntegerType):
-        return pa.Array.from_buffers(pa.int32(), len(slices), [bitmap(valid), pa.py_buffer(out.astype(np.int32))])
-    return pa.Array.from_buffers(pa.int64(), len(slices), [bitmap(valid), pa.py_buffer(out)])
+        return _primitive(pa.int32(), valid, pa.py_buffer(out.astype(np.int32)))
+    return _primitive(pa.int64(), valid, pa.py_buffer(out))
 
 
 def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
     valid, bad = _flags(slices)
-    out = np.zeros(len(slices), np.float64)
-    slow = np.empty(len(slices), np.int32)
-    count = values.parse_doubles(texts.base, slices.start, slices.end, slices.kind, out, valid, bad, slow)
-    if count:
-        rows = slow[:count]
-        out[rows] = _exact_doubles(texts, slices, rows)
+    told = slices.doubles()
+    is_number = (slices.kind == INT) | (slices.kind == DOUBLE)
+    if told is not None and not ((slices.kind > NULL) & ~is_number).any():
+        out, valid = told, is_number.view(np.uint8)
+    else:
+        out = _read_any_double(texts, slices, valid, bad)
     arrow = pa.float64()
     if isinstance(kind, FloatType):
         arrow = pa.float32()
@@ -254,7 +275,17 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     if endless.any():
         bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
     _refuse(texts, slices, bad, kind, path)
-    return pa.Array.from_buffers(arrow, len(slices), [bitmap(valid), pa.py_buffer(out)])
+    return _primitive(arrow, valid, pa.py_buffer(out))
+
+
+def _read_any_double(texts: Texts, slices: Slices, valid: U8, bad: U8) -> values.F64:
+    out = np.zeros(len(slices), np.float64)
+    slow = np.empty(len(slices), np.int32)
+    count = values.parse_doubles(texts.base, slices.start, slices.end, slices.kind, out, valid, bad, slow)
+    if count:
+        rows = slow[:count]
+        out[rows] = _exact_doubles(texts, slices, rows)
+    return out
 
 
 def _exact_doubles(texts: Texts, slices: Slices, rows: I32) -> values.F64:
@@ -272,15 +303,14 @@ def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
     text.
     """
     valid, bad = _flags(slices)
-    offsets = np.empty(len(slices) + 1, np.int64)
+    offsets = np.empty(len(slices) + 1, np.int32)
     values.measure_strings(texts.base, slices.start, slices.end, slices.kind, numbers, offsets, valid, bad)
-    out = np.empty(int(offsets[-1]), np.uint8)
-    values.copy_strings(texts.base, slices.start, slices.end, slices.kind, valid, offsets, out.ctypes.data)
-    if offsets[-1] < 2**31:
-        buffers = [bitmap(valid), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
-        return TextColumn(pa.Array.from_buffers(pa.string(), len(slices), buffers), valid, bad)
-    buffers = [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(out)]
-    return TextColumn(pa.Array.from_buffers(pa.large_string(), len(slices), buffers), valid, bad)
+    out = np.empty(int(offsets[-1]) + values.SPARE, np.uint8)
+    limit = texts.base + texts.buffer.size
+    values.copy_strings(texts.base, slices.start, slices.end, slices.kind, valid, offsets, out.ctypes.data, limit)
+    nulls = valid.size - int(np.count_nonzero(valid))
+    buffers = [bitmap(valid) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    return TextColumn(pa.Array.from_buffers(pa.string(), len(slices), buffers, null_count=nulls), valid, bad)
 
 
 def _read_string(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:

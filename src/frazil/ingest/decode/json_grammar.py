@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from frazil.ingest.decode.memory import load8, load64, trailing_zeros
+from frazil.ingest.decode.memory import load8, load64, store8, trailing_zeros
 
 U8 = NDArray[np.uint8]
 I32 = NDArray[np.int32]
@@ -144,6 +144,46 @@ def _scan_number(i: int, end: int) -> tuple[int, int]:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
+def scan_decimal(i: int, end: int) -> tuple[int, int, int, int, int]:
+    """The number at `i`: the address after it, its kind, its digits as an integer without a sign, how many of them are
+    after the point, and how many there are. More than 18 digits do not count; an exponent makes them 99.
+    """
+    kind = INT
+    if load8(i) == 0x2D:
+        i += 1
+    first = i
+    total = 0
+    while i < end:
+        digit = load8(i) ^ 48
+        if digit > 9:
+            break
+        total = total * 10 + digit
+        i += 1
+    digits = i - first
+    point = 0
+    if digits == 0 or (digits > 1 and load8(first) == 48):
+        return NOT_JSON, kind, 0, 0, 0
+    if i < end and load8(i) == 0x2E:
+        kind = DOUBLE
+        i += 1
+        after = i
+        while i < end:
+            digit = load8(i) ^ 48
+            if digit > 9:
+                break
+            total = total * 10 + digit
+            i += 1
+        point = i - after
+        digits += point
+        if point == 0:
+            return NOT_JSON, kind, 0, 0, 0
+    if i < end and (load8(i) | 0x20) == 0x65:
+        j, kind = _scan_number(first, end)
+        return j, kind, 0, 0, 99
+    return i, kind, total, point, digits
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _scan_word(i: int, end: int) -> tuple[int, int]:
     """true, false or null at `i`."""
     if i + 4 <= end:
@@ -184,44 +224,45 @@ def skip_key(i: int, end: int) -> int:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _leave_containers(i: int, end: int, stack: U8, depth: int) -> tuple[int, int]:
-    """After a value: closes what closes, passes a comma; where the next value starts and how deep (0: all is
+def _leave_containers(i: int, end: int, stack: int, depth: int, floor: int) -> tuple[int, int]:
+    """After a value: closes what closes, passes a comma; where the next value starts and how deep (`floor`: all is
     closed).
     """
-    while depth > 0:
+    while depth > floor:
         i = skip_space(i, end)
         if i >= end:
             return NOT_JSON, depth
         c = load8(i)
-        if c == stack[depth - 1] + 2:
+        if c == load8(stack + depth - 1) + 2:
             depth -= 1
             i += 1
             continue
         if c != 0x2C:
             return NOT_JSON, depth
         i = skip_space(i + 1, end)
-        if stack[depth - 1] == 0x7B:
+        if load8(stack + depth - 1) == 0x7B:
             i = skip_key(i, end)
         break
     return i, depth
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _skip_container(i: int, end: int, stack: U8) -> int:
-    """The address after the object or array at `i`.
+def skip_container(i: int, end: int, stack: int, floor: int) -> int:
+    """The address after the object or array at `i`, which lies in `floor` others that count.
 
-    `stack` holds the opening bytes in place of recursion, so 100,000 levels cost no more than a refusal.
+    `stack`, the address of `new_stack`, holds the opening bytes in place of recursion, so 100,000 levels cost no more
+    than a refusal.
     """
-    depth = 0
+    depth = floor
     while True:
         if i < 0 or i >= end:
             return NOT_JSON
         c = load8(i)
         opens = c == 0x7B or c == 0x5B
         if opens:
-            if depth >= stack.size:
+            if depth >= MAX_DEPTH:
                 return NESTED_TOO_DEEP
-            stack[depth] = c
+            store8(stack + depth, c)
             depth += 1
             i = skip_space(i + 1, end)
             if i >= end:
@@ -236,19 +277,19 @@ def _skip_container(i: int, end: int, stack: U8) -> int:
             i, _ = scan_scalar(i, end)
             if i < 0:
                 return NOT_JSON
-        i, depth = _leave_containers(i, end, stack, depth)
-        if i < 0 or depth == 0:
+        i, depth = _leave_containers(i, end, stack, depth, floor)
+        if i < 0 or depth == floor:
             return i
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def scan_value(i: int, end: int, stack: U8) -> tuple[int, int]:
-    """The value at `i`: the address after it and its kind."""
+def scan_value(i: int, end: int, stack: int, floor: int) -> tuple[int, int]:
+    """The value at `i`: the address after it and its kind. stack, floor: see `skip_container`."""
     if i >= end:
         return NOT_JSON, NULL
     c = load8(i)
     if c == 0x7B:
-        return _skip_container(i, end, stack), OBJECT
+        return skip_container(i, end, stack, floor), OBJECT
     if c == 0x5B:
-        return _skip_container(i, end, stack), ARRAY
+        return skip_container(i, end, stack, floor), ARRAY
     return scan_scalar(i, end)

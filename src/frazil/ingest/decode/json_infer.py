@@ -102,7 +102,7 @@ def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error:
     level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
     if level.only is not None:
         names = sorted(level.only)
-        return list(zip(names, take_apart(texts, slices, names, error).columns, strict=True))
+        return list(zip(names, take_apart(texts, slices, (), names, error).columns, strict=True))
     names, members = take_all(texts, slices, sorted(level.without), error)
     return list(zip(names, members.columns, strict=True))[len(level.without) :]
 

@@ -20,7 +20,7 @@ from pyiceberg.types import (
 )
 
 from frazil.registry.port import UnusableSchema
-from frazil.spec.types import FIRST_PLACEHOLDER_ID
+from frazil.types import FIRST_PLACEHOLDER_ID
 
 MAX_FIELDS = 2000
 # Each holds the values of those before it, as JSON writes numbers.

@@ -11,13 +11,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.ingest.decode.json_grammar import ABSENT, COMPILED, DOUBLE, ESCAPED, FALSE, I32, INT, NULL, STRING, TRUE, U8
-from frazil.ingest.decode.memory import copy_bytes, load8, store8
+from frazil.ingest.decode.memory import copy_bytes, load8, load64, store8, store64
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 # Why a value does not fit its column.
 FITS, WRONG_KIND, OUT_OF_RANGE, NOT_INTEGRAL, LONE_SURROGATE, UNREADABLE, MISSING, TWICE, NO_MICROS = range(9)
+
+SPARE = 16  # Bytes: texts up to here are copied as two words.
 
 # 10**0 .. 10**22 are exact as doubles; so is every integer up to 2**53: one division or product of the two is rounded
 # once, that is, correctly (Clinger, "How to read floating point numbers accurately", 1990).
@@ -250,9 +252,10 @@ def _unescape(i: int, end: int, o: int) -> int:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def measure_strings(
-    base: int, starts: I32, ends: I32, kinds: U8, numbers: bool, offsets: I64, valid: U8, bad: U8
+    base: int, starts: I32, ends: I32, kinds: U8, numbers: bool, offsets: I32, valid: U8, bad: U8
 ) -> None:
-    """Where each row's text will end in the column: `offsets` has one entry more than there are rows.
+    """Where each row's text will end in the column: `offsets` has one entry more than there are rows. Together they are no
+    longer than the texts they are in, which have 32-bit offsets.
 
     `numbers`: a number counts as the text it is written with (for columns that are read from text, as decimals are).
     """
@@ -279,8 +282,10 @@ def measure_strings(
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def copy_strings(base: int, starts: I32, ends: I32, kinds: U8, valid: U8, offsets: I64, out: int) -> None:
-    """The texts that `measure_strings` found valid, one after another from the address `out` on."""
+def copy_strings(base: int, starts: I32, ends: I32, kinds: U8, valid: U8, offsets: I32, out: int, limit: int) -> None:
+    """The texts that `measure_strings` found valid, one after another from the address `out` on, where there is room for
+    SPARE bytes more. `limit`: the address after the last byte that may be read.
+    """
     for row in range(starts.size):
         if valid[row] == 0:
             continue
@@ -293,11 +298,12 @@ def copy_strings(base: int, starts: I32, ends: I32, kinds: U8, valid: U8, offset
         if kinds[row] == STRING:
             i += 1
             end -= 1
-        if end - i > 16:
-            copy_bytes(o, i, end - i)
+        if end - i <= SPARE and i + SPARE <= limit:
+            # What is written beyond the text's end is overwritten by the next one.
+            store64(o, load64(i))
+            store64(o + 8, load64(i + 8))
         else:
-            for k in range(end - i):
-                store8(o + k, load8(i + k))
+            copy_bytes(o, i, end - i)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]

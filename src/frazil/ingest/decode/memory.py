@@ -53,6 +53,17 @@ def store8(typingctx: Any, address: Any, value: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def store64(typingctx: Any, address: Any, value: Any) -> Any:
+    """Writes eight bytes from `address` on, the lowest one first."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[1], _pointer(builder, args[0], 64), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.uint64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def copy_bytes(typingctx: Any, target: Any, source: Any, count: Any) -> Any:
     """Copies `count` bytes; the two places do not overlap."""
 

@@ -16,7 +16,7 @@ from frazil.ingest.decode.frames import last_header
 from frazil.ingest.decode.plain import read_text
 from frazil.ingest.naming import Shaping
 from frazil.ingest.target import arrow_type
-from frazil.spec.columns import parse_constant
+from frazil.literals import parse_constant
 
 _DIGITS = r"^-?[0-9]{1,18}$"  # So many always fit 64 bits.
 _MOST_DIGITS = 40

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from json.encoder import encode_basestring
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyiceberg.types import NestedField
 
 from frazil.ingest.decode.columns import Fault, Misfit
 from frazil.ingest.decode.json_grammar import ABSENT, ARRAY, I32, NULL, OBJECT, U8, new_stack
+from frazil.ingest.decode.json_keys import Sweep, new_sweep, tree_of
 from frazil.ingest.decode.json_scan import (
     HALF_KEY,
     MAX_UNKNOWN,
@@ -22,8 +23,8 @@ from frazil.ingest.decode.json_scan import (
     count_members,
     scan_elements,
     scan_entries,
-    scan_objects,
 )
+from frazil.ingest.decode.json_tree import CHILD, DOUBLES, FIRST, INTEGERS, LISTS, SLOT, SUBTREE_LAST, WANTED, scan_tree
 from frazil.ingest.selection import Selection
 
 MAX_MISFITS = 20
@@ -35,15 +36,50 @@ _KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "
 
 @dataclass(frozen=True)
 class Slices:
-    """The values of one column: first byte, byte after the last, kind; `owner` is the record each belongs to."""
+    """The values of one column: first byte, byte after the last, kind; `owner` is the record each belongs to.
+
+    sweep, field: the pass that found them, and which of its fields they are.
+    """
 
     start: I32
     end: I32
     kind: U8
     owner: I32
+    sweep: Sweep | None = None
+    field: int = 0
 
     def __len__(self) -> int:
         return int(self.start.size)
+
+    @property
+    def node(self) -> int | None:
+        """The node of the sweep that these are objects of, if it takes them apart."""
+        node = -1 if self.sweep is None else self.sweep.tree.fields[self.field][CHILD]
+        return None if node < 0 else node
+
+    def integers(self) -> NDArray[np.int64] | None:
+        """The values where the kind is INT, if the pass has told them all."""
+        slot = self._slot(INTEGERS)
+        return None if self.sweep is None or slot is None else self.sweep.integers[slot]
+
+    def doubles(self) -> NDArray[np.float64] | None:
+        """The values where the kind is INT or DOUBLE, if the pass has told them all."""
+        slot = self._slot(DOUBLES)
+        return None if self.sweep is None or slot is None else self.sweep.doubles[slot]
+
+    def counts(self) -> I32 | None:
+        """How many elements each array has, if the pass has found them all, and they are all of arrays that count."""
+        slot = self._slot(LISTS)
+        if self.sweep is None or slot is None:
+            return None
+        counts: I32 = np.where(self.kind == ARRAY, self.sweep.counts[slot], 0).astype(np.int32)
+        return counts if int(counts.sum(dtype=np.int64)) == self.sweep.emitted[slot] else None
+
+    def _slot(self, wanted: int) -> int | None:
+        if self.sweep is None or self.sweep.odd[self.field]:
+            return None
+        traits = self.sweep.tree.fields[self.field]
+        return traits[SLOT] if traits[WANTED] == wanted else None
 
     def only(self, *kinds: int) -> Slices:
         """Those of these kinds; the others are absent."""
@@ -127,33 +163,40 @@ class Members:
     columns: list[Slices]
     unknown: list[str]
     unknown_rows: list[int]
+    under: U8
 
     def clear(self, error: U8) -> None:
-        """Takes the members of faulty objects away: nothing of them counts."""
+        """Takes the members of faulty objects away, and what is in them: nothing of them counts."""
         faulty = error != OK
         if faulty.any():
-            for column in self.columns:
-                column.kind[faulty] = ABSENT
+            self.under[:, faulty] = ABSENT
 
 
-def take_apart(texts: Texts, slices: Slices, keys: list[str], error: U8) -> Members:
-    """The members of all objects among `slices`; rows with an `error` are passed over and new errors are set there."""
-    rows = len(slices)
-    spelt = [spell_key(key) for key in keys]
-    blob = np.frombuffer(b"".join(key + b'"' for key in spelt) or b'"', np.uint8)
-    offsets = np.cumsum([0, *(len(key) + 1 for key in spelt)], dtype=np.int32)
-    start, end = (np.empty((len(keys), rows), np.int32) for _ in range(2))
-    kind = np.zeros((len(keys), rows), np.uint8)
+def take_apart(
+    texts: Texts, slices: Slices, fields: Sequence[NestedField], others: Sequence[str], error: U8
+) -> Members:
+    """The members of all objects among `slices`; rows with an `error` are passed over and new errors are set there.
+
+    One column for each of `fields`, then for each of the keys `others`.
+    """
+    sweep, root = slices.sweep, slices.node
+    if sweep is None or root is None:
+        root, sweep = 0, new_sweep(tree_of(fields, others, texts.selection is None), len(slices), texts.buffer.size)
+    tree = sweep.tree
     unknown = np.empty((MAX_UNKNOWN, 3), np.int32)
-    found = scan_objects(
-        texts.base, slices.start, slices.end, slices.kind, blob.ctypes.data, offsets, texts.spelt_out,
-        start, end, kind, error, unknown, texts.stack,
+    found = scan_tree(
+        texts.base, slices.start, slices.end, slices.kind, root, tree.keys.ctypes.data, tree.field_table,
+        tree.node_table, texts.spelt_out, sweep.start, sweep.end, sweep.kind, sweep.done, sweep.integers,
+        sweep.doubles, sweep.elements, sweep.element_kind, sweep.counts, sweep.emitted,
+        sweep.odd, error, unknown, texts.stack,
     )  # fmt: skip
     names = [_unspell(texts.buffer[at : at + length].tobytes()) for _, at, length in unknown[:found].tolist()]
-    columns = [Slices(start[f], end[f], kind[f], slices.owner) for f in range(len(keys))]
-    members = Members(columns, names, unknown[:found, 0].tolist())
-    members.clear(error)
-    return members
+    first, under_last = tree.nodes[root][FIRST], tree.nodes[root][SUBTREE_LAST]
+    columns = [
+        Slices(sweep.start[f], sweep.end[f], sweep.kind[f], slices.owner, sweep, f)
+        for f in range(first, first + len(fields) + len(others))
+    ]
+    return Members(columns, names, unknown[:found, 0].tolist(), sweep.kind[first:under_last])
 
 
 def take_all(texts: Texts, slices: Slices, known: list[str], error: U8) -> tuple[list[str], Members]:
@@ -162,8 +205,9 @@ def take_all(texts: Texts, slices: Slices, known: list[str], error: U8) -> tuple
     Keys that are no text, and objects with names beyond MAX_NAMES (those that are met first), are faults.
     """
     names = list(known)
+    slices = replace(slices, sweep=None)  # A pass that looks for other keys.
     while True:
-        members = take_apart(texts, slices, names, error)
+        members = take_apart(texts, slices, (), names, error)
         if not members.unknown:
             break
         if len(names) + len(members.unknown) > max(MAX_NAMES, len(known)):
@@ -184,6 +228,12 @@ def is_text(name: str) -> bool:
 
 def elements_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices]:
     """List offsets, and the elements of all arrays one after another."""
+    counts = slices.counts()
+    if counts is not None and slices.sweep is not None:
+        total, place = int(counts.sum()), slices.sweep.tree.fields[slices.field][SLOT]
+        start, end = slices.sweep.elements[place, :, :total]
+        _, _, _, owner, offsets = _room(slices, counts)
+        return offsets, Slices(start, end, slices.sweep.element_kind[place, :total], owner)
     counts = np.zeros(len(slices), np.int32)
     count_members(texts.base, slices.start, slices.end, slices.kind, ARRAY, counts, texts.stack)
     start, end, kind, owner, offsets = _room(slices, counts)
@@ -202,11 +252,12 @@ def entries_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices,
     return offsets, Slices(start[0], end[0], kind[0], owner), Slices(start[1], end[1], kind[1], owner)
 
 
-def presence(slices: Slices, kind: int) -> tuple[pa.Buffer, int, U8]:
+def presence(slices: Slices, kind: int) -> tuple[pa.Buffer | None, int, U8]:
     """For structs, lists and maps: the validity bitmap, the number of nulls, and where a value of another kind is."""
     there = slices.kind == kind
     other = (~there & (slices.kind != ABSENT) & (slices.kind != NULL)).astype(np.uint8)
-    return bitmap(there), int(there.size - np.count_nonzero(there)), other
+    nulls = int(there.size - np.count_nonzero(there))
+    return bitmap(there) if nulls else None, nulls, other
 
 
 def bitmap(valid: NDArray[Any]) -> pa.Buffer:
@@ -220,13 +271,6 @@ def _room(slices: Slices, counts: I32) -> tuple[I32, I32, U8, I32, NDArray[np.in
     total = int(offsets[-1])
     owner = np.repeat(slices.owner, counts)
     return np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.uint8), owner, offsets
-
-
-def spell_key(key: str) -> bytes:
-    """A key's bytes between its quotes in canonical JSON: equal keys are equal bytes, halves of surrogate pairs
-    included.
-    """
-    return encode_basestring(key)[1:-1].encode("utf-8", "backslashreplace")
 
 
 def _unspell(raw: bytes) -> str:

@@ -1,0 +1,59 @@
+"""Secrets that a catalog hands out, with its own configuration and with its tables: never to be written anywhere.
+
+They are no part of the pipeline file, change while a process runs, and are known to the process as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+
+MOST_KEPT = 1000
+_SECRET_NAME = re.compile(
+    r"token|secret|password|passwd|credential|shared[._-]key|account[._-]key|private[._-]key|encryption[._-]key", re.I
+)
+# Names that speak of secrets and hold none: addresses, times, switches.
+_HARMLESS_NAME = re.compile(r"(uri|url|endpoint|ms|enabled|type|provider|scope|audience|version)$", re.I)
+_SHORTEST = 6
+
+
+class Vended:
+    """The newest secrets, at most MOST_KEPT: a catalog may hand out others at every look. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, None] = {}
+        self._values: frozenset[str] = frozenset()
+
+    @property
+    def values(self) -> frozenset[str]:
+        """The secrets; the same object as long as none is added."""
+        return self._values
+
+    def note(self, properties: Mapping[str, str]) -> None:
+        """Keeps the values of those properties whose names say that they are secret."""
+        found = secrets_among(properties)
+        if found <= self._values:
+            return
+        with self._lock:
+            for secret in sorted(found):
+                self._found.pop(secret, None)
+                self._found[secret] = None
+            for oldest in list(self._found)[: max(0, len(self._found) - MOST_KEPT)]:
+                del self._found[oldest]
+            self._values = frozenset(self._found)
+
+
+def secrets_among(properties: Mapping[str, str]) -> set[str]:
+    """The secret values among a catalog's properties, each part of a pair `id:secret` alone too."""
+    found = set()
+    for name, value in properties.items():
+        if _SECRET_NAME.search(name) and not _HARMLESS_NAME.search(name):
+            _, _, after = value.partition(":")
+            found |= {part for part in (value, after) if len(part) >= _SHORTEST}
+    return found
+
+
+VENDED = Vended()
+"""Of this process."""
