@@ -13,10 +13,13 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
 from frazil.errors import UnavailableError
+from frazil.ingest.delete_files import read_deletes
 from frazil.ingest.lanes import Done
+from frazil.ingest.table import letters_target
 from frazil.ingest.task import Job, load_report, run_task, source_columns
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
 from frazil.types import Batch, OffsetRange, TaskReport
@@ -134,6 +137,20 @@ def _batch_of(r: OffsetRange, records: Sequence[MemoryRecord], names: Sequence[s
     )
 
 
+def live_rows(catalog: MemoryCatalog, table: str) -> list[dict[str, Any]]:
+    """The rows of a table as a reader sees it: those that deletes have taken away are not among them."""
+    state = catalog.load(table)
+    assert state is not None
+    names = [field.name for field in state.schema.fields]
+    target = letters_target(state)
+    rows: list[dict[str, Any]] = []
+    for file in catalog.scan(table).files:
+        deleted = read_deletes(target, file.path, file.deletes)
+        found = pq.read_table(file.path).to_pylist()
+        rows += [{name: row.get(name) for name in names} for n, row in enumerate(found) if n not in deleted]
+    return rows
+
+
 __all__ = [
     "FakeClock",
     "MemoryCatalog",
@@ -143,4 +160,5 @@ __all__ = [
     "MemorySource",
     "MemoryTopic",
     "StepLanes",
+    "live_rows",
 ]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pyiceberg.schema import Schema
 
-from frazil.catalog.port import TableSize, TableState
+from frazil.catalog.port import Catalog, TableSize, TableState
+from frazil.errors import UnavailableError
 from frazil.ingest.decode.frames import KEY_HEADER
 from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.naming import Shaping
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
-from frazil.ingest.target import Reading, TableTarget, WriterSchema
+from frazil.ingest.target import ChangeReading, Reading, TableTarget, WriterSchema
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
 from frazil.spec.models import CommitSpec
@@ -23,6 +25,7 @@ from frazil.types import Offsets, Progress, TaskReport
 FEWEST_TO_JUDGE = 100
 """So many records it takes to say that too many of them are bad."""
 _GOOD_BATCHES = 20
+_KEY_COLUMNS = "key-columns"
 
 
 class RunState(StrEnum):
@@ -187,7 +190,18 @@ class Table:
             letters=letters_target(self.letters) if self.letters else None,
             shaping=shaping_of(self.spec),
             key=self._key_reading() if key_column else None,
+            changes=self._change_reading() if self.spec.mode == "upsert" else None,
         )
+
+    def _change_reading(self) -> ChangeReading:
+        spec = self.spec
+        columns, is_key_of_record = spec.key_columns, not spec.key_columns
+        if is_key_of_record and spec.key.format in ("text", "raw"):
+            # The column that the key is kept in as a whole: it is there already, without another look at the key.
+            columns, is_key_of_record = (spec.metadata["key"],), False
+        elif is_key_of_record and self.state is not None:
+            columns = tuple(json.loads(self.state.marks.get(_KEY_COLUMNS, "[]")))
+        return ChangeReading(self._key_reading(), columns, is_key_of_record, spec.order_by or "")
 
     def _reading(self) -> Reading:
         spec = self.spec
@@ -236,6 +250,17 @@ class Table:
     def _target_file_size(self) -> int:
         declared = self.state.properties.get("write.target-file-size-bytes") if self.state else None
         return int(declared) if declared else self.spec.commit.target_file_size_bytes
+
+
+def note_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -> TableState:
+    """The table with these fields of its records' keys noted as what identifies its rows."""
+    if not names:
+        return state
+    catalog.mark(state.name, _KEY_COLUMNS, json.dumps(list(names)))
+    loaded = catalog.load(state.name)
+    if loaded is None:
+        raise UnavailableError("the table is gone", remedy="see who dropped it", where=state.name)
+    return loaded
 
 
 def key_column_of(spec: TableSpec) -> str:

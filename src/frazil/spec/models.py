@@ -192,7 +192,9 @@ class TableSpec(_Declared):
     column goes to the column `_rescued`. `flatten`, `column_case`: how columns are made from nested records and called.
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
     `on_drift`: which changes of the table records may bring about. `metadata`: what is known of a record besides its
-    value, and the column that each is written to. `properties`: Iceberg's table properties. `line`: where the file
+    value, and the column that each is written to. `mode`: whether records are appended or replace the row of their key,
+    which `key_columns` are (none: those of the record's key); `order_by`: the column that tells the last change (None:
+    partition and offset do). `properties`: Iceberg's table properties. `line`: where the file
     declares it; 0 if it does not.
     """
 
@@ -215,6 +217,9 @@ class TableSpec(_Declared):
     metadata: dict[MetadataField, str] = {}
     commit: CommitSpec = CommitSpec()
     on_data_loss: Literal["stop", "skip"] = "stop"
+    mode: Literal["append", "upsert"] = "append"
+    key_columns: tuple[str, ...] = ()
+    order_by: str | None = None
     format_version: Literal[2, 3] = 2
     properties: dict[str, str] = {}
     line: int = 0
