@@ -254,9 +254,8 @@ class IcebergCatalog:
         if delta.read_at is not None:
             update.validateFromSnapshot(delta.read_at)
         update.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
-        touched = [*delta.touched, *(file.path for file in delta.removed)]
-        if touched:
-            update.validateDataFilesExist(self._list(touched))
+        if delta.touched:
+            update.validateDataFilesExist(self._list(delta.touched))
         for file in commit.files:
             update.addRows(self._data_file(java, file))
         for file in delta.removed:
@@ -323,7 +322,9 @@ class IcebergCatalog:
         if state is not None and state.progress.commit_id == commit.progress.commit_id:
             return state.progress
         if _is(error, *_CONFLICTS):
-            refusal = TableMoved if commit.delta is not None else ConflictError
+            # Iceberg looks at files before it asks the validator: a stale writer may be told of another's files first.
+            is_ours = state is not None and state.progress.commit_id == commit.expected.commit_id
+            refusal = TableMoved if commit.delta is not None and is_ours else ConflictError
             raise refusal(f"the commit was refused: {_cause(error)}", where=commit.table) from None
         raise unavailable("the commit did not go through", error, commit.table) from None
 
