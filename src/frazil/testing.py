@@ -97,20 +97,23 @@ class StepLanes:
 
 
 class MemoryJobs:
-    """Runs tasks on a MemorySource's records: one per batch, its Arrow batches of `batch_size` records."""
+    """Runs tasks on a MemorySource's records: `tasks` per batch, their Arrow batches of `batch_size` records."""
 
-    def __init__(self, source: MemorySource, batch_size: int = 1000) -> None:
+    def __init__(self, source: MemorySource, batch_size: int = 1000, tasks: int = 1) -> None:
         self._source = source
         self._batch_size = batch_size
+        self._tasks = tasks
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
         """See JobRunner."""
         columns = source_columns(job, with_offsets)
         reports = []
         for batch in batches:
-            records = chain.from_iterable(self._read(r, columns) for r in batch.ranges)
-            for answer in run_task(job, records):
-                reports += [load_report(text) for text in answer.column("report").to_pylist()]
+            records = list(chain.from_iterable(self._read(r, columns) for r in batch.ranges))
+            share = max(1, -(-len(records) // self._tasks))
+            for start in range(0, max(1, len(records)), share):
+                for answer in run_task(job, iter(records[start : start + share])):
+                    reports += [load_report(text) for text in answer.column("report").to_pylist()]
         return reports
 
     def _read(self, r: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,6 @@ from frazil.clock import new_id
 from frazil.errors import ConflictError
 from frazil.ingest.delete_files import read_deletes, write_deletes
 from frazil.ingest.evolve import new_schema
-from frazil.ingest.shape import shape_rows
 from frazil.ingest.table import letters_target
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
@@ -228,4 +227,3 @@ def test_a_lost_answer_is_found_in_the_table(hand: Hand, lake: Lake) -> None:
         done = hand.catalog.commit(commit)
     assert done.commit_id == commit.progress.commit_id
     assert list(_live(hand, hand.scan()).values()) == [[0], [0]]
-

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from frazil.ingest.changes import Changes, key_of
 from frazil.ingest.fold import (
     UPSERT,
+    Folded,
     Ints,
     Ranked,
     concat_ranked,
@@ -95,12 +96,8 @@ class ChangeRows:
     def _fold(self) -> None:
         whole = _concat(self._parts)
         folded = fold(whole.ranked)
-        filled, waits = _fill(whole, folded.last)
-        last = folded.last if folded.cut < 0 else np.r_[folded.last, folded.cut]
-        rows = filled if folded.cut < 0 else pa.concat_tables([filled, whole.rows.slice(folded.cut, 1)])
-        if folded.cut >= 0:
-            waits = {}  # There is no old row whose values could stay.
-        self._parts = [_Part(whole.ranked.take(last), rows, waits, whole.count)]
+        rows, waits = _fill(whole, folded)
+        self._parts = [_Part(whole.ranked.take(folded.kept), rows, waits, whole.count)]
         self._pending = 0
 
 
@@ -114,31 +111,30 @@ def _concat(parts: Sequence[_Part]) -> _Part:
     return _Part(ranked, pa.concat_tables([part.rows for part in parts]), waits, sum(part.count for part in parts))
 
 
-def _fill(part: _Part, last: Ints) -> tuple[pa.Table, dict[str, NDArray[np.bool_]]]:
-    """The rows of the last changes with values of the changes before them where they have none of their own, and which
-    values still wait for the old row.
+def _fill(part: _Part, folded: Folded) -> tuple[pa.Table, dict[str, NDArray[np.bool_]]]:
+    """The rows of the changes that are kept, with values of the changes before them where they have none of their own; and
+    which values still wait for the old row.
     """
-    rows, waits = part.rows.take(pa.array(last)), {}
-    if not any(mask[last].any() for mask in part.waits.values()):
-        return rows, {}
-    before = previous_places(part.ranked)
-    for name, mask in part.waits.items():
-        sources, waiting = _sources(part.ranked, before, mask, last)
-        if not mask[last].any():
-            continue
+    kept, waits = folded.kept, {}
+    rows = part.rows.take(pa.array(kept))
+    masks = {name: mask for name, mask in part.waits.items() if mask[kept].any()}
+    before = previous_places(part.ranked) if masks else kept
+    for name, mask in masks.items():
+        sources, waiting = _sources(part.ranked, before, mask, kept)
         place = rows.schema.get_field_index(name)
         column = part.rows.column(place).take(pa.array(sources, mask=sources < 0))
         rows = rows.set_column(place, rows.schema.field(place), column)
         if waiting.any():
             waits[name] = waiting
-    return rows, waits
+    # After a truncate there is no old row whose values could stay.
+    return rows, waits if folded.cut < 0 else {}
 
 
-def _sources(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], last: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Per last change the place whose value it has: -1 for a null; and whether the old row has it."""
-    sources, waiting = last.copy(), np.zeros(last.size, np.bool_)
-    for n in np.flatnonzero(mask[last] & (ranked.ops[last] == UPSERT)).tolist():
-        at = int(last[n])
+def _sources(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """Per kept change the place whose value it has: -1 for a null; and whether the old row has it."""
+    sources, waiting = kept.copy(), np.zeros(kept.size, np.bool_)
+    for n in np.flatnonzero(mask[kept] & (ranked.ops[kept] == UPSERT)).tolist():
+        at = int(kept[n])
         while at >= 0 and ranked.ops[at] == UPSERT and mask[at]:
             at = int(before[at])
         waiting[n] = at < 0

@@ -83,6 +83,8 @@ def _plain_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: 
     decoded = _with_misfits(decoded, keys, limit)
     columns = decoded.columns
     if reading.key_columns and columns:
+        if reading.is_key_of_record:
+            decoded = _refuse_other_keys(target, decoded, keys, there, limit)
         columns = [
             _put_keys(field_, column, keys, needs_key) for field_, column in zip(target.fields, columns, strict=True)
         ]
@@ -91,6 +93,23 @@ def _plain_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: 
     if reading.order_by:
         changes.order = ordering_values(target, changes.columns, records)
     return changes
+
+
+def _refuse_other_keys(
+    target: TableTarget, decoded: Decoded, keys: Keys, there: NDArray[np.bool_], limit: int
+) -> Decoded:
+    """Refuses the records whose value names another key than their key does: one of the two is wrong."""
+    refused, misfits = decoded.refused.copy(), list(decoded.misfits)
+    by_name = {field_.name: column for field_, column in zip(target.fields, decoded.columns, strict=True)}
+    for path, key in keys.columns.items():
+        if path[0] in by_name:
+            own = member(by_name[path[0]], path[1:])
+            differs = np.asarray(pc.fill_null(pc.not_equal(own, key.cast(own.type)), False)) & there & ~refused
+            name = ".".join(path)
+            reason = f"the field {name} of the value is not that of the key"
+            misfits += [Misfit(row, name, "key_differs", reason) for row in np.flatnonzero(differs)[:limit].tolist()]
+            refused |= differs
+    return replace(decoded, refused=refused, misfits=sorted(misfits, key=lambda misfit: misfit.row)[:limit])
 
 
 def ordering_values(

@@ -1,7 +1,7 @@
 """Folds changes to the last one of each key, columnar: the state of a key is decided by its last change alone.
 
-The order of changes is (order_by, topic, partition, offset). A delete or a truncate without an ordering value comes right
-after all that precedes it by topic, partition and offset.
+The order of changes is (order_by, topic, partition, offset). A delete without an ordering value, or a truncate, takes
+away all that precedes it by topic, partition and offset, whatever its order.
 """
 
 from __future__ import annotations
@@ -58,14 +58,16 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Folded:
-    """What is left of some changes.
+    """What is left of some changes, as places.
 
-    last: places of the changes that decide a key. before: per one of them the place of the change that it follows
-    directly, -1 where there is none. cut: the place of the last truncate, which all others here come after; -1: none.
+    last: per key the change that decides it. is_sure: whether that holds whatever the table has of the key: a delete without
+    an ordering value, or a truncate, came before. kept: all that another fold, together with more changes, must know. cut:
+    the last truncate; -1: none.
     """
 
     last: Ints
-    before: Ints
+    is_sure: NDArray[np.bool_]
+    kept: Ints
     cut: int = -1
 
 
@@ -85,58 +87,62 @@ def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
 
 
 def fold(changes: Ranked) -> Folded:
-    """The last change of each key, and the truncate that they come after."""
-    ranks = effective_ranks(changes)
-    codes = key_codes(changes.keys)
-    order = np.lexsort((_sequence(changes), ranks, codes))
-    is_cut = changes.ops == TRUNCATE
-    cut = -1
-    if is_cut.any():
-        by_rank = np.lexsort((_sequence(changes), ranks))
-        cut = int(by_rank[is_cut[by_rank]][-1])
-        is_later = np.zeros(len(changes), np.bool_)
-        is_later[by_rank[int(np.flatnonzero(by_rank == cut)[0]) + 1 :]] = True
-        order = order[is_later[order] & ~is_cut[order]]
-    sorted_codes = codes[order]
-    is_last = np.r_[sorted_codes[1:] != sorted_codes[:-1], True] if order.size else np.zeros(0, np.bool_)
-    is_first = np.r_[True, sorted_codes[1:] != sorted_codes[:-1]] if order.size else np.zeros(0, np.bool_)
-    before = np.where(is_first, -1, np.r_[-1, order[:-1]] if order.size else order)
-    return Folded(order[is_last], before[is_last], cut)
+    """The last change of each key, and what it rests on."""
+    state = _State(changes)
+    order = state.order
+    codes = state.codes[order]
+    ends = np.r_[codes[1:] != codes[:-1], True] if order.size else np.zeros(0, np.bool_)
+    last = order[ends]
+    barriers = np.flatnonzero(state.is_barrier)
+    kept = np.union1d(last, barriers)
+    if state.cut >= 0:
+        kept = np.append(kept, state.cut)
+    return Folded(last, state.barrier[state.codes[last]] >= 0, kept, state.cut)
 
 
 def previous_places(changes: Ranked) -> Ints:
     """Per change the place of the one that it follows directly among those of its key, -1 where there is none."""
-    codes = key_codes(changes.keys)
-    order = np.lexsort((_sequence(changes), effective_ranks(changes), codes))
+    state = _State(changes)
     found = np.full(len(changes), -1, np.int64)
-    is_same = codes[order[1:]] == codes[order[:-1]]
+    order = state.order
+    is_same = state.codes[order[1:]] == state.codes[order[:-1]]
     found[order[1:][is_same]] = order[:-1][is_same]
     return found
 
 
-def effective_ranks(changes: Ranked) -> Ints:
+class _State:
+    """Changes in the order of their keys, and for each key in that of the changes.
+
+    A delete without an ordering value is a barrier: what came before it no longer counts, and what came after it counts
+    whatever the table has. So is a truncate, for every key.
+    """
+
+    def __init__(self, changes: Ranked) -> None:
+        self.codes = key_codes(changes.keys)
+        sequence = _sequence(changes)
+        is_cut = changes.ops == TRUNCATE
+        cuts = np.flatnonzero(is_cut)
+        self.cut = int(cuts[np.argmax(sequence[cuts])]) if cuts.size else -1
+        start = int(sequence[self.cut]) if cuts.size else -1
+        self.barrier = np.full(int(self.codes.max(initial=0)) + 1, start, np.int64)
+        blind = np.flatnonzero((changes.ops == DELETE) & changes.blind)
+        np.maximum.at(self.barrier, self.codes[blind], sequence[blind])
+        of_key = self.barrier[self.codes]
+        self.is_barrier = np.zeros(len(changes), np.bool_)
+        self.is_barrier[blind] = (sequence[blind] == of_key[blind]) & (sequence[blind] > start)
+        ranks = np.where(self.is_barrier, -1, _ranks(changes.order, len(changes)))
+        counts = ((sequence > of_key) | self.is_barrier) & ~is_cut
+        order = np.lexsort((sequence, ranks, self.codes))
+        self.order: Ints = order[counts[order]]
+
+
+def _ranks(order: pa.Array | None, count: int) -> Ints:
     """Dense ranks of the ordering values; all zero where there are none."""
-    if changes.order is None:
-        return np.zeros(len(changes), np.int64)
-    values = pc.unique(changes.order.drop_null())
-    places = pc.index_in(changes.order, value_set=values.take(pc.sort_indices(values)))
-    ranks = np.asarray(pc.fill_null(places, -1)).astype(np.int64) + 1
-    blind = changes.blind | (ranks == 0)
-    if not blind.any():
-        return ranks
-    # Segment by segment of a key the greatest rank so far: keys are ascending, so a greater base begins each segment.
-    codes, base = key_codes(changes.keys), len(values) + 2
-    order = np.lexsort((_sequence(changes), codes))
-    so_far = np.maximum.accumulate(codes[order] * base + ranks[order]) - codes[order] * base
-    found = ranks.copy()
-    found[order] = np.where(blind[order], so_far, ranks[order])
-    is_cut = blind & (changes.ops == TRUNCATE)
-    if is_cut.any():
-        in_sequence = np.argsort(_sequence(changes), kind="stable")
-        of_all = np.empty(len(changes), np.int64)
-        of_all[in_sequence] = np.maximum.accumulate(ranks[in_sequence])
-        found[is_cut] = of_all[is_cut]
-    return found
+    if order is None:
+        return np.zeros(count, np.int64)
+    values = pc.unique(order.drop_null())
+    places = pc.index_in(order, value_set=values.take(pc.sort_indices(values)))
+    return np.asarray(pc.fill_null(places, -1)).astype(np.int64) + 1
 
 
 def _sequence(changes: Ranked) -> Ints:
@@ -147,7 +153,7 @@ def _sequence(changes: Ranked) -> Ints:
     return places
 
 
-def comparable(key: pa.Array) -> pa.Array:
+def comparable(key: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """The key with one NaN and one zero: to a key -0.0 is 0.0, and every NaN the same."""
     if not pa.types.is_floating(key.type):
         return key
@@ -196,7 +202,7 @@ class KeySet:
         """Per row of the columns the place of its key, -1 where it is none of them."""
         codes: Ints | None = None
         for column, (values, known) in zip(columns, self._levels, strict=True):
-            own = _places(column, values)
+            own = _places(comparable(column), values)
             if codes is None:
                 codes = own
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -110,7 +110,14 @@ def _discover(reading: Reading, records: Mapping[str, pa.Array], limit: int) -> 
         misfits = [*decoded.misfits, *(Misfit(row, "", "no_key", reason) for row in rows)]
         return Keys(replace(decoded, wanted={}, refused=refused, misfits=misfits))
     wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in kind.fields}}
-    return Keys(replace(decoded, wanted=wanted), names=tuple(wanted[()]))
+    return Keys(replace(decoded, wanted=wanted), names=tuple(".".join(path) for path in _leaves(kind)))
+
+
+def _leaves(struct: StructType) -> Iterator[Path]:
+    """Paths of all that is no struct."""
+    for column in struct.fields:
+        inner = _leaves(column.field_type) if isinstance(column.field_type, StructType) else [()]
+        yield from ((column.name, *path) for path in inner)
 
 
 def _holds_records(reading: Reading, records: Mapping[str, pa.Array]) -> bool:

@@ -163,7 +163,7 @@ def _resolve(attempt: _Attempt, target: TableTarget, state: TableState, scan: Sc
     keys, is_emptied = batch.keys, batch.folded.cut >= 0
     _check_equality(scan, target, batch)
     found = find_rows(target, () if is_emptied else scan.files, keys.keys, target.changes.paths)
-    late = _late(target, keys, found)
+    late = _late(target, batch, keys, found)
     gone: dict[str, tuple[LiveFile, BitMap64]] = {}
     deleted = 0
     for hits in found.hits:
@@ -211,7 +211,7 @@ def _check_equality(scan: Scan, target: TableTarget, batch: _Batch) -> None:
         )
 
 
-def _late(target: TableTarget, keys: Ranked, found: Found) -> Bools:
+def _late(target: TableTarget, batch: _Batch, keys: Ranked, found: Found) -> Bools:
     """Which keys have a live row that is newer than their change."""
     late = np.zeros(len(keys), np.bool_)
     assert target.changes is not None
@@ -219,7 +219,7 @@ def _late(target: TableTarget, keys: Ranked, found: Found) -> Bools:
         return late
     live = newest_order(target, found, target.changes.order_by, len(keys))
     is_older = np.asarray(pc.fill_null(pc.less(keys.order, live), False))
-    return np.asarray(is_older & ~keys.blind, np.bool_)
+    return np.asarray(is_older, np.bool_) & ~batch.folded.is_sure
 
 
 def _superseded(batch: _Batch, late: Bools) -> list[tuple[LiveFile, BitMap64]]:
