@@ -8,7 +8,7 @@ import numpy as np
 from pyiceberg.schema import Schema
 
 from frazil.catalog.history import Said
-from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
+from frazil.catalog.port import Rewrite, Scan, StoredFile, TableSize, TableState
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.task import Job
 from frazil.kafka.memory import MemoryOutbox
@@ -113,6 +113,10 @@ class UnsureCatalog:
         committed = self._catalog.commit(commit)
         self._fate.step("catalog.committed")
         return committed
+
+    def scan(self, table: str) -> Scan:
+        self._fate.step("catalog.scan")
+        return self._catalog.scan(table)
 
     def files(self, table: str) -> list[StoredFile]:
         self._fate.step("catalog.files")
