@@ -13,10 +13,13 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
 from frazil.errors import UnavailableError
+from frazil.ingest.delete_files import read_deletes
 from frazil.ingest.lanes import Done
+from frazil.ingest.table import letters_target
 from frazil.ingest.task import Job, load_report, run_task, source_columns
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
 from frazil.types import Batch, OffsetRange, TaskReport
@@ -94,22 +97,25 @@ class StepLanes:
 
 
 class MemoryJobs:
-    """Runs tasks on a MemorySource's records: one per batch, its Arrow batches of `batch_size` records."""
+    """Runs tasks on a MemorySource's records: `tasks` per batch, their Arrow batches of `batch_size` records."""
 
     parallelism = 1
 
-    def __init__(self, source: MemorySource, batch_size: int = 1000) -> None:
+    def __init__(self, source: MemorySource, batch_size: int = 1000, tasks: int = 1) -> None:
         self._source = source
         self._batch_size = batch_size
+        self._tasks = tasks
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
         """See JobRunner."""
         columns = source_columns(job, with_offsets)
         reports = []
         for batch in batches:
-            records = chain.from_iterable(self._read(r, columns) for r in batch.ranges)
-            for answer in run_task(job, records):
-                reports += [load_report(text) for text in answer.column("report").to_pylist()]
+            records = list(chain.from_iterable(self._read(r, columns) for r in batch.ranges))
+            share = max(1, -(-len(records) // self._tasks))
+            for start in range(0, max(1, len(records)), share):
+                for answer in run_task(job, iter(records[start : start + share])):
+                    reports += [load_report(text) for text in answer.column("report").to_pylist()]
         return reports
 
     def _read(self, r: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -136,6 +142,20 @@ def _batch_of(r: OffsetRange, records: Sequence[MemoryRecord], names: Sequence[s
     )
 
 
+def live_rows(catalog: MemoryCatalog, table: str) -> list[dict[str, Any]]:
+    """The rows of a table as a reader sees it: those that deletes have taken away are not among them."""
+    state = catalog.load(table)
+    assert state is not None
+    names = [field.name for field in state.schema.fields]
+    target = letters_target(state)
+    rows: list[dict[str, Any]] = []
+    for file in catalog.scan(table).files:
+        deleted = read_deletes(target, file.path, file.deletes)
+        found = pq.read_table(file.path).to_pylist()
+        rows += [{name: row.get(name) for name in names} for n, row in enumerate(found) if n not in deleted]
+    return rows
+
+
 __all__ = [
     "FakeClock",
     "MemoryCatalog",
@@ -145,4 +165,5 @@ __all__ = [
     "MemorySource",
     "MemoryTopic",
     "StepLanes",
+    "live_rows",
 ]

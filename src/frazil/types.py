@@ -63,6 +63,34 @@ class DataFile:
 
 
 @dataclass(frozen=True)
+class DeleteFile:
+    """A file that says which rows of a data file are no longer there. kind: `vector` (a deletion vector of format 3),
+    `positions` (of format 2), `equality` (of another writer; Frazil writes none). data_file: the one that it speaks of,
+    empty where it may speak of several. content: Iceberg's own JSON of it.
+    """
+
+    path: str
+    kind: str
+    data_file: str
+    record_count: int
+    content: str
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What the changes of one task ask of an upsert table, folded to the last change of each key.
+
+    keys: the keys, as `ingest.fold` writes them; held: rows that wait for values of the rows they replace, the same way,
+    empty when there are none. files: paths of the files that all other rows went to. change_count: before folding.
+    """
+
+    keys: str
+    held: str = ""
+    files: tuple[str, ...] = ()
+    change_count: int = 0
+
+
+@dataclass(frozen=True)
 class Letters:
     """Bad records of one batch, written to files of the dead-letter table `table`: promised by the commit of the
     batch, kept by a commit of that table under the same commit id. since: per topic and partition where the batch
@@ -154,7 +182,9 @@ class TaskReport:
     lists, the paths of required columns that records have no value for. bad: the first bad records; bad_count: all of
     them. missing: ids of schemas that were not there to read with. refusals: changes of the table that its policy does
     not allow. scattered: where there are rows of more partitions than one batch may write, two of them by name; there are
-    no files then. letters: files of the dead-letter table; letter_count: bad records in them.
+    no files then. letters: files of the dead-letter table; letter_count: bad records in them. touched: of an upsert table,
+    what the changes ask of it. key_columns: of an upsert table that does not know its key yet, the fields of the records'
+    keys.
     """
 
     table: str
@@ -174,16 +204,37 @@ class TaskReport:
     missing: frozenset[str] = frozenset()
     refusals: frozenset[str] = frozenset()
     scattered: tuple[str, ...] = ()
+    touched: tuple[Touched, ...] = ()
+    key_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RowDelta:
+    """What a commit takes away, as it was found in the snapshot `read_at` (None: there was none).
+
+    deletes: new delete files; replaced: those whose deletes they have taken over; removed: data files that go as a whole.
+    touched: pre-existing data files that `deletes` speak of.
+    """
+
+    read_at: int | None
+    deletes: tuple[DeleteFile, ...] = ()
+    replaced: tuple[DeleteFile, ...] = ()
+    removed: tuple[DataFile, ...] = ()
+    touched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Commit:
-    """One snapshot to be: its files and the progress it carries, valid only on top of `expected`."""
+    """One snapshot to be: its files and the progress it carries, valid only on top of `expected`.
+
+    delta: of an upsert table, the rows that it takes away; None: nothing but rows come.
+    """
 
     table: str
     files: tuple[DataFile, ...]
     progress: Progress
     expected: Progress
+    delta: RowDelta | None = None
 
 
 def dump_offsets(offsets: Offsets) -> str:
@@ -241,6 +292,8 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         missing=frozenset().union(*(report.missing for report in mine)),
         refusals=frozenset().union(*(report.refusals for report in mine)),
         scattered=next((report.scattered for report in mine if report.scattered), ()),
+        touched=tuple(t for report in mine for t in report.touched),
+        key_columns=next((report.key_columns for report in mine if report.key_columns), ()),
     )
 
 

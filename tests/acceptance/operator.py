@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,24 @@ class Table:
         """A commit of another writer, without rows."""
         self._java.refresh()
         self._java.newFastAppend().commit()
+
+    def rewrite_untouched_files(self) -> int:
+        """What a compaction does: every data file without deletes is replaced by one with the same rows; how many were."""
+        self._java.refresh()
+        count = 0
+        for task in list(self._java.newScan().includeColumnStats().planFiles().iterator()):
+            file = task.file()
+            if not task.deletes().isEmpty():
+                continue
+            old = Path(str(file.location()).removeprefix("file:"))
+            new = old.with_name(f"rewritten-{count}-{old.name}")
+            shutil.copy(old, new)
+            builder = self._jvm.org.apache.iceberg.DataFiles.builder(self._java.spec()).copy(file)
+            path = str(file.location()).replace(old.name, new.name)
+            self._java.newRewrite().deleteFile(file).addFile(builder.withPath(path).build()).commit()
+            self._java.refresh()
+            count += 1
+        return count
 
     def append_again(self, path: Path) -> None:
         """Adds a data file that is in the table already: what a commit made twice would do."""

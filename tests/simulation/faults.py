@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from pyiceberg.schema import Schema
 
 from frazil.catalog.history import Said
 from frazil.catalog.layout import UNARRANGED, Layout
-from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
+from frazil.catalog.port import Rewrite, Scan, StoredFile, TableSize, TableState
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.task import Job
 from frazil.kafka.memory import MemoryOutbox
@@ -129,6 +130,10 @@ class UnsureCatalog:
         self._fate.step("catalog.committed")
         return committed
 
+    def scan(self, table: str) -> Scan:
+        self._fate.step("catalog.scan")
+        return self._catalog.scan(table)
+
     def files(self, table: str) -> list[StoredFile]:
         self._fate.step("catalog.files")
         return self._catalog.files(table)
@@ -171,7 +176,7 @@ class UnsureOutbox:
 
 
 class UnsureJobs:
-    """Jobs that may fail before, between and after their tasks; a failed one leaves files behind."""
+    """Jobs that may fail before, between and after their tasks, some for each batch; a failed one leaves files behind."""
 
     parallelism = 1
 
@@ -184,6 +189,13 @@ class UnsureJobs:
         jobs = MemoryJobs(self._source, batch_size=self._fate.pick(5, 100))
         reports: list[TaskReport] = []
         for batch in batches:
-            reports += jobs.run([batch], job, with_offsets=with_offsets, pool=pool)
-            self._fate.step("job.task")
+            for task in self._tasks(batch):
+                reports += jobs.run([task], job, with_offsets=with_offsets, pool=pool)
+                self._fate.step("job.task")
         return reports
+
+    def _tasks(self, batch: Batch) -> list[Batch]:
+        """The batch's ranges, shared out to one task or to several."""
+        count = self._fate.pick(1, 3)
+        shares = [batch.ranges[n::count] for n in range(count)]
+        return [replace(batch, ranges=share) for share in shares if share]

@@ -21,8 +21,9 @@ from frazil.catalog.arranging import arrange
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
-from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
+from frazil.catalog.port import LiveFile, Rewrite, Scan, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
+from frazil.catalog.scans import after_commit, delete_file_of
 from frazil.catalog.vended import VENDED
 from frazil.errors import ConflictError, FrazilError, InvariantError, UnavailableError
 from frazil.failpoints import hit
@@ -50,6 +51,7 @@ class IcebergCatalog:
         self._adopted: set[str] = set()
         self._files = DataFiles(gateway)
         self._states: dict[str, tuple[str, TableState]] = {}
+        self._scans: dict[str, Scan] = {}
         configuration = jvm.org.apache.hadoop.conf.Configuration()
         for name, value in hadoop.items():
             configuration.set(name, value)
@@ -167,14 +169,18 @@ class IcebergCatalog:
             raise InvariantError("commit to a table that was not loaded", where=commit.table)
         validator = _ProgressValidator(self._pipeline, commit.expected)
         try:
-            append = self._append(java, commit, validator)
+            update = self._row_delta(java, commit) if commit.delta is not None else self._append(java, commit)
+            for name, value in to_summary(self._pipeline, commit.progress).items():
+                update.set(name, value)
+            update.validateWith(validator)
             hit("commit.before")
-            append.commit()
+            update.commit()
             hit("commit.landed")
         except (Py4JJavaError, ConnectionError) as error:
             return self._resolve(commit, error, validator)
         self._adopt(commit.table, java)
         snapshot = java.currentSnapshot()
+        self._note_scan(commit, snapshot)
         return replace(commit.progress, snapshot_id=snapshot.snapshotId(), committed_at_ms=snapshot.timestampMillis())
 
     def _adopt(self, table: str, java: Any) -> None:
@@ -274,12 +280,70 @@ class IcebergCatalog:
             except Py4JJavaError:
                 continue  # An orphan costs space, not truth; orphan removal finds it.
 
-    def _append(self, java: Any, commit: Commit, validator: _ProgressValidator) -> Any:
+    def _append(self, java: Any, commit: Commit) -> Any:
         append = java.newAppend()
         self._files.add(commit.files, java, append, "AppendFiles.appendFile")
-        for name, value in to_summary(self._pipeline, commit.progress).items():
-            append.set(name, value)
-        return append.validateWith(validator)
+        return append
+
+    def _row_delta(self, java: Any, commit: Commit) -> Any:
+        """Rows that come and go, with all of Iceberg's own checks that nobody has changed what they go from."""
+        delta = commit.delta
+        assert delta is not None
+        update = java.newRowDelta().validateDeletedFiles()
+        if delta.read_at is not None:
+            update.validateFromSnapshot(delta.read_at)
+        update.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
+        if delta.touched:
+            update.validateDataFilesExist(self._list(delta.touched))
+        self._files.add(commit.files, java, update, "RowDelta.addRows")
+        for file in delta.removed:
+            update.removeRows(self._content_file(java, file.content))
+        for delete in delta.deletes:
+            update.addDeletes(self._content_file(java, delete.content))
+        for delete in delta.replaced:
+            update.removeDeletes(self._content_file(java, delete.content))
+        return update
+
+    def _list(self, words: Sequence[str]) -> Any:
+        found = self._jvm.java.util.ArrayList()
+        for word in words:
+            found.add(word)
+        return found
+
+    def _content_file(self, java: Any, content: str) -> Any:
+        iceberg = self._jvm.org.apache.iceberg
+        return iceberg.ContentFileParser.fromJson(iceberg.util.JsonUtil.mapper().readTree(content), java.specs())
+
+    def scan(self, table: str) -> Scan:
+        """See the port. What this process itself has committed it knows; all else is asked for again."""
+        java = self._tables[table]
+        snapshot = java.currentSnapshot()
+        if snapshot is None:
+            return Scan()
+        known = self._scans.get(table)
+        if known is None or known.read_at != snapshot.snapshotId():
+            known = self._scans[table] = self._read_scan(table, java, snapshot.snapshotId())
+        return known
+
+    def _read_scan(self, table: str, java: Any, snapshot_id: int) -> Scan:
+        parser, specs = self._jvm.org.apache.iceberg.ContentFileParser, java.specs()
+        files = []
+        try:
+            for task in _planned(java.newScan().useSnapshot(snapshot_id).includeColumnStats()):
+                file, deletes = task.file(), task.deletes()
+                content = str(parser.toJson(file, specs.get(file.specId())))
+                texts = [str(parser.toJson(delete, specs.get(delete.specId()))) for delete in deletes]
+                known = tuple(delete_file_of(text) for text in texts)
+                files.append(LiveFile(str(file.location()), file.recordCount(), content, known))
+        except Py4JJavaError as error:
+            raise unavailable("the table's files cannot be listed", error, table) from None
+        return Scan(snapshot_id, tuple(files))
+
+    def _note_scan(self, commit: Commit, snapshot: Any) -> None:
+        """Moves the known files on by a commit of our own that came right after them."""
+        known = self._scans.get(commit.table)
+        if known is not None and snapshot.parentId() == known.read_at:
+            self._scans[commit.table] = after_commit(known, commit, snapshot.snapshotId())
 
     def _resolve(self, commit: Commit, error: Exception, validator: _ProgressValidator) -> Progress:
         """A commit that raised: refused, landed all the same, or not known (law 4). Asks the table for our commit id."""
@@ -293,7 +357,10 @@ class IcebergCatalog:
         if state is not None and state.progress.commit_id == commit.progress.commit_id:
             return state.progress
         if _is(error, *_CONFLICTS):
-            raise ConflictError(f"the commit was refused: {_cause(error)}", where=commit.table) from None
+            # Iceberg looks at files before it asks the validator: a stale writer may be told of another's files first.
+            is_ours = state is not None and state.progress.commit_id == commit.expected.commit_id
+            refusal = TableMoved if commit.delta is not None and is_ours else ConflictError
+            raise refusal(f"the commit was refused: {_cause(error)}", where=commit.table) from None
         raise unavailable("the commit did not go through", error, commit.table) from None
 
     def _fresh(self, table: str) -> Any:

@@ -21,24 +21,28 @@ from frazil.catalog.layout import (
     spec_change,
     spec_of,
 )
-from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
+from frazil.catalog.port import LiveFile, Rewrite, Scan, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.clock import new_id
 from frazil.errors import ConflictError, InvariantError, UnavailableError
 from frazil.failpoints import hit
 from frazil.spec.partitioning import transform_of
-from frazil.types import Commit, DataFile, Progress
+from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta
 
 
 @dataclass(frozen=True)
 class MemorySnapshot:
-    """One snapshot: its parent's id, the files it added and its summary, and the paths of those it took away."""
+    """One snapshot: its parent's id, the files it added and its summary, and the paths of those it took away. deletes: the
+    delete files it added; replaced: those it took away.
+    """
 
     id: int
     parent: int | None
     files: tuple[DataFile, ...]
     summary: Mapping[str, str]
     removed: frozenset[str] = frozenset()
+    deletes: tuple[DeleteFile, ...] = ()
+    replaced: frozenset[DeleteFile] = frozenset()
 
 
 @dataclass
@@ -147,14 +151,52 @@ class MemoryCatalog:
             newest = self._progress(found)
             if newest.commit_id != commit.expected.commit_id:
                 raise ConflictError("the table's progress is not the one this batch started from", where=commit.table)
-            number = self._add(found, commit.files, to_summary(self._pipeline, commit.progress))
+            number = self._commit(found, commit)
             found.adopted_by.add(self._pipeline)
             _lose_outcome(loss)
         return replace(commit.progress, snapshot_id=number)
 
+    def _commit(self, found: _Table, commit: Commit) -> int:
+        delta, summary = commit.delta, to_summary(self._pipeline, commit.progress)
+        if delta is None:
+            return self._add(found, commit.files, summary)
+        self._check_delta(found, commit.table, delta)
+        removed = frozenset(file.path for file in delta.removed)
+        number = self._add(found, commit.files, summary, removed)
+        found.snapshots[number] = replace(
+            found.snapshots[number], deletes=delta.deletes, replaced=frozenset(delta.replaced)
+        )
+        return number
+
+    def _check_delta(self, found: _Table, table: str, delta: RowDelta) -> None:
+        """Refuses it when the table has changed since the snapshot it was made for, or lacks what it speaks of."""
+        for snapshot in self._ancestors(found):
+            if snapshot.id == delta.read_at:
+                break
+            if snapshot.files or snapshot.removed or snapshot.deletes:
+                raise TableMoved(where=table)
+        live = {file.path: file for file in _live_files(self._ancestors(found))}
+        gone = {*delta.touched, *(file.path for file in delta.removed)} - live.keys()
+        known = {delete for file in live.values() for delete in file.deletes}
+        if gone or not known.issuperset(delta.replaced):
+            raise TableMoved(where=table)
+        left = {delete.data_file for delete in known - set(delta.replaced) if delete.kind == "vector"}
+        if any(delete.data_file in left for delete in delta.deletes):
+            raise InvariantError("a data file was to have two deletion vectors", where=table)
+
+    def scan(self, table: str) -> Scan:
+        """See the port."""
+        found = self._tables[table]
+        return Scan(found.head, tuple(_live_files(self._ancestors(found))))
+
     def files(self, table: str) -> list[StoredFile]:
         """See the port."""
-        return [StoredFile(file.path, file.record_count, file.size_bytes) for file in self.data_files(table)]
+        live = _live_files(self._ancestors(self._tables[table]))
+        deleted = {file.path for file in live if file.deletes}
+        return [
+            StoredFile(file.path, file.record_count, file.size_bytes, file.path in deleted)
+            for file in self.data_files(table)
+        ]
 
     def mark(self, table: str, name: str, value: str | None) -> None:
         """See the port."""
@@ -222,6 +264,7 @@ class MemoryCatalog:
         """See the port."""
         snapshots = self._tables[table].snapshots.values() if table in self._tables else ()
         named = {file.path for snapshot in snapshots for file in snapshot.files}
+        named |= {file.path for snapshot in snapshots for file in snapshot.deletes}
         for path in paths:
             if path in named:
                 raise InvariantError("a file that a snapshot names was to be deleted", where=path)
@@ -243,9 +286,12 @@ class MemoryCatalog:
         """Forgets one snapshot, as an operator may do by hand."""
         del self._tables[table].snapshots[snapshot_id]
 
-    def append_foreign(self, table: str) -> None:
-        """A snapshot of another writer, or of a compaction: no progress in it."""
-        self._add(self._tables[table], (), {})
+    def append_foreign(
+        self, table: str, files: tuple[DataFile, ...] = (), removed: frozenset[str] = frozenset()
+    ) -> int:
+        """A snapshot of another writer, or of a compaction, that takes files away: no progress in it. Its id."""
+        with self._lock:
+            return self._add(self._tables[table], files, {}, removed)
 
     @staticmethod
     def _ancestors(found: _Table) -> list[MemorySnapshot]:
@@ -276,6 +322,19 @@ def _files_of(line: Sequence[MemorySnapshot]) -> list[DataFile]:
         files += [file for file in snapshot.files if file.path not in removed]
         removed |= snapshot.removed
     return files
+
+
+def _live_files(line: Sequence[MemorySnapshot]) -> list[LiveFile]:
+    """The files that are left, oldest first, each with the delete files that are left of it."""
+    replaced = frozenset().union(*(snapshot.replaced for snapshot in line))
+    deletes = [delete for snapshot in reversed(line) for delete in snapshot.deletes if delete not in replaced]
+    of_file: dict[str, list[DeleteFile]] = {}
+    for delete in deletes:
+        of_file.setdefault(delete.data_file, []).append(delete)
+    return [
+        LiveFile(file.path, file.record_count, file.content, tuple(of_file.get(file.path, ())))
+        for file in reversed(_files_of(line))
+    ]
 
 
 def _lose_outcome(loss: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -12,7 +14,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from frazil.catalog.history import Said
 from frazil.catalog.layout import UNARRANGED, Layout
-from frazil.types import Commit, DataFile, Progress
+from frazil.errors import ConflictError
+from frazil.types import Commit, DataFile, DeleteFile, Progress
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,36 @@ class Rewrite:
     words: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class LiveFile:
+    """A data file of one snapshot, with the delete files that apply to it. content: Iceberg's own JSON of it."""
+
+    path: str
+    record_count: int
+    content: str
+    deletes: tuple[DeleteFile, ...] = ()
+
+    @cached_property
+    def description(self) -> Mapping[str, Any]:
+        """The file as its JSON describes it: bounds, partition, format."""
+        described: dict[str, Any] = json.loads(self.content)
+        return described
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is in a table at the snapshot `read_at`; None and nothing before the first one."""
+
+    read_at: int | None = None
+    files: tuple[LiveFile, ...] = ()
+
+
+class TableMoved(ConflictError):
+    """another writer has changed what this commit takes rows from
+    the changes are looked up again in the table as it is now
+    """
+
+
 class Catalog(Protocol):
     """The port. Every method raises UnavailableError when the catalog or its store does not answer."""
 
@@ -132,8 +165,12 @@ class Catalog(Protocol):
 
         Returns the progress as committed, also when the answer was lost but the table has our commit id. Raises
         ConflictError when the progress is another one, UnavailableError when the outcome could not be found out: the
-        caller plans again from the table's progress and deletes nothing.
+        caller plans again from the table's progress and deletes nothing. TableMoved, of a commit that takes rows away, when
+        another writer has added, removed or deleted from files since the snapshot that it was made for.
         """
+
+    def scan(self, table: str) -> Scan:
+        """The files of a table as it was last loaded or committed to, with what is deleted of them."""
 
     def files(self, table: str) -> list[StoredFile]:
         """The data files of the newest snapshot of a table that was loaded."""

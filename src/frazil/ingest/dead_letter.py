@@ -6,6 +6,7 @@ A letter has all that Kafka had of the record, so that it can be read again, and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -97,7 +98,7 @@ def explain(rows: Sequence[int], known: Mapping[int, Misfit], again: Decoded | N
     return [known.get(row) or found.get(place, UNEXPLAINED) for place, row in enumerate(rows)]
 
 
-def pick(records: Mapping[str, pa.Array], rows: NDArray[np.int64]) -> dict[str, pa.Array]:
+def pick(records: Mapping[str, pa.Array], rows: NDArray[np.integer[Any]]) -> dict[str, pa.Array]:
     """The source's columns of these rows alone."""
     places = pa.array(rows)
     return {name: column.take(places) for name, column in records.items()}

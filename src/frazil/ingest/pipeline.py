@@ -32,9 +32,10 @@ from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
 from frazil.ingest.partition_limit import TooManyPartitions, exceeds
 from frazil.ingest.parts import Parts
 from frazil.ingest.schemas import UNKNOWN
-from frazil.ingest.table import Table, layout_of, own_columns, shaping_of
+from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
 from frazil.ingest.target import WriterSchema
 from frazil.ingest.task import Job
+from frazil.ingest.upsert import Resolved, commit_changes
 from frazil.ingest.watermark import advance_watermark
 from frazil.kafka.port import Partition
 from frazil.spec import TableSpec
@@ -68,7 +69,8 @@ class Planned:
 class Outcome:
     """How a batch ended. state: the table afterwards. is_committed: False when its schema changed and it must be
     planned again, or when nothing could be done with it yet (`is_empty`). letters: the dead-letter table, where the batch is
-    planned again to write to it. schemas: those that it is planned again to read with.
+    planned again to write to it. schemas: those that it is planned again to read with. resolved: what changes did to an
+    upsert table.
     """
 
     state: TableState | None
@@ -77,6 +79,7 @@ class Outcome:
     is_empty: bool = False
     letters: TableState | None = None
     schemas: Mapping[str, WriterSchema] = field(default_factory=dict)
+    resolved: Resolved | None = None
 
 
 class Pipeline:
@@ -110,7 +113,7 @@ class Pipeline:
         if report.bad_count and on_bad == "stop":
             self._delete_files(table, report)
             raise self._bad_record(planned)
-        if report.wanted or report.loosened or table.state is None:
+        if report.wanted or report.loosened or report.key_columns or table.state is None:
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
             self._delete_files(table, report)
             return self._evolve(planned, report)
@@ -206,12 +209,13 @@ class Pipeline:
                 hit("evolve.before")
                 loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
                 change = _within(table, adder(table.spec, wanted, loosened))
-                return Outcome(self._catalog.evolve(table.name, change), report)
+                state = self._catalog.evolve(table.name, change)
+                return Outcome(note_key_columns(self._catalog, state, report.key_columns), report)
             schema = _within(table, adder(table.spec, wanted))(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Outcome(None, report, is_empty=True)
             hit("create.before")
-            return Outcome(self.create(table, schema), report)
+            return Outcome(note_key_columns(self._catalog, self.create(table, schema), report.key_columns), report)
         except TypesDiffer as error:
             # Read against the types that were seen first, the record that contradicts them is a bad one with a place.
             first = first_wanted(load_wanted(text) for text in report.wanted)
@@ -253,14 +257,18 @@ class Pipeline:
             bad_skipped=before.bad_skipped + (report.bad_count if is_skipping else 0),
             letters=_promise(planned, report),
         )
+        commit, resolved = Commit(table.name, report.files, progress, before), None
         try:
-            committed = self._catalog.commit(Commit(table.name, report.files, progress, before))
-        except ConflictError:
+            if table.spec.mode == "upsert":
+                committed, resolved = commit_changes(self._catalog, table.target(), state, report, commit)
+            else:
+                committed = self._catalog.commit(commit)
+        except (ConflictError, SpecError):
             self._delete_files(table, report)
             raise
         hit("commit.after")
         self._letters.deliver(table.name, committed)
-        return Outcome(replace(state, progress=committed), report, is_committed=True)
+        return Outcome(replace(state, progress=committed), report, is_committed=True, resolved=resolved)
 
 
 def _within(table: Table, change: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:

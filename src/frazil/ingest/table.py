@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import prod
@@ -11,14 +12,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, StringType
 
 from frazil.catalog.layout import Layout
-from frazil.catalog.port import TableSize, TableState
+from frazil.catalog.port import Catalog, TableSize, TableState
+from frazil.errors import UnavailableError
 from frazil.ingest.decode.frames import KEY_HEADER
 from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.naming import Shaping
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
 from frazil.ingest.sizes import learn_row_bytes, stored_row_bytes
-from frazil.ingest.target import Reading, TableTarget, WriterSchema, metadata_columns
+from frazil.ingest.target import ChangeReading, Reading, TableTarget, WriterSchema, metadata_columns
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
 from frazil.spec.models import CommitSpec
@@ -29,6 +31,7 @@ FEWEST_TO_JUDGE = 100
 _GOOD_BATCHES = 20
 _MANY_FILES = 500
 _FEW_ROWS = 2_000
+_KEY_COLUMNS = "key-columns"
 
 
 class RunState(StrEnum):
@@ -219,7 +222,18 @@ class Table:
             partition_spec=state.partition_spec if state else "",
             sort_order=state.sort_order if state else "",
             most_partitions=self.spec.limits.partitions,
+            changes=self._change_reading() if self.spec.mode == "upsert" else None,
         )
+
+    def _change_reading(self) -> ChangeReading:
+        spec = self.spec
+        columns, is_key_of_record = spec.key_columns, not spec.key_columns
+        if is_key_of_record and spec.key.format in ("text", "raw"):
+            # The column that the key is kept in as a whole: it is there already, without another look at the key.
+            columns, is_key_of_record = (spec.metadata["key"],), False
+        elif is_key_of_record and self.state is not None:
+            columns = tuple(json.loads(self.state.marks.get(_KEY_COLUMNS, "[]")))
+        return ChangeReading(self._key_reading(), columns, is_key_of_record, spec.order_by or "")
 
     def _reading(self) -> Reading:
         spec = self.spec
@@ -282,6 +296,17 @@ def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
     if spec.rescue or spec.undeclared == "rescue":
         columns[RESCUED_COLUMN] = StringType()
     return columns
+
+
+def note_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -> TableState:
+    """The table with these fields of its records' keys noted as what identifies its rows."""
+    if not names:
+        return state
+    catalog.mark(state.name, _KEY_COLUMNS, json.dumps(list(names)))
+    loaded = catalog.load(state.name)
+    if loaded is None:
+        raise UnavailableError("the table is gone", remedy="see who dropped it", where=state.name)
+    return loaded
 
 
 def key_column_of(spec: TableSpec) -> str:

@@ -149,6 +149,28 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class ChangeReading:
+    """How records become changes of an upsert table.
+
+    key: how record keys are read. key_columns: paths of the columns that identify a row; empty until it is known which the
+    record keys have. is_key_of_record: whether these columns always come from the record's key, and not from its value.
+    order_by: the column that tells which change is the last; empty: partition and offset do. envelope: how a record wraps a
+    change.
+    """
+
+    key: Reading
+    key_columns: tuple[str, ...] = ()
+    is_key_of_record: bool = False
+    order_by: str = ""
+    envelope: str = "none"
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The key columns as names from the top downwards."""
+        return tuple(tuple(name.split(".")) for name in self.key_columns)
+
+
+@dataclass(frozen=True)
 class TableTarget:
     """One table, as a task sees it.
 
@@ -156,7 +178,7 @@ class TableTarget:
     sorted pairs. metadata: fields of record metadata, each with its column. letters: its dead-letter table, while bad
     records are to be expected. shaping: where its columns are not simply the fields of the record. key: how record keys are
     read, where the table has them decoded. partition_spec, sort_order: as in TableState. most_partitions: how many of them a
-    task may write; 0: any number.
+    task may write; 0: any number. changes: how records become changes; None where they are appended.
     """
 
     name: str
@@ -174,6 +196,7 @@ class TableTarget:
     partition_spec: str = ""
     sort_order: str = ""
     most_partitions: int = 0
+    changes: ChangeReading | None = None
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"
@@ -204,7 +227,7 @@ class TableTarget:
     @cached_property
     def needs_headers(self) -> bool:
         """Whether a record's headers are needed, be it for its schema or for a column."""
-        readings = (self.reading, self.key or self.reading)
+        readings = [self.reading, self.key or self.reading, self.changes.key if self.changes else self.reading]
         return any(reading.is_by_header for reading in readings) or bool(
             self.shaping is not None and self.shaping.headers
         )
@@ -218,7 +241,8 @@ class TableTarget:
     @cached_property
     def metadata_fields(self) -> frozenset[str]:
         """The fields of record metadata that it needs."""
-        return frozenset([*(field for field, _ in self.metadata), *(["key"] if self.key is not None else [])])
+        own = {"key", "offset"} if self.changes is not None else {"key"} if self.key is not None else set()
+        return frozenset(field for field, _ in self.metadata) | own
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:

@@ -17,17 +17,20 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.failpoints import hit
+from frazil.ingest.change_rows import ChangeRows
+from frazil.ingest.changes import Changes, read_checked, rows_of
 from frazil.ingest.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas, pick
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.framed import warm_up as warm_up_formats
 from frazil.ingest.decode.json import decode_json
+from frazil.ingest.decode.slices import MAX_MISFITS
 from frazil.ingest.evolve import dump_wanted, new_schema
 from frazil.ingest.partition_limit import TooManyPartitions
 from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
-from frazil.types import BadRecord, DataFile, TaskReport, later
+from frazil.types import BadRecord, DataFile, TaskReport, Touched, later
 
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20
@@ -48,6 +51,10 @@ class Job:
     targets: Mapping[str, TableTarget]
     trials: frozenset[str] = frozenset()
     is_scattered: bool = False
+
+    def topics_of(self, table: str) -> tuple[str, ...]:
+        """The topics that feed a table, by name."""
+        return tuple(sorted(topic for topic, target in self.targets.items() if target.name == table))
 
     @property
     def only_topic(self) -> str | None:
@@ -85,7 +92,7 @@ def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
                 target = job.targets[topic]
                 run = runs.get(target.name)
                 if run is None:
-                    run = runs[target.name] = _TableRun(target, is_trial=target.name in job.trials)
+                    run = runs[target.name] = _TableRun(target, target.name in job.trials, job.topics_of(target.name))
                 run.take(topic, records)
         reports = [run.report() for run in runs.values()]
     except BaseException:
@@ -110,6 +117,9 @@ class _TableRun:
 
     target: TableTarget
     is_trial: bool
+    topics: tuple[str, ...]
+    changes: ChangeRows | None = None
+    key_columns: tuple[str, ...] = ()
     writer: FileWriter | None = None
     letter_writer: FileWriter | None = None
     letter_count: int = 0
@@ -132,7 +142,8 @@ class _TableRun:
         """Once something must change first, the rows of this attempt are of no use."""
         is_lost = self.bad_count > 0 and not self._has_place_for_bad
         is_refused = self.is_trial or self.has_heavy or bool(self.scattered)
-        return not (is_refused or self.wanted or self.loosened or self.missing or is_lost)
+        needs = self.wanted or self.loosened or self.missing or self.key_columns
+        return not (is_refused or needs or is_lost)
 
     @property
     def _has_place_for_bad(self) -> bool:
@@ -145,7 +156,7 @@ class _TableRun:
         self.has_heavy |= bool((np.asarray(columns["partition"]) == HEAVY_PARTITION).any())
         if self.has_heavy:
             return
-        decoded = decode_rows(self.target, columns)
+        decoded, changes = self._decode(topic, columns)
         self.record_count += records.num_rows
         self._measure(columns["value"])
         self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
@@ -160,7 +171,7 @@ class _TableRun:
             if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.letters):
                 columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
             with self._noting_partitions():
-                self._write(columns, decoded)
+                self._write(topic, columns, decoded, changes)
 
     @contextmanager
     def _noting_partitions(self) -> Iterator[None]:
@@ -169,24 +180,46 @@ class _TableRun:
         except TooManyPartitions as error:
             self.scattered = error.some
 
-    def _write(self, columns: dict[str, pa.Array], decoded: Decoded) -> None:
-        rows = shape_rows(self.target, decoded, columns)
-        if decoded.refused.any():
-            if rows.num_columns:
-                rows = rows.filter(pa.array(~decoded.refused))
-            if self.target.letters is not None:
-                self._write_letters(self.target.letters, columns, decoded)
+    def _write(self, topic: str, columns: dict[str, pa.Array], decoded: Decoded, changes: Changes | None) -> None:
+        if self.target.letters is not None and decoded.refused.any():
+            self._write_letters(self.target.letters, columns, decoded)
         if self.writer is None:
             self.writer = FileWriter(self.target)
+        if changes is not None:
+            self._take_changes(topic, columns, changes)
+        else:
+            self._write_rows(self.writer, columns, decoded)
+
+    def _decode(
+        self, topic: str, columns: Mapping[str, pa.Array], limit: int = MAX_MISFITS
+    ) -> tuple[Decoded, Changes | None]:
+        """What became of some records; the changes that they are, of an upsert table."""
+        if self.target.changes is None:
+            return decode_rows(self.target, columns, limit), None
+        changes = read_checked(self.target, topic, columns, limit)
+        self.key_columns = self.key_columns or changes.key_columns
+        return changes.decoded, changes
+
+    def _write_rows(self, writer: FileWriter, columns: dict[str, pa.Array], decoded: Decoded) -> None:
+        rows = shape_rows(self.target, decoded, columns)
+        if decoded.refused.any() and rows.num_columns:
+            rows = rows.filter(pa.array(~decoded.refused))
         if rows.num_rows:
-            self.writer.write(rows)
+            writer.write(rows)
+
+    def _take_changes(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
+        if self.changes is None:
+            self.changes = ChangeRows(self.target, self.topics)
+        kept = changes.without_refused()
+        records = pick(columns, kept.records)
+        self.changes.take(topic, rows_of(self.target, kept, records), kept, records)
 
     def _write_letters(self, letters: TableTarget, columns: dict[str, pa.Array], decoded: Decoded) -> None:
         rows = np.flatnonzero(decoded.refused)
         bad, known = pick(columns, rows), first_misfits(decoded)
         again = None
         if not known.keys() >= set(rows.tolist()):
-            again = decode_rows(self.target, bad, limit=_EVERY_MISFIT)
+            again, _ = self._decode("", bad, _EVERY_MISFIT)
         misfits = explain(rows.tolist(), known, again)
         if self.letter_writer is None:
             self.letter_writer = FileWriter(letters)
@@ -198,9 +231,15 @@ class _TableRun:
         """Ends the files, or removes them when they are of no use."""
         files: list[DataFile] = []
         letters: list[DataFile] = []
+        touched: tuple[Touched, ...] = ()
         if self.is_writing:
             with self._noting_partitions():
+                left = (
+                    self.changes.finish(self.writer) if self.changes is not None and self.writer is not None else None
+                )
                 files = self.writer.finish() if self.writer is not None else []
+                if left is not None and left[0]:
+                    touched = (Touched(left[0], left[1], tuple(file.path for file in files), left[2]),)
                 letters = self.letter_writer.finish() if self.letter_writer is not None else []
         if not self.is_writing:
             self.abandon()
@@ -223,6 +262,8 @@ class _TableRun:
             letters=tuple(letters),
             letter_count=self.letter_count if letters else 0,
             scattered=self.scattered,
+            touched=touched,
+            key_columns=self.key_columns,
         )
 
     def abandon(self) -> None:
@@ -291,6 +332,8 @@ def load_report(text: str) -> TaskReport:
     fields = json.loads(text)
     fields["files"] = tuple(DataFile(**file) for file in fields["files"])
     fields["letters"] = tuple(DataFile(**file) for file in fields["letters"])
+    fields["touched"] = tuple(Touched(**{**touched, "files": tuple(touched["files"])}) for touched in fields["touched"])
+    fields["key_columns"] = tuple(fields["key_columns"])
     fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])
     fields["latest_ms"] = {t: {int(p): ms for p, ms in ps.items()} for t, ps in fields["latest_ms"].items()}
     fields["wanted"], fields["scattered"] = tuple(fields["wanted"]), tuple(fields["scattered"])

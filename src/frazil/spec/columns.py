@@ -143,8 +143,8 @@ def read_shaping(
             message = f"`{key}` says nothing of the format {value_format}: its values have no fields"
             problems.add(entry.line, message, "remove it")
     flatten, case = _read_flatten(fields, problems), fields.choice("column_case")
-    include = _read_paths(fields.get("include"), "include", problems)
-    exclude = _read_paths(fields.get("exclude"), "exclude", problems)
+    include = read_paths(fields.get("include"), "include", problems)
+    exclude = read_paths(fields.get("exclude"), "exclude", problems)
     is_plain = flatten is None and case == "keep"
     asked = [(path, "include") for path in include]
     asked += [(column.field, "columns") for column in columns if column.field]
@@ -184,7 +184,8 @@ def _read_flatten(fields: Fields, problems: Problems) -> FlattenSpec | None:
     return FlattenSpec(**chosen)
 
 
-def _read_paths(entry: Entry | None, label: str, problems: Problems) -> tuple[tuple[str, ...], ...]:
+def read_paths(entry: Entry | None, label: str, problems: Problems) -> tuple[tuple[str, ...], ...]:
+    """The paths under `label`; none where it is not written."""
     if entry is None:
         return ()
     paths: list[tuple[str, ...]] = []

@@ -197,7 +197,9 @@ class TableSpec(_Declared):
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
     `on_drift`: which changes of the table records may bring about. `metadata`: what is known of a record besides its
     value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not say; then what
-    the table has stays. `properties`: Iceberg's table properties. `line`: where the file
+    the table has stays. `mode`: whether records are appended or replace the row of their key, which `key_columns` are
+    (none: those of the record's key); `order_by`: the column that tells the last change (None: partition and offset do).
+    `properties`: Iceberg's table properties. `line`: where the file
     declares it; 0 if it does not.
     """
 
@@ -222,6 +224,9 @@ class TableSpec(_Declared):
     sort_by: tuple[SortTerm, ...] | None = None
     commit: CommitSpec = CommitSpec()
     on_data_loss: Literal["stop", "skip"] = "stop"
+    mode: Literal["append", "upsert"] = "append"
+    key_columns: tuple[str, ...] = ()
+    order_by: str | None = None
     format_version: Literal[2, 3] = 2
     properties: dict[str, str] = {}
     line: int = 0

@@ -133,16 +133,15 @@ TABLE: Mapping[str, Setting] = {
     "mode": Setting(
         "Whether records are appended or merged by key.",
         choices=("append", "upsert"),
-        not_built=("upsert",),
         default="append",
     ),
-    "key_columns": Setting("The columns that identify a row; by default the record key's.", _WORDS, is_built=False),
-    "order_by": Setting(
-        "The column that tells the last change; by default partition and offset.", TEXT, is_built=False
-    ),
+    "key_columns": Setting("The columns that identify a row; by default the record key's.", PATHS),
+    "order_by": Setting("The column that tells the last change; by default partition and offset.", TEXT),
     "changelog": Setting(
         "Whether every change becomes a row.", choices=(True, False), not_built=(True,), default=False
     ),
-    "format_version": Setting("Iceberg's format version; 2 unless written.", choices=(2, 3), default=2),
+    "format_version": Setting(
+        "Iceberg's format version; unless written 2 for append, 3 for upsert.", choices=(2, 3), default=2
+    ),
     "properties": Setting("Iceberg's table properties, with Iceberg's names.", STRINGS),
 }

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from frazil.errors import SpecError
+from frazil.spec.changes import read_changes
 from frazil.spec.columns import check_columns, read_columns, read_shaping
 from frazil.spec.document import Entry, Node, Section
 from frazil.spec.models import (
@@ -38,7 +39,7 @@ _ONLY_FOR = {
     "subject": FORMATS_OF_REGISTRY,
     "message": ("protobuf",),
 }
-_SINGLE_CHOICES = ("envelope", "mode", "changelog")
+_SINGLE_CHOICES = ("envelope", "changelog")
 
 
 def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
@@ -96,26 +97,27 @@ def _read_settings(
     if undeclared == "drop" and not columns and not metadata:
         message = f"table `{entry.key}` drops every field: `undeclared` is drop, and no `columns` are declared"
         problems.add(entry.line, message, "declare `columns`")
+    of_key = _read_value(fields.get("key"), KEY, "key", problems)
+    changes = read_changes(fields, of_key["format"], metadata, problems)
     return TableSpec.model_validate(
         {
             "name": entry.key,
             "topics": topics,
             "start": _read_start(fields.get("start"), topics, problems),
             "value": value,
-            "key": _read_value(fields.get("key"), KEY, "key", problems),
+            "key": of_key,
             "columns": columns,
             "undeclared": undeclared,
             "rescue": fields.choice("rescue"),
             **shaping,
+            **changes,
             "on_drift": fields.choice("on_drift"),
             "on_bad_record": fields.choice("on_bad_record"),
             "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
             "limits": _read_limits(fields.get("limits"), problems),
-            "metadata": metadata,
-            **_read_layout(fields, columns, metadata, undeclared, problems),
+            **_read_layout(fields, columns, changes["metadata"], undeclared, problems),
             "commit": read_commit(fields.get("commit"), inherited, problems),
             "on_data_loss": fields.choice("on_data_loss"),
-            "format_version": fields.choice("format_version"),
             "properties": fields.strings("properties", _table_property),
             "line": entry.line,
         }

@@ -28,6 +28,7 @@ class World:
         self.root = root
         self.source, self.catalog = MemorySource(), MemoryCatalog(root, "p")
         self.source.create("a")
+        self.jobs = MemoryJobs(self.source)
         given = {"name": "n.t", "topics": (TopicSelector(literal="a"),), "on_bad_record": "stop", **settings}
         self.spec = PipelineSpec(
             pipeline="p",
@@ -49,7 +50,7 @@ class World:
     def catch_up(self) -> Table:
         self.runs += 1
         clock = FakeClock()
-        parts = Parts(self.source, self.catalog, MemoryJobs(self.source), clock, StepLanes(clock), self.schemas)
+        parts = Parts(self.source, self.catalog, self.jobs, clock, StepLanes(clock), self.schemas)
         service = Service(self.spec, parts, f"run-{self.runs}", lambda _: None)
         service.connect()
         for _ in range(300):

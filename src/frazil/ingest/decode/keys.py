@@ -83,7 +83,7 @@ def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int) -
 def _read_framed(
     reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int
 ) -> Decoded:
-    is_record = isinstance(kind, StructType) if kind is not None else _has_record(reading)
+    is_record = isinstance(kind, StructType) if kind is not None else has_record(reading)
     schemas = tuple((schema_id, _of_kind(schema, is_record, name)) for schema_id, schema in reading.schemas)
     fields: tuple[NestedField, ...] = ()
     if isinstance(kind, StructType):
@@ -122,7 +122,7 @@ def _wanted(
     return {(): {name: StructType(*members)}} if members else {}
 
 
-def _has_record(reading: Reading) -> bool:
+def has_record(reading: Reading) -> bool:
     """Whether the first schema that is known describes records."""
     return next((is_record(schema) for _, schema in reading.schemas if schema.kind == reading.format), True)
 

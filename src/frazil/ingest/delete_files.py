@@ -1,0 +1,178 @@
+"""Deleted rows as bytes: deletion vectors in a Puffin file (format 3), position deletes in Parquet (format 2).
+
+A vector is written as Iceberg's specification says: its length and a checksum big-endian, a magic number and a 64-bit
+Roaring bitmap little-endian. One Puffin file holds the vectors of a whole commit.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.table.locations import load_location_provider
+from pyroaring import BitMap64
+
+from frazil import __version__
+from frazil.catalog.port import LiveFile
+from frazil.catalog.scans import FILE_PATH_ID
+from frazil.clock import new_id
+from frazil.errors import UnavailableError
+from frazil.failpoints import hit
+from frazil.ingest.target import TableTarget
+from frazil.ingest.write import file_io
+from frazil.types import DeleteFile
+
+_MAGIC = struct.pack("<I", 1681511377)
+_PUFFIN = b"PFA1"
+_ROW_POSITION_ID = 2147483645
+_POSITION_ID = 2147483545
+
+
+def dump_vector(positions: BitMap64) -> bytes:
+    """The blob of a deletion vector."""
+    positions.run_optimize()
+    body = _MAGIC + positions.serialize()
+    return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def load_vector(blob: bytes) -> BitMap64:
+    """The positions of a deletion vector. Raises UnavailableError where the bytes are damaged."""
+    (length,) = struct.unpack_from(">I", blob)
+    body = blob[4 : 4 + length]
+    if (
+        len(blob) != length + 8
+        or not body.startswith(_MAGIC)
+        or struct.unpack_from(">I", blob, 4 + length)[0] != zlib.crc32(body)
+    ):
+        raise UnavailableError("a deletion vector of the table is damaged", remedy="look at the table's store")
+    return BitMap64.deserialize(body[len(_MAGIC) :])
+
+
+def write_deletes(target: TableTarget, deleted: Mapping[LiveFile, BitMap64], format_version: int) -> list[DeleteFile]:
+    """Writes which rows of these files are gone, all that were gone before included; OSError when the store refuses."""
+    if not deleted:
+        return []
+    hit("upsert.deletes")
+    if format_version >= 3:
+        return _write_vectors(target, deleted)
+    return [_write_positions(target, file, positions) for file, positions in deleted.items()]
+
+
+def _new_path(target: TableTarget, suffix: str) -> str:
+    locations = load_location_provider(target.location, dict(target.properties))
+    return str(locations.new_data_location(f"{new_id()}-deletes.{suffix}"))
+
+
+def _store(target: TableTarget, path: str, payload: bytes) -> None:
+    with file_io(target).new_output(path).create(overwrite=True) as stream:
+        stream.write(payload)
+
+
+def _write_vectors(target: TableTarget, deleted: Mapping[LiveFile, BitMap64]) -> list[DeleteFile]:
+    blobs = [dump_vector(positions) for positions in deleted.values()]
+    offsets = _offsets(blobs)
+    footer = json.dumps(
+        {
+            "blobs": [
+                {
+                    "type": "deletion-vector-v1",
+                    "fields": [_ROW_POSITION_ID],
+                    "snapshot-id": -1,
+                    "sequence-number": -1,
+                    "offset": offset,
+                    "length": len(blob),
+                    "properties": {"referenced-data-file": file.path, "cardinality": str(len(positions))},
+                }
+                for (file, positions), blob, offset in zip(deleted.items(), blobs, offsets, strict=True)
+            ],
+            "properties": {"created-by": f"Frazil {__version__}"},
+        },
+        separators=(",", ":"),
+    ).encode()
+    tail = _PUFFIN + footer + struct.pack("<I", len(footer)) + bytes(4) + _PUFFIN
+    payload = b"".join((_PUFFIN, *blobs, tail))
+    path = _new_path(target, "puffin")
+    _store(target, path, payload)
+    return [
+        _described(
+            file,
+            path,
+            "vector",
+            len(positions),
+            {
+                "file-format": "puffin",
+                "file-size-in-bytes": len(payload),
+                "content-offset": offset,
+                "content-size-in-bytes": len(blob),
+            },
+        )
+        for (file, positions), blob, offset in zip(deleted.items(), blobs, offsets, strict=True)
+    ]
+
+
+def _write_positions(target: TableTarget, file: LiveFile, positions: BitMap64) -> DeleteFile:
+    schema = pa.schema(
+        [
+            pa.field("file_path", pa.string(), False, metadata={b"PARQUET:field_id": str(FILE_PATH_ID).encode()}),
+            pa.field("pos", pa.int64(), False, metadata={b"PARQUET:field_id": str(_POSITION_ID).encode()}),
+        ]
+    )
+    places = pa.array(np.fromiter(positions, np.int64, len(positions)))
+    rows = pa.Table.from_arrays([pa.repeat(pa.scalar(file.path), len(positions)), places], schema=schema)
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd", store_schema=False)
+    payload, path = sink.getvalue().to_pybytes(), _new_path(target, "parquet")
+    _store(target, path, payload)
+    bound = {"keys": [FILE_PATH_ID], "values": [file.path.encode().hex().upper()]}
+    sizes = {"file-format": "parquet", "file-size-in-bytes": len(payload), "lower-bounds": bound, "upper-bounds": bound}
+    return _described(file, path, "positions", len(positions), sizes)
+
+
+def _described(file: LiveFile, path: str, kind: str, count: int, more: Mapping[str, Any]) -> DeleteFile:
+    content = {
+        "spec-id": file.description["spec-id"],
+        "content": "position-deletes",
+        "file-path": path,
+        "partition": file.description["partition"],
+        "record-count": count,
+        "referenced-data-file": file.path,
+        **more,
+    }
+    return DeleteFile(path, kind, file.path, count, json.dumps(content))
+
+
+def _offsets(blobs: list[bytes]) -> list[int]:
+    ends = np.cumsum([len(blob) for blob in blobs])
+    return [4, *(4 + int(end) for end in ends[:-1])]
+
+
+def read_deletes(target: TableTarget, path: str, deletes: Iterable[DeleteFile]) -> BitMap64:
+    """The rows of the data file `path` that vectors and position deletes have taken away; OSError as the store."""
+    found = BitMap64()
+    for delete in deletes:
+        if delete.kind == "vector":
+            found |= _read_vector(target, delete)
+        elif delete.kind == "positions":
+            found |= _read_positions(target, path, delete)
+    return found
+
+
+def _read_vector(target: TableTarget, delete: DeleteFile) -> BitMap64:
+    described = json.loads(delete.content)
+    with file_io(target).new_input(delete.path).open() as stream:
+        stream.seek(described["content-offset"])
+        return load_vector(stream.read(described["content-size-in-bytes"]))
+
+
+def _read_positions(target: TableTarget, path: str, delete: DeleteFile) -> BitMap64:
+    with file_io(target).new_input(delete.path).open() as stream:
+        rows = pq.read_table(stream, columns=["file_path", "pos"])
+    mine = rows.filter(pc.equal(rows["file_path"], path))["pos"]
+    return BitMap64(np.asarray(mine).astype(np.uint64).tolist())

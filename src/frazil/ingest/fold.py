@@ -1,0 +1,259 @@
+"""Folds changes to the last one of each key, columnar: the state of a key is decided by its last change alone.
+
+The order of changes is (order_by, topic, partition, offset). A delete without an ordering value, or a truncate, takes
+away all that precedes it by topic, partition and offset, whatever its order.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+UPSERT, DELETE, TRUNCATE = 1, 2, 3
+"""What a change does to the row of its key; TRUNCATE: to every row."""
+Ints = NDArray[np.int64]
+_FIXED = ("op", "source", "partition", "offset", "step", "blind", "order")
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Changes of one table with their keys and their places in the order.
+
+    keys: the key columns; null for a truncate. source: number of the topic. step: the place among the changes of one record.
+    order: of the ordering column; None where there is none. blind: the change had no ordering value of its own.
+    """
+
+    keys: tuple[pa.Array, ...]
+    ops: NDArray[np.int8]
+    source: Ints
+    partition: Ints
+    offset: Ints
+    step: Ints
+    blind: NDArray[np.bool_]
+    order: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return int(self.ops.size)
+
+    def take(self, rows: Ints) -> Ranked:
+        """These changes alone."""
+        places = pa.array(rows)
+        return Ranked(
+            tuple(key.take(places) for key in self.keys),
+            self.ops[rows],
+            self.source[rows],
+            self.partition[rows],
+            self.offset[rows],
+            self.step[rows],
+            self.blind[rows],
+            self.order.take(places) if self.order is not None else None,
+        )
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What is left of some changes, as places.
+
+    last: per key the change that decides it. is_sure: whether that holds whatever the table has of the key: a delete without
+    an ordering value, or a truncate, came before. kept: all that another fold, together with more changes, must know. cut:
+    the last truncate; -1: none.
+    """
+
+    last: Ints
+    is_sure: NDArray[np.bool_]
+    kept: Ints
+    cut: int = -1
+
+
+def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
+    """All of them, one after the other; at least one."""
+    first = parts[0]
+    return Ranked(
+        tuple(pa.concat_arrays([part.keys[n] for part in parts]) for n in range(len(first.keys))),
+        np.concatenate([part.ops for part in parts]),
+        np.concatenate([part.source for part in parts]),
+        np.concatenate([part.partition for part in parts]),
+        np.concatenate([part.offset for part in parts]),
+        np.concatenate([part.step for part in parts]),
+        np.concatenate([part.blind for part in parts]),
+        None if first.order is None else pa.concat_arrays([part.order for part in parts]),
+    )
+
+
+def fold(changes: Ranked) -> Folded:
+    """The last change of each key, and what it rests on."""
+    state = _State(changes)
+    order = state.order
+    codes = state.codes[order]
+    ends = np.r_[codes[1:] != codes[:-1], True] if order.size else np.zeros(0, np.bool_)
+    last = order[ends]
+    barriers = np.flatnonzero(state.is_barrier)
+    kept = np.union1d(last, barriers)
+    if state.cut >= 0:
+        kept = np.append(kept, state.cut)
+    return Folded(last, state.barrier[state.codes[last]] >= 0, kept, state.cut)
+
+
+def previous_places(changes: Ranked) -> Ints:
+    """Per change the place of the one that it follows directly among those of its key, -1 where there is none."""
+    state = _State(changes)
+    found = np.full(len(changes), -1, np.int64)
+    order = state.order
+    is_same = state.codes[order[1:]] == state.codes[order[:-1]]
+    found[order[1:][is_same]] = order[:-1][is_same]
+    return found
+
+
+class _State:
+    """Changes in the order of their keys, and for each key in that of the changes.
+
+    A delete without an ordering value is a barrier: what came before it no longer counts, and what came after it counts
+    whatever the table has. So is a truncate, for every key.
+    """
+
+    def __init__(self, changes: Ranked) -> None:
+        self.codes = key_codes(changes.keys)
+        sequence = _sequence(changes)
+        is_cut = changes.ops == TRUNCATE
+        cuts = np.flatnonzero(is_cut)
+        self.cut = int(cuts[np.argmax(sequence[cuts])]) if cuts.size else -1
+        start = int(sequence[self.cut]) if cuts.size else -1
+        self.barrier = np.full(int(self.codes.max(initial=0)) + 1, start, np.int64)
+        blind = np.flatnonzero((changes.ops == DELETE) & changes.blind)
+        np.maximum.at(self.barrier, self.codes[blind], sequence[blind])
+        of_key = self.barrier[self.codes]
+        self.is_barrier = np.zeros(len(changes), np.bool_)
+        self.is_barrier[blind] = (sequence[blind] == of_key[blind]) & (sequence[blind] > start)
+        ranks = np.where(self.is_barrier, -1, _ranks(changes.order, len(changes)))
+        counts = ((sequence > of_key) | self.is_barrier) & ~is_cut
+        order = np.lexsort((sequence, ranks, self.codes))
+        self.order: Ints = order[counts[order]]
+
+
+def _ranks(order: pa.Array | None, count: int) -> Ints:
+    """Dense ranks of the ordering values; all zero where there are none."""
+    if order is None:
+        return np.zeros(count, np.int64)
+    values = pc.unique(order.drop_null())
+    places = pc.index_in(order, value_set=values.take(pc.sort_indices(values)))
+    return np.asarray(pc.fill_null(places, -1)).astype(np.int64) + 1
+
+
+def _sequence(changes: Ranked) -> Ints:
+    """Places by topic, partition, offset and step."""
+    order = np.lexsort((changes.step, changes.offset, changes.partition, changes.source))
+    places = np.empty(len(changes), np.int64)
+    places[order] = np.arange(len(changes))
+    return places
+
+
+def comparable(key: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The key with one NaN and one zero: to a key -0.0 is 0.0, and every NaN the same."""
+    if not pa.types.is_floating(key.type):
+        return key
+    one_zero = pc.add(key, pa.scalar(0.0, key.type))
+    return pc.if_else(pc.is_nan(one_zero), pa.scalar(float("nan"), key.type), one_zero)
+
+
+def key_codes(keys: Sequence[pa.Array]) -> Ints:
+    """A number per row, the same exactly where all key columns are; a null is a value of its own."""
+    codes: Ints | None = None
+    for key in keys:
+        own = _codes(comparable(key))
+        codes = own if codes is None else _codes(pa.array(codes * (int(own.max(initial=0)) + 1) + own))
+    assert codes is not None
+    return codes
+
+
+def _codes(column: pa.Array) -> Ints:
+    encoded = column.dictionary_encode(null_encoding="encode").indices
+    return np.asarray(encoded).astype(np.int64)
+
+
+class KeySet:
+    """Distinct keys, to be looked for in other columns; nulls are found nowhere."""
+
+    def __init__(self, keys: Sequence[pa.Array]) -> None:
+        self._levels: list[tuple[pa.Array, pa.Array | None]] = []
+        codes: Ints | None = None
+        for key in (comparable(key) for key in keys):
+            if codes is None and len(keys) == 1:
+                self._levels.append((key, None))
+                return
+            values = pc.unique(key)
+            own = _places(key, values)
+            if codes is None:
+                self._levels.append((values, None))
+                codes = own
+                continue
+            pairs = pa.array(codes * len(values) + own)
+            is_last = len(self._levels) == len(keys) - 1
+            known = pairs if is_last else pc.unique(pairs)
+            self._levels.append((values, known))
+            codes = _places(pairs, known)
+
+    def find(self, columns: Sequence[pa.ChunkedArray]) -> Ints:
+        """Per row of the columns the place of its key, -1 where it is none of them."""
+        codes: Ints | None = None
+        for column, (values, known) in zip(columns, self._levels, strict=True):
+            own = _places(comparable(column), values)
+            if codes is None:
+                codes = own
+                continue
+            pairs = np.where((codes < 0) | (own < 0), -1, codes * len(values) + own)
+            codes = _places(pa.array(pairs), known)
+        assert codes is not None
+        return codes
+
+
+def _places(column: pa.Array | pa.ChunkedArray, values: pa.Array) -> Ints:
+    places = pc.index_in(column, value_set=values, skip_nulls=True)
+    return np.asarray(pc.fill_null(places, -1)).astype(np.int64)
+
+
+def dump_ranked(changes: Ranked) -> str:
+    """As text, for the way to the driver."""
+    columns: dict[str, pa.Array] = {f"k{n}": key for n, key in enumerate(changes.keys)}
+    columns |= {name: pa.array(getattr(changes, _ATTRIBUTES[name])) for name in _FIXED[:-1]}
+    if changes.order is not None:
+        columns["order"] = changes.order
+    return dump_table(pa.table(columns))
+
+
+def load_ranked(text: str) -> Ranked:
+    """What `dump_ranked` wrote."""
+    table = load_table(text).combine_chunks()
+    arrays = {
+        name: pa.concat_arrays(table[name].chunks) if table.num_rows else _empty(table, name)
+        for name in table.schema.names
+    }
+    numbers = {_ATTRIBUTES[name]: np.asarray(arrays[name]) for name in _FIXED[:-2]}
+    blind = arrays["blind"].to_numpy(zero_copy_only=False)
+    keys = tuple(arrays[f"k{n}"] for n in range(len(arrays)) if f"k{n}" in arrays)
+    return Ranked(keys=keys, blind=blind, order=arrays.get("order"), **numbers)
+
+
+def _empty(table: pa.Table, name: str) -> pa.Array:
+    return pa.array([], table.schema.field(name).type)
+
+
+_ATTRIBUTES = {name: "ops" if name == "op" else name for name in _FIXED}
+
+
+def dump_table(table: pa.Table) -> str:
+    """An Arrow table as text."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+def load_table(text: str) -> pa.Table:
+    """What `dump_table` wrote."""
+    return pa.ipc.open_stream(base64.b64decode(text)).read_all()

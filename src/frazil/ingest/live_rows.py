@@ -1,0 +1,135 @@
+"""Columns of data files that are in a table already: read by field id, kept while there is room.
+
+A data file never changes, so what was read of it stays true; the cache may be lost at any time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyiceberg.types import StructType
+
+from frazil.catalog.port import LiveFile
+from frazil.errors import SpecError
+from frazil.ingest.shape import as_written
+from frazil.ingest.target import TableTarget, arrow_type
+from frazil.ingest.write import file_io
+
+_CACHE_BYTES = 512 * 1024 * 1024
+_ID = b"PARQUET:field_id"
+Path = tuple[str, ...]
+
+
+class ColumnCache:
+    """The key columns that were read last, up to so many bytes; threads may share it."""
+
+    def __init__(self, limit_bytes: int = _CACHE_BYTES) -> None:
+        self._limit = limit_bytes
+        self._held: OrderedDict[Any, tuple[pa.Array, ...]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, name: Any) -> tuple[pa.Array, ...] | None:
+        """What is held under this name."""
+        with self._lock:
+            if name in self._held:
+                self._held.move_to_end(name)
+            return self._held.get(name)
+
+    def put(self, name: Any, columns: tuple[pa.Array, ...]) -> None:
+        """Holds these; the ones that were not asked for longest make room."""
+        with self._lock:
+            self._bytes -= _size(self._held.pop(name, ()))
+            self._held[name] = columns
+            self._bytes += _size(columns)
+            while self._bytes > self._limit:
+                self._bytes -= _size(self._held.popitem(last=False)[1])
+
+
+_cache = ColumnCache()
+
+
+def _size(columns: Sequence[pa.Array]) -> int:
+    return sum(column.nbytes for column in columns)
+
+
+def key_columns(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> tuple[pa.Array, ...]:
+    """The columns at these paths, one array each, in the table's types; OSError as the store."""
+    name = (file.path, tuple(_field_id(target, path) for path in paths), tuple(_kind(target, path) for path in paths))
+    found = _cache.get(name)
+    if found is None:
+        found = tuple(read_columns(target, file, paths))
+        _cache.put(name, found)
+    return found
+
+
+def read_columns(
+    target: TableTarget, file: LiveFile, paths: Sequence[Path], rows: NDArray[np.int64] | None = None
+) -> list[pa.Array]:
+    """The same without the cache; rows: places in the file, all unless given."""
+    if str(file.description["file-format"]).lower() != "parquet":
+        raise SpecError(
+            "the table has data files that are no Parquet, and rows can be replaced in Parquet files only",
+            remedy="rewrite the table's files as Parquet",
+            where=file.path,
+        )
+    with file_io(target).new_input(file.path).open() as stream:
+        parquet = pq.ParquetFile(stream)
+        found = [_read(parquet, target, path) for path in paths]
+    places = None if rows is None else pa.array(rows)
+    return [column if places is None else column.take(places) for column in found]
+
+
+def _read(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> pa.Array:
+    names, fields, kind = [], list(parquet.schema_arrow), _kind(target, path)
+    for depth in range(1, len(path) + 1):
+        field = _field(fields, path[depth - 1], _field_id(target, path[:depth]))
+        if field is None:  # The file is older than the column.
+            return pa.nulls(parquet.metadata.num_rows, kind)
+        names.append(field.name)
+        fields = list(field.type) if pa.types.is_struct(field.type) else []
+    column = parquet.read(columns=[".".join(names)], use_threads=False).column(0)
+    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return as_written(member(array, names[1:]), kind)
+
+
+def member(array: pa.Array, names: Sequence[str]) -> pa.Array:
+    """What is in a struct's member, null where the struct is."""
+    for name in names:
+        array = pa.compute.struct_field(array, name)
+    return array
+
+
+def _field(fields: Sequence[pa.Field], name: str, field_id: int) -> pa.Field | None:
+    by_id = {int((field.metadata or {}).get(_ID, b"-1")): field for field in fields}
+    if any(number >= 0 for number in by_id):
+        return by_id.get(field_id)
+    return next((field for field in fields if field.name == name), None)
+
+
+def _field_id(target: TableTarget, path: Path) -> int:
+    return target.schema.find_field(".".join(path)).field_id
+
+
+def _kind(target: TableTarget, path: Path) -> pa.DataType:
+    return arrow_type(target.schema.find_field(".".join(path)).field_type)
+
+
+def has_column(target: TableTarget, path: Path) -> bool:
+    """Whether the table has a field at this path."""
+    struct: Any = target.schema.as_struct()
+    for name in path:
+        field = (
+            next((one for one in struct.fields if one.name == name), None) if isinstance(struct, StructType) else None
+        )
+        if field is None:
+            return False
+        struct = field.field_type
+    return True

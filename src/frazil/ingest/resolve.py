@@ -1,0 +1,185 @@
+"""Where the rows of some keys live: data files and positions at one snapshot, those already deleted taken off.
+
+Files are left out by the bounds of their key columns; of the others the key columns alone are read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.conversions import from_bytes
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
+from pyroaring import BitMap64
+
+from frazil.catalog.port import LiveFile
+from frazil.ingest.delete_files import read_deletes
+from frazil.ingest.fold import KeySet
+from frazil.ingest.live_rows import Path, key_columns, read_columns
+from frazil.ingest.target import TableTarget
+
+_ROWS_AT_ONCE = 4_000_000
+_MOST_KEYS_TO_PRUNE = 100_000
+_BOUNDED = (IntegerType, LongType, StringType, BinaryType, DateType, TimeType, TimestampType, TimestamptzType)
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Live rows of one file whose keys were looked for. rows: places in the file; keys: whose, as places in the keys.
+    deleted: the rows that were gone before.
+    """
+
+    file: LiveFile
+    rows: Ints
+    keys: Ints
+    deleted: BitMap64
+
+
+@dataclass
+class Found:
+    """All hits, and what it took. file_count: files at the snapshot; looked_at: those whose keys were read."""
+
+    hits: list[Hits] = field(default_factory=list)
+    file_count: int = 0
+    looked_at: int = 0
+
+    def keys(self) -> Ints:
+        """The keys of all hits, one after the other."""
+        return np.concatenate([hit.keys for hit in self.hits]) if self.hits else np.zeros(0, np.int64)
+
+
+def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.Array], paths: Sequence[Path]) -> Found:
+    """The live rows of `keys`, which are distinct, in `files`. paths: of the key columns. OSError as the store."""
+    found = Found(file_count=len(files))
+    if not len(keys[0]) or not files:
+        return found
+    wanted = _Pruner(target, keys, paths)
+    candidates = [file for file in files if wanted.may_have(file)]
+    found.looked_at = len(candidates)
+    known = KeySet(keys)
+
+    def look(group: list[LiveFile]) -> list[Hits]:
+        return _look(target, group, known, paths)
+
+    groups = list(_groups(candidates))
+    found.hits = [hit for hits in _map(look, groups) for hit in hits]
+    return found
+
+
+def _map(look: Callable[[list[LiveFile]], list[Hits]], groups: list[list[LiveFile]]) -> Iterable[list[Hits]]:
+    if len(groups) <= 1:
+        return map(look, groups)
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(groups))) as pool:
+        return list(pool.map(look, groups))
+
+
+def _groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
+    """Files to look through at once: the keys are made ready once for each group."""
+    group: list[LiveFile] = []
+    rows = 0
+    for file in files:
+        if group and rows + file.record_count > _ROWS_AT_ONCE:
+            yield group
+            group, rows = [], 0
+        group.append(file)
+        rows += file.record_count
+    if group:
+        yield group
+
+
+def _look(target: TableTarget, files: list[LiveFile], known: KeySet, paths: Sequence[Path]) -> list[Hits]:
+    columns = [key_columns(target, file, paths) for file in files]
+    places = known.find([pa.chunked_array([one[n] for one in columns]) for n in range(len(paths))])
+    rows = np.flatnonzero(places >= 0)
+    ends = np.cumsum([len(one[0]) for one in columns])
+    cuts = np.searchsorted(rows, ends)
+    hits: list[Hits] = []
+    begin = 0
+    for file, end, cut, count in zip(
+        files, ends.tolist(), cuts.tolist(), (len(one[0]) for one in columns), strict=True
+    ):
+        mine, begin = rows[begin:cut], cut
+        if mine.size:
+            hits += _live(target, file, mine - (end - count), places[mine])
+    return hits
+
+
+def _live(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints) -> Iterator[Hits]:
+    deleted = read_deletes(target, file.path, file.deletes)
+    if len(deleted):
+        gone = np.fromiter((row in deleted for row in rows.tolist()), np.bool_, rows.size)
+        rows, keys = rows[~gone], keys[~gone]
+    if rows.size:
+        yield Hits(file, rows, keys, deleted)
+
+
+class _Pruner:
+    """Tells by the bounds of a file's key columns that none of the keys can be in it."""
+
+    def __init__(self, target: TableTarget, keys: Sequence[pa.Array], paths: Sequence[Path]) -> None:
+        self._sorted: list[tuple[int, PrimitiveType, Any]] = []
+        if len(keys[0]) > _MOST_KEYS_TO_PRUNE:
+            return
+        for key, path in zip(keys, paths, strict=True):
+            column = target.schema.find_field(".".join(path))
+            if isinstance(column.field_type, _BOUNDED):
+                self._sorted.append((column.field_id, column.field_type, _plain_sorted(key)))
+
+    def may_have(self, file: LiveFile) -> bool:
+        """Whether the bounds let some key be in the file."""
+        return file.record_count > 0 and all(
+            _overlaps(file, field_id, kind, values) for field_id, kind, values in self._sorted
+        )
+
+
+def _plain_sorted(key: pa.Array) -> Any:
+    """Sorted, as numpy numbers or as a list of texts: as Iceberg's bounds compare."""
+    if pa.types.is_temporal(key.type):
+        key = key.cast(pa.int32() if pa.types.is_date32(key.type) else pa.int64())
+    ordered = key.take(pc.sort_indices(key))
+    return np.asarray(ordered) if pa.types.is_integer(ordered.type) else np.array(ordered.to_pylist(), object)
+
+
+def _overlaps(file: LiveFile, field_id: int, kind: PrimitiveType, values: Any) -> bool:
+    lower, upper = (_bound(file, name, field_id) for name in ("lower-bounds", "upper-bounds"))
+    first = np.searchsorted(values, from_bytes(kind, lower), "left") if lower is not None else 0
+    last = np.searchsorted(values, from_bytes(kind, upper), "right") if upper is not None else len(values)
+    return bool(first < last)
+
+
+def _bound(file: LiveFile, name: str, field_id: int) -> bytes | None:
+    bounds = file.description.get(name)
+    if not bounds or field_id not in bounds["keys"]:
+        return None
+    return bytes.fromhex(bounds["values"][bounds["keys"].index(field_id)])
+
+
+def newest_order(target: TableTarget, found: Found, column: str, key_count: int) -> pa.Array:
+    """Per key the greatest ordering value of its live rows; null where it has none."""
+    kind = target.arrow_schema.field(column).type
+    values = [read_columns(target, hit.file, [(column,)], hit.rows)[0] for hit in found.hits]
+    if not values:
+        return pa.nulls(key_count, kind)
+    table = pa.table({"key": found.keys(), "value": pa.concat_arrays(values)})
+    most = table.group_by("key").aggregate([("value", "max")])
+    places = np.full(key_count, -1, np.int64)
+    places[np.asarray(most["key"])] = np.arange(most.num_rows)
+    return most["value_max"].combine_chunks().take(pa.array(places, mask=places < 0))

@@ -1,0 +1,109 @@
+"""A table that mirrors a topic of changes, and what it must be: a dictionary that is told every change, read back by two
+other readers at every snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from confluent_kafka import KafkaError, Message
+from pyiceberg.table import StaticTable
+
+from tests.acceptance.ledger import Feed, Ledger, Place
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.running import Run
+from tests.acceptance.verifier import _read_snapshot, _reader, newest_snapshot, prefix, progress_at
+
+Row = dict[str, Any]
+
+
+class KeyedFeed(Feed):
+    """A feed that remembers the keys of its records too."""
+
+    def __init__(self, servers: str, ledger: Ledger) -> None:
+        super().__init__(servers, ledger)
+        self.keys: dict[Place, int] = {}
+
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        super()._note(error, message)
+        topic, partition, offset, key = message.topic(), message.partition(), message.offset(), message.key()
+        if error is None and topic is not None and partition is not None and offset is not None:
+            self.keys[topic, partition, offset] = int(key or b"-1")
+
+
+class Mirror:
+    """A topic with changes of a few hundred keys, and its table."""
+
+    def __init__(self, pipeline: Pipeline, name: str, partitions: int = 2, **settings: Any) -> None:
+        self.pipeline = pipeline
+        self.feed = KeyedFeed(pipeline.servers, pipeline.ledger)
+        given = {"mode": "upsert", "key_columns": ["id"], "key": {"format": "json"}, **settings}
+        self.table, self.topic = pipeline.add_fed_table(name, partitions, **given)
+        self._partitions = partitions
+        self._chance = np.random.default_rng(zlib.crc32(name.encode()))
+        self._told = 0
+
+    def change(self, count: int = 300, keys: int = 200) -> None:
+        """Random changes: mostly rows, some deletes; a key stays in its partition."""
+        for _ in range(count):
+            self._told += 1
+            key = int(self._chance.integers(0, keys))
+            row = {"id": key, "v": self._told, "s": f"text {self._told}"} if self._chance.random() < 0.85 else None
+            self.feed.send(self.topic, [row], key % self._partitions, str(key).encode())
+        self.feed.flush()
+
+    def wait(self, run: Run) -> None:
+        """Waits until all that was told is in the table."""
+        self.pipeline.wait_for_commit_of(self.table, run)
+
+    def check(self) -> int:
+        """Every snapshot is what the changes before its progress say, in DuckDB; the newest one in PyIceberg too. How many
+        snapshots there were.
+        """
+        metadata = self.pipeline.metadata(self.table)
+        assert metadata is not None
+        document = json.loads(metadata.read_text())
+        newest = newest_snapshot(document)
+        assert newest is not None
+        with _reader() as reader:
+            for snapshot in document["snapshots"]:
+                progress = progress_at(document, snapshot, self.pipeline.name)
+                assert self._rows(reader, metadata, snapshot) == self._expected(progress), snapshot["sequence-number"]
+        found = StaticTable.from_metadata(f"file://{metadata}").scan().to_arrow().to_pylist()
+        assert _by_id(found) == self._expected(progress_at(document, newest, self.pipeline.name))
+        return len(document["snapshots"])
+
+    def check_all(self) -> None:
+        """The same, and all that was told is there."""
+        self.check()
+        assert self.pipeline.progress(self.table) == self.pipeline.ledger.ends([self.topic])
+
+    def rows(self) -> list[Row]:
+        """What the newest snapshot must hold."""
+        return self._expected(self.pipeline.progress(self.table))
+
+    def _expected(self, progress: dict[str, dict[int, int]]) -> list[Row]:
+        state: dict[int, Row] = {}
+        told = prefix(self.pipeline.ledger.of(self.topic), progress)
+        for place in sorted(told):
+            value = told[place]
+            if value is None:
+                state.pop(self.feed.keys[place], None)
+            else:
+                state[self.feed.keys[place]] = {**json.loads(value), "_offset": place[2]}
+        return _by_id(list(state.values()))
+
+    @staticmethod
+    def _rows(reader: duckdb.DuckDBPyConnection, metadata: Path, snapshot: dict[str, Any]) -> list[Row]:
+        return _by_id(_read_snapshot(reader, metadata, snapshot["snapshot-id"]))
+
+
+def _by_id(rows: list[Row]) -> list[Row]:
+    """The rows in order, so that a row that is there twice is seen."""
+    chosen = [{name: row[name] for name in ("id", "v", "s", "_offset")} for row in rows]
+    return sorted(chosen, key=lambda row: (row["id"], row["_offset"]))

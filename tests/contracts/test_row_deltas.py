@@ -1,0 +1,229 @@
+"""The Catalog port's commits that take rows away: on memory and on Iceberg's own JDBC catalog, formats 2 and 3."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, StringType
+from pyroaring import BitMap64
+
+from frazil.catalog.port import Catalog, LiveFile, Scan, TableMoved, TableState
+from frazil.clock import new_id
+from frazil.errors import ConflictError
+from frazil.ingest.delete_files import read_deletes, write_deletes
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.table import letters_target
+from frazil.ingest.target import TableTarget
+from frazil.ingest.write import FileWriter
+from frazil.types import Commit, DataFile, Progress, RowDelta
+from tests.contracts.catalogs import IcebergLake, Lake, MemoryLake
+
+_TABLE = "lake.t"
+_SCHEMA: Schema = new_schema([("id", LongType()), ("v", StringType())])
+
+
+@pytest.fixture(params=["memory", pytest.param("iceberg", marks=pytest.mark.jvm)])
+def lake(request: pytest.FixtureRequest, folder: Path) -> Lake:
+    if request.param == "memory":
+        return MemoryLake(folder)
+    return IcebergLake(request.getfixturevalue("jvm"), folder)
+
+
+class Hand:
+    """A writer of a table: commits rows and takes them away."""
+
+    def __init__(self, catalog: Catalog, version: int) -> None:
+        self.catalog = catalog
+        self.version = version
+        self.state = catalog.create(_TABLE, _SCHEMA, {}, version)
+
+    def fresh(self) -> TableState:
+        """The table as it is now."""
+        state = self.catalog.load(_TABLE)
+        assert state is not None
+        self.state = state
+        return state
+
+    @property
+    def target(self) -> TableTarget:
+        return letters_target(self.state)
+
+    def write(self, *ids: int) -> tuple[DataFile, ...]:
+        writer = FileWriter(self.target)
+        columns = [pa.array(ids, pa.int64()), pa.array([f"v{n}" for n in ids])]
+        writer.write(pa.Table.from_arrays(columns, schema=self.target.arrow_schema))
+        return tuple(writer.finish())
+
+    def commit(self, *ids: int, delta: RowDelta | None = None, offset: int = 1) -> Commit:
+        progress = Progress(offsets={"a": {0: offset}}, commit_id=new_id(), epoch=1, run_id="r")
+        return Commit(_TABLE, self.write(*ids) if ids else (), progress, self.state.progress, delta)
+
+    def send(self, commit: Commit) -> Progress:
+        done = self.catalog.commit(commit)
+        self.state = replace(self.state, progress=done)
+        return done
+
+    def scan(self) -> Scan:
+        return self.catalog.scan(_TABLE)
+
+    def delete(self, scan: Scan, **rows: list[int]) -> RowDelta:
+        """Takes away rows of files, named f0, f1 and so on, the one with the most rows first."""
+        gone: dict[LiveFile, BitMap64] = {}
+        files = sorted(scan.files, key=lambda file: -file.record_count)
+        for name, places in rows.items():
+            file = files[int(name[1:])]
+            gone[file] = read_deletes(self.target, file.path, file.deletes) | BitMap64(places)
+        replaced = tuple(delete for file in gone for delete in file.deletes)
+        deletes = tuple(write_deletes(self.target, gone, self.version))
+        return RowDelta(scan.read_at, deletes, replaced, (), tuple(file.path for file in gone))
+
+
+@pytest.fixture(params=[2, 3])
+def hand(lake: Lake, request: pytest.FixtureRequest) -> Hand:
+    return Hand(lake.catalog(), request.param)
+
+
+def _live(hand: Hand, scan: Scan) -> dict[str, list[int]]:
+    """By file the places of the rows that are left."""
+    return {
+        file.path: [n for n in range(file.record_count) if n not in read_deletes(hand.target, file.path, file.deletes)]
+        for file in scan.files
+    }
+
+
+def test_an_empty_table_has_nothing_to_scan(hand: Hand) -> None:
+    assert hand.scan() == Scan()
+
+
+def test_rows_come_and_go_in_one_snapshot_and_a_fresh_process_sees_the_same(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2, 3))
+    before = hand.scan()
+    assert [(file.record_count, file.deletes) for file in before.files] == [(3, ())]
+    commit = hand.commit(2, delta=hand.delete(before, f0=[1]), offset=2)
+    done = hand.send(commit)
+    other = lake.catalog()
+    state = other.load(_TABLE)
+    assert state is not None
+    assert (state.progress.commit_id, state.head_id) == (commit.progress.commit_id, done.snapshot_id)
+    old, new = before.files[0].path, commit.files[0].path
+    for scan in (hand.scan(), other.scan(_TABLE)):
+        assert scan.read_at == done.snapshot_id
+        assert _live(hand, scan) == {old: [0, 2], new: [0]}
+
+
+def test_deletes_of_one_file_are_merged_into_one(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2, 3, 4))
+    for place in (3, 0, 1):
+        hand.send(hand.commit(delta=hand.delete(hand.scan(), f0=[place])))
+    other = lake.catalog()
+    other.load(_TABLE)
+    for scan in (hand.scan(), other.scan(_TABLE)):
+        (file,) = scan.files
+        (deletes,) = file.deletes
+        assert (deletes.record_count, deletes.data_file) == (3, file.path)
+        assert deletes.kind == ("vector" if hand.version == 3 else "positions")
+        assert list(_live(hand, scan).values()) == [[2]]
+
+
+def test_a_row_of_the_commit_s_own_file_may_go_in_the_same_commit(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(7))
+    files = hand.write(1, 2)
+    own = LiveFile(files[0].path, 2, files[0].content)
+    scan = hand.scan()
+    deletes = tuple(write_deletes(hand.target, {own: BitMap64([0])}, hand.version))
+    hand.send(replace(hand.commit(delta=RowDelta(scan.read_at, deletes)), files=files))
+    other = lake.catalog()
+    other.load(_TABLE)
+    for found in (hand.scan(), other.scan(_TABLE)):
+        assert _live(hand, found)[files[0].path] == [1]
+
+
+def test_whole_files_go(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2))
+    hand.send(hand.commit(3))
+    scan = hand.scan()
+    removed = tuple(DataFile(file.path, file.record_count, 0, file.content) for file in scan.files)
+    hand.send(hand.commit(9, delta=RowDelta(scan.read_at, removed=removed)))
+    other = lake.catalog()
+    other.load(_TABLE)
+    assert [len(rows) for rows in _live(hand, other.scan(_TABLE)).values()] == [1]
+    assert hand.catalog.size(_TABLE).row_count == 1
+
+
+def test_rows_that_another_writer_added_meanwhile_are_a_move(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2))
+    stale = hand.commit(2, delta=hand.delete(hand.scan(), f0=[1]))
+    other = Hand(lake.catalog("other"), hand.version)
+    other.fresh()
+    other.send(other.commit(2))
+    with pytest.raises(TableMoved):
+        hand.catalog.commit(stale)
+    hand.fresh()
+    hand.send(hand.commit(2, delta=hand.delete(hand.scan(), f0=[1], f1=[0])))
+    assert sorted(len(rows) for rows in _live(hand, hand.scan()).values()) == [0, 1, 1]
+
+
+def test_deletes_that_another_writer_made_meanwhile_are_a_move(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2, 3))
+    stale = hand.commit(2, delta=hand.delete(hand.scan(), f0=[1]))
+    other = Hand(lake.catalog("other"), hand.version)
+    other.fresh()
+    other.send(other.commit(delta=other.delete(other.scan(), f0=[0])))
+    with pytest.raises(TableMoved):
+        hand.catalog.commit(stale)
+    hand.fresh()
+    hand.send(hand.commit(2, delta=hand.delete(hand.scan(), f0=[1])))
+    assert sorted(_live(hand, hand.scan()).values()) == [[0], [2]]
+
+
+def test_a_file_that_another_writer_rewrote_meanwhile_is_a_move(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2))
+    stale = hand.commit(2, delta=hand.delete(hand.scan(), f0=[1]))
+    other = Hand(lake.catalog("other"), hand.version)
+    other.fresh()
+    scan = other.scan()
+    removed = tuple(DataFile(file.path, file.record_count, 0, file.content) for file in scan.files)
+    other.send(other.commit(1, 2, delta=RowDelta(scan.read_at, removed=removed)))
+    with pytest.raises(TableMoved):
+        hand.catalog.commit(stale)
+
+
+def test_whole_files_that_another_writer_has_touched_meanwhile_are_a_move(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2, 3))
+    scan = hand.scan()
+    removed = tuple(DataFile(file.path, file.record_count, 0, file.content) for file in scan.files)
+    stale = [hand.commit(9, delta=RowDelta(scan.read_at, removed=removed)) for _ in range(2)]
+    other = Hand(lake.catalog("other"), hand.version)
+    other.fresh()
+    other.send(other.commit(delta=other.delete(other.scan(), f0=[0])))
+    with pytest.raises(TableMoved):
+        hand.catalog.commit(stale[0])
+    hand.fresh()
+    other.fresh()
+    other.send(other.commit(delta=RowDelta(other.scan().read_at, removed=removed)))
+    with pytest.raises(TableMoved):
+        hand.catalog.commit(stale[1])
+
+
+def test_a_stale_progress_is_a_conflict_and_no_move(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2))
+    stale = hand.commit(2, delta=hand.delete(hand.scan(), f0=[1]))
+    second = Hand(lake.catalog(), hand.version)
+    second.fresh()
+    second.send(second.commit(5))
+    with pytest.raises(ConflictError) as refused:
+        hand.catalog.commit(stale)
+    assert not isinstance(refused.value, TableMoved)
+
+
+def test_a_lost_answer_is_found_in_the_table(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2))
+    commit = hand.commit(2, delta=hand.delete(hand.scan(), f0=[1]))
+    with lake.lose_next_answer():
+        done = hand.catalog.commit(commit)
+    assert done.commit_id == commit.progress.commit_id
+    assert list(_live(hand, hand.scan()).values()) == [[0], [0]]

@@ -1,0 +1,182 @@
+"""A whole service on the ports in memory: tables whose records replace the row of their key, over restarts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from frazil.ingest.table import RunState, Table
+from frazil.spec.models import ColumnSpec, ValueSpec
+from frazil.spec.types import parse_type
+from frazil.testing import MemoryJobs, live_rows
+from tests.unit.ingest.test_shaped_service import World
+
+Value = dict[str, Any] | None
+JSON_KEYS = ValueSpec(format="json")
+
+
+class UpsertWorld(World):
+    """One topic of two partitions that a table mirrors. tasks: how many a batch is read by."""
+
+    def __init__(self, root: Path, tasks: int = 1, **settings: Any) -> None:
+        given = {"format_version": 3, "on_bad_record": "dead_letter", **settings}
+        super().__init__(root, mode="upsert", **given)
+        self.source.create("a", 2)
+        self.jobs = MemoryJobs(self.source, batch_size=1000 if tasks == 1 else 7, tasks=tasks)
+
+    def put(self, key: str | None, value: Value, partition: int = 0) -> None:
+        text = None if value is None else json.dumps(value).encode()
+        self.source.produce("a", partition, text, key=None if key is None else key.encode())
+
+    def tell(self, *changes: tuple[str | None, Value]) -> Table:
+        for key, value in changes:
+            self.put(key, value)
+        return self.catch_up()
+
+    def mirror(self, *names: str) -> list[dict[str, Any]]:
+        rows = live_rows(self.catalog, "n.t")
+        chosen = [{name: row[name] for name in names} if names else row for row in rows]
+        return sorted(chosen, key=lambda row: json.dumps(row, default=str, sort_keys=True))
+
+    def letters(self) -> list[tuple[str, str]]:
+        files = self.catalog.data_files("n.t__dead_letters")
+        rows = [row for file in files for row in pq.read_table(file.path).to_pylist()]
+        return sorted((row["error_class"], row["message"]) for row in rows)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_last_change_of_a_key_is_its_row(tmp_path: Path, version: int) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, format_version=version)
+    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "a"}), ("1", {"id": 1, "v": "b"}))
+    assert world.mirror() == [{"id": 1, "v": "b"}, {"id": 2, "v": "a"}]
+    world.tell(("1", None), ("3", {"id": 3, "v": "c"}), ("9", None))
+    assert world.mirror() == [{"id": 2, "v": "a"}, {"id": 3, "v": "c"}]
+    table = world.tell(("2", {"id": 2, "v": "d"}), ("1", {"id": 1, "v": "e"}))
+    assert world.mirror() == [{"id": 1, "v": "e"}, {"id": 2, "v": "d"}, {"id": 3, "v": "c"}]
+    assert table.run_state is RunState.WAITING
+
+
+@pytest.mark.parametrize(("key", "shown"), [("text", "k"), ("raw", b"k")])
+def test_a_key_that_is_no_record_is_one_column(tmp_path: Path, key: str, shown: object) -> None:
+    world = UpsertWorld(tmp_path, key=ValueSpec.model_validate({"format": key}), metadata={"key": "_key"})
+    world.tell(("k", {"v": 1}), ("k", {"v": 2}), ("gone", {"v": 3}))
+    world.tell(("gone", None))
+    assert world.mirror() == [{"_key": shown, "v": 2}]
+
+
+def test_the_fields_of_the_key_are_the_key_columns(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS)
+    world.tell(('{"a":1,"b":"x"}', {"v": 1}), ('{"a":1,"b":"y"}', {"v": 2}), ('{"a":1,"b":"x"}', {"a": 1, "v": 3}))
+    assert world.mirror() == [{"a": 1, "b": "x", "v": 3}, {"a": 1, "b": "y", "v": 2}]
+    world.tell(('{"a":1,"b":"y"}', None), ('{"b":"x","a":1}', {"v": 4}))
+    assert world.mirror() == [{"a": 1, "b": "x", "v": 4}]
+
+
+def test_a_value_that_contradicts_its_key_is_a_bad_record(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    world.tell(('{"id":1}', {"id": 1, "v": 1}), ('{"id":1}', {"id": 2, "v": 2}), ("7", {"id": 7, "v": 0}))
+    assert world.mirror() == [{"id": 1, "v": 1}]
+    assert world.letters() == [
+        ("does_not_fit", "integer 7 does not fit struct"),
+        ("key_differs", "the field id of the value is not that of the key"),
+    ]
+
+
+def test_nested_and_composite_keys(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("o.id", "region"), key=JSON_KEYS)
+    north, south = '{"o":{"id":1},"region":"n"}', '{"o":{"id":1},"region":"s"}'
+    world.tell(
+        (north, {"o": {"id": 1, "x": 1}, "region": "n"}),
+        (south, {"o": {"id": 1, "x": 2}, "region": "s"}),
+        (north, {"o": {"id": 1, "x": 3}, "region": "n"}),
+    )
+    world.tell((south, None))
+    assert world.mirror() == [{"o": {"id": 1, "x": 3}, "region": "n"}]
+
+
+def test_a_record_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    world.tell(("1", {"id": 1, "v": 1}), (None, None), ("2", {"v": 2}), ("3", {"id": None, "v": 3}))
+    assert world.mirror() == [{"id": 1, "v": 1}]
+    assert world.letters() == [
+        ("no_key", "the key column id has no value"),
+        ("no_key", "the key column id has no value"),
+        ("no_key", "the record has no key, and its row is found by it"),
+    ]
+
+
+def test_a_late_change_does_not_replace_a_newer_row(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at")
+    world.tell(("1", {"id": 1, "at": 5, "v": "five"}), ("2", {"id": 2, "at": 1, "v": "one"}))
+    world.tell(("1", {"id": 1, "at": 4, "v": "late"}), ("2", {"id": 2, "at": 2, "v": "two"}))
+    assert world.mirror() == [{"id": 2, "at": 2, "v": "two"}, {"id": 1, "at": 5, "v": "five"}]
+    world.tell(("1", {"id": 1, "at": 9, "v": "nine"}), ("1", {"id": 1, "at": 7, "v": "late"}))
+    world.tell(("1", {"id": 1, "at": 9, "v": "nine again"}), ("2", None))
+    assert world.mirror() == [{"id": 1, "at": 9, "v": "nine again"}]
+
+
+def test_a_change_without_an_ordering_value_is_a_dead_letter(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at", dead_letters={"stop_above": 1.0})
+    world.tell(("1", {"id": 1, "at": 5}), ("1", {"id": 1}))
+    assert world.mirror() == [{"id": 1, "at": 5}]
+    assert world.letters() == [("no_order", "the column at, which orders the changes, has no value")]
+
+
+def test_new_fields_and_deletes_before_any_row(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, metadata={"offset": "_offset"})
+    world.tell(("1", None))
+    world.tell(("1", {"id": 1}))
+    world.tell(("1", {"id": 1, "extra": True}), ("2", {"id": 2}))
+    assert world.mirror() == [{"id": 1, "extra": True, "_offset": 2}, {"id": 2, "extra": None, "_offset": 3}]
+
+
+def test_all_rows_of_a_key_that_is_there_twice_are_replaced_by_one(tmp_path: Path) -> None:
+    columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("id", "v"))
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, columns=columns)
+    appending = World(tmp_path / "other", columns=columns)
+    appending.run({"id": 1, "v": 1}, {"id": 1, "v": 2}, {"id": 2, "v": 3})
+    world.catalog = appending.catalog.for_pipeline("mirror")
+    world.spec = world.spec.model_copy(update={"pipeline": "mirror"})
+    world.tell(("1", {"id": 1, "v": 9}))
+    assert world.mirror() == [{"id": 1, "v": 9}, {"id": 2, "v": 3}]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int) -> None:
+    """Random changes of few keys over two partitions, in batches of any size, read by one task or by several, with and
+    without an ordering column, in both formats.
+    """
+    chance = np.random.default_rng(seed)
+    is_ordered, tasks, version = bool(seed % 2), 1 + seed % 3 * 2, 2 + seed // 2 % 2
+    order = {"order_by": "at"} if is_ordered else {}
+    world = UpsertWorld(tmp_path, tasks, key_columns=("id",), key=JSON_KEYS, format_version=version, **order)
+    world.put("999", {"id": 999, "at": 0, "v": 0})
+    expected: dict[int, dict[str, Any]] = {999: {"id": 999, "at": 0, "v": 0}}
+    world.catch_up()
+    number = 0
+    for _ in range(8):
+        told: list[tuple[int, int, Value]] = []
+        for _ in range(int(chance.integers(1, 60))):
+            number += 1
+            key = int(chance.integers(0, 12))
+            partition = key % 2 if is_ordered else int(chance.integers(0, 2))
+            value = {"id": key, "at": int(chance.integers(0, 50)), "v": number} if chance.random() < 0.75 else None
+            world.put(str(key), value, partition)
+            told.append((partition, key, value))
+        _apply(expected, sorted(told, key=lambda one: one[0]), is_ordered)
+        world.catch_up()
+        assert world.mirror() == sorted(expected.values(), key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def _apply(rows: dict[int, dict[str, Any]], told: list[tuple[int, int, Value]], is_ordered: bool) -> None:
+    """One batch, told in the order of partitions and offsets: that of arrival. A delete has no ordering value here."""
+    for _, key, value in told:
+        if value is None:
+            rows.pop(key, None)
+        elif not is_ordered or key not in rows or value["at"] >= rows[key]["at"]:
+            rows[key] = value
