@@ -20,7 +20,7 @@ from frazil.ingest.target import ChangeReading, Reading, TableTarget, WriterSche
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
 from frazil.spec.models import CommitSpec
-from frazil.types import Offsets, Progress, TaskReport
+from frazil.types import Offsets, Progress, Resolved, TaskReport
 
 FEWEST_TO_JUDGE = 100
 """So many records it takes to say that too many of them are bad."""
@@ -71,6 +71,7 @@ class Table:
     schemas: of the registry, by id, those that its records have named; schemas_at_s: when the newest one was asked for.
     refusals: changes of the table that records asked for and its policy forbids.
     tally: records of the last batches, and bad ones among them. letter_count: rows of its dead-letter table, as last seen.
+    resolved: what its last batch of changes did.
     """
 
     spec: TableSpec
@@ -106,6 +107,7 @@ class Table:
     refusals: frozenset[str] = frozenset()
     tally: Tally = field(default_factory=Tally)
     letter_count: int = 0
+    resolved: Resolved | None = None
 
     @property
     def name(self) -> str:
