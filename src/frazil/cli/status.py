@@ -106,10 +106,11 @@ def _about_records(table: TableReport) -> Iterator[Text]:
         yield Text(f"\n{table.name} has left out {plural(table.bad_skipped, 'bad record')}: `on_bad_record: skip`")
     if table.last_upsert is not None:
         last = table.last_upsert
-        looked = f"{count(last['looked_at'])} of {plural(last['files'], 'file')}"
-        yield Text(
-            f"\n{table.name}: its last batch looked at {looked}, deleted {plural(last['deleted'], 'row')}", style="dim"
+        looked, deleted = (
+            f"{count(last['looked_at'])} of {plural(last['files'], 'file')}",
+            plural(last["deleted"], "row"),
         )
+        yield Text(f"\n{table.name}: its last batch looked at {looked} and deleted {deleted}", style="dim")
     for change in table.refused_changes:
         yield Text(f"\n{table.name} refuses a change: {change}")
 

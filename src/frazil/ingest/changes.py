@@ -225,9 +225,7 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
     lacks = changes.ops == UPSERT
     if changes.order is not None:
         lacks &= np.asarray(changes.order.is_null())
-    return refuse(
-        changes, lacks, name, "no_order", f"the column {name}, which orders the changes, has no value", limit
-    )
+    return refuse(changes, lacks, name, "no_order", f"the column {name}, which orders the changes, has no value", limit)
 
 
 def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Misfit]:
