@@ -81,6 +81,8 @@ LOG_EVENTS: dict[str, str] = {
     " one is planned again.",
     "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
     "large_records": "A record was larger than 8 KiB: this batch, and later ones, are read in pieces of limited size.",
+    "rows_looked_up_again": "Another writer changed an upsert table between the look at it and the commit: the rows to"
+    " replace were looked up again, so many times. The batch itself was not planned again.",
     "schema_change_refused": "Records ask for a change that the table cannot make, or that its `on_drift` forbids: the"
     " column, what would have to change, and the id of the schema that asks. Said once by a process; see"
     " [schema change refused](../operations/schema-change-refused.md).",
@@ -103,6 +105,8 @@ FAILPOINTS: dict[str, str] = {
     "job.after": "all tasks have reported, nothing is committed",
     "create.before": "a table is about to be made",
     "evolve.before": "a table is about to get new columns",
+    "upsert.deletes": "the rows that changes replace are found, which they are is not written",
+    "upsert.resolved": "the files with what is deleted are written, the commit is not prepared",
     "commit.before": "the commit is prepared, not sent",
     "commit.validating": "the catalog asks whether the progress is still the expected one",
     "commit.landed": "the commit has landed, its answer was not used yet",

@@ -224,6 +224,25 @@ class RowDelta:
 
 
 @dataclass(frozen=True)
+class Resolved:
+    """What a batch of changes did to its table.
+
+    changes: as they were read; keys: distinct ones. deleted: rows that were taken away; late: changes that an older row
+    outlived; unfilled: values that a change left to the old row, and there was none. files: at the snapshot; looked_at:
+    those whose keys were read. tries: how often the rows were looked up.
+    """
+
+    changes: int = 0
+    keys: int = 0
+    deleted: int = 0
+    late: int = 0
+    unfilled: int = 0
+    files: int = 0
+    looked_at: int = 0
+    tries: int = 0
+
+
+@dataclass(frozen=True)
 class Commit:
     """One snapshot to be: its files and the progress it carries, valid only on top of `expected`.
 

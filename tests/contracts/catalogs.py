@@ -13,6 +13,7 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
+from frazil.testing import live_rows
 
 
 class Lake(Protocol):
@@ -23,6 +24,9 @@ class Lake(Protocol):
 
     def append_foreign(self, table: str) -> None:
         """Commits a snapshot without progress."""
+
+    def column(self, table: str, name: str) -> list[Any]:
+        """A column of the live rows, sorted, as another reader sees it: Iceberg's own in Java, for real tables."""
 
     def roll_back(self, table: str, snapshot_id: int) -> None:
         """Makes an older snapshot the current one."""
@@ -45,6 +49,9 @@ class MemoryLake:
 
     def append_foreign(self, table: str) -> None:
         self._first.append_foreign(table)
+
+    def column(self, table: str, name: str) -> list[Any]:
+        return sorted(row[name] for row in live_rows(self._first, table))
 
     def roll_back(self, table: str, snapshot_id: int) -> None:
         self._first.roll_back(table, snapshot_id)
@@ -79,6 +86,14 @@ class IcebergLake:
 
     def append_foreign(self, table: str) -> None:
         self._table(table).newAppend().commit()
+
+    def column(self, table: str, name: str) -> list[Any]:
+        reader = self._jvm.gateway.jvm.org.apache.iceberg.data.IcebergGenerics.read(self._table(table)).build()
+        found, rows = [], reader.iterator()
+        while rows.hasNext():
+            found.append(rows.next().getField(name))
+        reader.close()
+        return sorted(found)
 
     def roll_back(self, table: str, snapshot_id: int) -> None:
         self._table(table).manageSnapshots().rollbackTo(snapshot_id).commit()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
@@ -16,6 +17,7 @@ from frazil.clock import new_id
 from frazil.errors import ConflictError
 from frazil.ingest.delete_files import read_deletes, write_deletes
 from frazil.ingest.evolve import new_schema
+from frazil.ingest.live_rows import read_columns
 from frazil.ingest.table import letters_target
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
@@ -113,6 +115,7 @@ def test_rows_come_and_go_in_one_snapshot_and_a_fresh_process_sees_the_same(hand
     for scan in (hand.scan(), other.scan(_TABLE)):
         assert scan.read_at == done.snapshot_id
         assert _live(hand, scan) == {old: [0, 2], new: [0]}
+    assert lake.column(_TABLE, "id") == [1, 2, 3]
 
 
 def test_deletes_of_one_file_are_merged_into_one(hand: Hand, lake: Lake) -> None:
@@ -127,6 +130,7 @@ def test_deletes_of_one_file_are_merged_into_one(hand: Hand, lake: Lake) -> None
         assert (deletes.record_count, deletes.data_file) == (3, file.path)
         assert deletes.kind == ("vector" if hand.version == 3 else "positions")
         assert list(_live(hand, scan).values()) == [[2]]
+    assert lake.column(_TABLE, "id") == [3]
 
 
 def test_a_row_of_the_commit_s_own_file_may_go_in_the_same_commit(hand: Hand, lake: Lake) -> None:
@@ -140,6 +144,7 @@ def test_a_row_of_the_commit_s_own_file_may_go_in_the_same_commit(hand: Hand, la
     other.load(_TABLE)
     for found in (hand.scan(), other.scan(_TABLE)):
         assert _live(hand, found)[files[0].path] == [1]
+    assert lake.column(_TABLE, "id") == [2, 7]
 
 
 def test_whole_files_go(hand: Hand, lake: Lake) -> None:
@@ -227,3 +232,21 @@ def test_a_lost_answer_is_found_in_the_table(hand: Hand, lake: Lake) -> None:
         done = hand.catalog.commit(commit)
     assert done.commit_id == commit.progress.commit_id
     assert list(_live(hand, hand.scan()).values()) == [[0], [0]]
+
+
+def test_many_files_and_positions_are_read_alike_by_java(hand: Hand, lake: Lake) -> None:
+    chance = np.random.default_rng(5)
+    ids = [range(start, start + 3000) for start in (0, 10_000, 20_000, 30_000)]
+    for one in ids:
+        hand.send(hand.commit(*one))
+    left = {n for one in ids for n in one}
+    for _ in range(3):
+        scan, rows = hand.scan(), {}
+        starts = [int(read_columns(hand.target, file, [("id",)])[0][0].as_py()) for file in scan.files]
+        files = sorted(range(4), key=lambda n: -scan.files[n].record_count)
+        for name, at in enumerate(files):
+            places = sorted(chance.choice(3000, 700, replace=False).tolist())
+            rows[f"f{name}"] = places
+            left -= {starts[at] + place for place in places}
+        hand.send(hand.commit(delta=hand.delete(scan, **rows)))
+    assert lake.column(_TABLE, "id") == sorted(left)

@@ -104,6 +104,13 @@ def _about_records(table: TableReport) -> Iterator[Text]:
         yield Text(f"\n{table.name} has {plural(table.dead_letters, 'dead letter')}: see frazil dead-letters list")
     if table.bad_skipped:
         yield Text(f"\n{table.name} has left out {plural(table.bad_skipped, 'bad record')}: `on_bad_record: skip`")
+    if table.last_upsert is not None:
+        last = table.last_upsert
+        looked, deleted = (
+            f"{count(last['looked_at'])} of {plural(last['files'], 'file')}",
+            plural(last["deleted"], "row"),
+        )
+        yield Text(f"\n{table.name}: its last batch looked at {looked} and deleted {deleted}", style="dim")
     for change in table.refused_changes:
         yield Text(f"\n{table.name} refuses a change: {change}")
 

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.errors import SpecError
 from frazil.ingest.dead_letter import pick
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.slices import MAX_MISFITS
@@ -65,15 +64,6 @@ class Changes:
 
 def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: int = MAX_MISFITS) -> Changes:
     """The changes of these records. limit: how many misfits are noted."""
-    reading = target.changes
-    assert reading is not None
-    if reading.envelope != "none":
-        raise SpecError(f"`envelope: {reading.envelope}` is not available in this version", where=target.name)
-    return _plain_changes(target, records, limit)
-
-
-def _plain_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Changes:
-    """A value is a row, no value deletes the row of the key."""
     reading = target.changes
     assert reading is not None
     there = np.asarray(records["value"].is_valid())
@@ -227,7 +217,7 @@ def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: i
     found: list[Misfit] = []
     for path, name in zip(target.changes.paths, target.changes.key_columns, strict=True):
         lacks = np.asarray(key_of(rows, path).is_null()) & (changes.ops != TRUNCATE)
-        found += _refuse(changes, lacks, name, "no_key", f"the key column {name} has no value", limit)
+        found += refuse(changes, lacks, name, "no_key", f"the key column {name} has no value", limit)
     return found
 
 
@@ -235,12 +225,11 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
     lacks = changes.ops == UPSERT
     if changes.order is not None:
         lacks &= np.asarray(changes.order.is_null())
-    return _refuse(
-        changes, lacks, name, "no_order", f"the column {name}, which orders the changes, has no value", limit
-    )
+    return refuse(changes, lacks, name, "no_order", f"the column {name}, which orders the changes, has no value", limit)
 
 
-def _refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Misfit]:
+def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Misfit]:
+    """Marks the records of these changes as bad ones, for one reason."""
     refused = changes.decoded.refused
     rows = np.unique(changes.records[lacks & ~refused[changes.records]])
     refused[rows] = True

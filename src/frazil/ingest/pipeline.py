@@ -35,11 +35,11 @@ from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
 from frazil.ingest.target import WriterSchema
 from frazil.ingest.task import Job
-from frazil.ingest.upsert import Resolved, commit_changes
+from frazil.ingest.upsert import commit_changes
 from frazil.ingest.watermark import advance_watermark
 from frazil.kafka.port import Partition
 from frazil.spec import TableSpec
-from frazil.types import Batch, Commit, Letters, Progress, TaskReport, advance, merge_reports
+from frazil.types import Batch, Commit, Letters, Progress, Resolved, TaskReport, advance, merge_reports
 
 _MOST_SCHEMAS = 200
 

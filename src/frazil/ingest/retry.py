@@ -133,6 +133,12 @@ class Retrier:
             raise SpecError(
                 "there is no such table to put letters into", remedy="frazil run makes it", where=table.name
             )
+        if table.spec.mode == "upsert":
+            raise SpecError(
+                "letters cannot be put into a table with `mode: upsert`: a newer change of the row may be there",
+                remedy="produce the records again, in the order in which they should count, and drop the letters",
+                where=table.name,
+            )
         files = self._touched(letters, selection)
         if not files:
             return Retried()

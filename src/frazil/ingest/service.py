@@ -342,6 +342,9 @@ class Service:
             table.size = self._parts.catalog.size(table.name)
             if report.letter_count:
                 table.letter_count = self._parts.catalog.size(table.letters_name).row_count
+        table.resolved = outcome.resolved
+        if outcome.resolved is not None and outcome.resolved.tries > 1:
+            log.info("rows_looked_up_again", table=table.name, times=outcome.resolved.tries - 1)
         latest = [ms for partitions in report.latest_ms.values() for ms in partitions.values()]
         table.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None
         log.info(

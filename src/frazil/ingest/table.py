@@ -24,7 +24,7 @@ from frazil.ingest.target import ChangeReading, Reading, TableTarget, WriterSche
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
 from frazil.spec.models import CommitSpec
-from frazil.types import RESCUED_COLUMN, Offsets, Progress, TaskReport
+from frazil.types import RESCUED_COLUMN, Offsets, Progress, Resolved, TaskReport
 
 FEWEST_TO_JUDGE = 100
 """So many records it takes to say that too many of them are bad."""
@@ -78,7 +78,8 @@ class Table:
     schemas: of the registry, by id, those that its records have named; schemas_at_s: when the newest one was asked for.
     refusals: changes of the table that records asked for and its policy forbids.
     tally: records of the last batches, and bad ones among them. letter_count: rows of its dead-letter table, as last seen.
-    is_scattered: whether rows of the last batch went to very many partitions; None before the first.
+    is_scattered: whether rows of the last batch went to very many partitions; None before the first. resolved: what its
+    last batch of changes did.
     """
 
     spec: TableSpec
@@ -116,6 +117,7 @@ class Table:
     tally: Tally = field(default_factory=Tally)
     letter_count: int = 0
     is_scattered: bool | None = None
+    resolved: Resolved | None = None
 
     @property
     def name(self) -> str:

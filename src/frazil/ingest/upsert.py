@@ -34,29 +34,10 @@ from frazil.ingest.live_rows import read_columns
 from frazil.ingest.resolve import Found, find_rows, newest_order
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
-from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta, TaskReport
+from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta, TaskReport
 
 _TRIES = 20
 Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """What a batch of changes did to its table.
-
-    changes: as they were read; keys: distinct ones. deleted: rows that were taken away; late: changes that an older row
-    outlived; unfilled: values that a change left to the old row, and there was none. files: at the snapshot; looked_at:
-    those whose keys were read. tries: how often the rows were looked up.
-    """
-
-    changes: int = 0
-    keys: int = 0
-    deleted: int = 0
-    late: int = 0
-    unfilled: int = 0
-    files: int = 0
-    looked_at: int = 0
-    tries: int = 0
 
 
 @dataclass

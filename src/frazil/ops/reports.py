@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,7 +31,8 @@ class Process:
 class TableReport:
     """One table; None is what could not be found out. problem: why it does not go on, or what it waits for. dead_letters:
     records in its dead-letter table; bad_skipped: records left out since it began; refused_changes: changes of the table
-    that its policy forbids, as the running process has met them.
+    that its policy forbids, as the running process has met them. last_upsert: what its last batch of changes did: keys, rows
+    deleted, files that were there and that were looked at.
     """
 
     name: str
@@ -50,6 +52,7 @@ class TableReport:
     dead_letters: int | None = None
     bad_skipped: int | None = None
     refused_changes: tuple[str, ...] = ()
+    last_upsert: Mapping[str, int] | None = None
 
     @property
     def average_file_bytes(self) -> float | None:
@@ -110,4 +113,5 @@ def _table_document(table: TableReport) -> dict[str, Any]:
         "dead_letters": table.dead_letters,
         "bad_skipped": table.bad_skipped,
         "refused_changes": list(table.refused_changes),
+        "last_upsert": None if table.last_upsert is None else dict(table.last_upsert),
     }

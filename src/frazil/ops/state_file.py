@@ -86,4 +86,5 @@ def describe(table: Table) -> dict[str, Any]:
         "bad_skipped": progress.bad_skipped,
         "refused_changes": sorted(table.refusals),
         "size": asdict(table.size) if table.size else None,
+        "last_upsert": asdict(table.resolved) if table.resolved else None,
     }

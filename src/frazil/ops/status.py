@@ -214,6 +214,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         dead_letters=table.letter_count if found.is_reached else said.get("dead_letters"),
         bad_skipped=progress.bad_skipped if found.is_reached else said.get("bad_skipped"),
         refused_changes=tuple(said.get("refused_changes", ())),
+        last_upsert=said.get("last_upsert"),
     )
 
 

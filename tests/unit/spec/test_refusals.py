@@ -27,7 +27,20 @@ TABLES = [
     ("on: 1", "YAML reads the key `on` as a boolean", 'put it in quotes: "on"'),
     ("start:latest", "no space after the colon of `start`", "write `start: value`"),
     ("mode: apend", "`mode` cannot be `apend`", "did you mean `append`?"),
-    ("mode: [append]", "`mode` is a list where one of its words is expected", "write one of: append"),
+    ("mode: [append]", "`mode` is a list where one of its words is expected", "write one of: append, upsert"),
+    ("key_columns: [id]", "`key_columns` says nothing of `mode: append`", "write `mode: upsert`, or remove it"),
+    ("order_by: ts", "`order_by` says nothing of `mode: append`", "write `mode: upsert`, or remove it"),
+    (
+        "mode: upsert, key_columns: []",
+        "`key_columns` is empty",
+        "write paths of fields, such as `[id, user.name]`, or remove it",
+    ),
+    ("mode: upsert, key_columns: [a, a]", "`a` is there twice in `key_columns`", "keep one of them"),
+    (
+        "mode: upsert, order_by: a.b",
+        "`order_by: a.b` is inside another column",
+        "name a column of the table itself, such as one that `columns` or `flatten` makes of the field",
+    ),
     ("rescue: 'false'", "`rescue` cannot be `false`", "write it without quotes"),
     ("rescue: 0", "`rescue` cannot be `0`", "write one of: true, false"),
     ("columns: {_rescued: string}", "`_rescued` is the column for what does not fit its own", "rename the column"),
@@ -158,9 +171,6 @@ NOT_BUILT = [
     ("partition_by: ['hour(ts)']", "`partition_by`", "remove it"),
     ("envelope: debezium", "`envelope: debezium`", "available: none"),
     ("envelope: {operation: ops}", "`envelope` with a mapping", "available: none"),
-    ("mode: upsert", "`mode: upsert`", "available: append"),
-    ("key_columns: [id]", "`key_columns`", "remove it"),
-    ("order_by: ts", "`order_by`", "remove it"),
     ("changelog: true", "`changelog: true`", "available: false"),
     ("columns: {id: {type: long, properties: {a: b}}}", "`columns.id.properties`", "remove it"),
 ]
@@ -417,8 +427,8 @@ def test_kafka_properties_that_are_not_the_file_s_to_set(refuse: Refuse, setting
 
 
 def test_the_first_problem_of_the_file_is_told_and_the_others_counted(refuse: Refuse) -> None:
-    error = refuse(f"{HEAD}tables:\n  shop.x:\n    topic: a\n    mode: upsert\n    strat: latest\n    start: x\n")
+    error = refuse(f"{HEAD}tables:\n  shop.x:\n    topic: a\n    changelog: true\n    strat: latest\n    start: x\n")
     assert str(error) == (
-        "`mode: upsert` is not available in this version (and 2 more problems in this file) (pipeline.yaml:6); "
-        "available: append"
+        "`changelog: true` is not available in this version (and 2 more problems in this file) (pipeline.yaml:6); "
+        "available: false"
     )

@@ -1,0 +1,162 @@
+"""Finding the live rows of keys, against a plain look at every row; deleted rows as bytes and back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyroaring import BitMap64
+
+from frazil.catalog.port import LiveFile
+from frazil.errors import SpecError, UnavailableError
+from frazil.ingest.delete_files import dump_vector, load_vector, read_deletes, write_deletes
+from frazil.ingest.resolve import find_rows
+from frazil.ingest.target import ChangeReading, Reading, TableTarget
+from frazil.ingest.write import FileWriter
+from tests.unit.ingest.targets import target_of
+
+_PATHS = [("k",)]
+KINDS: dict[str, pa.DataType] = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "uuid": pa.binary(16),
+    "fixed[4]": pa.binary(4),
+    "decimal(12,2)": pa.decimal128(12, 2),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", tz="UTC"),
+    "double": pa.float64(),
+    "float": pa.float32(),
+}
+
+
+def _keys(kind: str, numbers: list[int]) -> pa.Array:
+    """One value for each number; negative numbers too."""
+    arrow = KINDS[kind]
+    if kind == "boolean":
+        return pa.array([bool(n % 2) for n in numbers])
+    if kind in ("string", "binary"):
+        return pa.array([f"{n:+06d}-and-a-tail-that-is-longer-than-bounds-are" for n in numbers]).cast(arrow)
+    if kind in ("uuid", "fixed[4]"):
+        width = 16 if kind == "uuid" else 4
+        return pa.array([(n % 2**32).to_bytes(width, "big") for n in numbers], arrow)
+    if kind.startswith("decimal"):
+        return pa.array([Decimal(n) for n in numbers], arrow)
+    if pa.types.is_temporal(arrow):
+        wide = pa.int32() if kind == "date" else pa.int64()
+        return pa.array([abs(n) if kind == "time" else n for n in numbers], wide).cast(arrow)
+    return pa.array(numbers, pa.int64()).cast(arrow)
+
+
+def _write(target: TableTarget, *columns: pa.Array) -> LiveFile:
+    writer = FileWriter(target)
+    writer.write(pa.Table.from_arrays(list(columns), schema=target.arrow_schema))
+    (file,) = writer.finish()
+    return LiveFile(file.path, file.record_count, file.content)
+
+
+def _target(folder: Path, **columns: str) -> TableTarget:
+    reading = ChangeReading(Reading(), tuple(columns))
+    return replace(target_of(folder, columns), changes=reading)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("version", [2, 3])
+def test_live_rows_are_found_by_keys_of_every_type(tmp_path: Path, kind: str, version: int) -> None:
+    chance, target = np.random.default_rng(3), _target(tmp_path, k=kind)
+    held = [[int(n) for n in chance.integers(-60, 60, 40)] for _ in range(3)]
+    arrays = [pa.concat_arrays([_keys(kind, numbers), pa.nulls(1, KINDS[kind])]) for numbers in held]
+    files = [_write(target, array) for array in arrays]
+    gone = BitMap64(range(0, 40, 3))
+    (deletes,) = write_deletes(target, {files[1]: gone}, version)
+    files[1] = replace(files[1], deletes=(deletes,))
+    asked = _keys(kind, sorted({int(n) for n in chance.integers(-80, 80, 30)})).unique()
+    found = {(hit.file.path, row, asked[key].as_py()) for hit in find_rows(target, files, [asked], _PATHS).hits
+             for row, key in zip(hit.rows.tolist(), hit.keys.tolist(), strict=True)}  # fmt: skip
+    wanted = set(asked.to_pylist())
+    assert found == {
+        (file.path, row, value)
+        for n, (file, array) in enumerate(zip(files, arrays, strict=True))
+        for row, value in enumerate(array.to_pylist())
+        if value in wanted and not (n == 1 and row in gone)
+    }
+
+
+def test_files_whose_bounds_exclude_every_key_are_not_looked_at(tmp_path: Path) -> None:
+    target = _target(tmp_path, k="long")
+    files = [_write(target, pa.array(range(start, start + 100))) for start in (0, 1000, 2000)]
+    found = find_rows(target, files, [pa.array([500, 1005, 1999])], _PATHS)
+    assert (found.file_count, found.looked_at) == (3, 1)
+    assert [(hit.file.path, hit.rows.tolist()) for hit in found.hits] == [(files[1].path, [5])]
+    assert find_rows(target, files, [pa.array([], pa.int64())], _PATHS).hits == []
+
+
+def test_texts_are_compared_with_bounds_that_are_cut(tmp_path: Path) -> None:
+    target, tail = _target(tmp_path, k="string"), "x" * 30
+    file = _write(target, pa.array([f"b{tail}1", f"b{tail}9"]))
+    for key, looked_at in (("a", 0), (f"b{tail}5", 1), (f"b{tail}9", 1), ("c", 0), ("ß", 0)):
+        assert find_rows(target, [file], [pa.array([key])], _PATHS).looked_at == looked_at
+
+
+def test_a_key_of_two_columns_is_found_only_as_a_whole(tmp_path: Path) -> None:
+    target = _target(tmp_path, a="long", b="string")
+    file = _write(target, pa.array([1, 1, 2, 2, None]), pa.array(["x", "y", "x", "y", "x"]))
+    found = find_rows(target, [file], [pa.array([1, 2, 3]), pa.array(["y", "x", "x"])], [("a",), ("b",)])
+    assert [(hit.rows.tolist(), hit.keys.tolist()) for hit in found.hits] == [([1, 2], [0, 1])]
+
+
+def test_columns_are_known_by_their_ids_and_files_may_be_older_than_they(tmp_path: Path) -> None:
+    target = _target(tmp_path, k="long")
+    file = _write(target, pa.array([1, 2]))
+    renamed = pq.read_table(file.path).rename_columns(["other"])
+    ids = pa.schema([pa.field("other", pa.int64(), metadata={b"PARQUET:field_id": b"1"})])
+    pq.write_table(renamed.cast(ids), tmp_path / "renamed.parquet")
+    without = pa.schema([pa.field("k", pa.int64(), metadata={b"PARQUET:field_id": b"99"})])
+    pq.write_table(pq.read_table(file.path).cast(without), tmp_path / "older.parquet")
+    for name, rows in (("renamed", [[1]]), ("older", [])):
+        one = replace(file, path=str(tmp_path / f"{name}.parquet"))
+        assert [hit.rows.tolist() for hit in find_rows(target, [one], [pa.array([2])], _PATHS).hits] == rows
+
+
+def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
+    target = _target(tmp_path, k="long")
+    file = _write(target, pa.array([1, 2]))
+    other = replace(file, path="/x.orc", content=file.content.replace('"parquet"', '"orc"'))
+    with pytest.raises(SpecError, match="no Parquet"):
+        find_rows(target, [other], [pa.array([2])], _PATHS)
+
+
+@pytest.mark.parametrize("positions", [[], [0], [2**31, 2**32 + 7, 5], list(range(100_000))])
+def test_a_vector_is_read_as_it_was_written(positions: list[int]) -> None:
+    assert load_vector(dump_vector(BitMap64(positions))) == BitMap64(positions)
+
+
+def test_a_vector_with_a_changed_byte_is_refused() -> None:
+    blob = dump_vector(BitMap64([1, 2, 70_000]))
+    for place in range(len(blob)):
+        damaged = bytearray(blob)
+        damaged[place] ^= 1
+        with pytest.raises(UnavailableError, match="damaged"):
+            load_vector(bytes(damaged))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_deletes_of_several_files_are_told_apart(tmp_path: Path, version: int) -> None:
+    target = _target(tmp_path, k="long")
+    files = [_write(target, pa.array(range(10))) for _ in range(3)]
+    gone = {file: BitMap64([n, n + 4]) for n, file in enumerate(files)}
+    written = write_deletes(target, gone, version)
+    assert [(delete.data_file, delete.record_count) for delete in written] == [(file.path, 2) for file in files]
+    read: list[Any] = [read_deletes(target, file.path, [delete]) for file, delete in zip(files, written, strict=True)]
+    assert read == list(gone.values())
+    assert len({delete.path for delete in written}) == (1 if version == 3 else 3)
