@@ -103,6 +103,8 @@ FAILPOINTS: dict[str, str] = {
     "job.after": "all tasks have reported, nothing is committed",
     "create.before": "a table is about to be made",
     "evolve.before": "a table is about to get new columns",
+    "arrange.before": "a table is about to get another partition spec or sort order",
+    "arrange.spec-changed": "its partition spec is changed, its sort order is not yet",
     "commit.before": "the commit is prepared, not sent",
     "commit.validating": "the catalog asks whether the progress is still the expected one",
     "commit.landed": "the commit has landed, its answer was not used yet",

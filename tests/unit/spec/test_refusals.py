@@ -155,7 +155,6 @@ TABLES = [
 ]
 
 NOT_BUILT = [
-    ("partition_by: ['hour(ts)']", "`partition_by`", "remove it"),
     ("envelope: debezium", "`envelope: debezium`", "available: none"),
     ("envelope: {operation: ops}", "`envelope` with a mapping", "available: none"),
     ("mode: upsert", "`mode: upsert`", "available: append"),
