@@ -107,6 +107,8 @@ FAILPOINTS: dict[str, str] = {
     "evolve.before": "a table is about to get new columns",
     "upsert.deletes": "the rows that changes replace are found, which they are is not written",
     "upsert.resolved": "the files with what is deleted are written, the commit is not prepared",
+    "arrange.before": "a table is about to get another partition spec or sort order",
+    "arrange.spec-changed": "its partition spec is changed, its sort order is not yet",
     "commit.before": "the commit is prepared, not sent",
     "commit.validating": "the catalog asks whether the progress is still the expected one",
     "commit.landed": "the commit has landed, its answer was not used yet",

@@ -62,8 +62,7 @@ def _lines(table: PlannedTable) -> Iterator[str]:
     yield from _columns(table)
     for change in table.refused:
         yield f"  not done: {change}"
-    if table.action == "create":
-        yield "  partition spec: none"
+    yield from _layout(table)
     for words in _offsets(table.first_offsets):
         yield f"  {words}"
 
@@ -77,6 +76,22 @@ def _columns(table: PlannedTable) -> Iterator[str]:
         for column in table.columns:
             source = "" if column.source == "inferred" else f"  ({column.source})"
             yield f"    {column.name:<{width}}  {column.type}{source}"
+
+
+def _layout(table: PlannedTable) -> Iterator[str]:
+    layout, is_new = table.layout, table.action == "create"
+    if is_new or layout.has_other_partitions:
+        yield f"  partition spec: {_terms(layout.partition_spec)}{_before(layout.partition_spec_before, is_new)}"
+    if layout.has_other_order or (is_new and layout.sort_order):
+        yield f"  sort order: {_terms(layout.sort_order)}{_before(layout.sort_order_before, is_new)}"
+
+
+def _terms(terms: tuple[str, ...]) -> str:
+    return ", ".join(terms) or "none"
+
+
+def _before(terms: tuple[str, ...], is_new: bool) -> str:
+    return "" if is_new else f"  (until now: {_terms(terms)}; files that are there stay as they are)"
 
 
 def _offsets(offsets: tuple[FirstOffset, ...]) -> Iterator[str]:

@@ -143,7 +143,7 @@ class FileWriter:
         place = _Folder(partition.path) if self._target.partitioning.fields else None
         path = self._locations.new_data_location(f"{new_id()}.parquet", place)  # type: ignore[arg-type]
         self._begun.append(path)
-        is_small = self._is_arranged and rows.nbytes < _SMALL_BYTES
+        is_small = self._is_arranged and rows.nbytes < min(_SMALL_BYTES, self._row_group_bytes)
         output = self._io.new_output(path)
         chosen = options.small if is_small else options.usual
         self._open[partition] = OpenFile(path, partition, output, self._target.arrow_schema, chosen, is_small)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from frazil.catalog.layout import words_of
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
@@ -133,7 +134,9 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
     if table.state is None:
         return Finding(name, True, tried, "not there yet; run makes it")
     rows = f", {plural(table.size.row_count, 'row')}" if table.size else ""
-    return Finding(name, True, tried, f"there, {plural(len(table.state.schema.fields), 'column')}{rows}")
+    parts = ", ".join(words_of(table.state.partitioning, table.state.schema))
+    layout = f", partitioned by {parts}" if parts else ""
+    return Finding(name, True, tried, f"there, {plural(len(table.state.schema.fields), 'column')}{rows}{layout}")
 
 
 def check_local_folder(name: str, folder: Path) -> Finding:

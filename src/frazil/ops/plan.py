@@ -11,8 +11,9 @@ from pyiceberg.types import IcebergType, NestedField
 
 from frazil.catalog.port import Catalog
 from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
-from frazil.ingest.evolve import NamesClash, compare_schemas, new_schema
+from frazil.errors import SpecError
+from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
+from frazil.ingest.evolve import NamesClash, compare_schemas, extend_schema, new_schema
 from frazil.ingest.pipeline import adder, clash_remedy
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.schemas import Schemas
@@ -20,6 +21,7 @@ from frazil.ingest.table import Table, key_column_of, shaping_of
 from frazil.ingest.target import metadata_columns
 from frazil.kafka.port import Partition, Source
 from frazil.kafka.sample import SampledRecord
+from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem
 from frazil.ops.sampling import decode_sample
 from frazil.ops.status import problem_of
@@ -62,7 +64,7 @@ class FirstOffset:
 class PlannedTable:
     """What a run would do with one table. action: create, change, start, wait, stop or none; see `action_of`.
 
-    columns: those that would be made. sampled: how many records they were inferred from, of `unread` ones. problem: why
+    columns: those that would be made. layout: how files will be arranged. sampled: how many records they were inferred from, of `unread` ones. problem: why
     a run would wait or stop, or the first bad record; bad: how many records of the sample do not fit. refused:
     changes of the table that records ask for and `on_drift` forbids.
     """
@@ -77,10 +79,12 @@ class PlannedTable:
     bad: int = 0
     refused: tuple[str, ...] = ()
     problem: Problem | None = None
+    layout: PlannedLayout = field(default_factory=PlannedLayout)
 
     def document(self) -> dict[str, Any]:
-        """As JSON. Partition specs are empty as long as a pipeline file cannot ask for one."""
+        """As JSON."""
         words = asdict(self)
+        layout = words.pop("layout")
         columns, offsets = words.pop("columns"), words.pop("first_offsets")
         problem = words.pop("problem") or asdict(Problem(""))
         return {
@@ -88,7 +92,7 @@ class PlannedTable:
             "topics": list(self.topics),
             "columns": list(columns),
             "refused": list(self.refused),
-            "partition_spec": [],
+            **{name: list(terms) for name, terms in layout.items()},
             "first_offsets": list(offsets),
             "reason": problem["message"],
             "remedy": problem["remedy"],
@@ -105,6 +109,7 @@ class _Draft:
     bad: int = 0
     refused: tuple[str, ...] = ()
     problem: Problem | None = None
+    layout: PlannedLayout = field(default_factory=PlannedLayout)
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ def action_of(table: Table, draft: _Draft, committed: set[Partition]) -> str:
         return "stop"
     if table.state is None:
         return "create" if draft.columns else "wait"
-    if draft.columns:
+    if draft.columns or draft.layout.is_changed:
         return "change"
     if draft.problem is not None and not draft.bad:
         return "wait"
@@ -213,6 +218,10 @@ def _add_columns(table: Table, draft: _Draft, records: list[SampledRecord], sche
             name: kind for name, kind in metadata_columns(spec.metadata, spec.key.format).items() if name not in there
         }
         draft.columns += [PlannedColumn(name, describe_type(kind), "metadata") for name, kind in lacking.items()]
+        try:
+            draft.layout = plan_layout(table, extend_schema(schema, {(): lacking}))
+        except SpecError as error:
+            raise TableStopped(*words_of(error)) from None
 
 
 def _read(
@@ -268,6 +277,7 @@ def _planned(
         bad=draft.bad,
         refused=draft.refused,
         problem=draft.problem,
+        layout=draft.layout,
     )
 
 

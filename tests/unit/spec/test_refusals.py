@@ -168,7 +168,6 @@ TABLES = [
 ]
 
 NOT_BUILT = [
-    ("partition_by: ['hour(ts)']", "`partition_by`", "remove it"),
     ("envelope: debezium", "`envelope: debezium`", "available: none"),
     ("envelope: {operation: ops}", "`envelope` with a mapping", "available: none"),
     ("changelog: true", "`changelog: true`", "available: false"),

@@ -1,0 +1,53 @@
+"""How `frazil plan` shows what becomes of a table's partitions and sort order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+
+from frazil.catalog.layout import order_of, order_words, spec_change, words_of
+from frazil.ingest.table import Table, layout_of
+
+
+@dataclass(frozen=True)
+class PlannedLayout:
+    """As a pipeline file writes it: what new files will have, and what they have until now, of a table that is there."""
+
+    partition_spec: tuple[str, ...] = ()
+    partition_spec_before: tuple[str, ...] = ()
+    sort_order: tuple[str, ...] = ()
+    sort_order_before: tuple[str, ...] = ()
+
+    @property
+    def has_other_partitions(self) -> bool:
+        """Whether the partition spec changes; terms that trade places are no change."""
+        return set(self.partition_spec) != set(self.partition_spec_before)
+
+    @property
+    def has_other_order(self) -> bool:
+        """Whether the sort order changes."""
+        return self.sort_order != self.sort_order_before
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether either does."""
+        return self.has_other_partitions or self.has_other_order
+
+
+def plan_layout(table: Table, schema: Schema) -> PlannedLayout:
+    """Of a table with these columns, those to be made included. Raises SpecError when it cannot be had."""
+    layout, state = layout_of(table.spec), table.state
+    spec_before: tuple[str, ...] = ()
+    order_before: tuple[str, ...] = ()
+    if state is not None:
+        spec_before = words_of(state.partitioning, schema)
+        order_before = order_words(state.sorting, schema)
+    spec, order = spec_before, order_before
+    if layout.partition_by is not None:
+        spec = tuple(term.text for term in layout.partition_by)
+        spec_change(layout.partition_by, schema, PartitionSpec(), table.name)
+    if layout.sort_by is not None:
+        order = order_words(order_of(layout.sort_by, schema, table.name), schema)
+    return PlannedLayout(spec, spec_before, order, order_before)
