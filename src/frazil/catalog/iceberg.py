@@ -363,6 +363,24 @@ class IcebergCatalog:
             raise refusal(f"the commit was refused: {_cause(error)}", where=commit.table) from None
         raise unavailable("the commit did not go through", error, commit.table) from None
 
+    @property
+    def gateway(self) -> Any:
+        """py4j's way into the JVM that the catalog is in."""
+        return self._gateway
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline whose progress it reads and writes."""
+        return self._pipeline
+
+    def java_table(self, table: str) -> Any:
+        """A Java table of the caller's own, fresh from the catalog."""
+        return self._catalog.loadTable(self._identifier(table))
+
+    def java_strings(self, words: Sequence[str]) -> Any:
+        """A Java array."""
+        return self._strings(words)
+
     def _fresh(self, table: str) -> Any:
         java = self._tables.get(table)
         # A table of a REST catalog keeps the store credentials it was loaded with: only another load has new ones.
@@ -552,6 +570,22 @@ def _planned(scan: Any) -> Iterator[Any]:
 def unavailable(what: str, error: Exception, where: str) -> FrazilError:
     """An outage, with the innermost cause in words."""
     return UnavailableError(f"{what}: {_cause(error)}", where=where)
+
+
+def is_conflict(error: Exception, *names: str) -> bool:
+    """Whether a commit was refused because another one was in the way; names: further exceptions that say so."""
+    causes = [error.java_exception] if isinstance(error, Py4JJavaError) else []
+    while causes and (inner := causes[-1].getCause()) is not None and len(causes) < 10:
+        causes.append(inner)
+    found = [cause.getClass().getName() for cause in causes]
+    if any("CommitStateUnknown" in name for name in found):
+        return False
+    return any(wanted in name for name in found for wanted in (*_CONFLICTS, *names))
+
+
+def is_not_there(error: Exception) -> bool:
+    """Whether the catalog says that there is no such table."""
+    return _is(error, *_NOT_THERE)
 
 
 def _is(error: Exception, *names: str) -> bool:

@@ -41,6 +41,7 @@ COMMANDS = (
     Command("check", "frazil.cli.check:command", "Validate the file and reach what it names; change nothing."),
     Command("plan", "frazil.cli.plan:command", "Show what run would create or change."),
     Command("status", "frazil.cli.status:command", "Show each table's state, lag and last commit."),
+    Command("maintain", "frazil.cli.maintain:command", "Care for the tables once."),
     Command("dead-letters list", "frazil.cli.dead_letters:list_letters", "Show how many dead letters each table has."),
     Command("dead-letters show", "frazil.cli.dead_letters:show", "Show the dead letters themselves."),
     Command(

@@ -6,12 +6,15 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import structlog
 import typer
+from py4j.protocol import Py4JError
 
 from frazil.catalog.iceberg import IcebergCatalog
+from frazil.catalog.iceberg_upkeep import IcebergUpkeep
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
 from frazil.cli.wiring import open_catalog, open_schemas, read_spec, running_jvm, topics_to_look_at
@@ -24,6 +27,9 @@ from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.topics import KafkaTopics
+from frazil.maintain.caretaker import Caretaker
+from frazil.maintain.run import Carer
+from frazil.ops.care import seen_by
 from frazil.ops.state_file import StateFile, describe
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
@@ -37,6 +43,7 @@ UntilCaughtUp = Annotated[
     bool, typer.Option("--until-caught-up", help="Read to the ends of the topics as they are now, commit, and exit.")
 ]
 STOPPED_TABLES = 4
+_CARE_TIMEOUT_S = 5.0
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: UntilCaughtUp = False) -> int:
@@ -60,14 +67,32 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
         jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected)
         outbox = KafkaOutbox(spec.kafka)
         parts = Parts(source, catalog, jobs, clock, schemas=open_schemas(spec), outbox=outbox)
-        service = Service(spec, parts, new_id(), state_file.write)
+        carer = Carer(IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores), spec.pipeline, clock)
+        caretaker = Caretaker(carer, clock)
+        service = Service(spec, parts, new_id(), partial(_publish, state_file, caretaker))
         stopping.then(service.stop)
+        if not until_caught_up:
+            caretaker.start()
         try:
             service.run(until_caught_up)
         finally:
-            state_file.write(service.tables, ended=True)
+            state_file.write(service.tables, ended=True, care=caretaker.said())
             warming.join()
+            _end_care(caretaker, jvm)
     return _report(output, service.tables, until_caught_up)
+
+
+def _publish(state_file: StateFile, caretaker: Caretaker, tables: Sequence[Table]) -> None:
+    caretaker.note(seen_by(tables))
+    state_file.write(tables, care=caretaker.said())
+
+
+def _end_care(caretaker: Caretaker, jvm: Jvm) -> None:
+    """Lets table care finish what is nearly done; a rewrite that takes longer is given up, which removes its files."""
+    if not caretaker.stop(_CARE_TIMEOUT_S):
+        with suppress(UnavailableError, Py4JError, ConnectionError):
+            jvm.session().sparkContext.cancelAllJobs()
+        caretaker.stop(_CARE_TIMEOUT_S)
 
 
 def _open_catalog(jvm: Jvm, spec: PipelineSpec, stopping: _Stopping, clock: Clock) -> IcebergCatalog | None:

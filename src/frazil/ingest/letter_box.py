@@ -13,6 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from frazil.catalog.history import LETTERS_MARK
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
@@ -33,9 +34,6 @@ NEW_TABLE_PROPERTIES = {
     "write.parquet.compression-codec": "zstd",
     "write.parquet.compression-level": "1",
 }
-
-LETTERS_MARK = "dead-letters"
-"""The mark of a table that has a dead-letter table: its name."""
 
 
 class LetterBox:

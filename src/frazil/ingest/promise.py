@@ -10,14 +10,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from frazil.catalog.history import RETRY, RETRY_ID, REWRITE_ID, was_said
+from frazil.catalog.history import OPEN_RETRY, RETRY, RETRY_ID, REWRITE_ID, was_said
 from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
 from frazil.failpoints import hit
 from frazil.ingest.discovery import TableStopped
 from frazil.types import DataFile, as_json
-
-_OPEN = "retrying."
 
 
 @dataclass(frozen=True)
@@ -45,17 +43,17 @@ class Promise:
 
 def announce(catalog: Catalog, letters: TableState, promise: Promise) -> None:
     """Marks the dead-letter table before the promise is made. letters: as it was read."""
-    catalog.mark(letters.name, _OPEN + promise.id, str(letters.head_id))
+    catalog.mark(letters.name, OPEN_RETRY + promise.id, str(letters.head_id))
 
 
 def has_open_retries(letters: TableState) -> bool:
     """Whether `settle_retries` has something to do."""
-    return any(name.startswith(_OPEN) for name in letters.marks)
+    return any(name.startswith(OPEN_RETRY) for name in letters.marks)
 
 
 def withdraw(catalog: Catalog, letters: str, promise: Promise) -> None:
     """Takes the mark away: the promise is kept, or was never made."""
-    catalog.mark(letters, _OPEN + promise.id, None)
+    catalog.mark(letters, OPEN_RETRY + promise.id, None)
 
 
 def keep(catalog: Catalog, letters: str, promise: Promise) -> None:
@@ -82,15 +80,15 @@ def settle_retries(catalog: Catalog, letters: TableState) -> None:
             catalog.load(letters.name)
             promise = _find(catalog, letters.name, retry_id, read_at)
         if promise is None:
-            catalog.mark(letters.name, _OPEN + retry_id, None)
+            catalog.mark(letters.name, OPEN_RETRY + retry_id, None)
             continue
         _keep_found(catalog, letters.name, promise)
 
 
 def _open_retries(letters: TableState) -> Iterator[tuple[str, int]]:
     for name, value in sorted(letters.marks.items()):
-        if name.startswith(_OPEN):
-            yield name.removeprefix(_OPEN), int(value)
+        if name.startswith(OPEN_RETRY):
+            yield name.removeprefix(OPEN_RETRY), int(value)
 
 
 def _find(catalog: Catalog, letters: str, retry_id: str, read_at: int) -> Promise | None:
@@ -110,7 +108,7 @@ def _keep_found(catalog: Catalog, letters: str, promise: Promise) -> None:
     if state is None or state.uuid != promise.uuid:
         raise TableStopped(
             f"the rows of retried dead letters are for a table that is no longer there: retry={promise.id}",
-            f"restore the table; or, to do without these rows, remove the property that ends in {_OPEN}{promise.id}",
+            f"restore the table; or, to do without these rows, remove the property that ends in {OPEN_RETRY}{promise.id}",
             letters,
         )
     there = was_said(catalog.history(promise.table, (RETRY_ID,)), RETRY_ID, promise.id, promise.since)
@@ -126,6 +124,6 @@ def _untold(letters: str, retry_id: str) -> TableStopped:
     return TableStopped(
         f"snapshots were expired that say whether retried dead letters are in the table: retry={retry_id}",
         "look whether their rows are in the table, add the files if they are not, and then remove the property that ends"
-        f" in {_OPEN}{retry_id} from the dead-letter table",
+        f" in {OPEN_RETRY}{retry_id} from the dead-letter table",
         letters,
     )

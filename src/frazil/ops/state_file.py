@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,13 @@ class StateFile:
         self._last: dict[str, Any] = {}
         self._written_ms = 0
 
-    def write(self, tables: Sequence[Table], ended: bool = False) -> None:
-        """Replaces the file when something but the time has changed, or a few seconds have passed."""
-        described = {table.name: describe(table) for table in tables}
+    def write(
+        self, tables: Sequence[Table], ended: bool = False, care: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        """Replaces the file when something but the time has changed, or a few seconds have passed. care: by table, what
+        table care says.
+        """
+        described = {table.name: {**describe(table), "care": (care or {}).get(table.name)} for table in tables}
         now_ms = self._clock.now_ms()
         if described == self._last and not ended and now_ms - self._written_ms < _REWRITE_EVERY_MS:
             return

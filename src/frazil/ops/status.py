@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from frazil.catalog.history import LETTERS_MARK
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, words_of
-from frazil.ingest.letter_box import LETTERS_MARK
 from frazil.ingest.plan import lag_records
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition, Source
@@ -129,6 +129,24 @@ def _add_remembered(spec: PipelineSpec, discovery: Discovery, said: Mapping[str,
         topic = name.removeprefix(prefix)
         if topic != name and any(selector.matches(topic) for selector in spec.topics):
             discovery.tables.setdefault(name, Table(spec.table_for(topic)))
+
+
+def known_tables(spec: PipelineSpec, source: Source, said: Mapping[str, Any]) -> list[Table]:
+    """The pipeline's tables by name, without looking at them: declared ones, those of Kafka's topics, those of the last run.
+
+    Raises UnavailableError where only Kafka could name them, and it does not answer.
+    """
+    discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
+    _add_remembered(spec, discovery, said)
+    if any(selector.pattern for selector in spec.topics):
+        problems: list[Problem] = []
+        _ask_for_topics(source, discovery, problems)
+        if problems and not said.get("tables"):
+            raise UnavailableError(problems[0].message, remedy=problems[0].remedy, where=problems[0].where)
+    for topic in (selector.literal for selector in spec.topics):
+        if topic is not None:
+            discovery.tables.setdefault(f"{spec.namespace}.{topic}", Table(spec.table_for(topic)))
+    return [discovery.tables[name] for name in sorted(discovery.tables)]
 
 
 def _load_all(discovery: Discovery, catalog: Catalog, found: Mapping[str, _Found], cluster_id: str) -> None:

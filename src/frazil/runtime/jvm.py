@@ -34,6 +34,7 @@ _DEFAULTS = {
     "spark.ui.retainedTasks": "200",
     "spark.sql.ui.retainedExecutions": "5",
     "spark.scheduler.mode": "FAIR",
+    "spark.scheduler.allocation.file": str(resources.files("frazil.runtime") / "fairscheduler.xml"),
     "spark.speculation": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.cache.maxEntries": "1000",
@@ -44,7 +45,6 @@ _DEFAULTS = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "frazil.ingest.daemon",
     "spark.kafka.consumer.cache.capacity": "2000",
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|credential|keystore[.]key",
 }
 # The parallel collector costs least of all over a batch; the pauses it makes are far below a commit's duration. Half of the
@@ -72,6 +72,7 @@ class Jvm:
         self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
         self._process = start_jvm(self._settings, own_jars(needs_s3), JVM_OPTIONS)
         self._gateway = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
+        leave_out_checksums(self._gateway)
         self._session: SparkSession | None = None
         self._making = threading.Lock()
 
@@ -140,6 +141,16 @@ def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict
         settings["spark.jars"] = ",".join(shipped)
         settings |= ship_settings(conf, master)
     return settings
+
+
+def leave_out_checksums(gateway: Any) -> None:
+    """Lets this JVM write local files without a `.crc` file beside each: a table's folder is for the table alone. Hadoop's
+    file system without checksums is of no use, as Iceberg's reader asks it for its scheme, which it does not know.
+    """
+    hadoop = gateway.jvm.org.apache.hadoop
+    local = hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration())
+    local.setWriteChecksum(False)
+    local.setVerifyChecksum(False)
 
 
 def own_jars(needs_s3: bool) -> list[Path]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from frazil.spec.document import Entry, Section, read_document
-from frazil.spec.models import CommitSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.spec.maintenance import read_maintenance
+from frazil.spec.models import CommitSpec, MaintenanceSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields
 from frazil.spec.secrets import Secrets
@@ -32,6 +33,7 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     local = Path.cwd() / LOCAL_DIRECTORY
     fields = Fields(document, PIPELINE, "", problems, owner="the pipeline file")
     commit = read_commit(fields.get("commit"), CommitSpec(), problems)
+    care = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
     spec = PipelineSpec(
         pipeline=_read_name(fields, problems),
         kafka=_read_kafka(fields, secrets, problems),
@@ -39,8 +41,9 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
         catalog=read_catalog(fields.get("catalog"), local, secrets, problems),
         spark=read_spark(fields.get("spark"), secrets, problems),
         commit=commit,
-        tables=_read_tables(fields.get("tables"), commit, _section_of(fields.get("defaults")), problems),
-        defaults=read_defaults(fields.get("defaults"), commit, problems),
+        maintenance=care,
+        tables=_read_tables(fields.get("tables"), (commit, care), _section_of(fields.get("defaults")), problems),
+        defaults=read_defaults(fields.get("defaults"), commit, care, problems),
         namespace=fields.text("namespace"),
         topics=_read_topics(fields, problems),
         path=path,
@@ -75,14 +78,17 @@ def _section_of(entry: Entry | None) -> Section | None:
 
 
 def _read_tables(
-    entry: Entry | None, commit: CommitSpec, defaults: Section | None, problems: Problems
+    entry: Entry | None,
+    inherited: tuple[CommitSpec, MaintenanceSpec],
+    defaults: Section | None,
+    problems: Problems,
 ) -> tuple[TableSpec, ...]:
     if entry is None:
         return ()
     if not isinstance(entry.value, Section) or not entry.value.entries:
         problems.add(entry.line, "`tables` has no tables", "write `<namespace>.<table>: {topic: NAME}` under it")
         return ()
-    return tuple(read_table(table, commit, defaults, problems) for table in entry.value.entries)
+    return tuple(read_table(table, *inherited, defaults, problems) for table in entry.value.entries)
 
 
 def _read_topics(fields: Fields, problems: Problems) -> tuple[TopicSelector, ...]:

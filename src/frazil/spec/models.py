@@ -116,6 +116,31 @@ class CommitSpec(_Declared):
     min_file_size_bytes: int | None = None
 
 
+class MaintenanceSpec(_Declared):
+    """How a table is cared for.
+
+    `cores`: tasks of table care at a time; `window`: minutes of the day (UTC) in which files are rewritten, None: always.
+    `target_file_size_bytes`: None: that of `commit`. `min_input_files`, `small_file_share`: what is not worth a compaction.
+    `snapshot_age_s`, `snapshot_count`: what goes beyond either is expired. `orphan_age_s`: how old a file must be that no
+    snapshot names. `sort`, `zorder`: columns (the former with asc or desc) that compaction orders rows by; at most one of
+    the two is there. `statistics`: whether distinct values are counted.
+    """
+
+    is_on: bool = True
+    cores: int = 1
+    window: tuple[int, int] | None = None
+    target_file_size_bytes: int | None = None
+    min_input_files: int = 50
+    small_file_share: float = 0.1
+    snapshot_age_s: float = 24 * 3600.0
+    snapshot_count: int = 200
+    orphan_age_s: float = 72 * 3600.0
+    manifests: bool = True
+    sort: tuple[str, ...] = ()
+    zorder: tuple[str, ...] = ()
+    statistics: bool = False
+
+
 class DeadLettersSpec(_Declared):
     """Where bad records go: to `table` (None: `<table>__dead_letters`), and to the Kafka topic `topic` too if it is named.
     `stop_above`: the share of bad records above which the table stops instead.
@@ -223,6 +248,7 @@ class TableSpec(_Declared):
     partition_by: tuple[PartitionTerm, ...] | None = None
     sort_by: tuple[SortTerm, ...] | None = None
     commit: CommitSpec = CommitSpec()
+    maintenance: MaintenanceSpec = MaintenanceSpec()
     on_data_loss: Literal["stop", "skip"] = "stop"
     mode: Literal["append", "upsert"] = "append"
     key_columns: tuple[str, ...] = ()
@@ -246,6 +272,7 @@ class PipelineSpec(_Declared):
     catalog: CatalogSpec
     spark: SparkSpec = SparkSpec()
     commit: CommitSpec = CommitSpec()
+    maintenance: MaintenanceSpec = MaintenanceSpec()
     tables: tuple[TableSpec, ...] = ()
     namespace: str | None = None
     topics: tuple[TopicSelector, ...] = ()
@@ -264,7 +291,7 @@ class PipelineSpec(_Declared):
         chosen = {"name": name, "topics": (TopicSelector(literal=topic),), "line": 0}
         if self.defaults is not None:
             return self.defaults.model_copy(update=chosen)
-        return TableSpec.model_validate({**chosen, "commit": self.commit})
+        return TableSpec.model_validate({**chosen, "commit": self.commit, "maintenance": self.maintenance})
 
 
 METADATA_COLUMNS: Mapping[MetadataField, str] = {

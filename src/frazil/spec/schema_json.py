@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from frazil.spec.maintenance import MAINTENANCE, ORPHANS, SNAPSHOTS, TABLE_MAINTENANCE
 from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
 from frazil.spec.vocabulary import (
     AUTH,
@@ -73,6 +74,10 @@ def json_schema() -> dict[str, Any]:
             "catalog": _object(CATALOG),
             "spark": _object(SPARK),
             "commit": _object(COMMIT),
+            "maintenance": {**_object(MAINTENANCE), "not": {"required": ["sort", "zorder"]}},
+            "table_maintenance": {**_object(TABLE_MAINTENANCE), "not": {"required": ["sort", "zorder"]}},
+            "snapshots": _object(SNAPSHOTS),
+            "orphans": _object(ORPHANS),
             "dead_letters": _object(DEAD_LETTERS),
             "limits": _object(LIMITS),
             "value": _object(VALUE),

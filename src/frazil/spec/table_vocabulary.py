@@ -123,6 +123,9 @@ TABLE: Mapping[str, Setting] = {
         },
     ),
     "commit": Setting("When to commit and how large files should be.", {"$ref": "#/$defs/commit"}),
+    "maintenance": Setting(
+        "How the table is cared for.", {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/table_maintenance"}]}
+    ),
     "envelope": Setting(
         "How a record wraps a change: none, debezium, or a field that names the operation.",
         _ENVELOPE,

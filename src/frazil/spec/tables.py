@@ -11,12 +11,14 @@ from frazil.errors import SpecError
 from frazil.spec.changes import read_changes
 from frazil.spec.columns import check_columns, read_columns, read_shaping
 from frazil.spec.document import Entry, Node, Section
+from frazil.spec.maintenance import TABLE_MAINTENANCE, read_maintenance
 from frazil.spec.models import (
     METADATA_COLUMNS,
     ColumnSpec,
     CommitSpec,
     DeadLettersSpec,
     LimitsSpec,
+    MaintenanceSpec,
     MetadataField,
     Start,
     TableSpec,
@@ -52,23 +54,27 @@ def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
         raise SpecError(f"the table `{name}` has no namespace", remedy=f"write `<namespace>.{name}`")
 
 
-def read_table(entry: Entry, inherited: CommitSpec, defaults: Section | None, problems: Problems) -> TableSpec:
-    """The table that `entry` declares; what it leaves out of `commit` is `inherited`, what it leaves out else is taken
-    from `defaults`.
+def read_table(
+    entry: Entry, inherited: CommitSpec, care: MaintenanceSpec, defaults: Section | None, problems: Problems
+) -> TableSpec:
+    """The table that `entry` declares; what it leaves out of `commit` is `inherited`, of `maintenance` taken from `care`,
+    what it leaves out else from `defaults`.
     """
     problems.attempt(entry.line, None, check_dotted_name, entry.key, 2, "table")
     fields = Fields(_with_defaults(entry.value, defaults), TABLE, "", problems, owner=f"table `{entry.key}`")
     topics = _read_topics(fields, entry, problems)
-    return _read_settings(entry, fields, topics, inherited, problems)
+    return _read_settings(entry, fields, topics, (inherited, care), problems)
 
 
-def read_defaults(entry: Entry | None, inherited: CommitSpec, problems: Problems) -> TableSpec | None:
+def read_defaults(
+    entry: Entry | None, inherited: CommitSpec, care: MaintenanceSpec, problems: Problems
+) -> TableSpec | None:
     """The settings of tables that the file does not declare one by one."""
     if entry is None:
         return None
     settings = {name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE}
     fields = Fields(entry.value, settings, "", problems, owner="`defaults`")
-    return _read_settings(entry, fields, (), inherited, problems)
+    return _read_settings(entry, fields, (), (inherited, care), problems)
 
 
 def _with_defaults(node: Node, defaults: Section | None) -> Node:
@@ -82,7 +88,7 @@ def _read_settings(
     entry: Entry,
     fields: Fields,
     topics: tuple[TopicSelector, ...],
-    inherited: CommitSpec,
+    inherited: tuple[CommitSpec, MaintenanceSpec],
     problems: Problems,
 ) -> TableSpec:
     for key in _SINGLE_CHOICES:
@@ -116,7 +122,8 @@ def _read_settings(
             "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
             "limits": _read_limits(fields.get("limits"), problems),
             **_read_layout(fields, columns, changes["metadata"], undeclared, problems),
-            "commit": read_commit(fields.get("commit"), inherited, problems),
+            "commit": read_commit(fields.get("commit"), inherited[0], problems),
+            "maintenance": read_maintenance(fields.get("maintenance"), inherited[1], problems, TABLE_MAINTENANCE),
             "on_data_loss": fields.choice("on_data_loss"),
             "properties": fields.strings("properties", _table_property),
             "line": entry.line,

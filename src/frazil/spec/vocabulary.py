@@ -76,6 +76,10 @@ PIPELINE: Mapping[str, Setting] = {
     "catalog": Setting("The Iceberg catalog; by default JDBC on SQLite under ./frazil-data.", _section("catalog")),
     "spark": Setting("Spark's master and configuration.", _section("spark")),
     "commit": Setting("When to commit and how large files should be: the default for every table.", _section("commit")),
+    "maintenance": Setting(
+        "How tables are cared for: the default for every table.",
+        {"anyOf": [{"type": "boolean"}, _section("maintenance")]},
+    ),
     "tables": Setting(
         "The tables, by name: a namespace and a table, joined by a dot.",
         {"type": "object", "minProperties": 1, "additionalProperties": _section("table")},

@@ -1,0 +1,316 @@
+"""Table care by Iceberg's own actions: rewrites run as Spark jobs, the rest in the driver's JVM.
+
+Every call loads the table anew: what ingestion knows of it is not touched. Rewrites are committed on top of whatever was
+committed meanwhile; where that replaced what they have read, they are lost.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from frazil.catalog.compaction import RESERVED, compact_table, refuse_reserved
+from frazil.catalog.iceberg import IcebergCatalog, is_conflict, is_not_there, unavailable
+from frazil.catalog.look import TableLook, carried_progress, read_look
+from frazil.catalog.progress import key
+from frazil.catalog.upkeep import Compaction, Rewritten
+from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
+from frazil.failpoints import hit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POOL = "care"
+"""Spark's scheduler pool of table care."""
+_DELETED_AT_ONCE = 100
+_METADATA = ".metadata.json"
+_DAY_MS = 86_400_000
+
+
+class IcebergUpkeep:
+    """Works on tables of `catalog`. session: None where only what needs no Spark is asked for. cores: tasks at a time."""
+
+    def __init__(
+        self,
+        catalog: IcebergCatalog,
+        session: Callable[[], SparkSession] | None = None,
+        cores: int = 1,
+    ) -> None:
+        self._catalog = catalog
+        self._jvm = catalog.gateway.jvm
+        self._session = session
+        self._cores = cores
+        self._own: dict[SparkSession, SparkSession] = {}
+
+    def look(self, table: str, with_files: bool) -> TableLook | None:
+        """See the port."""
+        iceberg = self._jvm.org.apache.iceberg
+        try:
+            java = self._catalog.java_table(table)
+            text = str(iceberg.TableMetadataParser.toJson(java.operations().current()))
+            files, manifests = "", tuple[int, ...]()
+            if with_files and java.currentSnapshot() is not None:
+                files, manifests = self._files(java), self._manifests(java)
+        except Py4JJavaError as error:
+            if is_not_there(error):
+                return None
+            raise unavailable("the table cannot be looked at", error, table) from None
+        return read_look(table, text, files, manifests)
+
+    def compact(self, table: str, compaction: Compaction) -> Rewritten:
+        """See the port."""
+        with _explained("data files cannot be rewritten", table):
+            java = self._catalog.java_table(table)
+            if compaction.zorder:
+                return self._zorder(table, java, compaction)
+            spark = self._activated()
+            done = compact_table(spark, self._jvm, java, compaction)
+            if compaction.removes_dangling:
+                self._actions().removeDanglingDeleteFiles(self._catalog.java_table(table)).execute()
+            return done
+
+    def _zorder(self, table: str, java: Any, compaction: Compaction) -> Rewritten:
+        refuse_reserved(java, table, "maintenance.zorder")
+        action = self._actions().rewriteDataFiles(java).zOrder(self._catalog.java_strings(compaction.zorder))
+        for name, value in compaction.options.items():
+            action = action.option(name, value)
+        hit("care.compact.begins")
+        result = action.option("max-concurrent-file-group-rewrites", "1").execute()
+        hit("care.compact.landed")
+        return Rewritten(result.rewrittenDataFilesCount(), result.addedDataFilesCount(), result.rewrittenBytesCount())
+
+    def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
+        """See the port."""
+        with _explained("delete files cannot be rewritten", table):
+            action = self._actions().rewritePositionDeletes(self._catalog.java_table(table))
+            for name, value in options.items():
+                action = action.option(name, value)
+            hit("care.deletes.begins")
+            result = action.execute()
+            hit("care.deletes.landed")
+            return Rewritten(
+                result.rewrittenDeleteFilesCount(), result.addedDeleteFilesCount(), result.rewrittenBytesCount()
+            )
+
+    def rewrite_manifests(self, table: str) -> Rewritten:
+        """See the port."""
+        with _explained("manifests cannot be rewritten", table):
+            action = self._actions().rewriteManifests(self._catalog.java_table(table)).option("use-caching", "false")
+            hit("care.manifests.begins")
+            result = action.execute()
+            hit("care.manifests.landed")
+            return Rewritten(_count(result.rewrittenManifests()), _count(result.addedManifests()))
+
+    def expire(self, table: str, snapshots: Sequence[int]) -> None:
+        """See the port."""
+        with _explained("snapshots cannot be expired", table, conflicts=("IllegalArgumentException",)):
+            # By id alone: no age may take a snapshot that was not chosen.
+            java = self._catalog.java_table(table)
+            there = [snapshot for snapshot in snapshots if java.snapshot(snapshot) is not None]
+            if not there:
+                return
+            expiry = java.expireSnapshots().expireOlderThan(0)
+            for snapshot in there:
+                expiry = expiry.expireSnapshotId(snapshot)
+            hit("care.expire.begins")
+            expiry.commit()
+            hit("care.expire.landed")
+
+    def carry(self, table: str) -> None:
+        """See the port."""
+        with _explained("progress cannot be carried forward", table):
+            java = self._catalog.java_table(table)
+            text = str(self._jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
+            carried = carried_progress(text)
+            if not carried:
+                return
+            append = java.newFastAppend()
+            for name, value in carried.items():
+                append.set(name, value)
+            append.validateWith(_SameProgress(carried))
+            hit("care.carry.begins")
+            append.commit()
+            hit("care.carry.landed")
+
+    def orphans(self, table: str, older_than_ms: int) -> list[str]:
+        """See the port."""
+        with _explained("orphans cannot be looked for", table):
+            java = self._catalog.java_table(table)
+            location = str(java.location()).rstrip("/")
+            # Metadata of any age, for a table that shares the folder may have been made today.
+            strange = self._unnamed(java, f"{location}/metadata", self._now_ms() + _DAY_MS)
+            self._refuse_shared(java, table, [path for path in strange if path.endswith(_METADATA)])
+            found = self._unnamed(java, location, older_than_ms)
+            return sorted(path for path in found if _is_own(path, location))
+
+    def remove(self, table: str, paths: Sequence[str]) -> None:
+        """See the port."""
+        with _explained("files cannot be removed", table):
+            io = self._catalog.java_table(table).io()
+            for start in range(0, len(paths), _DELETED_AT_ONCE):
+                hit("care.orphans.deleting")
+                chosen = self._jvm.java.util.ArrayList()
+                for path in paths[start : start + _DELETED_AT_ONCE]:
+                    chosen.add(path)
+                self._jvm.org.apache.iceberg.CatalogUtil.deleteFiles(io, chosen, "orphan", False)
+
+    def compute_statistics(self, table: str) -> None:
+        """See the port."""
+        with _explained("statistics cannot be computed", table):
+            java = self._catalog.java_table(table)
+            hit("care.statistics.begins")
+            columns = [name for field in java.schema().columns() if _is_countable(field, name := str(field.name()))]
+            self._actions().computeTableStats(java).columns(self._catalog.java_strings(columns)).execute()
+            hit("care.statistics.landed")
+
+    def note(self, table: str, name: str, text: str) -> None:
+        """See the port."""
+        with _explained("a property of the table cannot be set", table):
+            self._catalog.java_table(table).updateProperties().set(key(self._catalog.pipeline, name), text).commit()
+
+    def _files(self, java: Any) -> str:
+        """Every data file of the newest snapshot with the deletes that count for it, as JSON, in two calls."""
+        iceberg = self._jvm.org.apache.iceberg
+        lists = iceberg.relocated.com.google.common.collect.Lists
+        tasks = lists.newArrayList(java.newScan().planFiles())
+        responses = iceberg.rest.responses
+        response = responses.FetchScanTasksResponse.builder().withFileScanTasks(tasks).withSpecsById(java.specs())
+        return str(responses.FetchScanTasksResponseParser.toJson(response.build()))
+
+    def _manifests(self, java: Any) -> tuple[int, ...]:
+        return tuple(int(manifest.length()) for manifest in java.currentSnapshot().allManifests(java.io()))
+
+    def _actions(self) -> Any:
+        """Iceberg's actions in that session."""
+        chosen: Any = self._activated()
+        return self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(chosen._jsparkSession)
+
+    def _activated(self) -> SparkSession:
+        """A session of its own, in a pool that leaves tasks to ingestion."""
+        if self._session is None:
+            raise UnavailableError("table care needs Spark, and this command has none")
+        spark = self._session()
+        if spark not in self._own:
+            own = spark.newSession()
+            own.conf.set("spark.sql.shuffle.partitions", str(self._cores))
+            self._own = {spark: own}
+        chosen: Any = self._own[spark]
+        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(chosen._jsparkSession)
+        chosen.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        session: SparkSession = chosen
+        return session
+
+    def _unnamed(self, java: Any, location: str, older_than_ms: int) -> list[str]:
+        """What Iceberg would remove, without doing so."""
+        collector = _Collector()
+        action = self._actions().deleteOrphanFiles(java).location(location).olderThan(older_than_ms)
+        action.usePrefixListing(True).deleteWith(collector).execute()
+        return collector.found
+
+    def _refuse_shared(self, java: Any, table: str, strange: Sequence[str]) -> None:
+        for path in strange:
+            try:
+                uuid = str(self._jvm.org.apache.iceberg.TableMetadataParser.read(java.io(), path).uuid())
+            except Py4JJavaError:
+                continue  # Gone meanwhile, or half of one: a commit in another process, or what is left of one.
+            if uuid != str(java.uuid()):
+                raise SpecError(
+                    "another table's metadata lies in this table's folder, so its files cannot be told from orphans",
+                    remedy="move one of the tables, or remove what is left of a table that was dropped",
+                    where=f"{table}, {path}",
+                )
+
+    def _now_ms(self) -> int:
+        return int(self._jvm.java.lang.System.currentTimeMillis())
+
+
+class _Collector:
+    """java.util.function.Consumer: keeps what it is given."""
+
+    class Java:
+        """What py4j needs to know."""
+
+        implements: tuple[str, ...] = ("java.util.function.Consumer",)
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def accept(self, path: str) -> None:
+        """Called by the JVM for each file."""
+        self.found.append(path)
+
+
+class _SameProgress:
+    """Iceberg's SnapshotAncestryValidator: true while the newest progress of every pipeline is the one that is carried. It
+    must never raise.
+    """
+
+    class Java:
+        """What py4j needs to know."""
+
+        implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+    def __init__(self, carried: Mapping[str, str]) -> None:
+        self._expected = {name: value for name, value in carried.items() if name.endswith(".commit-id")}
+
+    def validate(self, snapshots: Any) -> bool:
+        """Called by the JVM with the snapshots of the branch."""
+        left = dict(self._expected)
+        iterator = snapshots.iterator()
+        while left and iterator.hasNext():
+            summary = iterator.next().summary()
+            for name in list(left):
+                found = summary.get(name)
+                if found is not None and str(found) != left.pop(name):
+                    return False
+        return not left
+
+    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
+        """Called by the JVM, also when all is well."""
+        return "a pipeline has gone on meanwhile"
+
+
+def _is_own(path: str, location: str) -> bool:
+    """Whether a path is where this table's files lie: the folder of `a.b` also holds that of a table `a.b.c`."""
+    inside = path[path.index(location) + len(location) :].lstrip("/") if location in path else ""
+    folder, _, rest = inside.partition("/")
+    return (folder == "data" and bool(rest)) or (folder == "metadata" and bool(rest) and "/" not in rest)
+
+
+def _is_countable(field: Any, name: str) -> bool:
+    return bool(field.type().isPrimitiveType()) and name not in RESERVED
+
+
+def _count(iterable: Any) -> int:
+    return sum(1 for _ in iterable)
+
+
+@contextmanager
+def _explained(what: str, table: str, conflicts: Sequence[str] = ()) -> Iterator[None]:
+    """In its block trouble in the JVM is a ConflictError or an UnavailableError with the cause in words."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise _failure(what, error, table, is_conflict(error, *conflicts)) from None
+    except _spark_errors() as error:
+        text = f"{type(error).__name__}: {error}"
+        names = ("ValidationException", "CommitFailedException", *conflicts)
+        raise _failure(what, error, table, "CommitStateUnknown" not in text and any(n in text for n in names)) from None
+    except (Py4JError, ConnectionError) as error:
+        raise unavailable(what, error, table) from None
+
+
+def _failure(what: str, error: Exception, table: str, is_lost: bool) -> FrazilError:
+    failure = unavailable(what, error, table)
+    first_line = failure.message.splitlines()[0]
+    return ConflictError(first_line, where=table) if is_lost else UnavailableError(first_line, where=table)
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    """What PySpark makes of some of the JVM's exceptions, where it is in use: to import it only for this would cost time."""
+    errors = sys.modules.get("pyspark.errors")
+    return (errors.PySparkException,) if errors is not None else ()

@@ -1,0 +1,185 @@
+"""A table as table care sees it: snapshots, references, files and manifests, taken from Iceberg's own JSON of them.
+
+One answer holds all of a kind: asking file by file across py4j would take seconds for ten thousand files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from frazil.types import as_json
+
+_OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
+_CARRIED = ("offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark")
+_CARRIED_IF_THERE = ("bad-skipped", "dead-letters")
+_REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot. progress: per pipeline that says how far it is the commit id under which it says so. removes_files: some
+    file that the snapshot before it names is no longer part of the table. is_staged: it waits to be published.
+    """
+
+    id: int
+    parent: int | None
+    at_ms: int
+    operation: str = "append"
+    progress: Mapping[str, str] = field(default_factory=dict)
+    removes_files: bool = False
+    is_staged: bool = False
+
+
+@dataclass(frozen=True)
+class StoredData:
+    """A data file. partition: its spec and values, as text. deleted: how many of its rows delete files of its own delete, as
+    far as those say which file they are about. has_equality: whether equality deletes count for it.
+    """
+
+    size_bytes: int
+    record_count: int
+    partition: str = ""
+    deleted: int = 0
+    has_equality: bool = False
+
+
+@dataclass(frozen=True)
+class StoredDeletes:
+    """A delete file. kind: `position`, `vector` or `equality`. is_scoped: it is about one data file."""
+
+    kind: str
+    size_bytes: int
+    record_count: int
+    is_scoped: bool = False
+
+
+@dataclass(frozen=True)
+class TableLook:
+    """A table at one moment.
+
+    head: the newest snapshot of the main branch. refs: the snapshot of every branch and tag but `main`. has_own_retention:
+    the branch main says itself how long its snapshots are kept. statistics: snapshots that have a file of statistics.
+    metadata_bytes: length of the metadata as JSON. manifests: their lengths. promised: paths of files that the newest
+    progress of some pipeline has promised to other tables.
+    """
+
+    name: str
+    uuid: str
+    location: str
+    format_version: int
+    metadata_bytes: int
+    properties: Mapping[str, str]
+    snapshots: Mapping[int, Snapshot]
+    head: int | None
+    refs: Mapping[str, int] = field(default_factory=dict)
+    has_own_retention: bool = False
+    statistics: tuple[int, ...] = ()
+    files: tuple[StoredData, ...] = ()
+    deletes: tuple[StoredDeletes, ...] = ()
+    manifests: tuple[int, ...] = ()
+    promised: frozenset[str] = frozenset()
+
+    def ancestors(self) -> Iterator[Snapshot]:
+        """The main branch, newest first, as far as it is there."""
+        at = self.head
+        while at is not None and at in self.snapshots:
+            yield self.snapshots[at]
+            at = self.snapshots[at].parent
+
+
+def read_look(name: str, metadata_text: str, files_text: str, manifests: tuple[int, ...]) -> TableLook:
+    """From the table's metadata (TableMetadataParser) and its files (FetchScanTasksResponseParser), both as JSON."""
+    metadata = json.loads(metadata_text)
+    found = json.loads(files_text) if files_text else {}
+    deletes = [_deletes(file) for file in found.get("delete-files", ())]
+    refs = metadata.get("refs", {})
+    main = refs.get("main", {})
+    head = metadata.get("current-snapshot-id")
+    return TableLook(
+        name=name,
+        uuid=metadata["table-uuid"],
+        location=metadata["location"],
+        format_version=metadata["format-version"],
+        metadata_bytes=len(metadata_text),
+        properties=metadata.get("properties", {}),
+        snapshots={s.id: s for s in map(_snapshot, metadata.get("snapshots", ()))},
+        head=None if head in (None, -1) else head,
+        refs={ref: held["snapshot-id"] for ref, held in refs.items() if ref != "main"},
+        has_own_retention=bool(main.keys() & {"max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"}),
+        statistics=tuple(held["snapshot-id"] for held in metadata.get("statistics", ())),
+        files=tuple(_data(task, deletes) for task in found.get("file-scan-tasks", ())),
+        deletes=tuple(deletes),
+        manifests=manifests,
+        promised=frozenset(_promised(metadata)),
+    )
+
+
+def carried_progress(metadata_text: str) -> dict[str, str]:
+    """The newest progress of every pipeline on the main branch, as summary keys that say the same in another snapshot."""
+    carried: dict[str, str] = {}
+    seen: set[str] = set()
+    for summary in _summaries(json.loads(metadata_text)):
+        for pipeline in _pipelines(summary) - seen:
+            seen.add(pipeline)
+            names = (f"frazil.{pipeline}.{part}" for part in (*_CARRIED, *_CARRIED_IF_THERE))
+            carried |= {name: summary[name] for name in names if name in summary}
+    return carried
+
+
+def _summaries(metadata: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
+    """Of the main branch, newest first."""
+    by_id = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
+    at = metadata.get("current-snapshot-id")
+    while at in by_id:
+        yield by_id[at].get("summary", {})
+        at = by_id[at].get("parent-snapshot-id")
+
+
+def _pipelines(summary: Mapping[str, str]) -> set[str]:
+    return {match[1] for name in summary if (match := _OFFSETS.fullmatch(name)) is not None}
+
+
+def _promised(metadata: Mapping[str, Any]) -> Iterator[str]:
+    seen: set[str] = set()
+    for summary in _summaries(metadata):
+        for pipeline in _pipelines(summary) - seen:
+            seen.add(pipeline)
+            letters = json.loads(summary.get(f"frazil.{pipeline}.dead-letters", "{}"))
+            yield from (file["path"] for file in letters.get("files", ()))
+
+
+def _snapshot(document: Mapping[str, Any]) -> Snapshot:
+    summary = document.get("summary", {})
+    return Snapshot(
+        id=document["snapshot-id"],
+        parent=document.get("parent-snapshot-id"),
+        at_ms=document["timestamp-ms"],
+        operation=summary.get("operation", ""),
+        progress={p: summary.get(f"frazil.{p}.commit-id", "") for p in _pipelines(summary)},
+        removes_files=any(int(summary.get(name, 0)) for name in _REMOVALS),
+        is_staged="wap.id" in summary,
+    )
+
+
+def _data(task: Mapping[str, Any], deletes: list[StoredDeletes]) -> StoredData:
+    file = task["data-file"]
+    applied = [deletes[number] for number in task.get("delete-file-references", ())]
+    return StoredData(
+        size_bytes=file["file-size-in-bytes"],
+        record_count=file["record-count"],
+        partition=as_json([file["spec-id"], file.get("partition", [])]),
+        deleted=sum(file.record_count for file in applied if file.is_scoped),
+        has_equality=any(file.kind == "equality" for file in applied),
+    )
+
+
+def _deletes(file: Mapping[str, Any]) -> StoredDeletes:
+    kind = "equality" if file["content"] == "equality-deletes" else "position"
+    if file.get("file-format", "").lower() == "puffin":
+        kind = "vector"
+    size = file.get("content-size-in-bytes") or file["file-size-in-bytes"]
+    return StoredDeletes(kind, size, file["record-count"], kind == "vector" or "referenced-data-file" in file)

@@ -1,0 +1,168 @@
+"""`frazil maintain`: one round of table care."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from frazil.catalog.iceberg_upkeep import IcebergUpkeep
+from frazil.catalog.upkeep import Upkeep
+from frazil.cli.options import DEFAULT_FILE, SpecFile
+from frazil.cli.output import Output
+from frazil.cli.wiring import (
+    has_catalog,
+    light_jvm,
+    look_at_catalog,
+    open_catalog,
+    read_spec,
+    running_jvm,
+    topics_to_look_at,
+)
+from frazil.clock import SystemClock
+from frazil.errors import FrazilError, SpecError
+from frazil.ingest.job import named_jvm_death
+from frazil.maintain.plan import Plan
+from frazil.maintain.run import Carer, Charge, Outcome
+from frazil.ops.care import charges
+from frazil.ops.state_file import StateFile
+from frazil.ops.status import known_tables
+from frazil.ops.words import count, duration, size
+from frazil.spec import PipelineSpec
+
+FAILED = 1
+OneTable = Annotated[
+    str | None, typer.Option("--table", metavar="TABLE", help="This table alone, and its dead letters.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done and why; change nothing.")]
+
+
+@dataclass(frozen=True)
+class _Cared:
+    """A table with its plan, and how each action ended; failure: why there is no plan."""
+
+    name: str
+    plan: Plan | None = None
+    outcomes: tuple[Outcome, ...] = ()
+    failure: str = ""
+
+
+def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = None, dry_run: DryRun = False) -> int:
+    """Care for the tables once: compact small files, rewrite deletes and manifests, expire snapshots, remove orphans.
+
+    Only what is worth it is done, as `maintenance` in the pipeline file says. Works while `frazil run` runs, here or
+    elsewhere, and while it does not. A round may be ended at any time: the next one goes on.
+
+    Exit code: 0 when all that was due is done or was lost to another writer; 1 when something failed.
+    """
+    spec = read_spec(output, file)
+    chosen = _chosen(spec, table)
+    if not has_catalog(spec):
+        cared = []
+    elif dry_run:
+        with light_jvm(spec) as light:
+            cared = list(
+                _plans(Carer(IcebergUpkeep(look_at_catalog(light, spec)), spec.pipeline, SystemClock()), chosen)
+            )
+    else:
+        with running_jvm(spec) as jvm, named_jvm_death():
+            upkeep = IcebergUpkeep(open_catalog(jvm, spec), jvm.session, spec.maintenance.cores)
+            cared = list(_round(upkeep, spec, chosen))
+    output.result(_document(cared, dry_run), _render(cared, dry_run))
+    return FAILED if any(found.failure or any(_is_bad(o) for o in found.outcomes) for found in cared) else 0
+
+
+def _chosen(spec: PipelineSpec, table: str | None) -> list[Charge]:
+    said = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
+    found = charges(known_tables(spec, topics_to_look_at(spec), said))
+    if table is None:
+        return found
+    mine = [charge for charge in found if table == charge.name or table in charge.owners]
+    if not mine:
+        raise SpecError(f"the pipeline has no table `{table}`", remedy="name one that frazil status shows")
+    return mine
+
+
+def _plans(carer: Carer, chosen: Sequence[Charge]) -> Iterator[_Cared]:
+    for charge in chosen:
+        try:
+            plan = carer.plan(charge, "thorough")
+        except FrazilError as error:
+            yield _Cared(charge.name, failure=error.message)
+            continue
+        if plan is not None:
+            yield _Cared(charge.name, plan)
+
+
+def _round(upkeep: Upkeep, spec: PipelineSpec, chosen: Sequence[Charge]) -> Iterator[_Cared]:
+    carer = Carer(upkeep, spec.pipeline, SystemClock())
+    for charge in chosen:
+        for cared in _plans(carer, [charge]):
+            outcomes = tuple(carer.run(cared.plan, charge.care)) if cared.plan is not None else ()
+            yield _Cared(cared.name, cared.plan, outcomes, cared.failure)
+
+
+def _is_bad(outcome: Outcome) -> bool:
+    return bool(outcome.failure) and not outcome.is_lost
+
+
+# ---- telling
+
+
+def _document(cared: Sequence[_Cared], dry_run: bool) -> dict[str, Any]:
+    return {"dry_run": dry_run, "tables": {found.name: _of_table(found) for found in cared}}
+
+
+def _of_table(found: _Cared) -> dict[str, Any]:
+    plan = found.plan
+    document: dict[str, Any] = {"failure": found.failure, "actions": [], "waiting": [], "debt": None}
+    if plan is None:
+        return document
+    for action, outcome in zip_longest(plan.actions, found.outcomes):
+        said: dict[str, Any] = {"action": action.kind, "reason": action.reason, "gain": action.gain}
+        if outcome is not None:
+            said |= {"took_s": round(outcome.took_s, 3), "failure": outcome.failure, "lost": outcome.is_lost}
+            said["rewritten"] = asdict(outcome.rewritten)
+        document["actions"].append(said)
+    debt = {**asdict(plan.debt), "small_share": round(plan.debt.small_share, 4), "above_cap": list(plan.debt.above_cap)}
+    return {**document, "waiting": list(plan.waiting), "debt": debt}
+
+
+def _render(cared: Sequence[_Cared], dry_run: bool) -> RenderableType:
+    if not cared:
+        return Text("no tables yet")
+    return Group(*(line for found in cared for line in _lines(found, dry_run)))
+
+
+def _lines(found: _Cared, dry_run: bool) -> Iterator[Text]:
+    plan = found.plan
+    if plan is None:
+        yield Text.assemble((found.name, "bold"), ("  cannot be looked at: ", "red"), found.failure)
+        return
+    debt = plan.debt
+    numbers = f"{count(debt.files)} files × {size(debt.p50_bytes)} (median), {debt.small_share:.0%} small"
+    yield Text.assemble((found.name, "bold"), f"  {numbers}, {count(debt.snapshots)} snapshots")
+    for action, outcome in zip_longest(plan.actions, found.outcomes):
+        end = "" if outcome is None else _end(outcome)
+        if outcome is None and not dry_run:
+            end = "not begun"
+        yield Text(f"  {action.kind}: {action.reason}; {action.gain}" + (f" — {end}" if end else ""))
+    for words in plan.waiting:
+        yield Text(f"  waits: {words}", style="dim")
+    if not plan.actions and not plan.waiting:
+        yield Text("  nothing is due", style="dim")
+
+
+def _end(outcome: Outcome) -> str:
+    if outcome.is_lost:
+        return f"lost to another writer: {outcome.failure}"
+    if outcome.failure:
+        return f"failed: {outcome.failure}"
+    done = outcome.rewritten
+    files = f", {count(done.removed)} files went, {count(done.added)} came" if done.removed or done.added else ""
+    return f"done in {duration(outcome.took_s)}{files}"

@@ -1,0 +1,191 @@
+"""Care in the idle capacity of a running pipeline: one thread that looks at a table when it may owe something, does a
+little, and rests. Ingestion tells it what it has committed and never waits for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from frazil.clock import Clock
+from frazil.errors import FrazilError
+from frazil.maintain.debt import Debt
+from frazil.maintain.plan import QUIET_AFTER_MS, Mode, Plan
+from frazil.maintain.run import Carer, Charge, Outcome
+
+log = structlog.get_logger("frazil")
+
+ROUND_BYTES = 256 * 1024 * 1024
+"""What one round rewrites of a table, for each task that care may have."""
+LOOK_AFTER_S = 10.0
+THOROUGH_EVERY_S = 600.0
+THOROUGH_QUIET_S = 180.0
+FAILED_RETRY_S = 60.0
+_NAP_S = 0.5
+_MOST_REST_S = 30.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A table as ingestion last left it. version: differs after every commit. files, snapshots: as the commit said."""
+
+    charge: Charge
+    version: str
+    files: int
+    snapshots: int
+
+
+@dataclass
+class _Known:
+    """What the caretaker knows of a table. changed_s: when it saw the last commit."""
+
+    seen: Seen
+    changed_s: float
+    looked_s: float = float("-inf")
+    thorough_s: float = float("-inf")
+    looked_at: Seen | None = None
+    thorough_at: str = ""
+    not_before_s: float = 0.0
+    is_noted: bool = False
+    has_more: bool = False
+    last_ms: int | None = None
+    plan: Plan | None = None
+    failure: str = ""
+
+
+class Caretaker:
+    """Decides when to look at which table. `start` begins, `stop` ends after the action in hand."""
+
+    def __init__(self, carer: Carer, clock: Clock) -> None:
+        self._carer = carer
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="care", daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Begins nothing more; whether the action in hand has ended in that time."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def note(self, tables: Sequence[Seen]) -> None:
+        """What ingestion knows of its tables now; takes no time."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            for seen in tables:
+                known = self._known.get(seen.charge.name)
+                if known is None:
+                    # All that was there before is worth one thorough look.
+                    known = self._known[seen.charge.name] = _Known(seen, now_s, thorough_s=now_s, looked_s=now_s)
+                elif known.seen.version != seen.version:
+                    known.changed_s = now_s
+                known.seen = seen
+
+    def said(self) -> Mapping[str, Mapping[str, Any]]:
+        """For each table: when it was last cared for, what is due, what is above its cap, and why the last care failed."""
+        with self._lock:
+            return {name: _said(known) for name, known in self._known.items() if known.plan is not None}
+
+    def turn(self) -> float:
+        """Looks at the table that has waited longest, if one is due, and does what it owes; how long to rest then."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            due = [(known.looked_s, name, mode) for name, known in self._known.items() if (mode := _due(known, now_s))]
+        if not due:
+            return _NAP_S
+        _, name, mode = min(due)
+        self._look_after(self._known[name], mode)
+        # As much rest as work: care takes half of what it was given at most.
+        return min(_MOST_REST_S, max(_NAP_S, self._clock.monotonic_s() - now_s))
+
+    def _loop(self) -> None:
+        rest_s = _NAP_S
+        while not self._stopping.wait(rest_s):
+            rest_s = self.turn()
+
+    def _look_after(self, known: _Known, mode: Mode) -> None:
+        seen, now_s = known.seen, self._clock.monotonic_s()
+        known.looked_s, known.looked_at = now_s, seen
+        if mode == "thorough":
+            known.thorough_s, known.thorough_at = now_s, seen.version
+        try:
+            if not known.is_noted:
+                self._carer.first_note(seen.charge)
+                known.is_noted = True
+            plan = self._carer.plan(seen.charge, mode)
+            if plan is None:
+                return
+            known.plan = plan
+            outcomes = list(self._carer.run(plan, seen.charge.care, self._stopping.is_set))
+            self._settle(known, outcomes)
+        except FrazilError as error:
+            self._put_off(known, error.message)
+        except Exception as error:  # noqa: BLE001  (care must never end the pipeline)
+            if not self._stopping.is_set():
+                log.error("unexpected", table=seen.charge.name, error=f"{type(error).__name__}: {error}")
+                self._put_off(known, f"{type(error).__name__}: {error}")
+
+    def _settle(self, known: _Known, outcomes: Sequence[Outcome]) -> None:
+        failed = [outcome for outcome in outcomes if outcome.failure and not outcome.is_lost]
+        known.failure = failed[0].failure if failed else ""
+        if failed:
+            known.not_before_s = self._clock.monotonic_s() + FAILED_RETRY_S
+        if any(not outcome.failure for outcome in outcomes):
+            known.last_ms = self._clock.now_ms()
+        compactions = [outcome for outcome in outcomes if outcome.action.kind == "compact"]
+        known.has_more = any(_has_more(outcome) for outcome in compactions)
+        if any(outcome.rewritten.lost and not outcome.rewritten.removed for outcome in compactions):
+            known.not_before_s = self._clock.monotonic_s() + FAILED_RETRY_S
+
+    def _put_off(self, known: _Known, reason: str) -> None:
+        known.failure = reason
+        known.not_before_s = self._clock.monotonic_s() + FAILED_RETRY_S
+        if not self._stopping.is_set():
+            log.warning("care_put_off", table=known.seen.charge.name, reason=reason, retry_in_s=FAILED_RETRY_S)
+
+
+def _due(known: _Known, now_s: float) -> Mode | None:
+    """Whether a table may owe something, as far as the numbers of its last commit tell, and how to look at it."""
+    seen, spec, then = known.seen, known.seen.charge.care.spec, known.looked_at
+    if now_s < known.not_before_s or now_s - known.looked_s < LOOK_AFTER_S or not spec.is_on:
+        return None
+    quiet_s = now_s - known.changed_s
+    is_thorough_due = known.thorough_at != seen.version or known.has_more
+    if is_thorough_due and quiet_s >= THOROUGH_QUIET_S:
+        return "thorough"
+    if is_thorough_due and now_s - known.thorough_s >= THOROUGH_EVERY_S:
+        return "thorough"
+    if then is None or known.has_more or seen.files - then.files >= spec.min_input_files:
+        return "busy"
+    if seen.snapshots - then.snapshots >= max(1, spec.snapshot_count // 4) or seen.files < then.files:
+        return "busy"
+    return "quiet" if then.version != seen.version and quiet_s * 1000 >= QUIET_AFTER_MS else None
+
+
+def _has_more(outcome: Outcome) -> bool:
+    """Whether a compaction has reached the limit of its round, or has lost some of it."""
+    compaction = outcome.action.compaction
+    most = compaction.options.get("max-files-to-rewrite") if compaction is not None else None
+    is_at_limit = most is not None and outcome.rewritten.removed >= int(most)
+    return outcome.is_lost or outcome.rewritten.lost > 0 or is_at_limit
+
+
+def _said(known: _Known) -> dict[str, Any]:
+    plan, debt = known.plan, known.plan.debt if known.plan else Debt()
+    return {
+        "last_ms": known.last_ms,
+        "waiting": list(plan.waiting) if plan else [],
+        "above_cap": list(debt.above_cap),
+        "failure": known.failure,
+    }

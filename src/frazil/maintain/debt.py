@@ -1,0 +1,80 @@
+"""What a table owes its readers, in numbers: small files, deletes, manifests, snapshots, metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+from frazil.catalog.look import TableLook
+
+SMALL_SHARE_OF_TARGET = 0.75
+"""A file below this share of the target size is small; Iceberg's own measure."""
+MOST_SMALL_FILES = 10_000
+MOST_DELETE_FILES = 2_000
+MOST_METADATA_BYTES = 8_000_000
+
+
+@dataclass(frozen=True)
+class Debt:
+    """A table's figures. small_files: those that lie in a partition with another small one, so that two could be one.
+    p50_bytes: the median size of data files. last_rewrite_ms: when files of the table were last replaced by others.
+    """
+
+    files: int = 0
+    size_bytes: int = 0
+    p50_bytes: int = 0
+    small_files: int = 0
+    delete_files: int = 0
+    equality_deletes: int = 0
+    deleted_rows: int = 0
+    manifests: int = 0
+    snapshots: int = 0
+    metadata_bytes: int = 0
+    last_rewrite_ms: int | None = None
+
+    @property
+    def small_share(self) -> float:
+        """Small files among all, 0 to 1."""
+        return self.small_files / self.files if self.files else 0.0
+
+    @property
+    def above_cap(self) -> tuple[str, ...]:
+        """What is so much that readers suffer, in words."""
+        words = []
+        if self.small_files > MOST_SMALL_FILES:
+            words.append(f"{self.small_files:,} small files")
+        if self.delete_files > MOST_DELETE_FILES and self.delete_files > self.files:
+            words.append(f"{self.delete_files:,} delete files")
+        if self.metadata_bytes > MOST_METADATA_BYTES:
+            words.append(f"{self.metadata_bytes / 1e6:.0f} MB of metadata")
+        return tuple(words)
+
+
+def measure(look: TableLook, target_bytes: int) -> Debt:
+    """The figures of a table that was looked at with its files. target_bytes: the size that files should have."""
+    sizes = [file.size_bytes for file in look.files]
+    rewrites = [snapshot.at_ms for snapshot in look.ancestors() if snapshot.operation == "replace"]
+    small = small_files(look, int(target_bytes * SMALL_SHARE_OF_TARGET))
+    return Debt(
+        files=len(sizes),
+        size_bytes=sum(sizes),
+        p50_bytes=int(median(sizes)) if sizes else 0,
+        small_files=sum(len(sizes) for sizes in small.values()),
+        delete_files=len(look.deletes),
+        equality_deletes=sum(file.kind == "equality" for file in look.deletes),
+        deleted_rows=sum(file.record_count for file in look.deletes if file.kind != "equality"),
+        manifests=len(look.manifests),
+        snapshots=len(look.snapshots),
+        metadata_bytes=look.metadata_bytes,
+        last_rewrite_ms=max(rewrites, default=None),
+    )
+
+
+def small_files(look: TableLook, below_bytes: int) -> Mapping[str, list[int]]:
+    """The sizes of small files, smallest first, by partition; only of partitions with more than one."""
+    found: dict[str, list[int]] = {}
+    for file in look.files:
+        if file.size_bytes < below_bytes:
+            found.setdefault(file.partition, []).append(file.size_bytes)
+    return {partition: sorted(sizes) for partition, sizes in found.items() if len(sizes) > 1}

@@ -1,0 +1,149 @@
+"""Table care: the section `maintenance` of the file and of a table, and every key that it may have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from frazil.errors import SpecError
+from frazil.spec.document import Entry, Scalar, Section
+from frazil.spec.models import MaintenanceSpec
+from frazil.spec.problems import Problems
+from frazil.spec.reading import Fields, read_items, read_text, whole_number
+from frazil.spec.units import parse_duration, parse_share, parse_size
+from frazil.spec.vocabulary import DURATION, SIZE, TEXT, JsonSchema, Setting
+
+_WHOLE: JsonSchema = {"type": "integer", "minimum": 1}
+_COLUMNS: JsonSchema = {"type": "array", "items": TEXT, "minItems": 1, "uniqueItems": True}
+_SHARE: JsonSchema = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*%$", "examples": ["10%"]}
+WINDOW_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"
+_SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
+
+SNAPSHOTS: Mapping[str, Setting] = {
+    "age": Setting("How long a snapshot is kept.", DURATION, default="24h"),
+    "count": Setting("How many snapshots are kept, however young they are.", _WHOLE, default=200),
+}
+ORPHANS: Mapping[str, Setting] = {
+    "age": Setting("How old a file must be that no snapshot names, to be removed.", DURATION, default="72h"),
+}
+TABLE_MAINTENANCE: Mapping[str, Setting] = {
+    "target_file_size": Setting("The size that compaction aims at; that of `commit` unless written.", SIZE),
+    "min_input_files": Setting("How many small files of a partition are worth a compaction.", _WHOLE, default=50),
+    "small_file_share": Setting("The share of small files that is left alone.", _SHARE, default="10%"),
+    "snapshots": Setting("Which snapshots are kept.", {"$ref": "#/$defs/snapshots"}),
+    "orphans": Setting("When files are removed that no snapshot names.", {"$ref": "#/$defs/orphans"}),
+    "manifests": Setting("Whether manifests are rewritten.", choices=(True, False), default=True),
+    "sort": Setting("Columns that compaction sorts by, such as `[region, ts desc]`.", _COLUMNS),
+    "zorder": Setting("Columns that compaction orders rows by along a Z-curve.", _COLUMNS),
+    "statistics": Setting(
+        "Whether the number of distinct values of each column is counted once a day.",
+        choices=(True, False),
+        default=False,
+    ),
+}
+MAINTENANCE: Mapping[str, Setting] = {
+    "cores": Setting("How many tasks of table care run at a time beside ingestion.", _WHOLE, default=1),
+    "window": Setting(
+        "The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written.",
+        {"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]},
+    ),
+    **TABLE_MAINTENANCE,
+}
+
+
+def read_maintenance(
+    entry: Entry | None, inherited: MaintenanceSpec, problems: Problems, settings: Mapping[str, Setting] = MAINTENANCE
+) -> MaintenanceSpec:
+    """Table care as the file wants it; what it leaves out is `inherited`. settings: the keys that are known here."""
+    if entry is None:
+        return inherited
+    switch = _switch(entry, problems)
+    if switch is not None:
+        return inherited.model_copy(update={"is_on": switch})
+    fields = Fields(entry.value, settings, "maintenance", problems)
+    found: dict[str, Any] = {"is_on": True, **_quantities(fields, problems), **_orders(fields, problems)}
+    for key in ("manifests", "statistics"):
+        if fields.get(key) is not None:
+            found[key] = fields.choice(key)
+    window = fields.text("window") if "window" in settings else None
+    if window is not None:
+        found["window"] = problems.attempt(entry.line, None, _parse_window, window)
+    return inherited.model_copy(update=found)
+
+
+def _switch(entry: Entry, problems: Problems) -> bool | None:
+    """`maintenance: false` and the like; None for a section."""
+    if isinstance(entry.value, Section):
+        return None
+    if isinstance(entry.value, Scalar) and entry.value.kind == "boolean":
+        return entry.value.text.lower() in ("true", "yes", "on")
+    problems.add(entry.value.line, "`maintenance` is no mapping", "write true, false, or its settings")
+    return True
+
+
+def _quantities(fields: Fields, problems: Problems) -> dict[str, Any]:
+    snapshots, orphans = fields.get("snapshots"), fields.get("orphans")
+    found = {
+        "target_file_size_bytes": _parsed(fields, "target_file_size", parse_size, problems),
+        "small_file_share": _parsed(fields, "small_file_share", parse_share, problems),
+        "min_input_files": _count(fields, "min_input_files", problems),
+        "cores": _count(fields, "cores", problems),
+    }
+    if snapshots is not None:
+        kept = Fields(snapshots.value, SNAPSHOTS, "maintenance.snapshots", problems)
+        found["snapshot_age_s"] = _parsed(kept, "age", parse_duration, problems)
+        found["snapshot_count"] = _count(kept, "count", problems)
+    if orphans is not None:
+        removed = Fields(orphans.value, ORPHANS, "maintenance.orphans", problems)
+        found["orphan_age_s"] = _parsed(removed, "age", parse_duration, problems)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _parsed(fields: Fields, key: str, parse: Callable[[str], Any], problems: Problems) -> Any:
+    written = fields.quantity(key)
+    return problems.attempt(written.line, None, parse, written.text) if written is not None else None
+
+
+def _count(fields: Fields, key: str, problems: Problems) -> int | None:
+    entry = fields.get(key)
+    if entry is None:
+        return None
+    number = whole_number(entry.value) or 0
+    if number < 1:
+        problems.add(entry.value.line, f"`{fields.path(key)}` is no count", "write a whole number, such as 2")
+    return number
+
+
+def _orders(fields: Fields, problems: Problems) -> dict[str, Any]:
+    sort, zorder = fields.get("sort"), fields.get("zorder")
+    if sort is not None and zorder is not None:
+        line = max(sort.line, zorder.line)
+        problems.add(line, "`maintenance` has both `sort` and `zorder`", "keep one of them")
+    found: dict[str, Any] = {}
+    if sort is not None:
+        found = {"sort": _columns(sort, "maintenance.sort", _SORT_COLUMN, problems), "zorder": ()}
+    if zorder is not None:
+        found = {"zorder": _columns(zorder, "maintenance.zorder", re.compile(r"[^\s,()]+"), problems), "sort": ()}
+    return found
+
+
+def _columns(entry: Entry, label: str, form: re.Pattern[str], problems: Problems) -> tuple[str, ...]:
+    texts = []
+    for item in read_items(entry.value, label, problems):
+        text = read_text(item, label, problems)
+        if text is not None and form.fullmatch(text) is None:
+            remedy = "write the column's name" + (", with asc or desc after it if need be" if "sort" in label else "")
+            problems.add(item.line, f"`{text}` under `{label}` is not a column", remedy)
+        texts.append(text or "")
+    return tuple(texts)
+
+
+def _parse_window(text: str) -> tuple[int, int]:
+    """Minutes of the day (UTC) from and to."""
+    if re.fullmatch(WINDOW_PATTERN, text) is None:
+        raise SpecError(f"`{text}` is not a window", remedy="write two times of the day (UTC), such as `22:00-06:00`")
+    begin, end = (int(part[:2]) * 60 + int(part[3:]) for part in text.split("-"))
+    if begin == end:
+        raise SpecError(f"the window `{text}` is empty", remedy="write two different times, or remove it")
+    return (begin, end)

@@ -1,0 +1,161 @@
+"""A local lake without Kafka for tests of table care: files written and committed as ingestion does it, and other hands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable
+from pyiceberg.types import LongType, NestedField, StringType
+from pyspark.sql import SparkSession
+
+from frazil.catalog.iceberg import IcebergCatalog
+from frazil.catalog.iceberg_upkeep import IcebergUpkeep
+from frazil.catalog.look import TableLook
+from frazil.clock import SystemClock, new_id
+from frazil.ingest.target import TableTarget
+from frazil.ingest.write import FileWriter
+from frazil.maintain.plan import Care, Mode
+from frazil.maintain.run import Carer, Charge, Outcome
+from frazil.runtime.jvm import Jvm
+from frazil.spec.models import MaintenanceSpec
+from frazil.types import Commit, DataFile, Letters, Progress
+
+Rows = list[tuple[int, str]]
+COLUMNS = Schema(
+    NestedField(1, "id", LongType(), required=False), NestedField(2, "_partition", StringType(), required=False)
+)
+PROPERTIES = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "20"}
+KEEN = MaintenanceSpec(min_input_files=2, snapshot_count=3, orphan_age_s=3600.0)
+TARGET = 1024 * 1024
+
+
+class Lake:
+    """One warehouse with a catalog for the pipeline `p`."""
+
+    def __init__(self, jvm: Jvm, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.jvm = jvm
+        self.root = root
+        self.catalog = self.connect()
+        self.upkeep = IcebergUpkeep(self.catalog, jvm.session)
+        self.carer = Carer(self.upkeep, "p", SystemClock())
+
+    def connect(self, pipeline: str = "p") -> IcebergCatalog:
+        """Another connection."""
+        properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{self.root / 'catalog.db'}", "warehouse": str(self.root)}
+        properties |= {"jdbc.schema-version": "V1", "jdbc.busy_timeout": "60000"}
+        return IcebergCatalog(self.jvm.gateway, pipeline, properties, self.jvm.hadoop)
+
+    def create(self, table: str, format_version: int = 2) -> None:
+        """An empty table with a column whose name Spark's reader refuses."""
+        self.catalog.create(table, COLUMNS, PROPERTIES, format_version)
+
+    def files(self, table: str, rows: Rows) -> list[DataFile]:
+        """One file that no snapshot names yet."""
+        state = self.catalog.load(table)
+        assert state is not None
+        properties = tuple(sorted(state.properties.items()))
+        target = TableTarget(
+            table, state.schema.model_dump_json(), state.location, properties, (), state.spec_id, (), TARGET
+        )
+        writer = FileWriter(target)
+        columns = [pa.array([i for i, _ in rows], pa.int64()), pa.array([text for _, text in rows], pa.string())]
+        writer.write(pa.Table.from_arrays(columns, schema=target.arrow_schema))
+        return writer.finish()
+
+    def commit(self, table: str, rows: Rows, letters: Letters | None = None, pipeline: str = "p") -> Progress:
+        """One batch."""
+        catalog = self.catalog if pipeline == "p" else self.connect(pipeline)
+        files = self.files(table, rows)
+        state = catalog.load(table)
+        assert state is not None
+        at = state.progress.offsets.get("topic", {}).get(0, 0)
+        progress = Progress({"topic": {0: at + len(rows)}}, {"topic": "id"}, "c", new_id(), 1, "run", letters=letters)
+        return catalog.commit(Commit(table, tuple(files), progress, state.progress))
+
+    def fill(self, table: str, commits: int, rows: int = 10) -> None:
+        """Some batches of one file each."""
+        for number in range(commits):
+            self.commit(table, [(number * rows + i, str(i)) for i in range(rows)])
+
+    def progress(self, table: str, pipeline: str = "p") -> Progress:
+        """As a fresh process finds it."""
+        state = self.connect(pipeline).load(table)
+        assert state is not None
+        assert not state.history_lost
+        return state.progress
+
+    def rows(self, table: str, snapshot: int | None = None) -> Rows:
+        """All rows, sorted, as PyIceberg reads them: a file that is gone is an error."""
+        java = self.catalog.java_table(table)
+        static = StaticTable.from_metadata(str(java.operations().current().metadataFileLocation()))
+        found = static.scan(snapshot_id=snapshot).to_arrow()
+        return sorted(zip(*(found.column(place).to_pylist() for place in range(2)), strict=True))
+
+    def look(self, table: str) -> TableLook:
+        """With its files."""
+        found = self.upkeep.look(table, with_files=True)
+        assert found is not None
+        return found
+
+    def care(
+        self,
+        table: str,
+        spec: MaintenanceSpec = KEEN,
+        mode: Mode = "thorough",
+        owners: Sequence[str] = (),
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> list[Outcome]:
+        """One round."""
+        charge = Charge(table, Care(spec, TARGET), f"{table}__dead_letters", tuple(owners))
+        plan = self.carer.plan(charge, mode)
+        assert plan is not None
+        return list(self.carer.run(plan, charge.care, is_stopping))
+
+    def spark(self) -> SparkSession:
+        """A session of somebody else's, with the catalog `frazil`."""
+        spark = self.jvm.session().newSession()
+        prefix = "spark.sql.catalog.frazil"
+        spark.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
+        settings = {"type": "jdbc", "uri": f"jdbc:sqlite:{self.root / 'catalog.db'}", "warehouse": str(self.root)}
+        for name, value in {**settings, "jdbc.schema-version": "V1", "cache-enabled": "false"}.items():
+            spark.conf.set(f"{prefix}.{name}", value)
+        return spark
+
+    def delete_equal(self, table: str, ids: Sequence[int]) -> None:
+        """What Flink does: rows are deleted by their id, wherever they are."""
+        java, jvm = self.java(table), self.jvm.gateway.jvm
+        iceberg = jvm.org.apache.iceberg
+        path = f"{java.location()}/data/{new_id()}.parquet"
+        field = pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})
+        pq.write_table(pa.table([pa.array(ids, pa.int64())], schema=pa.schema([field])), path)
+        equal = self.jvm.gateway.new_array(jvm.int, 1)
+        equal[0] = 1
+        file = iceberg.FileMetadata.deleteFileBuilder(java.spec()).ofEqualityDeletes(equal).withPath(path)
+        file = file.withFormat("parquet").withFileSizeInBytes(Path(path).stat().st_size).withRecordCount(len(ids))
+        java.newRowDelta().addDeletes(file.build()).commit()
+
+    def rows_in_java(self, table: str) -> Rows:
+        """All rows, sorted, as Iceberg's own reader has them: PyIceberg knows no equality deletes."""
+        records = self.jvm.gateway.jvm.org.apache.iceberg.data.IcebergGenerics.read(self.java(table)).build()
+        iterator, found = records.iterator(), []
+        while iterator.hasNext():
+            record = iterator.next()
+            found.append((int(record.getField("id")), str(record.getField("_partition"))))
+        return sorted(found)
+
+    def java(self, table: str) -> Any:
+        """The Java table, for other hands."""
+        return self.catalog.java_table(table)
+
+
+def age(path: str | Path, hours: float) -> None:
+    """Makes a file look as if it were written so long ago."""
+    then_s = SystemClock().now_ms() / 1000 - hours * 3600
+    os.utime(path, (then_s, then_s))

@@ -1,0 +1,272 @@
+"""Table care on a local lake by Iceberg's own actions: rows stay what they are, progress stays, live files stay."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from frazil import failpoints
+from frazil.catalog.upkeep import Compaction
+from frazil.clock import new_id
+from frazil.errors import ConflictError, SpecError
+from frazil.maintain.run import Outcome
+from frazil.runtime.jvm import Jvm
+from frazil.types import Letters
+from tests.integration.lakes import KEEN, Lake, age
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
+
+STEPS = (
+    "care.planned", "care.compact.begins", "care.compact.written", "care.compact.landed", "care.expire.begins",
+    "care.expire.landed", "care.orphans.found", "care.orphans.deleting",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Jvm]:
+    running = Jvm({}, "local[2]")
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def shared(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(jvm, tmp_path_factory.mktemp("lake"))
+
+
+@pytest.fixture
+def lake(shared: Lake) -> Iterator[Lake]:
+    yield shared
+    failpoints.arm({})
+
+
+@pytest.fixture
+def table(lake: Lake) -> str:
+    name = f"t.cared_{new_id()[:8]}"
+    lake.create(name)
+    return name
+
+
+def kinds(outcomes: list[Outcome]) -> list[str]:
+    assert [outcome.failure for outcome in outcomes if outcome.failure] == []
+    return [outcome.action.kind for outcome in outcomes]
+
+
+def test_a_round_leaves_the_same_rows_in_fewer_files_and_snapshots(lake: Lake, table: str) -> None:
+    lake.fill(table, 8)
+    rows, progress = lake.rows(table), lake.progress(table)
+    assert kinds(lake.care(table)) == ["compact", "expire", "orphans"]
+    look = lake.look(table)
+    assert lake.rows(table) == rows
+    assert lake.progress(table) == progress
+    assert len(look.files) == 1
+    assert "compact" not in kinds(lake.care(table))
+    lake.commit(table, [(1, "later")])
+    assert lake.progress(table).offsets == {"topic": {0: 81}}
+    assert not list(lake.root.rglob("*.crc")), "no checksum file lies beside a table's"
+
+
+def test_queries_on_snapshots_that_are_kept_find_their_files(lake: Lake, table: str) -> None:
+    lake.fill(table, 3)
+    before = {snapshot: lake.rows(table, snapshot) for snapshot in lake.look(table).snapshots}
+    last = lake.progress(table).snapshot_id
+    lake.care(table)
+    lake.fill(table, 6)
+    lake.care(table)
+    kept = lake.look(table).snapshots.keys() & before.keys()
+    assert last in kept, "the last one before files were removed"
+    assert {snapshot: lake.rows(table, snapshot) for snapshot in kept} == {s: before[s] for s in kept}
+
+
+def test_row_ids_survive_a_compaction(lake: Lake) -> None:
+    table = f"t.lineage_{new_id()[:8]}"
+    lake.create(table, format_version=3)
+    lake.fill(table, 3)
+    rows = lake.rows(table)
+
+    def lineage() -> list[tuple[int, ...]]:
+        columns = "_row_id, _last_updated_sequence_number, id"
+        return sorted(tuple(row) for row in lake.spark().sql(f"SELECT {columns} FROM frazil.{table}").collect())
+
+    before = lineage()
+    assert "compact" in kinds(lake.care(table))
+    assert lake.rows(table) == rows
+    assert lineage() == before
+
+
+def test_a_compaction_sorts_where_the_file_asks(lake: Lake, table: str) -> None:
+    for part in ([(5, "e"), (1, "a")], [(4, "d"), (2, "b")]):
+        lake.commit(table, part)
+    assert "compact" in kinds(lake.care(table, KEEN.model_copy(update={"sort": ("_partition desc",)})))
+    assert len(lake.look(table).files) == 1
+    newest = max(Path(lake.java(table).location()).glob("data/*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    assert pq.read_table(newest).column(0).to_pylist() == [5, 4, 2, 1]
+    assert lake.rows(table) == [(1, "a"), (2, "b"), (4, "d"), (5, "e")]
+
+
+def test_what_cannot_be_sorted_is_refused_by_name(lake: Lake, table: str) -> None:
+    lake.fill(table, 2)
+    with pytest.raises(SpecError, match=r"maintenance\.sort"):
+        lake.upkeep.compact(table, Compaction(sort=("nothing",)))
+    with pytest.raises(SpecError, match=r"maintenance\.zorder"):
+        lake.upkeep.compact(table, Compaction(zorder=("id",)))
+
+
+def test_tags_branches_and_progress_are_never_expired(lake: Lake, table: str) -> None:
+    lake.fill(table, 2)
+    tagged, branched = sorted(lake.look(table).snapshots)[0], lake.progress(table).snapshot_id
+    lake.java(table).manageSnapshots().createTag("kept", tagged).commit()
+    lake.java(table).manageSnapshots().createBranch("side", branched).commit()
+    lake.fill(table, 6)
+    held = lake.progress(table)
+    for _ in range(5):
+        lake.java(table).newFastAppend().commit()
+    lake.care(table, KEEN.model_copy(update={"snapshot_age_s": 0.001}))
+    kept = lake.look(table).snapshots
+    assert {tagged, branched, held.snapshot_id} <= kept.keys()
+    assert lake.progress(table).commit_id == held.commit_id
+    with pytest.raises(ConflictError):
+        lake.upkeep.expire(table, [tagged])
+    assert tagged in lake.look(table).snapshots
+
+
+def test_progress_behind_other_writers_is_carried_forward(lake: Lake, table: str) -> None:
+    lake.fill(table, 2)
+    lake.commit(table, [(7, "q")], pipeline="q")
+    mine, theirs = lake.progress(table), lake.progress(table, "q")
+    for _ in range(6):
+        lake.java(table).newFastAppend().commit()
+    assert "carry" in kinds(lake.care(table))
+    assert "expire" in kinds(lake.care(table))
+    for before, now in ((mine, lake.progress(table)), (theirs, lake.progress(table, "q"))):
+        assert replace(now, snapshot_id=0, committed_at_ms=0) == replace(before, snapshot_id=0, committed_at_ms=0)
+    assert mine.snapshot_id not in lake.look(table).snapshots
+    lake.commit(table, [(8, "later")])
+    assert lake.progress(table).offsets == {"topic": {0: 21}}
+
+
+def test_orphans_are_removed_when_they_are_old_and_nobody_was_promised_them(lake: Lake, table: str) -> None:
+    owner = f"t.owner_{new_id()[:8]}"
+    lake.create(owner)
+    lake.fill(table, 2)
+    young, old, promised = (lake.files(table, [(9, "orphan")])[0] for _ in range(3))
+    lake.commit(owner, [(1, "row")], Letters(table, (promised,), {}))
+    for path in (old.path, promised.path, *(p for p in Path(lake.java(table).location()).rglob("*") if p.is_file())):
+        age(path, hours=2)
+    age(young.path, hours=0)
+    assert "orphans" in kinds(lake.care(table, owners=[owner]))
+    assert {
+        name: Path(file.path).exists() for name, file in (("young", young), ("old", old), ("promised", promised))
+    } == {
+        "young": True,
+        "old": False,
+        "promised": True,
+    }
+    assert len(lake.rows(table)) == 20
+
+
+def test_a_folder_of_two_tables_is_left_alone(lake: Lake, table: str) -> None:
+    lake.fill(table, 2)
+    java = lake.java(table)
+    other = Path(java.location()) / "metadata" / "00000-other.metadata.json"
+    text = Path(java.operations().current().metadataFileLocation()).read_text()
+    other.write_text(text.replace(str(java.uuid()), new_id()))
+    outcomes = lake.care(table)
+    assert "another table's metadata" in outcomes[-1].failure
+    assert len(lake.rows(table)) == 20
+
+
+def test_an_open_retry_keeps_the_history_that_will_tell(lake: Lake, table: str) -> None:
+    box = f"{table}__dead_letters"
+    lake.create(box)
+    lake.fill(table, 8)
+    lake.fill(box, 8)
+    read_at = sorted(lake.look(box).snapshots.values(), key=lambda one: one.at_ms)[1].id
+    lake.catalog.load(box)
+    lake.catalog.mark(box, "retrying.1234", str(read_at))
+    assert kinds(lake.care(table)) == ["compact"]
+    lake.care(box)
+    assert read_at in {snapshot.id for snapshot in lake.look(box).ancestors()}
+    lake.catalog.load(box)
+    lake.catalog.mark(box, "retrying.1234", None)
+    assert "expire" in kinds(lake.care(table))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_that_dies_is_made_up_for(lake: Lake, table: str, step: str) -> None:
+    lake.fill(table, 6)
+    orphan = lake.files(table, [(9, "orphan")])[0].path
+    age(orphan, hours=2)
+    rows, progress = lake.rows(table), lake.progress(table)
+    failpoints.arm({failpoints.VARIABLE: f"{step}=error"})
+    with pytest.raises(RuntimeError, match="failpoint"):
+        lake.care(table)
+    failpoints.arm({})
+    assert (lake.rows(table), lake.progress(table)) == (rows, progress)
+    lake.care(table)
+    assert (lake.rows(table), lake.progress(table)) == (rows, progress)
+    assert not Path(orphan).exists()
+
+
+def test_two_at_once_do_no_harm(lake: Lake, table: str) -> None:
+    lake.fill(table, 12)
+    rows, progress = lake.rows(table), lake.progress(table)
+    ended: list[list[Outcome]] = []
+    threads = [threading.Thread(target=lambda: ended.append(lake.care(table))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    lake.commit(table, [(1000, "meanwhile")])
+    for thread in threads:
+        thread.join()
+    assert len(ended) == 2
+    assert [o.failure for outcomes in ended for o in outcomes if o.failure and not o.is_lost] == []
+    assert lake.rows(table) == sorted([*rows, (1000, "meanwhile")])
+    assert lake.progress(table).offsets == {"topic": {0: progress.offsets["topic"][0] + 1}}
+
+
+def test_deletes_of_another_engine_are_taken_out(lake: Lake, table: str) -> None:
+    lake.java(table).updateProperties().set("write.delete.mode", "merge-on-read").commit()
+    lake.java(table).updateSchema().renameColumn("_partition", "word").commit()
+    lake.fill(table, 3)
+    spark = lake.spark()
+    for number in (1, 2, 11, 12, 13, 14, 21):
+        spark.sql(f"DELETE FROM frazil.{table} WHERE id = {number}")
+    rows = lake.rows(table)
+    assert len(rows) == 23
+    assert {file.kind for file in lake.look(table).deletes} == {"position"}
+    lake.upkeep.rewrite_deletes(table, {"rewrite-all": "true"})
+    assert lake.rows(table) == rows
+    lake.care(table)
+    assert lake.rows(table) == rows
+    assert sum(file.record_count for file in lake.look(table).files) == 23
+    lake.commit(table, [(99, "later")])
+    assert lake.progress(table).offsets == {"topic": {0: 31}}
+
+
+def test_equality_deletes_of_another_writer_are_converted(lake: Lake, table: str) -> None:
+    lake.fill(table, 3)
+    lake.delete_equal(table, [1, 12])
+    rows = lake.rows_in_java(table)
+    assert len(rows) == 28
+    assert lake.look(table).deletes[0].kind == "equality"
+    assert "compact" in kinds(lake.care(table))
+    look = lake.look(table)
+    assert (len(look.deletes), lake.rows(table)) == (0, rows)
+
+
+def test_manifests_and_statistics(lake: Lake, table: str) -> None:
+    lake.java(table).updateProperties().set("commit.manifest-merge.enabled", "false").commit()
+    lake.fill(table, 4)
+    rows = lake.rows(table)
+    assert len(lake.look(table).manifests) == 4
+    assert lake.upkeep.rewrite_manifests(table).removed == 4
+    assert len(lake.look(table).manifests) == 1
+    lake.upkeep.compute_statistics(table)
+    look = lake.look(table)
+    assert look.statistics == (look.head,)
+    assert lake.rows(table) == rows
