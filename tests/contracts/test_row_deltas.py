@@ -12,7 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap64
 
-from frazil.catalog.port import Catalog, LiveFile, Scan, TableMoved, TableState
+from frazil.catalog.port import Catalog, TableMoved, TableState
+from frazil.catalog.scans import LiveFile, Scan
 from frazil.clock import new_id
 from frazil.errors import ConflictError
 from frazil.ingest.delete_files import read_deletes, write_deletes

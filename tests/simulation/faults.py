@@ -10,7 +10,8 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.history import Said
 from frazil.catalog.layout import UNARRANGED, Layout
-from frazil.catalog.port import Rewrite, Scan, StoredFile, TableSize, TableState
+from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
+from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.task import Job
 from frazil.kafka.memory import MemoryOutbox

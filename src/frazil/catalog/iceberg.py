@@ -21,9 +21,9 @@ from frazil.catalog.arranging import arrange
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
-from frazil.catalog.port import LiveFile, Rewrite, Scan, StoredFile, TableMoved, TableSize, TableState
+from frazil.catalog.port import Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
-from frazil.catalog.scans import after_commit, delete_file_of
+from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of
 from frazil.catalog.vended import VENDED
 from frazil.errors import ConflictError, FrazilError, InvariantError, UnavailableError
 from frazil.failpoints import hit

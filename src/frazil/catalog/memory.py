@@ -21,8 +21,9 @@ from frazil.catalog.layout import (
     spec_change,
     spec_of,
 )
-from frazil.catalog.port import LiveFile, Rewrite, Scan, StoredFile, TableMoved, TableSize, TableState
+from frazil.catalog.port import Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
+from frazil.catalog.scans import LiveFile, Scan
 from frazil.clock import new_id
 from frazil.errors import ConflictError, InvariantError, UnavailableError
 from frazil.failpoints import hit

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -14,8 +12,9 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from frazil.catalog.history import Said
 from frazil.catalog.layout import UNARRANGED, Layout
+from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError
-from frazil.types import Commit, DataFile, DeleteFile, Progress
+from frazil.types import Commit, DataFile, Progress
 
 
 @dataclass(frozen=True)
@@ -96,30 +95,6 @@ class Rewrite:
     removed: tuple[str, ...]
     added: tuple[DataFile, ...]
     words: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class LiveFile:
-    """A data file of one snapshot, with the delete files that apply to it. content: Iceberg's own JSON of it."""
-
-    path: str
-    record_count: int
-    content: str
-    deletes: tuple[DeleteFile, ...] = ()
-
-    @cached_property
-    def description(self) -> Mapping[str, Any]:
-        """The file as its JSON describes it: bounds, partition, format."""
-        described: dict[str, Any] = json.loads(self.content)
-        return described
-
-
-@dataclass(frozen=True)
-class Scan:
-    """What is in a table at the snapshot `read_at`; None and nothing before the first one."""
-
-    read_at: int | None = None
-    files: tuple[LiveFile, ...] = ()
 
 
 class TableMoved(ConflictError):

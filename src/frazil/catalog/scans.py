@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from frazil.catalog.port import LiveFile, Scan
 from frazil.types import Commit, DeleteFile
 
 FILE_PATH_ID = 2147483546
 """The field id of the column `file_path` in files of position deletes."""
+
+
+@dataclass(frozen=True)
+class LiveFile:
+    """A data file of one snapshot, with the delete files that apply to it. content: Iceberg's own JSON of it."""
+
+    path: str
+    record_count: int
+    content: str
+    deletes: tuple[DeleteFile, ...] = ()
+
+    @cached_property
+    def description(self) -> Mapping[str, Any]:
+        """The file as its JSON describes it: bounds, partition, format."""
+        described: dict[str, Any] = json.loads(self.content)
+        return described
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is in a table at the snapshot `read_at`; None and nothing before the first one."""
+
+    read_at: int | None = None
+    files: tuple[LiveFile, ...] = ()
 
 
 def delete_file_of(content: str) -> DeleteFile:

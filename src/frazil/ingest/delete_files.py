@@ -20,8 +20,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyroaring import BitMap64
 
 from frazil import __version__
-from frazil.catalog.port import LiveFile
-from frazil.catalog.scans import FILE_PATH_ID
+from frazil.catalog.scans import FILE_PATH_ID, LiveFile
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.failpoints import hit

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.types import StructType
 
-from frazil.catalog.port import LiveFile
+from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import TableTarget, arrow_type

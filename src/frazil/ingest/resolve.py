@@ -29,7 +29,7 @@ from pyiceberg.types import (
 )
 from pyroaring import BitMap64
 
-from frazil.catalog.port import LiveFile
+from frazil.catalog.scans import LiveFile
 from frazil.ingest.delete_files import read_deletes
 from frazil.ingest.fold import KeySet
 from frazil.ingest.live_rows import Path, key_columns, read_columns

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
-from frazil.catalog.port import Catalog, LiveFile, Scan, TableMoved, TableState
+from frazil.catalog.port import Catalog, TableMoved, TableState
+from frazil.catalog.scans import LiveFile, Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.change_rows import KEY_PLACE, WAITING

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from frazil.catalog.port import LiveFile
+from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.delete_files import dump_vector, load_vector, read_deletes, write_deletes
 from frazil.ingest.resolve import find_rows
