@@ -44,6 +44,8 @@ SHORTEST_POLL_S = 0.02
 LONGEST_POLL_S = 0.25
 # Asking Kafka for ends may take this share of the loop's time, so that hundreds of idle topics cost little.
 POLL_SHARE = 0.03
+# While tables become due one after another it may take this share.
+BUSY_POLL_SHARE = 0.25
 # One slow answer out of so many must not make the loop wait for seconds.
 ASKS_REMEMBERED = 8
 EMPTY_RETRY_S = 5.0
@@ -269,7 +271,7 @@ class Service:
         now_s = self._clock.monotonic_s()
         earned_s = max(SHORTEST_POLL_S, self._ask_cost_s / POLL_SHARE)
         next_due_s = min((t.next_due_s for t in self._free_tables(now_s) if t.next_due_s > now_s), default=float("inf"))
-        return min(earned_s, max(LONGEST_POLL_S, next_due_s - now_s))
+        return min(earned_s, max(LONGEST_POLL_S, self._ask_cost_s / BUSY_POLL_SHARE, next_due_s - now_s))
 
     # ---- results
 

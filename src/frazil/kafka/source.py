@@ -23,6 +23,10 @@ _TUNING = {
 }
 
 
+# A piece costs its task another few round trips to the broker.
+WORTH_CUTTING = 100_000
+
+
 def read_ranges(
     spark: SparkSession,
     properties: Mapping[str, str],
@@ -51,10 +55,22 @@ def read_ranges(
     reader = reader.option("endingOffsets", json.dumps(_by_topic((r.topic, r.partition, r.end) for r in chosen)))
     if "headers" in columns:
         reader = reader.option("includeHeaders", "true")
-    if slices > len(chosen):
-        reader = reader.option("minPartitions", str(slices))
+    pieces = pieces_of(chosen, slices)
+    if pieces > len(chosen):
+        reader = reader.option("minPartitions", str(pieces))
     frame = reader.load().select(*columns)
-    return frame.coalesce(slices) if slices < len(chosen) else frame
+    return frame.coalesce(slices) if slices < pieces else frame
+
+
+def pieces_of(ranges: Sequence[OffsetRange], slices: int) -> int:
+    """Into how many pieces the ranges are cut, that is read by `slices` tasks: where there is much to read and the ranges
+    do not divide among the tasks, into so many that they do, or some tasks would have twice as much as others.
+    """
+    count = len(ranges)
+    is_even = count % slices == 0 or slices % count == 0
+    if is_even or sum(r.span for r in ranges) < WORTH_CUTTING:
+        return max(count, slices)
+    return count * slices
 
 
 def _by_topic(triples: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:
