@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.types import IcebergType, NestedField, StructType
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
+from pyiceberg.types import DateType, IcebergType, NestedField, StructType, TimestampType
 
 from frazil.ingest.evolve import (
     NamesClash,
     TypesDiffer,
+    can_promote,
     dump_wanted,
     extend_schema,
     list_changes,
@@ -67,3 +69,9 @@ def test_a_table_becomes_what_its_records_need(case: dict[str, Any]) -> None:
     assert extend_schema(after, wanted) == after, "the same change twice changes nothing"
     changes = {change.path: _shape({"x": change.kind}) for change in list_changes(before, wanted)}
     assert changes == {path: _shape({"x": kind}) for path, kind in _columns(case["changes"]).items()}
+
+
+def test_a_date_does_not_become_a_timestamp_as_long_as_no_library_of_iceberg_reads_it_so() -> None:
+    assert not can_promote(DateType(), TimestampType())
+    with pytest.raises(ResolveError):  # Once this is gone, see docs/decisions/0018.
+        promote(DateType(), TimestampType())
