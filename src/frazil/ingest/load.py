@@ -6,6 +6,7 @@ from frazil.errors import FencedError
 from frazil.ingest.decode.framed import LATEST
 from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.discovery import Discovery
+from frazil.ingest.live_rows import check_columns
 from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Identity, Pipeline, declared_adder, own_columns
 from frazil.ingest.schemas import UNKNOWN
@@ -60,6 +61,8 @@ class Loader:
             table.state = self.pipeline.create(table)
         if table.state is not None:
             self._add_declared_columns(table)
+            if table.spec.mode == "upsert":
+                check_columns(table.target())
         table.loaded_at_s = clock.monotonic_s()
 
     def refresh_schemas(self, table: Table) -> None:
