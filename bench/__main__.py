@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import connect, freshness, idle, many, new_schema, report, start, throughput
+from bench import connect, freshness, idle, many, new_schema, report, start, throughput, upsert
 from bench.place import Place, open_place
 from bench.settings import Settings
 
@@ -22,6 +22,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "idle": idle.measure,
     "many": many.measure,
     "start": start.measure,
+    "upsert": upsert.measure,
 }
 
 

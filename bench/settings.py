@@ -38,6 +38,10 @@ class Settings:
     idle_seconds: int = 60
     many_seconds: int = 180
     many_interval_s: int = 30
+    upsert_rows: int = 2_000_000
+    upsert_keys: int = 5_000_000
+    upsert_rate: int = 5_000
+    upsert_seconds: int = 600
     heap: str = "2g"
     quiet_cores: float = 0.2
     quiet_wait_s: float = 60.0

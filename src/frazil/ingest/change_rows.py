@@ -27,7 +27,7 @@ from frazil.ingest.fold import (
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
 
-_FOLD_AT = 500_000
+_FOLD_AT = 1_000_000
 KEY_PLACE = "\x00key"
 """A column of held rows: the place of the row's key in the touched keys."""
 WAITING = "\x00waits:"
@@ -65,7 +65,7 @@ class ChangeRows:
             np.full(count, self._topics.index(topic), np.int64),
             np.asarray(records["partition"]).astype(np.int64),
             np.asarray(records["offset"]).astype(np.int64),
-            np.arange(count, dtype=np.int64),
+            np.arange(count) - np.searchsorted(changes.records, changes.records),
             np.asarray(order.is_null()) if order is not None else np.zeros(count, np.bool_),
             order,
         )
@@ -79,13 +79,15 @@ class ChangeRows:
         """Writes the rows that have all their values; the keys and the held rows as text, and the count of changes."""
         if not self._parts:
             return "", "", 0
-        self._fold()
+        if self._pending:
+            self._fold()
         (part,) = self._parts
         waiting = np.zeros(len(part.ranked), np.bool_)
         for mask in part.waits.values():
             waiting |= mask
         is_row = part.ranked.ops == UPSERT
-        complete = part.rows.filter(pa.array(is_row & ~waiting))
+        is_complete = is_row & ~waiting
+        complete = part.rows if is_complete.all() else part.rows.filter(pa.array(is_complete))
         if complete.num_rows:
             writer.write(complete)
         held = ""
@@ -96,9 +98,12 @@ class ChangeRows:
     def _fold(self) -> None:
         whole = _concat(self._parts)
         folded = fold(whole.ranked)
+        self._pending = 0
+        if folded.kept.size == len(whole.ranked) and not whole.waits and folded.cut < 0:
+            self._parts = [whole]  # No key was there twice.
+            return
         rows, waits = _fill(whole, folded)
         self._parts = [_Part(whole.ranked.take(folded.kept), rows, waits, whole.count)]
-        self._pending = 0
 
 
 def _concat(parts: Sequence[_Part]) -> _Part:

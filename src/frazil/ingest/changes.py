@@ -231,7 +231,9 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
 def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Misfit]:
     """Marks the records of these changes as bad ones, for one reason."""
     refused = changes.decoded.refused
-    rows = np.unique(changes.records[lacks & ~refused[changes.records]])
+    is_bad = np.zeros(refused.size, np.bool_)
+    is_bad[changes.records[lacks]] = True
+    rows = np.flatnonzero(is_bad & ~refused)
     refused[rows] = True
     return [Misfit(row, path, kind, reason) for row in rows[:limit].tolist()]
 

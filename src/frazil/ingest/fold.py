@@ -88,16 +88,29 @@ def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
 
 def fold(changes: Ranked) -> Folded:
     """The last change of each key, and what it rests on."""
+    if changes.order is None and not (changes.ops == TRUNCATE).any():
+        return _fold_plainly(changes)
     state = _State(changes)
     order = state.order
     codes = state.codes[order]
     ends = np.r_[codes[1:] != codes[:-1], True] if order.size else np.zeros(0, np.bool_)
     last = order[ends]
-    barriers = np.flatnonzero(state.is_barrier)
-    kept = np.union1d(last, barriers)
+    is_kept = state.is_barrier.copy()
+    is_kept[last] = True
+    kept = np.flatnonzero(is_kept)
     if state.cut >= 0:
         kept = np.append(kept, state.cut)
     return Folded(last, state.barrier[state.codes[last]] >= 0, kept, state.cut)
+
+
+def _fold_plainly(changes: Ranked) -> Folded:
+    """By arrival alone: nothing needs to be sorted."""
+    codes = key_codes(changes.keys)
+    places = np.argsort(_sequence(changes)) if not _is_in_order(changes) else np.arange(len(changes))
+    last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    last[codes[places]] = places  # Of equal ones the last assignment stays.
+    last.sort()
+    return Folded(last, np.zeros(last.size, np.bool_), last)
 
 
 def previous_places(changes: Ranked) -> Ints:
@@ -147,10 +160,21 @@ def _ranks(order: pa.Array | None, count: int) -> Ints:
 
 def _sequence(changes: Ranked) -> Ints:
     """Places by topic, partition, offset and step."""
+    if _is_in_order(changes):
+        return np.arange(len(changes))
     order = np.lexsort((changes.step, changes.offset, changes.partition, changes.source))
     places = np.empty(len(changes), np.int64)
     places[order] = np.arange(len(changes))
     return places
+
+
+def _is_in_order(changes: Ranked) -> bool:
+    """Whether the changes are in the order of arrival already."""
+    is_after = np.ones(max(0, len(changes) - 1), np.bool_)
+    for numbers in (changes.step, changes.offset, changes.partition, changes.source):
+        step = np.diff(numbers)
+        is_after = (step > 0) | ((step == 0) & is_after)
+    return bool(is_after.all())
 
 
 def comparable(key: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -249,7 +273,7 @@ _ATTRIBUTES = {name: "ops" if name == "op" else name for name in _FIXED}
 def dump_table(table: pa.Table) -> str:
     """An Arrow table as text."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table)
     return base64.b64encode(sink.getvalue()).decode()
 

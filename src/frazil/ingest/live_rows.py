@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyiceberg.types import StructType
+from pyiceberg.types import PrimitiveType, StructType
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
@@ -120,6 +120,27 @@ def _field_id(target: TableTarget, path: Path) -> int:
 
 def _kind(target: TableTarget, path: Path) -> pa.DataType:
     return arrow_type(target.schema.find_field(".".join(path)).field_type)
+
+
+def check_columns(target: TableTarget) -> None:
+    """Raises SpecError where a column that tells rows or changes apart is of a type that cannot."""
+    assert target.changes is not None
+    for path in target.changes.paths:
+        _check_plain(target, path, "key_columns")
+    if target.changes.order_by:
+        _check_plain(target, (target.changes.order_by,), "order_by")
+
+
+def _check_plain(target: TableTarget, path: Path, setting: str) -> None:
+    if not has_column(target, path):
+        return
+    kind = target.schema.find_field(".".join(path)).field_type
+    if not isinstance(kind, PrimitiveType):
+        raise SpecError(
+            f"the column {'.'.join(path)} is a {kind}, and `{setting}` takes columns with plain values only",
+            remedy="name the columns inside it, or another one",
+            where=target.name,
+        )
 
 
 def has_column(target: TableTarget, path: Path) -> bool:

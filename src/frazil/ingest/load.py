@@ -7,6 +7,7 @@ from frazil.ingest.decode.framed import LATEST
 from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.layouts import arranged, has_layout_columns
+from frazil.ingest.live_rows import check_columns
 from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Identity, Pipeline, declared_adder
 from frazil.ingest.schemas import UNKNOWN
@@ -62,6 +63,8 @@ class Loader:
         if table.state is not None:
             self._add_declared_columns(table)
             table.state = arranged(self._parts.catalog, table.spec, table.state)
+            if table.spec.mode == "upsert":
+                check_columns(table.target())
         table.loaded_at_s = clock.monotonic_s()
 
     def refresh_schemas(self, table: Table) -> None:

@@ -37,6 +37,8 @@ from frazil.ingest.target import TableTarget
 
 _ROWS_AT_ONCE = 4_000_000
 _MOST_KEYS_TO_PRUNE = 100_000
+_NARROW = 4
+_WIDENED = (LongType, TimestampType, TimestamptzType)
 _BOUNDED = (IntegerType, LongType, StringType, BinaryType, DateType, TimeType, TimestampType, TimestamptzType)
 Ints = NDArray[np.int64]
 
@@ -159,17 +161,21 @@ def _plain_sorted(key: pa.Array) -> Any:
 
 
 def _overlaps(file: LiveFile, field_id: int, kind: PrimitiveType, values: Any) -> bool:
-    lower, upper = (_bound(file, name, field_id) for name in ("lower-bounds", "upper-bounds"))
-    first = np.searchsorted(values, from_bytes(kind, lower), "left") if lower is not None else 0
-    last = np.searchsorted(values, from_bytes(kind, upper), "right") if upper is not None else len(values)
+    lower, upper = (_bound(file, name, field_id, kind) for name in ("lower-bounds", "upper-bounds"))
+    first = np.searchsorted(values, lower, "left") if lower is not None else 0
+    last = np.searchsorted(values, upper, "right") if upper is not None else len(values)
     return bool(first < last)
 
 
-def _bound(file: LiveFile, name: str, field_id: int) -> bytes | None:
+def _bound(file: LiveFile, name: str, field_id: int, kind: PrimitiveType) -> Any:
+    """A bound as a value of its column; None where there is none, or it was written in a type that cannot be compared."""
     bounds = file.description.get(name)
     if not bounds or field_id not in bounds["keys"]:
         return None
-    return bytes.fromhex(bounds["values"][bounds["keys"].index(field_id)])
+    raw = bytes.fromhex(bounds["values"][bounds["keys"].index(field_id)])
+    if len(raw) == _NARROW and isinstance(kind, _WIDENED):  # The file is older than the column's type.
+        return from_bytes(IntegerType(), raw) if isinstance(kind, LongType) else None
+    return from_bytes(kind, raw)
 
 
 def newest_order(target: TableTarget, found: Found, column: str, key_count: int) -> pa.Array:

@@ -101,6 +101,14 @@ def test_files_whose_bounds_exclude_every_key_are_not_looked_at(tmp_path: Path) 
     assert find_rows(target, files, [pa.array([], pa.int64())], _PATHS).hits == []
 
 
+def test_bounds_of_files_that_are_older_than_a_wider_type_are_understood(tmp_path: Path) -> None:
+    narrow, wide = _target(tmp_path, k="int"), _target(tmp_path, k="long")
+    file = _write(narrow, pa.array(range(100, 200), pa.int32()))
+    assert find_rows(wide, [file], [pa.array([5, 2**40])], _PATHS).looked_at == 0
+    (hit,) = find_rows(wide, [file], [pa.array([105, 2**40])], _PATHS).hits
+    assert (hit.rows.tolist(), hit.keys.tolist()) == ([5], [0])
+
+
 def test_texts_are_compared_with_bounds_that_are_cut(tmp_path: Path) -> None:
     target, tail = _target(tmp_path, k="string"), "x" * 30
     file = _write(target, pa.array([f"b{tail}1", f"b{tail}9"]))

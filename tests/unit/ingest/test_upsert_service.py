@@ -87,6 +87,17 @@ def test_a_value_that_contradicts_its_key_is_a_bad_record(tmp_path: Path) -> Non
     ]
 
 
+def test_a_key_column_that_is_a_struct_stops_the_table(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("o",), key=JSON_KEYS)
+    world.put("1", {"o": {"id": 1}})
+    columns = (ColumnSpec(name="o", type=parse_type("struct<id: long>")),)
+    table = world.spec.tables[0].model_copy(update={"columns": columns})
+    world.spec = world.spec.model_copy(update={"tables": (table,)})
+    stopped = world.catch_up()
+    assert stopped.run_state is RunState.STOPPED
+    assert "`key_columns` takes columns with plain values only" in stopped.reason
+
+
 def test_nested_and_composite_keys(tmp_path: Path) -> None:
     world = UpsertWorld(tmp_path, key_columns=("o.id", "region"), key=JSON_KEYS)
     north, south = '{"o":{"id":1},"region":"n"}', '{"o":{"id":1},"region":"s"}'
