@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jars import jars
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
+from tests.fixtures.foreign_spark import ForeignSpark
 
 NewPipeline = Callable[[], Pipeline]
 
@@ -29,17 +31,27 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     made.close()
 
 
+@pytest.fixture(scope="session")
+def spark() -> Iterator[ForeignSpark]:
+    """Another team's Spark."""
+    made = ForeignSpark(jars("spark"))
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def pipeline(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Pipeline]:
+def pipeline(broker: EmbeddedBroker, spark: ForeignSpark, tmp_path: Path) -> Iterator[Pipeline]:
     """A pipeline for one test."""
-    made = Pipeline(tmp_path, broker.bootstrap_servers)
+    made = Pipeline(tmp_path, broker.bootstrap_servers, spark)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def shared_pipeline(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+def shared_pipeline(
+    broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pipeline]:
     """A pipeline for all tests of a module."""
-    made = Pipeline(tmp_path_factory.mktemp("pipeline"), broker.bootstrap_servers)
+    made = Pipeline(tmp_path_factory.mktemp("pipeline"), broker.bootstrap_servers, spark)
     yield made
     made.close()

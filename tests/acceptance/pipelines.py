@@ -28,6 +28,8 @@ from tests.acceptance.verifier import (
     verify,
 )
 from tests.acceptance.waiting import PATIENCE_S, wait_until
+from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.readers import assert_equal_everywhere
 
 PLACE = ["topic", "partition", "offset"]
 Document = dict[str, Any]
@@ -36,9 +38,11 @@ Document = dict[str, Any]
 class Pipeline:
     """One pipeline file in a folder of its own, with a producer and the ledger of all it was told."""
 
-    def __init__(self, folder: Path, servers: str) -> None:
+    def __init__(self, folder: Path, servers: str, spark: ForeignSpark | None = None) -> None:
+        """spark: reads what is checked, beside the readers of this process."""
         self.folder = folder
         self.servers = servers
+        self._spark = spark
         self.name = f"p{new_id()[:8]}"
         self.catalog_file = folder / "frazil-data" / "catalog.db"
         self.ledger = Ledger()
@@ -205,14 +209,23 @@ class Pipeline:
         return verify(metadata, self.name, records)
 
     def check(self, table: str, is_complete: bool = True) -> Verdict:
-        """Lost 0, doubled 0, invented 0, mismatched 0 at every snapshot; complete: and all of the ledger is there."""
+        """Lost 0, doubled 0, invented 0, mismatched 0 at every snapshot, the same for every reader; complete: and all of the
+        ledger is there.
+        """
         verdict = self.verify(table)
         assert verdict.problems == []
+        self.check_readers(table)
         assert verdict.snapshot_count > 0
         if is_complete:
             records = [place for place in self.ledger.records if place[0] in self._sources[table]]
             assert verdict.row_count == len(records)
         return verdict
+
+    def check_readers(self, table: str) -> None:
+        """Spark, PyIceberg, DuckDB and Polars answer the same rows, of the newest snapshots and the oldest."""
+        metadata = self.metadata(table)
+        assert metadata is not None, f"there is no table {table}"
+        assert_equal_everywhere(metadata, spark=self._spark)
 
     def summary(self, table: str, part: str) -> Any:
         """One part of the newest progress, as it stands in the snapshot's summary; None when it is not there."""

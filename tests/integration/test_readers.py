@@ -1,0 +1,113 @@
+"""The readers that tables are shown to: they agree on tables with deleted rows, and tell when one of them is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable
+from pyiceberg.types import BinaryType, IntegerType, MapType, NestedField, StringType, TimestamptzType, UUIDType
+
+from frazil.runtime.jars import jars
+from tests.fixtures import readers
+from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.readers import assert_equal_everywhere, rows_of
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
+
+_COLUMNS = """
+  id bigint, flag boolean, small int, ratio float, exact decimal(12, 2), day date, at timestamp, local timestamp_ntz,
+  word string, raw binary, tags array<string>, counts map<string, int>, place struct<x: double, deep: struct<y: int>>
+"""
+_ROW = """
+  select id, id % 2 = 0, cast(id as int), cast(id / 4 as float), cast(id / 8 as decimal(12, 2)),
+    date '2026-01-01' + cast(id as int),
+    timestamp '2026-01-02 03:04:05.678901Z' + make_interval(0, 0, 0, 0, cast(id as int)),
+    timestamp_ntz '2026-01-02 03:04:05.678901',
+    concat('word ', id), cast(concat('raw', id) as binary), array('a', null, string(id)),
+    if(id % 3 = 0, null, map('one', 1, 'id', cast(id as int))),
+    named_struct('x', double(id), 'deep', named_struct('y', if(id % 5 = 0, null, cast(id as int))))
+  from range({first}, {last})
+"""
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignSpark]:
+    """A Spark with a catalog of its own in a folder."""
+    made = ForeignSpark(jars("spark"))
+    made.add_catalog("lake", {"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("lake"))})
+    yield made
+    made.close()
+
+
+def _changed_table(spark: ForeignSpark, version: int) -> Path:
+    """A table with deleted and changed rows, and a column that its first snapshots lack; its metadata file."""
+    name = f"lake.db.v{version}"
+    modes = ", ".join(f"'write.{verb}.mode'='merge-on-read'" for verb in ("delete", "update", "merge"))
+    spark.sql(f"create table {name} ({_COLUMNS}) using iceberg tblproperties ('format-version'='{version}', {modes})")
+    spark.sql(f"insert into {name} {_ROW.format(first=0, last=40)}")
+    spark.sql(f"delete from {name} where id % 7 = 0")
+    spark.sql(f"alter table {name} add column late string")
+    spark.sql(f"update {name} set late = 'now', word = null where id % 5 = 1")
+    spark.sql(f"insert into {name} select *, null from ({_ROW.format(first=40, last=50)})")
+    spark.sql(f"delete from {name} where id % 11 = 3")
+    [newest] = spark.sql(f"select file from {name}.metadata_log_entries order by timestamp desc limit 1")
+    return Path(newest["file"].removeprefix("file:"))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_all_readers_agree_on_every_snapshot_of_a_table_with_deletes(spark: ForeignSpark, version: int) -> None:
+    metadata = _changed_table(spark, version)
+    snapshots = [one.snapshot_id for one in StaticTable.from_metadata(f"file://{metadata}").snapshots()]
+    assert len(snapshots) == 5
+    assert_equal_everywhere(metadata, snapshots, spark)
+    assert_equal_everywhere(metadata)
+
+
+def test_a_reader_that_misses_a_delete_is_told_apart(spark: ForeignSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "lake.db.blind"
+    spark.sql(f"create table {name} (id bigint) using iceberg tblproperties ('format-version'='3')")
+    spark.sql(f"insert into {name} values (1), (2), (2)")
+    [newest] = spark.sql(f"select file from {name}.metadata_log_entries order by timestamp desc limit 1")
+    metadata = Path(newest["file"].removeprefix("file:"))
+    assert_equal_everywhere(metadata)
+    blind = pa.table({"id": [1, 2, 2, 3]})
+    monkeypatch.setattr(readers, "IN_PROCESS", {**readers.IN_PROCESS, "blind": lambda *_: blind})
+    with pytest.raises(AssertionError, match="DuckDB reads 3 rows, blind 4"):
+        assert_equal_everywhere(metadata)
+
+
+def test_values_are_equal_however_a_reader_says_them() -> None:
+    schema = Schema(
+        NestedField(1, "who", UUIDType()),
+        NestedField(2, "raw", BinaryType()),
+        NestedField(3, "counts", MapType(4, StringType(), 5, IntegerType())),
+        NestedField(6, "at", TimestamptzType()),
+        NestedField(7, "absent", StringType()),
+    )
+    who, at = UUID(int=7), datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+    pairs = pa.map_(pa.string(), pa.int32())
+    structs = pa.list_(pa.struct([("key", pa.string()), ("value", pa.int32())]))
+    one = pa.table(
+        {
+            "who": pa.array([str(who)]),
+            "raw": pa.array([b"\x00\xff"]),
+            "counts": pa.array([[("b", 2), ("a", 1)]], pairs),
+            "at": pa.array([at], pa.timestamp("us", "UTC")),
+        }
+    )
+    other = pa.table(
+        {
+            "who": pa.array([who.bytes], pa.binary(16)),
+            "raw": pa.array([b"\x00\xff"], pa.large_binary()),
+            "counts": pa.array([[{"key": "a", "value": 1}, {"key": "b", "value": 2}]], structs),
+            "at": pa.array([at], pa.timestamp("us", "Europe/Paris")),
+            "absent": pa.array([None], pa.string()),
+        }
+    )
+    assert rows_of(one, schema) == rows_of(other, schema)
