@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from pyiceberg.schema import Schema
@@ -160,7 +161,7 @@ class UnsureOutbox:
 
 
 class UnsureJobs:
-    """Jobs that may fail before, between and after their tasks; a failed one leaves files behind."""
+    """Jobs that may fail before, between and after their tasks, some for each batch; a failed one leaves files behind."""
 
     def __init__(self, source: MemorySource, fate: Fate) -> None:
         self._source = source
@@ -171,6 +172,13 @@ class UnsureJobs:
         jobs = MemoryJobs(self._source, batch_size=self._fate.pick(5, 100))
         reports: list[TaskReport] = []
         for batch in batches:
-            reports += jobs.run([batch], job, with_offsets=with_offsets, pool=pool)
-            self._fate.step("job.task")
+            for task in self._tasks(batch):
+                reports += jobs.run([task], job, with_offsets=with_offsets, pool=pool)
+                self._fate.step("job.task")
         return reports
+
+    def _tasks(self, batch: Batch) -> list[Batch]:
+        """The batch's ranges, shared out to one task or to several."""
+        count = self._fate.pick(1, 3)
+        shares = [batch.ranges[n::count] for n in range(count)]
+        return [replace(batch, ranges=share) for share in shares if share]

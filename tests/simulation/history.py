@@ -14,11 +14,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from frazil.catalog.progress import from_summary
-from frazil.errors import FencedError
-from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
-from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import PipelineSpec
 from frazil.spec.models import (
     CatalogSpec,
@@ -30,65 +27,27 @@ from frazil.spec.models import (
     TopicSelector,
 )
 from frazil.spec.types import parse_type
-from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
 from frazil.types import Progress
-from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureOutbox, UnsureSource
+from tests.simulation.faults import Fate
+from tests.simulation.scene import Place, Scene
 
 _PLACE: dict[MetadataField, str] = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
 _PLACES = ["_topic", "_partition", "_offset", "id"]
-Place = tuple[str, int, int]
 
 
-class History:
+class History(Scene):
     """Topics `a` and `b` feed the table `lake.ab`, whose columns are inferred; `c` feeds `lake.c`, whose are
     declared.
     """
 
     def __init__(self, seed: int, root: Path) -> None:
-        self.fate = Fate(seed)
-        self.root = root
-        self.source = MemorySource()
-        self.catalog = MemoryCatalog(root, "sim")
-        self.clock = FakeClock()
+        super().__init__(Fate(seed), root)
         self.has_bad = self.fate.maybe(0.4)
         self.spec = _spec(root, has_bad=self.has_bad)
-        self.outbox = MemoryOutbox()
         self.is_rolled_back = False
-        self.services: list[Service] = []
-        self.started = 0
         self.produced: dict[Place, int] = {}
-        self.bad: dict[Place, bytes | None] = {}
         for topic in "abc":
             self.source.create(topic, self.fate.pick(1, 3))
-
-    def play(self, rounds: int) -> None:
-        """Lets things happen, then lets all of them be finished in peace, and checks the truth."""
-        for _ in range(rounds):
-            self._something()
-            self._turn()
-        self.fate.is_calm = True
-        self.services.clear()
-        last = self._start()
-        for _ in range(3000):
-            if last.is_over(until_caught_up=True):
-                break
-            last.turn(until_caught_up=True)
-        else:
-            raise AssertionError(f"not caught up: {[(t.name, t.run_state, t.reason) for t in last.tables]}")
-        assert last.fatal is None
-        self._check_end(last)
-
-    def _something(self) -> None:
-        if self.fate.maybe(0.6):
-            self._produce()
-        if self.fate.maybe(0.03):
-            topic = self.source.by_name[str(self.fate.chance.choice(["a", "b", "c"]))]
-            topic.partitions.append([])
-        if self.fate.maybe(0.25) and len(self.services) < 2:
-            self._start()
-        if self.fate.maybe(0.03) and self.services:
-            self.services.pop(self.fate.pick(0, len(self.services) - 1))
-        self._touch_tables()
 
     def _touch_tables(self) -> None:
         for table in ("lake.ab", "lake.c"):
@@ -126,40 +85,6 @@ class History:
             if self.fate.maybe(0.1):
                 record.setdefault("deep", {})[f"n{drift}"] = [{"k": number}]
         return json.dumps(record).encode(), False
-
-    def _start(self) -> Service:
-        self.started += 1
-        clock, fate = self.clock, self.fate
-        parts = Parts(
-            source=UnsureSource(self.source, fate),
-            catalog=UnsureCatalog(self.catalog, fate),
-            jobs=UnsureJobs(self.source, fate),
-            clock=clock,
-            lanes=StepLanes(clock),
-            outbox=UnsureOutbox(self.outbox, fate),
-        )
-        service = Service(self.spec, parts, f"run-{self.started:04}", lambda _: None)
-        try:
-            service.connect()
-        except CrashError:
-            return service
-        self.services.append(service)
-        return service
-
-    def _turn(self) -> None:
-        if not self.services:
-            return
-        service = self.services[self.fate.pick(0, len(self.services) - 1)]
-        try:
-            service.turn()
-        except CrashError:
-            self.services.remove(service)
-            return
-        if service.fatal is not None:
-            if not isinstance(service.fatal, FencedError):
-                raise service.fatal
-            assert len(self.services) > 1 or self.started > 1, "nobody else was there to take over"
-            self.services.remove(service)
 
     # The truth
 
@@ -211,28 +136,6 @@ class History:
             }
             assert rows == expected, _difference(rows, expected)
         return progress
-
-    def check_letters(self, table: str) -> list[Place]:
-        """The bad records in the table's dead-letter table: each of them bad, and there once."""
-        name = f"{table}__dead_letters"
-        if self.catalog.load(name) is None:
-            return []
-        found: list[Place] = []
-        for snapshot in self.catalog.ancestors(name):
-            for file in snapshot.files:
-                rows = pq.read_table(file.path).to_pylist()
-                assert len(rows) == file.record_count
-                for row in rows:
-                    place = (row["topic"], row["partition"], row["offset"])
-                    assert place in self.bad, f"{place} is not bad: {row}"
-                    assert row["value"] == self.bad[place]
-                    found.append(place)
-        assert len(found) == len(set(found)), f"{table} has dead letters twice: {_twice(found)}"
-        return found
-
-
-def _twice(places: list[Place]) -> list[Place]:
-    return sorted({place for place in places if places.count(place) > 1})[:5]
 
 
 def _difference(rows: dict[Place, int], expected: dict[Place, int]) -> str:
