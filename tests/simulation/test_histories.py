@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.simulation.history import History
 from tests.simulation.replay import Replay
+from tests.simulation.upserts import UpsertHistory
 
 _SEED = os.environ.get("FRAZIL_SEED")
 _SLICE = [int(_SEED)] if _SEED else range(24)
@@ -31,6 +32,11 @@ def test_rows_are_exactly_the_records_before_the_offsets(seed: int, tmp_path: Pa
 @pytest.mark.parametrize("seed", _SLICE)
 def test_a_record_is_a_row_or_a_letter_and_never_both_while_letters_are_retried(seed: int, tmp_path: Path) -> None:
     Replay(seed, tmp_path).play(rounds=50)
+
+
+@pytest.mark.parametrize("seed", _SLICE)
+def test_every_snapshot_of_an_upsert_table_is_what_a_dictionary_says(seed: int, tmp_path: Path) -> None:
+    UpsertHistory(seed, tmp_path).play(rounds=60)
 
 
 @pytest.mark.soak
@@ -55,6 +61,20 @@ def test_thousands_of_longer_histories_hold_too(tmp_path: Path) -> None:
         root = tmp_path / str(seed)
         try:
             History(seed, root).play(rounds=60 + seed % 200)
+        except BaseException as error:
+            error.add_note(f"FRAZIL_SEED={seed}, rounds={60 + seed % 200}")
+            raise
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_thousands_of_longer_histories_of_upserts_hold_too(tmp_path: Path) -> None:
+    first = int(os.environ.get("FRAZIL_FIRST_SEED", "1000"))
+    for seed in range(first, first + int(os.environ.get("FRAZIL_HISTORIES", "3000"))):
+        root = tmp_path / str(seed)
+        try:
+            UpsertHistory(seed, root).play(rounds=60 + seed % 200)
         except BaseException as error:
             error.add_note(f"FRAZIL_SEED={seed}, rounds={60 + seed % 200}")
             raise

@@ -245,9 +245,12 @@ class MemoryCatalog:
         """Forgets one snapshot, as an operator may do by hand."""
         del self._tables[table].snapshots[snapshot_id]
 
-    def append_foreign(self, table: str) -> None:
-        """A snapshot of another writer, or of a compaction: no progress in it."""
-        self._add(self._tables[table], (), {})
+    def append_foreign(
+        self, table: str, files: tuple[DataFile, ...] = (), removed: frozenset[str] = frozenset()
+    ) -> int:
+        """A snapshot of another writer, or of a compaction, that takes files away: no progress in it. Its id."""
+        with self._lock:
+            return self._add(self._tables[table], files, {}, removed)
 
     @staticmethod
     def _ancestors(found: _Table) -> list[MemorySnapshot]:
