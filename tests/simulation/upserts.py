@@ -249,11 +249,12 @@ class UpsertHistory(Scene):
         return [row for place, row in enumerate(rows) if place not in deleted]
 
     def _spec(self) -> PipelineSpec:
-        settings: dict[str, Any] = {
+        by_keys: dict[str, dict[str, Any]] = {
             "value": {"key": ValueSpec(format="json"), "key_columns": ("id",)},
             "record": {"key": ValueSpec(format="json")},
             "text": {"key": ValueSpec(format="text"), "metadata": {"key": "_key"}},
-        }[self.keys]
+        }
+        settings = by_keys[self.keys]
         places = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
         table = TableSpec(
             name=_TABLE,
