@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
-from tests.fixtures.source import Source, replayed, running_source
+from tests.fixtures.source import Source, replayed, running
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 
@@ -18,7 +18,7 @@ _TEXTUAL = {"decimal.handling.mode": "string"}
 def test_the_topics_of_a_random_load_say_what_the_tables_hold(tmp_path: Path) -> None:
     with (
         EmbeddedBroker(tmp_path / "broker") as broker,
-        running_source(tmp_path / "connect", broker.bootstrap_servers, 7, _TEXTUAL) as source,
+        running(Source(tmp_path / "connect", broker.bootstrap_servers, 7, _TEXTUAL)) as source,
     ):
         source.play(200)
         _check(source)
