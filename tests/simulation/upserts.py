@@ -58,7 +58,7 @@ class UpsertHistory(Scene):
         self.is_ordered = fate.maybe(0.5)
         self.is_scattered = fate.maybe(0.5)
         self.has_bad = fate.maybe(0.4)
-        self.key_count = fate.pick(2, 40)
+        self.key_count = fate.pick(100, 1000) if fate.maybe(0.1) else fate.pick(2, 40)
         self.spec = self._spec()
         self.changes: dict[Place, Change] = {}
         self.foreign: dict[int, tuple[Key, Row]] = {}
