@@ -106,7 +106,7 @@ class UpsertHistory(Scene):
             key = self._record_key(key_number)
             row = None if self.fate.maybe(0.25) else self._row(number, key_number)
             is_bad = self.has_bad and self.fate.maybe(0.05)
-            value = None if row is None else json.dumps(row).encode()
+            value = self._tombstone() if row is None else json.dumps(row).encode()
             if is_bad:
                 key, value = self._spoilt(key, row)
             gap = self.fate.pick(1, 3) if self.fate.maybe(0.1) else 0
@@ -117,6 +117,10 @@ class UpsertHistory(Scene):
                 self.bad[place] = value
             else:
                 self.changes[place] = self._change(place, key_number, row)
+
+    def _tombstone(self) -> bytes | None:
+        """No value, or what converters make of none."""
+        return b"null" if self.fate.maybe(0.3) else None
 
     def _change(self, place: Place, key_number: int, row: Row | None) -> Change:
         key = self._key(key_number)
