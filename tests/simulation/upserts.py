@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frazil.catalog.progress import from_summary
 from frazil.catalog.scans import LiveFile
+from frazil.catalog.progress import from_summary
 from frazil.ingest.delete_files import read_deletes
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, letters_target
@@ -58,7 +58,7 @@ class UpsertHistory(Scene):
         self.is_ordered = fate.maybe(0.5)
         self.is_scattered = fate.maybe(0.5)
         self.has_bad = fate.maybe(0.4)
-        self.key_count = fate.pick(2, 40)
+        self.key_count = fate.pick(100, 1000) if fate.maybe(0.1) else fate.pick(2, 40)
         self.spec = self._spec()
         self.changes: dict[Place, Change] = {}
         self.foreign: dict[int, tuple[Key, Row]] = {}
@@ -106,7 +106,7 @@ class UpsertHistory(Scene):
             key = self._record_key(key_number)
             row = None if self.fate.maybe(0.25) else self._row(number, key_number)
             is_bad = self.has_bad and self.fate.maybe(0.05)
-            value = None if row is None else json.dumps(row).encode()
+            value = self._tombstone() if row is None else json.dumps(row).encode()
             if is_bad:
                 key, value = self._spoilt(key, row)
             gap = self.fate.pick(1, 3) if self.fate.maybe(0.1) else 0
@@ -117,6 +117,10 @@ class UpsertHistory(Scene):
                 self.bad[place] = value
             else:
                 self.changes[place] = self._change(place, key_number, row)
+
+    def _tombstone(self) -> bytes | None:
+        """No value, or what converters make of none."""
+        return b"null" if self.fate.maybe(0.3) else None
 
     def _change(self, place: Place, key_number: int, row: Row | None) -> Change:
         key = self._key(key_number)

@@ -66,7 +66,7 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
     """The changes of these records. limit: how many misfits are noted."""
     reading = target.changes
     assert reading is not None
-    there = np.asarray(records["value"].is_valid())
+    there = _has_value(target, records["value"])
     decoded = _rows_there(target, records, there, limit)
     needs_key = np.ones(there.size, np.bool_) if reading.is_key_of_record else ~there
     keys = read_keys(target, records, needs_key, limit)
@@ -83,6 +83,14 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
     if reading.order_by:
         changes.order = ordering_values(target, changes.columns, records)
     return changes
+
+
+def _has_value(target: TableTarget, values: pa.Array) -> NDArray[np.bool_]:
+    """Which records have a value. The JSON text `null` is none: converters write it for a tombstone that has a schema."""
+    there = values.is_valid()
+    if target.reading.format == "json":
+        there = pc.and_(there, pc.fill_null(pc.not_equal(values, pa.scalar(b"null", values.type)), False))
+    return np.asarray(there)
 
 
 def _refuse_other_keys(

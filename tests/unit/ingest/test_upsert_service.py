@@ -61,6 +61,14 @@ def test_the_last_change_of_a_key_is_its_row(tmp_path: Path, version: int) -> No
     assert table.run_state is RunState.WAITING
 
 
+def test_the_json_text_null_is_no_value(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS)
+    world.tell(('{"id":1}', {"id": 1, "v": "a"}), ('{"id":2}', {"id": 2, "v": "a"}))
+    world.source.produce("a", 0, b"null", key=b'{"id":1}')
+    world.catch_up()
+    assert world.mirror() == [{"id": 2, "v": "a"}]
+
+
 @pytest.mark.parametrize(("key", "shown"), [("text", "k"), ("raw", b"k")])
 def test_a_key_that_is_no_record_is_one_column(tmp_path: Path, key: str, shown: object) -> None:
     world = UpsertWorld(tmp_path, key=ValueSpec.model_validate({"format": key}), metadata={"key": "_key"})
