@@ -38,6 +38,8 @@ class Settings:
     idle_seconds: int = 60
     many_seconds: int = 180
     many_interval_s: int = 30
+    care_rate: int = 20_000
+    care_seconds: int = 1200
     heap: str = "2g"
     quiet_cores: float = 0.2
     quiet_wait_s: float = 60.0

@@ -157,7 +157,8 @@ def test_orphans_are_removed_when_they_are_old_and_nobody_was_promised_them(lake
     lake.fill(table, 2)
     young, old, promised = (lake.files(table, [(9, "orphan")])[0] for _ in range(3))
     lake.commit(owner, [(1, "row")], Letters(table, (promised,), {}))
-    for path in (old.path, promised.path, *(p for p in Path(lake.java(table).location()).rglob("*") if p.is_file())):
+    written = [p for p in Path(lake.java(table).location()).rglob("*") if p.is_file()]
+    for path in (Path(old.path), Path(promised.path), *written):
         age(path, hours=2)
     age(young.path, hours=0)
     assert "orphans" in kinds(lake.care(table, owners=[owner]))
