@@ -42,6 +42,8 @@ class Settings:
     upsert_keys: int = 5_000_000
     upsert_rate: int = 5_000
     upsert_seconds: int = 600
+    care_rate: int = 20_000
+    care_seconds: int = 1200
     heap: str = "2g"
     quiet_cores: float = 0.2
     quiet_wait_s: float = 60.0

@@ -66,6 +66,7 @@ _PROGRESS_END = """\
 A table that Frazil made or has committed to has the property `frazil.<pipeline>.created` = `true`: with it, a table
 whose progress was lost is told from one that has none yet. `frazil.<pipeline>.dead-letters` is the name of its dead-letter
 table. A dead-letter table has `frazil.<pipeline>.retrying.<id>` while a retry is not finished.
+`frazil.<pipeline>.orphans-removed` says, in milliseconds, when table care last looked for orphans.
 
 How to read them: [query](../how-to/query.md#progress). What they are for: [the
 commit](../../ARCHITECTURE.md#the-commit)."""
@@ -81,6 +82,13 @@ _SECTIONS = {
     "catalog": ("catalog", ""),
     "spark": ("spark", ""),
     "commit": ("commit", "At the top level for every table; in a table for that table."),
+    "maintenance": (
+        "maintenance",
+        "How tables are [cared for](../how-to/maintain.md), at the top level; `true` and `false` are short forms.",
+    ),
+    "table_maintenance": ("tables.&lt;name&gt;.maintenance", "What it leaves out is taken from the one at the top."),
+    "snapshots": ("maintenance.snapshots", "What goes beyond either is expired."),
+    "orphans": ("maintenance.orphans", ""),
     "defaults": (
         "defaults",
         "Every setting of [a table](#tablesname) but `topic`, `topics` and `start`. It counts for the tables that do not"

@@ -73,6 +73,10 @@ LOG_EVENTS: dict[str, str] = {
     "available_again": "Kafka answers again, after so many failures.",
     "batch_committed": "A batch is a snapshot now; how many records and files, what is left to read, how long it took.",
     "batch_planned": "A batch was handed to Spark: how many offsets, and in which lane.",
+    "care_done": "An action of table care is done: which, why, files that went and came, how long it took.",
+    "care_failed": "An action of table care came to nothing: see [table care](../operations/table-care.md).",
+    "care_lost": "An action of table care was refused because another commit was quicker; the table is looked at anew.",
+    "care_put_off": "A table could not be looked at for its care; it is tried again later.",
     "conflict": "A commit was refused, or a topic changed during a read: the batch is planned again. Now and then it is"
     " harmless; see [conflicts](../operations/conflicts.md).",
     "connected": "Kafka and the catalog answered at the start; says the cluster, the number of tables and this run's"
@@ -98,6 +102,22 @@ LOG_EVENTS: dict[str, str] = {
 }
 
 FAILPOINTS: dict[str, str] = {
+    "care.planned": "an action of table care is about to begin",
+    "care.compact.begins": "a group of data files is about to be rewritten",
+    "care.compact.written": "the new data files are written, their commit is not sent",
+    "care.compact.landed": "the commit of a compaction has landed",
+    "care.deletes.begins": "delete files are about to be rewritten",
+    "care.deletes.landed": "the commit of rewritten delete files has landed",
+    "care.manifests.begins": "manifests are about to be rewritten",
+    "care.manifests.landed": "the commit of rewritten manifests has landed",
+    "care.carry.begins": "progress is about to be said again in an empty commit",
+    "care.carry.landed": "that commit has landed",
+    "care.expire.begins": "snapshots are about to be expired",
+    "care.expire.landed": "snapshots are expired and the files removed that only they named",
+    "care.orphans.found": "orphans are found, none is removed",
+    "care.orphans.deleting": "some orphans are about to be removed, others have been",
+    "care.statistics.begins": "distinct values are about to be counted",
+    "care.statistics.landed": "statistics are committed",
     "job.before": "a batch is planned, its Spark job not started",
     "task.batch": "a task has got a batch of records",
     "task.write": "a task is about to write rows to its file",

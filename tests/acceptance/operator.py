@@ -10,12 +10,17 @@ import itertools
 import json
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JJavaError
 
+from frazil.clock import new_id
 from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java
 
@@ -101,6 +106,33 @@ class Table:
         self._java.refresh()
         now_ms = self._jvm.java.lang.System.currentTimeMillis()
         self._java.expireSnapshots().expireOlderThan(now_ms + 1).retainLast(1).commit()
+
+    def compact_two(self) -> None:
+        """A foreign compaction: two data files of one partition and schema become one. Nothing where there are no two, or
+        where somebody else was quicker.
+        """
+        self._java.refresh()
+        tasks, groups = self._java.newScan().planFiles().iterator(), dict[str, list[Any]]()
+        while tasks.hasNext():
+            file = tasks.next().file().copy()
+            alike = f"{file.partition()} {pq.read_schema(file.location()).to_string(show_field_metadata=True)}"
+            groups.setdefault(alike, []).append(file)
+        chosen = next((files[:2] for files in groups.values() if len(files) > 1), [])
+        if not chosen:
+            return
+        paths = [str(file.location()) for file in chosen]
+        path = f"{self._java.location()}/data/{new_id()}.parquet"
+        rows = pa.concat_tables([pq.read_table(one) for one in paths])
+        pq.write_table(rows, path)
+        builder = self._jvm.org.apache.iceberg.DataFiles.builder(self._java.spec()).withPath(path).withFormat("parquet")
+        if self._java.spec().isPartitioned():
+            builder = builder.withPartition(chosen[0].partition())
+        builder = builder.withFileSizeInBytes(Path(path).stat().st_size).withRecordCount(rows.num_rows)
+        rewrite = self._java.newRewrite().addFile(builder.build())
+        for file in chosen:
+            rewrite.deleteFile(file)
+        with suppress(Py4JJavaError):
+            rewrite.commit()
 
     def append_nothing(self) -> None:
         """A commit of another writer, without rows."""

@@ -1,34 +1,72 @@
-"""Table care on real parts: beside a running pipeline, alone from the command line, killed at each of its steps, twice at
-once. Whatever happens to it, no row is lost or doubled and no live file is removed.
+"""Table care on real parts: beside a running pipeline, alone from the command line, killed at its steps, on a full disk,
+with other hands in the same table. Whatever happens to it, no row is lost or doubled and no live file is removed.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import signal
 
 import pytest
 
 from tests.acceptance.ledger import events
+from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.running import Run
 
 pytestmark = pytest.mark.timeout(900)
 
 EAGER = {"min_input_files": 5, "snapshots": {"count": 10}}
+STEPS = ("care.compact.written", "care.compact.landed", "care.expire.begins")
+TOO_SMALL_BYTES = 4096
 
 
-def commit_some(pipeline: Pipeline, table: str, topic: str, run: Any, count: int) -> None:
+def commit_some(pipeline: Pipeline, table: str, topic: str, run: Run, count: int) -> None:
+    """So many commits, of one file each."""
     for number in range(count):
         pipeline.feed.produce(topic, events(50, number * 50))
         pipeline.wait_for_commit_of(table, run)
 
 
-def test_a_running_pipeline_cares_for_its_tables(pipeline: Pipeline) -> None:
+def test_a_running_pipeline_cares_for_its_tables_beside_other_hands(pipeline: Pipeline, operator: Operator) -> None:
     pipeline.document["maintenance"] = EAGER
     table, topic = pipeline.add_fed_table("cared")
     with pipeline.running() as run:
         commit_some(pipeline, table, topic, run, 15)
         run.wait_for("care_done", action="compact", table=table)
         run.wait_for("care_done", action="expire", table=table)
+        other = operator.open(pipeline.folder, table)
+        other.append_nothing()
         commit_some(pipeline, table, topic, run, 3)
+        other.expire_all_but_newest()
+        commit_some(pipeline, table, topic, run, 12)
+        run.wait_for("care_done", action="compact", table=table, count=2)
+        with run.small_files_only(TOO_SMALL_BYTES):
+            pipeline.feed.produce(topic, events(50, 0))
+            run.wait_for("table_backs_off", table=table)
+        pipeline.wait_for_commit_of(table, run)
         assert run.stop() == 0, run.tail()
+        assert not run.seen("table_stopped")
+        assert not run.seen("unexpected")
+    pipeline.check(table)
+    said = pipeline.command("status")["tables"][table]["care"]
+    assert said["last_ms"] is not None
+    assert said["failure"] == ""
+
+
+def test_a_round_by_hand_is_made_up_for_after_every_death(pipeline: Pipeline) -> None:
+    table, topic = pipeline.add_fed_table("byhand", maintenance={**EAGER, "snapshots": {"count": 2}})
+    with pipeline.running() as run:
+        commit_some(pipeline, table, topic, run, 6)
+        assert run.stop() == 0
+    planned = pipeline.command("maintain", "--dry-run")["tables"][table]
+    assert [action["action"] for action in planned["actions"]][:2] == ["compact", "expire"]
+    assert all(action["reason"] and action["gain"] for action in planned["actions"])
+    for step in STEPS:
+        pipeline.command("maintain", "--table", table, failpoints=f"{step}=kill", expected=-signal.SIGKILL)
+        pipeline.check(table)
+    done = pipeline.command("maintain")["tables"][table]
+    assert [action["failure"] for action in done["actions"]] == [""] * len(done["actions"])
+    assert pipeline.command("maintain", "--dry-run")["tables"][table]["debt"]["small_files"] == 0
+    pipeline.feed.produce(topic, events(50, 0))
+    pipeline.catch_up()
     pipeline.check(table)

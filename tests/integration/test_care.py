@@ -89,9 +89,10 @@ def test_row_ids_survive_a_compaction(lake: Lake) -> None:
     lake.fill(table, 3)
     rows = lake.rows(table)
 
-    def lineage() -> list[tuple[int, ...]]:
+    def lineage() -> list[str]:
         columns = "_row_id, _last_updated_sequence_number, id"
-        return sorted(tuple(row) for row in lake.spark().sql(f"SELECT {columns} FROM frazil.{table}").collect())
+        frame = lake.spark().sql(f"SELECT {columns} FROM frazil.{table}")
+        return sorted(str(row) for row in frame._jdf.toJSON().collectAsList())
 
     before = lineage()
     assert "compact" in kinds(lake.care(table))

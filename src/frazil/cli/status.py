@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from frazil.catalog.iceberg import IcebergCatalog
+from frazil.catalog.iceberg_upkeep import IcebergUpkeep
+from frazil.catalog.port import Catalog
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
 from frazil.cli.wiring import catalog_to_look_at, read_spec, topics_to_look_at
 from frazil.clock import SystemClock
-from frazil.ops.reports import PipelineReport, Problem, TableReport, as_document
+from frazil.ingest.table import Table as IngestTable
+from frazil.ops.care import report_care
+from frazil.ops.reports import CareReport, PipelineReport, Problem, TableReport, as_document
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_pipeline
 from frazil.ops.words import NOTHING, ago, count, duration, plural, size
@@ -34,7 +40,14 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     spec = read_spec(output, file)
     clock = SystemClock()
     said = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
-    report = report_pipeline(spec, topics_to_look_at(spec), catalog_to_look_at(spec), said, clock.now_ms())
+
+    def look_at_care(catalog: Catalog, table: IngestTable, told: Mapping[str, Any]) -> CareReport | None:
+        if not isinstance(catalog, IcebergCatalog):
+            return None
+        return report_care(IcebergUpkeep(catalog), spec.pipeline, table, told, clock)
+
+    catalog = catalog_to_look_at(spec)
+    report = report_pipeline(spec, topics_to_look_at(spec), catalog, said, clock.now_ms(), look_at_care)
     output.result(as_document(report), render(report))
     return 0 if report.is_well else NOT_WELL
 
@@ -59,7 +72,7 @@ def _table(report: PipelineReport) -> Table:
     is_short = all(len(found.name) <= _LONG_NAME for found in report.tables)
     table.add_column("table", no_wrap=is_short, overflow="fold")
     table.add_column("state", no_wrap=True)
-    for name in ("lag", "complete to", "last commit", "rows", "files", "snapshots"):
+    for name in ("lag", "complete to", "last commit", "rows", "files", "snapshots", "last care"):
         table.add_column(name, justify="right", no_wrap=name not in ("lag", "files"))
     for found in report.tables:
         table.add_row(
@@ -82,6 +95,7 @@ def _numbers(table: TableReport, now_ms: int) -> tuple[str, ...]:
         count(table.rows) if table.rows is not None else NOTHING,
         files,
         count(table.snapshots),
+        ago(table.care.last_ms if table.care else None, now_ms),
     )
 
 
@@ -96,6 +110,8 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
             fields = ", ".join(table.dropped_fields)
             yield Text(f"\n{table.name} drops undeclared fields: {fields}", style="dim")
         yield from _about_records(table)
+        if table.care is not None:
+            yield from _about_care(table.name, table.care)
 
 
 def _about_records(table: TableReport) -> Iterator[Text]:
@@ -113,6 +129,21 @@ def _about_records(table: TableReport) -> Iterator[Text]:
         yield Text(f"\n{table.name}: its last batch looked at {looked} and deleted {deleted}", style="dim")
     for change in table.refused_changes:
         yield Text(f"\n{table.name} refuses a change: {change}")
+
+
+def _about_care(name: str, care: CareReport) -> Iterator[Text]:
+    """How the table is stored where that asks for anything."""
+    if care.due or care.waiting or care.above_cap:
+        numbers = (
+            f"median file {size(care.p50_bytes)}, {care.small_share:.0%} small, {count(care.delete_files)} delete files"
+        )
+        yield Text(f"\n{name} is due for care: {numbers}, {size(care.metadata_bytes)} of metadata", style="dim")
+    for words in (*care.due, *(f"waits: {words}" for words in care.waiting)):
+        yield Text(f"  {words}", style="dim")
+    for words in care.above_cap:
+        yield Text(f"  too much for readers: {words}; see frazil maintain", style="yellow")
+    if care.failure:
+        yield Text.assemble((f"\nnote: {name}", "yellow"), f": table care failed: {care.failure}")
 
 
 def _explain(problem: Problem, mark: str, colour: str) -> Iterator[Text]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from frazil.catalog.upkeep import Upkeep
+from frazil.clock import Clock
 from frazil.ingest.table import Table
 from frazil.maintain.caretaker import ROUND_BYTES, Seen
 from frazil.maintain.plan import Care
-from frazil.maintain.run import Charge
+from frazil.maintain.run import Carer, Charge
+from frazil.ops.reports import CareReport
 
 
 def charges(tables: Iterable[Table], is_limited: bool = False) -> list[Charge]:
@@ -41,6 +45,32 @@ def seen_by(tables: Iterable[Table]) -> list[Seen]:
         if table.letter_count:
             found.append(Seen(by_name[table.letters_name], str(table.letter_count), 0, 0))
     return found
+
+
+def report_care(
+    upkeep: Upkeep, pipeline: str, table: Table, said: Mapping[str, Any], clock: Clock
+) -> CareReport | None:
+    """What `status` says of one table's care; None where there is no table. said: by the running process, of this care.
+
+    Raises UnavailableError as the catalog does.
+    """
+    plan = Carer(upkeep, pipeline, clock).plan(charge_of(table))
+    if plan is None:
+        return None
+    debt = plan.debt
+    lasts = [at for at in (debt.last_rewrite_ms, said.get("last_ms")) if at is not None]
+    return CareReport(
+        p50_bytes=debt.p50_bytes,
+        small_share=round(debt.small_share, 4),
+        delete_files=debt.delete_files,
+        manifests=debt.manifests,
+        metadata_bytes=debt.metadata_bytes,
+        last_ms=max(lasts, default=None),
+        due=tuple(f"{action.kind}: {action.reason}" for action in plan.actions),
+        waiting=plan.waiting,
+        above_cap=debt.above_cap,
+        failure=said.get("failure", ""),
+    )
 
 
 def _care(table: Table, is_limited: bool) -> Care:

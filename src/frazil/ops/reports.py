@@ -28,6 +28,25 @@ class Process:
 
 
 @dataclass(frozen=True)
+class CareReport:
+    """How a table is stored, and what table care has to do about it. p50_bytes: the median size of its data files. due: what
+    is worth doing and why; waiting: what must not be done yet; above_cap: what is so much that readers suffer. failure: why
+    the running process's last care failed.
+    """
+
+    p50_bytes: int = 0
+    small_share: float = 0.0
+    delete_files: int = 0
+    manifests: int = 0
+    metadata_bytes: int = 0
+    last_ms: int | None = None
+    due: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    above_cap: tuple[str, ...] = ()
+    failure: str = ""
+
+
+@dataclass(frozen=True)
 class TableReport:
     """One table; None is what could not be found out. problem: why it does not go on, or what it waits for. dead_letters:
     records in its dead-letter table; bad_skipped: records left out since it began; refused_changes: changes of the table
@@ -53,6 +72,7 @@ class TableReport:
     bad_skipped: int | None = None
     refused_changes: tuple[str, ...] = ()
     last_upsert: Mapping[str, int] | None = None
+    care: CareReport | None = None
 
     @property
     def average_file_bytes(self) -> float | None:
@@ -114,4 +134,5 @@ def _table_document(table: TableReport) -> dict[str, Any]:
         "bad_skipped": table.bad_skipped,
         "refused_changes": list(table.refused_changes),
         "last_upsert": None if table.last_upsert is None else dict(table.last_upsert),
+        "care": None if table.care is None else asdict(table.care),
     }

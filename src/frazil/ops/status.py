@@ -4,8 +4,8 @@ the running process does. Changes nothing, and says what it knows when a part of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, wor
 from frazil.ingest.plan import lag_records
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition, Source
-from frazil.ops.reports import PipelineReport, Problem, Process, TableReport
+from frazil.ops.reports import CareReport, PipelineReport, Problem, Process, TableReport
 from frazil.ops.state_file import is_process_alive
 from frazil.spec import PipelineSpec
 
@@ -25,6 +25,7 @@ NOT_RUNNING = "not running"
 SILENT_AFTER_MS = 60_000
 _GIVE_UP_AFTER = 2
 _REMEDY = "see whether the service that is named runs and lets this machine in; frazil check looks at all of them"
+LookAtCare = Callable[[Catalog, Table, Mapping[str, Any]], CareReport | None]
 _BAD_STATES = (RunState.STOPPED, RunState.BACKING_OFF)
 
 
@@ -35,18 +36,26 @@ class _Found:
     table: Table
     is_reached: bool = False
     problem: Problem | None = None
+    care: CareReport | None = None
     lag_records: int | None = None
 
 
 def report_pipeline(
-    spec: PipelineSpec, source: Source, catalog: AbstractContextManager[Catalog], said: Mapping[str, Any], now_ms: int
+    spec: PipelineSpec,
+    source: Source,
+    catalog: AbstractContextManager[Catalog],
+    said: Mapping[str, Any],
+    now_ms: int,
+    look_at_care: LookAtCare | None = None,
 ) -> PipelineReport:
-    """Looks at every table. `catalog` is opened here, as that may fail; `said`: the state file's document."""
+    """Looks at every table. `catalog` is opened here, as that may fail; `said`: the state file's document. look_at_care:
+    what is asked of a table that was reached, with what the running process says of its care.
+    """
     problems: list[Problem] = []
     process = find_process(said, now_ms)
     if process.is_silent:
         problems.append(_silence(process, now_ms))
-    found = _look(spec, source, catalog, said, problems)
+    found = _look(spec, source, catalog, said, problems, look_at_care)
     tables = (_report(found[name], process, said, now_ms) for name in sorted(found))
     return PipelineReport(spec.pipeline, process, tuple(problems), tuple(tables), now_ms)
 
@@ -84,6 +93,7 @@ def _look(
     catalog: AbstractContextManager[Catalog],
     said: Mapping[str, Any],
     problems: list[Problem],
+    look_at_care: LookAtCare | None,
 ) -> dict[str, _Found]:
     with ExitStack() as stack:
         opened: Catalog | None = None
@@ -97,6 +107,8 @@ def _look(
         found = {name: _Found(table) for name, table in discovery.tables.items()}
         if opened is not None:
             _load_all(discovery, opened, found, cluster_id)
+            if look_at_care is not None:
+                _look_at_care(look_at_care, opened, found, said)
     if cluster_id:
         _measure_lags(discovery, source, found, problems)
         for table, topic in missing_topics(discovery.tables.values()):
@@ -105,6 +117,16 @@ def _look(
         literals = (selector.literal for selector in spec.topics if selector.literal not in known)
         problems += [_missing(topic) for topic in literals if topic]
     return found
+
+
+def _look_at_care(
+    look_at_care: LookAtCare, catalog: Catalog, found: Mapping[str, _Found], said: Mapping[str, Any]
+) -> None:
+    for name, held in found.items():
+        if held.is_reached and held.table.state is not None:
+            told = said.get("tables", {}).get(name, {}).get("care") or {}
+            with suppress(UnavailableError):  # The table has just been loaded: what is missing is its figures alone.
+                held.care = look_at_care(catalog, held.table, told)
 
 
 def _missing(topic: str) -> Problem:
@@ -233,6 +255,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         bad_skipped=progress.bad_skipped if found.is_reached else said.get("bad_skipped"),
         refused_changes=tuple(said.get("refused_changes", ())),
         last_upsert=said.get("last_upsert"),
+        care=found.care,
     )
 
 

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 from frazil.errors import SpecError
 from frazil.spec import json_schema
+from frazil.spec.maintenance import MAINTENANCE, ORPHANS, SNAPSHOTS, TABLE_MAINTENANCE
 from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
 from frazil.spec.vocabulary import (
     AUTH,
@@ -169,6 +170,10 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "catalog": CATALOG,
         "spark": SPARK,
         "commit": COMMIT,
+        "maintenance": MAINTENANCE,
+        "table_maintenance": TABLE_MAINTENANCE,
+        "snapshots": SNAPSHOTS,
+        "orphans": ORPHANS,
         "dead_letters": DEAD_LETTERS,
         "limits": LIMITS,
         "flatten": FLATTEN,

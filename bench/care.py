@@ -1,0 +1,148 @@
+"""Table care beside ingestion: the same feed with care on and off, freshness throughout, files and CPU at the end.
+
+Care rewrites files and expires snapshots, so ages are not taken from the files: each snapshot says up to which record
+timestamp each partition was read, a steady feed lies evenly between two such, and the moment of sight is watched.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from statistics import median
+from typing import Any
+
+import numpy
+from pyiceberg.table import StaticTable
+
+from bench import subjects
+from bench.feeding import feed_steadily
+from bench.machine import CLOCK
+from bench.place import PARTITIONS, Place, Run, Surroundings, say
+from bench.running import Running
+from bench.table import Table, local_path
+from bench.throughput import memory
+from bench.topics import Feed, delete_topics, make_topics
+from frazil.clock import new_id
+from frazil.maintain.debt import SMALL_SHARE_OF_TARGET
+
+_TAIL_S = 60
+_TIDY_S = 300
+_TARGET_BYTES = 128 * 1024 * 1024
+_GOOD_P50_BYTES = 64 * 1024 * 1024
+_GOOD_SHARE = 0.1
+_POLL_S = 0.05
+
+Marks = dict[str, dict[str, int]]
+
+
+def measure(place: Place) -> None:
+    """With care and without; the difference in CPU is what care costs."""
+    for variant, settings in (("off", {"maintenance": False}), ("on", {})):
+        with place.attempt(f"care {variant}"):
+            run = _one_run(place, variant, settings)
+            say(f"care {variant}: {json.dumps(run)}")
+            place.write_result("care", "frazil", variant, [run])
+
+
+def _one_run(place: Place, variant: str, table_settings: dict[str, Any]) -> Run:
+    settings = place.settings
+    folder, topic = place.run_folder(f"care-{variant}"), f"bench_care_{new_id()[:8]}"
+    make_topics(place.bootstrap, [topic], PARTITIONS)
+    around = Surroundings(place)
+    feed = Feed(place.bootstrap, [topic], PARTITIONS, settings.care_rate, settings.warm_seconds, settings.care_seconds)
+    pipeline = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, "1s")
+    command = subjects.frazil_table_command(settings.frazil, folder, pipeline, topic, table_settings)
+    running = Running(command)
+    sights = _Sights(command.table)
+    try:
+        fed, cores = feed_steadily(running, feed, around)
+        beside = around.end()
+        running.wait_for_rows(fed.warm + fed.measured, _TAIL_S)
+        ages = sights.stop()
+        tidy = _wait_until_tidy(command.table) if variant == "on" else {}
+        running.stop_well()
+    except BaseException:
+        running.kill()
+        sights.stop()
+        raise
+    run: Run = {"rate_per_s": settings.care_rate, "seconds": settings.care_seconds, "cores": cores}
+    run |= {**memory(running), **beside, **ages, **tidy, **_files(command.table)}
+    place.discard(folder)
+    delete_topics(place.bootstrap, [topic])
+    return run
+
+
+class _Sights:
+    """When each snapshot was first seen, and the ages of the records that it brought."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._ages: list[numpy.ndarray[Any, Any]] = []
+        self._seen: set[int] = set()
+        self._before: Marks = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> dict[str, float]:
+        """Median and 99th percentile of all ages, in milliseconds."""
+        self._stopping.set()
+        self._thread.join()
+        ages = numpy.concatenate(self._ages) if self._ages else numpy.array([numpy.nan])
+        return {"p50_ms": round(float(numpy.quantile(ages, 0.5))), "p99_ms": round(float(numpy.quantile(ages, 0.99)))}
+
+    def _watch(self) -> None:
+        last = ""
+        while not self._stopping.wait(_POLL_S):
+            location = self._table.location()
+            if location and location != last:
+                now_ms, last = CLOCK.now_ms(), location
+                self._take(location, now_ms)
+
+    def _take(self, location: str, now_ms: int) -> None:
+        try:
+            document = json.loads(local_path(location).read_text())
+        except OSError:
+            return  # It was replaced twenty times meanwhile.
+        for snapshot in document.get("snapshots", ()):
+            if snapshot["snapshot-id"] in self._seen:
+                continue
+            self._seen.add(snapshot["snapshot-id"])
+            marks = _marks(snapshot["summary"])
+            self._ages += [ages for ages in _ages(self._before, marks, now_ms) if len(ages)]
+            self._before = {**self._before, **marks}
+
+
+def _marks(summary: dict[str, str]) -> Marks:
+    text = next((value for name, value in summary.items() if name.endswith(".watermarks")), "{}")
+    found: Marks = json.loads(text)
+    return found
+
+
+def _ages(before: Marks, now: Marks, seen_ms: int) -> list[numpy.ndarray[Any, Any]]:
+    """A sample for each millisecond of the feed between two marks of a partition."""
+    return [
+        seen_ms - numpy.arange(before[topic][partition] + 1, mark + 1)
+        for topic, partitions in now.items()
+        for partition, mark in partitions.items()
+        if partition in before.get(topic, {})
+    ]
+
+
+def _files(table: Table) -> dict[str, float]:
+    sizes = StaticTable.from_metadata(table.location()).inspect.files()["file_size_in_bytes"].to_pylist()
+    small = [size for size in sizes if size < SMALL_SHARE_OF_TARGET * _TARGET_BYTES]
+    share = len(small) / len(sizes) if len(small) > 1 else 0.0
+    return {"files": len(sizes), "p50_file_bytes": int(median(sizes)), "small_share": round(share, 3)}
+
+
+def _wait_until_tidy(table: Table) -> dict[str, float]:
+    """Seconds after the last record until the files are as they should be, at most five minutes."""
+    began_s = CLOCK.monotonic_s()
+    while CLOCK.monotonic_s() - began_s < _TIDY_S:
+        found = _files(table)
+        is_good = found["p50_file_bytes"] >= _GOOD_P50_BYTES or found["files"] == 1
+        if is_good and found["small_share"] <= _GOOD_SHARE:
+            break
+        CLOCK.sleep(1.0)
+    return {"tidy_after_s": round(CLOCK.monotonic_s() - began_s, 1)}

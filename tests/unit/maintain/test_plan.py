@@ -1,0 +1,149 @@
+"""What is worth doing for a table, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from frazil.catalog.look import StoredData, StoredDeletes
+from frazil.maintain.plan import ORPHANS_NOTE, Action, Care, Holds, Mode, Plan, is_open, mode_of, plan_care
+from frazil.spec.models import MaintenanceSpec
+from tests.unit.maintain.tables import MIB, line, table, without_progress
+
+TARGET = 128 * MIB
+DAY_MS = 86_400_000
+NOTED = {ORPHANS_NOTE: 10_000}
+
+
+def plan(
+    sizes: dict[str, list[int]], mode: Mode = "busy", spec: MaintenanceSpec | None = None, holds: Holds | None = None
+) -> Plan:
+    look = table(line(3), sizes)
+    return plan_care(look, Care(spec or MaintenanceSpec(), TARGET), holds or Holds(), 10_000, mode, NOTED)
+
+
+def compaction(found: Plan) -> Action | None:
+    return next((action for action in found.actions if action.kind == "compact"), None)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "mode", "chosen"),
+    [
+        ([MIB] * 49, "busy", 0),
+        ([MIB] * 50, "busy", 50),
+        ([MIB] * 50 + [50 * MIB], "busy", 51),
+        ([MIB] * 50 + [60 * MIB], "busy", 50),
+        ([4 * MIB] * 32, "busy", 32),
+        ([MIB] * 2, "quiet", 2),
+        ([MIB, 2 * MIB, 90 * MIB], "quiet", 2),
+        ([MIB, 90 * MIB], "quiet", 0),
+        ([MIB, 90 * MIB], "thorough", 2),
+        ([MIB, 128 * MIB], "thorough", 0),
+        ([MIB], "thorough", 0),
+        ([], "thorough", 0),
+    ],
+)
+def test_files_are_put_together_when_it_is_worth_it(sizes: list[int], mode: Mode, chosen: int) -> None:
+    action = compaction(plan({"[0,[]]": sizes}, mode))
+    assert (action is not None) == (chosen > 0)
+    if action is not None:
+        assert action.reason.startswith(f"{chosen} files of ")
+
+
+def test_each_row_is_rewritten_a_few_times_only() -> None:
+    sizes: list[int] = []
+    written = 0
+    for _ in range(2000):
+        sizes.append(MIB)
+        action = compaction(plan({"[0,[]]": sizes}))
+        if action is not None and action.compaction is not None:
+            below = int(action.compaction.options["min-file-size-bytes"])
+            together = sum(size for size in sizes if size < below)
+            sizes = [size for size in sizes if size >= below] + [together]
+            written += together
+    assert written <= 2.2 * 2000 * MIB
+    assert len([size for size in sizes if size < 0.75 * TARGET]) <= 51
+
+
+def test_a_small_share_of_small_files_is_left_alone() -> None:
+    assert compaction(plan({"[0,[]]": [TARGET] * 98 + [MIB] * 2}, "thorough")) is None
+    assert compaction(plan({"[0,[]]": [TARGET] * 8 + [MIB] * 2}, "thorough")) is not None
+
+
+def test_a_round_rewrites_no_more_than_it_may() -> None:
+    look = table(line(3), {"[0,[]]": [MIB] * 500})
+    found = plan_care(look, Care(MaintenanceSpec(), TARGET, 100 * MIB), Holds(), 10_000, "busy", NOTED)
+    action = compaction(found)
+    assert action is not None
+    assert action.compaction is not None
+    assert action.compaction.options["max-files-to-rewrite"] == "100"
+
+
+def test_deletes_are_worked_off() -> None:
+    look = replace(
+        table(line(3)),
+        files=(StoredData(TARGET, 100, "[0,[]]", deleted=30), StoredData(TARGET, 100, "[0,[]]", deleted=29)),
+        deletes=(StoredDeletes("vector", 10, 30, True), StoredDeletes("vector", 10, 29, True)),
+    )
+    action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED))
+    assert action is not None
+    assert action.reason == "1 files with more than 30% of their rows deleted"
+    equal = replace(look, deletes=(StoredDeletes("equality", 10, 3),), files=(StoredData(TARGET, 100, "[0,[]]"),))
+    action = compaction(plan_care(equal, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED))
+    assert action is not None
+    assert action.compaction is not None
+    assert action.compaction.removes_dangling
+
+
+def test_nothing_is_done_where_care_is_off_or_the_table_is_empty() -> None:
+    assert plan({"[0,[]]": [MIB] * 500}, "thorough", MaintenanceSpec(is_on=False)).actions == ()
+    assert plan_care(table(), Care(MaintenanceSpec(), TARGET), Holds(), 0, "thorough", {}).actions == ()
+
+
+def test_expiry_waits_for_what_others_need_and_says_so() -> None:
+    look = table(line(400))
+    care = Care(MaintenanceSpec(), TARGET)
+    free = plan_care(look, care, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000})
+    assert [action.kind for action in free.actions] == ["expire"]
+    held = plan_care(
+        look, care, Holds(waits="a retry of dead letters is not finished: t.x"), DAY_MS * 9, "thorough", {}
+    )
+    assert (held.actions, held.waiting) == ((), ("a retry of dead letters is not finished: t.x",))
+    own = plan_care(replace(look, has_own_retention=True), care, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000})
+    assert own.actions == ()
+    assert "retention of its own" in own.waiting[0]
+
+
+def test_progress_that_lies_far_back_is_carried_before_anything_is_expired() -> None:
+    snapshots = [without_progress(one) if one.id > 5 else one for one in line(400)]
+    found = plan_care(table(snapshots), Care(MaintenanceSpec(), TARGET), Holds(), 400_000, "thorough", NOTED)
+    assert [action.kind for action in found.actions if action.kind in ("carry", "expire")] == ["carry", "expire"]
+
+
+def test_the_window_is_for_rewriting_alone() -> None:
+    spec = MaintenanceSpec(window=(22 * 60, 6 * 60))
+    assert [is_open(spec.window, hour * 3_600_000) for hour in (0, 5, 6, 12, 21, 22, 23)] == [
+        True, True, False, False, False, True, True,
+    ]  # fmt: skip
+    look = table(line(400), {"[0,[]]": [MIB] * 500})
+    noon = plan_care(look, Care(spec, TARGET), Holds(), 12 * 3_600_000, "thorough", NOTED)
+    assert [action.kind for action in noon.actions] == ["expire"]
+    assert noon.waiting
+
+
+def test_orphans_are_looked_for_once_a_day() -> None:
+    def kinds(now_ms: int, noted: dict[str, int]) -> list[str]:
+        look = table(line(3, every_ms=DAY_MS // 2))
+        found = plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), now_ms, "quiet", noted)
+        return [action.kind for action in found.actions if action.kind == "orphans"]
+
+    assert kinds(2 * DAY_MS, {}) == ["orphans"]
+    assert kinds(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS + 1}) == []
+    assert kinds(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS}) == ["orphans"]
+
+
+def test_a_table_is_quiet_a_minute_after_its_last_row() -> None:
+    look = table([*line(3), without_progress(line(4)[-1], removes_files=True)])
+    assert mode_of(look, 3_000 + 59_999) == "busy"
+    assert mode_of(look, 3_000 + 60_000) == "quiet"

@@ -1,0 +1,58 @@
+"""`maintenance`: at the top for every table, in a table for that table."""
+
+from __future__ import annotations
+
+import pytest
+
+from frazil.errors import SpecError
+from frazil.spec.models import MaintenanceSpec
+from tests.unit.spec.pipeline_file import HEAD, Load
+
+TOP = "maintenance: {cores: 2, window: '22:00-06:00', snapshots: {age: 1h, count: 50}, orphans: {age: 24h}}\n"
+
+
+def test_what_a_table_leaves_out_is_taken_from_the_top(load: Load) -> None:
+    spec = load(
+        HEAD + TOP + "tables:\n"
+        "  a.plain: {topic: a}\n"
+        "  a.own: {topic: b, maintenance: {sort: [id, at desc], min_input_files: 5, small_file_share: 20%}}\n"
+        "  a.off: {topic: c, maintenance: false}\n"
+    )
+    top = MaintenanceSpec(cores=2, window=(1320, 360), snapshot_age_s=3600.0, snapshot_count=50, orphan_age_s=86400.0)
+    own = {"sort": ("id", "at desc"), "min_input_files": 5, "small_file_share": 0.2}
+    expected = [top, top.model_copy(update=own), top.model_copy(update={"is_on": False})]
+    assert [table.maintenance for table in spec.tables] == expected
+    assert spec.maintenance == top
+
+
+def test_care_is_on_unless_the_file_says_otherwise(load: Load) -> None:
+    assert load(HEAD + "tables: {a.b: {topic: a}}").tables[0].maintenance == MaintenanceSpec()
+    assert not load(HEAD + "maintenance: false\ntables: {a.b: {topic: a}}").tables[0].maintenance.is_on
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("always", "`maintenance` is no mapping"),
+        ("{cores: 0}", "`maintenance.cores` is no count"),
+        ("{window: 22-6}", "`22-6` is not a window"),
+        ("{window: '10:00-10:00'}", "the window `10:00-10:00` is empty"),
+        ("{snapshots: {count: many}}", "`maintenance.snapshots.count` is no count"),
+        ("{snapshots: {age: 5}}", "the duration `5` has no unit"),
+        ("{orphans: {older: 1h}}", "unknown key `older` in `maintenance.orphans`"),
+        ("{sort: [a], zorder: [b]}", "`maintenance` has both `sort` and `zorder`"),
+        ("{sort: [a up]}", "`a up` under `maintenance.sort` is not a column"),
+        ("{zorder: [a desc]}", "`a desc` under `maintenance.zorder` is not a column"),
+        ("{small_file_share: 2}", "`2` is not a share"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_line(load: Load, section: str, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load(HEAD + f"maintenance: {section}\ntables: {{a.b: {{topic: a}}}}")
+    assert caught.value.message.startswith(message)
+    assert caught.value.where.rpartition(":")[2] == str(HEAD.count("\n") + 1)
+
+
+def test_a_table_has_no_cores_of_its_own(load: Load) -> None:
+    with pytest.raises(SpecError, match="unknown key `cores`"):
+        load(HEAD + "tables: {a.b: {topic: a, maintenance: {cores: 1}}}")
