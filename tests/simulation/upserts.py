@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frazil.catalog.scans import LiveFile
 from frazil.catalog.progress import from_summary
+from frazil.catalog.scans import LiveFile
 from frazil.ingest.delete_files import read_deletes
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, letters_target
