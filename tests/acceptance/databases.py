@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyiceberg.table import StaticTable
-from tests.acceptance.waiting import PATIENCE_S, wait_until
+from tests.fixtures.waiting import PATIENCE_S, wait_until
 
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
