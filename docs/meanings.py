@@ -81,6 +81,8 @@ LOG_EVENTS: dict[str, str] = {
     " one is planned again.",
     "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
     "large_records": "A record was larger than 8 KiB: this batch, and later ones, are read in pieces of limited size.",
+    "records_passed_over": "A table met records that are no change of a row, such as heartbeats, for the first time: what"
+    " they are, and how many the batch had. See [envelopes](envelopes.md).",
     "schema_change_refused": "Records ask for a change that the table cannot make, or that its `on_drift` forbids: the"
     " column, what would have to change, and the id of the schema that asks. Said once by a process; see"
     " [schema change refused](../operations/schema-change-refused.md).",

@@ -6,6 +6,7 @@ An *offset* is always the next one to read, a range is half-open. All timestamps
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,7 +141,8 @@ class TaskReport:
     seen. wanted: JSON of the struct type of fields that the table lacks, by path (see `ingest.evolve`); loosened: JSON
     lists, the paths of required columns that records have no value for. bad: the first bad records; bad_count: all of
     them. missing: ids of schemas that were not there to read with. refusals: changes of the table that its policy does
-    not allow. letters: files of the dead-letter table; letter_count: bad records in them.
+    not allow. letters: files of the dead-letter table; letter_count: bad records in them. passed_over: records that are no
+    change of a row, by what they are.
     """
 
     table: str
@@ -159,6 +161,7 @@ class TaskReport:
     letter_count: int = 0
     missing: frozenset[str] = frozenset()
     refusals: frozenset[str] = frozenset()
+    passed_over: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -225,6 +228,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         letter_count=sum(report.letter_count for report in mine),
         missing=frozenset().union(*(report.missing for report in mine)),
         refusals=frozenset().union(*(report.refusals for report in mine)),
+        passed_over=dict(sum((Counter(report.passed_over) for report in mine), Counter())),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -11,6 +12,7 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import TableSize, TableState
 from frazil.ingest.decode.frames import KEY_HEADER
 from frazil.ingest.decode.keys import KEY_SCHEMA
+from frazil.ingest.envelope import envelope_of
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.naming import Shaping
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
@@ -68,6 +70,7 @@ class Table:
     schemas: of the registry, by id, those that its records have named; schemas_at_s: when the newest one was asked for.
     refusals: changes of the table that records asked for and its policy forbids.
     tally: records of the last batches, and bad ones among them. letter_count: rows of its dead-letter table, as last seen.
+    passed_over: records of this process's batches that are no change of a row, by what they are.
     """
 
     spec: TableSpec
@@ -103,6 +106,7 @@ class Table:
     refusals: frozenset[str] = frozenset()
     tally: Tally = field(default_factory=Tally)
     letter_count: int = 0
+    passed_over: Counter[str] = field(default_factory=Counter)
 
     @property
     def name(self) -> str:
@@ -187,6 +191,7 @@ class Table:
             letters=letters_target(self.letters) if self.letters else None,
             shaping=shaping_of(self.spec),
             key=self._key_reading() if key_column else None,
+            envelope=envelope_of(self.spec),
         )
 
     def _reading(self) -> Reading:

@@ -33,6 +33,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.ingest.envelope import OWN_TYPES, Envelope
 from frazil.ingest.naming import Layout, Shaping, make_layout
 from frazil.ingest.selection import Path, Selection
 from frazil.types import RESCUED_COLUMN
@@ -63,7 +64,7 @@ def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "r
     """The columns of record metadata with their types, for a table's setting `metadata`. The keys' type is known only of
     keys that are no more than bytes or text.
     """
-    kinds = METADATA_TYPES | {"key": _KEY_TYPES.get(key_format, _UNKNOWN)}
+    kinds = {**METADATA_TYPES, **OWN_TYPES, "key": _KEY_TYPES.get(key_format, _UNKNOWN)}
     return {column: kinds[field] for field, column in metadata.items() if kinds[field] != _UNKNOWN}
 
 
@@ -110,7 +111,8 @@ class Reading:
     whether values that do not fit go to the column `_rescued`. may_widen: whether a column may get a wider type.
     on_bad: what becomes of a record that cannot become a row (`dead_letter`, `stop`, `skip`). max_record_bytes: larger
     values are not read. selection: the fields that count; None: all. units: of numbers in fields of time, by path;
-    without one they are milliseconds in JSON, and no times elsewhere.
+    without one they are milliseconds in JSON, and no times elsewhere. envelope: how records wrap a change, where what is
+    read is not the record but its opened envelope (`decode.opened`).
     """
 
     format: str = "json"
@@ -126,6 +128,7 @@ class Reading:
     max_record_bytes: int = 2**31
     selection: Selection | None = None
     units: tuple[tuple[Path, str], ...] = ()
+    envelope: Envelope | None = None
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """The schema of an id, None while it is not known."""
@@ -153,7 +156,7 @@ class TableTarget:
     schema_json: Iceberg's JSON; empty while there is no table. location, properties, io_properties: as in TableState,
     sorted pairs. metadata: fields of record metadata, each with its column. letters: its dead-letter table, while bad
     records are to be expected. shaping: where its columns are not simply the fields of the record. key: how record keys are
-    read, where the table has them decoded.
+    read, where the table has them decoded. envelope: how records wrap a change; None where they are rows.
     """
 
     name: str
@@ -168,6 +171,7 @@ class TableTarget:
     letters: TableTarget | None = None
     shaping: Shaping | None = None
     key: Reading | None = None
+    envelope: Envelope | None = None
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,8 +22,7 @@ from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.framed import warm_up as warm_up_formats
 from frazil.ingest.decode.json import decode_json
 from frazil.ingest.evolve import dump_wanted, new_schema
-from frazil.ingest.rows import decode_rows
-from frazil.ingest.shape import shape_rows
+from frazil.ingest.reading import ReadRecords, read_records
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
 from frazil.types import BadRecord, DataFile, TaskReport, later
@@ -121,6 +121,7 @@ class _TableRun:
     dropped: set[str] = field(default_factory=set)
     bad: list[BadRecord] = field(default_factory=list)
     bad_count: int = 0
+    passed_over: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_writing(self) -> bool:
@@ -139,7 +140,8 @@ class _TableRun:
         self.has_heavy |= bool((np.asarray(columns["partition"]) == HEAVY_PARTITION).any())
         if self.has_heavy:
             return
-        decoded = decode_rows(self.target, columns)
+        read = read_records(self.target, columns)
+        decoded = read.decoded
         self.record_count += records.num_rows
         self._measure(columns["value"])
         self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
@@ -150,18 +152,16 @@ class _TableRun:
         self.loosened |= {json.dumps(path) for path in decoded.loosened}
         self.missing |= decoded.missing
         self.refusals |= decoded.refusals
+        self.passed_over.update(read.passed_over)
         if self.is_writing and records.num_rows:
             if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.letters):
                 columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
-            self._write(columns, decoded)
+            self._write(columns, read)
 
-    def _write(self, columns: dict[str, pa.Array], decoded: Decoded) -> None:
-        rows = shape_rows(self.target, decoded, columns)
-        if decoded.refused.any():
-            if rows.num_columns:
-                rows = rows.filter(pa.array(~decoded.refused))
-            if self.target.letters is not None:
-                self._write_letters(self.target.letters, columns, decoded)
+    def _write(self, columns: dict[str, pa.Array], read: ReadRecords) -> None:
+        rows = read.rows(self.target, columns)
+        if read.decoded.refused.any() and self.target.letters is not None:
+            self._write_letters(self.target.letters, columns, read.decoded)
         if self.writer is None:
             self.writer = FileWriter(self.target)
         if rows.num_rows:
@@ -172,7 +172,7 @@ class _TableRun:
         bad, known = pick(columns, rows), first_misfits(decoded)
         again = None
         if not known.keys() >= set(rows.tolist()):
-            again = decode_rows(self.target, bad, limit=_EVERY_MISFIT)
+            again = read_records(self.target, bad, limit=_EVERY_MISFIT).decoded
         misfits = explain(rows.tolist(), known, again)
         if self.letter_writer is None:
             self.letter_writer = FileWriter(letters)
@@ -206,6 +206,7 @@ class _TableRun:
             bad_count=self.bad_count,
             letters=tuple(letters),
             letter_count=self.letter_count if letters else 0,
+            passed_over=dict(self.passed_over),
         )
 
     def abandon(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from frazil.errors import SpecError
 from frazil.spec.columns import RESERVED_COLUMNS, check_columns, read_columns, read_shaping
 from frazil.spec.document import Entry, Node, Section
+from frazil.spec.envelopes import read_change_settings
 from frazil.spec.models import (
     FORMATS_OF_REGISTRY,
     METADATA_COLUMNS,
@@ -36,7 +37,7 @@ _ONLY_FOR = {
     "subject": FORMATS_OF_REGISTRY,
     "message": ("protobuf",),
 }
-_SINGLE_CHOICES = ("envelope", "mode", "changelog")
+_SINGLE_CHOICES = ("atomic",)
 
 
 def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
@@ -85,8 +86,11 @@ def _read_settings(
     for key in _SINGLE_CHOICES:
         fields.choice(key)
     columns = read_columns(fields.get("columns"), problems)
-    metadata = _read_metadata(fields.get("metadata"), problems)
     value = _read_value(fields.get("value"), VALUE, "value", problems)
+    asked = _read_metadata(fields.get("metadata"), problems)
+    mode = str(fields.choice("mode"))
+    changes = read_change_settings(fields, value["format"], mode, asked, problems)
+    metadata = changes["metadata"]
     _check_latest(entry, value, topics, problems)
     undeclared = fields.choice("undeclared")
     check_columns(fields.get("columns"), columns, metadata, problems)
@@ -109,7 +113,7 @@ def _read_settings(
             "on_bad_record": fields.choice("on_bad_record"),
             "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
             "limits": _read_limits(fields.get("limits"), problems),
-            "metadata": metadata,
+            **changes,
             "commit": read_commit(fields.get("commit"), inherited, problems),
             "on_data_loss": fields.choice("on_data_loss"),
             "format_version": fields.choice("format_version"),

@@ -156,12 +156,11 @@ TABLES = [
 
 NOT_BUILT = [
     ("partition_by: ['hour(ts)']", "`partition_by`", "remove it"),
-    ("envelope: debezium", "`envelope: debezium`", "available: none"),
-    ("envelope: {operation: ops}", "`envelope` with a mapping", "available: none"),
+    ("envelope: canal", "`envelope: canal`", "available: none, debezium, maxwell"),
+    ("atomic: transaction", "`atomic: transaction`", "available: batch"),
     ("mode: upsert", "`mode: upsert`", "available: append"),
     ("key_columns: [id]", "`key_columns`", "remove it"),
     ("order_by: ts", "`order_by`", "remove it"),
-    ("changelog: true", "`changelog: true`", "available: false"),
     ("columns: {id: {type: long, properties: {a: b}}}", "`columns.id.properties`", "remove it"),
 ]
 

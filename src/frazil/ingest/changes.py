@@ -1,0 +1,40 @@
+"""What a stretch of records asks of a table, one row per change: what envelopes become and upserts are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from frazil.ingest.decode.columns import Decoded
+
+UPSERT, DELETE, TRUNCATE = 1, 2, 3
+"""Write the row of this key; take it away; take all rows away."""
+
+
+@dataclass
+class Changes:
+    """Changes in the order of their records.
+
+    columns: one array per field of the target's `fields`, a row per change; a delete has at least its key columns.
+    ops: UPSERT, DELETE or TRUNCATE. records: index of the record in the stretch; an update that changes the key is two
+    changes, a DELETE of the old one and an UPSERT. unavailable: by column the rows whose value the envelope does not carry:
+    the old row's is kept. decoded: refused, misfits, wanted and so on, per record as for appended rows. order: the ordering
+    value per change, where one is declared; None: partition and offset. old_keys: where some UPSERT takes the place of a
+    row with another key, one array per key column, null where the key is the same: what is unavailable is in the row of
+    the old key. own: by field of `metadata` the values that the envelope gives, a row per change. passed_over: how many
+    records of a kind make no change (docs/reference/envelopes.md).
+    """
+
+    columns: list[pa.Array]
+    ops: NDArray[np.int8]
+    records: NDArray[np.int32]
+    unavailable: dict[int, NDArray[np.bool_]]
+    decoded: Decoded
+    order: pa.Array | None
+    old_keys: list[pa.Array] | None = None
+    own: Mapping[str, pa.Array] = field(default_factory=dict)
+    passed_over: Mapping[str, int] = field(default_factory=dict)

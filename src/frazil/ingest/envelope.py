@@ -1,0 +1,68 @@
+"""How a table's records wrap a change of their source: what the pipeline file says of it, as tasks need it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, StringType, TimestamptzType
+
+from frazil.spec import TableSpec
+
+PLACEHOLDER = "__debezium_unavailable_value"
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """What a record of the source looks like, and what is asked of its changes.
+
+    kind: `debezium`, `maxwell`, `canal`, or `operation` where a field of the row itself names the operation. operation: that
+    field; insert, update, delete: its values. placeholder: what stands for a value that was not sent. keys: paths of the
+    key columns, where they are known. is_log: every image of every change becomes a row. marks_deletes: a deleted row
+    stays and is marked. is_upsert: rows take the place of those with their key. by_position: the place in the source's log
+    tells the last change.
+    """
+
+    kind: str
+    operation: str = ""
+    insert: tuple[str, ...] = ()
+    update: tuple[str, ...] = ()
+    delete: tuple[str, ...] = ()
+    placeholder: str = PLACEHOLDER
+    keys: tuple[Path, ...] = ()
+    is_log: bool = False
+    marks_deletes: bool = False
+    is_upsert: bool = False
+    by_position: bool = False
+
+
+def envelope_of(spec: TableSpec) -> Envelope | None:
+    """What tasks get to know of how a table's records wrap changes; None where they are rows."""
+    said = spec.envelope
+    if said is None:
+        return None
+    words = (said.insert, said.update, said.delete) if said.kind == "operation" else ((), (), ())
+    return Envelope(
+        said.kind,
+        said.operation,
+        *words,
+        placeholder=said.placeholder,
+        is_log=spec.changelog,
+        marks_deletes=spec.deletes == "mark",
+    )
+
+
+OWN_TYPES: Mapping[str, IcebergType] = {
+    "op": StringType(),
+    "image": StringType(),
+    "source_ts": TimestamptzType(),
+    "connector_ts": TimestamptzType(),
+    "transaction_id": StringType(),
+    "total_order": LongType(),
+    "position": StringType(),
+    "unavailable": ListType(0, StringType(), element_required=False),
+    "deleted": BooleanType(),
+    "deleted_at": TimestamptzType(),
+}
+"""Fields of `metadata` that an envelope gives, with the types of their columns."""
