@@ -54,19 +54,24 @@ def test_a_change_log_has_every_change_and_a_table_of_rows_those_that_were_writt
     ledger = Ledger(broker.bootstrap_servers, new_id(), 4)
     table = {"topic": ledger.topic, "envelope": "debezium", "metadata": ["partition", "offset", "transaction_id"]}
     tables = {"s.history": {**table, "changelog": True}, "s.rows": table}
-    pipeline = Pipeline(
-        tmp_path, {"pipeline": "cdc", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
-    )
+    pipeline = Pipeline(tmp_path, {"pipeline": "cdc", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables})
     customers = samples("fz.public.customers")
     produce(ledger, customers[:5])
     pipeline.run()
     produce(ledger, customers[5:])
-    lie = {"partition": 1, "key": None, "headers": [], "value": '{"op":"x","before":null,"after":{"id":9}}'}
+    lie: dict[str, Any] = {
+        "partition": 1,
+        "key": None,
+        "headers": [],
+        "value": '{"op":"x","before":null,"after":{"id":9}}',
+    }
     produce(ledger, [lie, {**lie, "value": '{"ts_ms":1}'}])
     pipeline.run()
 
     history = in_order(rows(tmp_path, "history"))
-    assert [(one["_partition"], one["_offset"], one["_op"], one["_image"], one["id"], one["name"]) for one in history] == [
+    assert [
+        (one["_partition"], one["_offset"], one["_op"], one["_image"], one["id"], one["name"]) for one in history
+    ] == [
         (0, 0, "r", "after", 1, "Ada"),
         (0, 1, "c", "after", 2, "Bob"),
         (0, 2, "u", "after", 2, "Bob"),

@@ -26,11 +26,13 @@ from frazil.ingest.decode.opened import (
     BARE,
     FAULTS,
     IMAGES,
+    MESSAGE,
     NO_AFTER,
     NO_BEFORE,
     NO_KEY,
     NO_OPERATION,
     PASSED_OVER,
+    TOMBSTONE,
     UNKNOWN_OPERATION,
     needed_facts,
     opened_fields,
@@ -158,6 +160,7 @@ def _open(
     fields = opened_fields(known, row, facts)
     names = [field.name for field in fields]
     decoded = decode_values(_reading(target, envelope, names), fields, records, limit)
+    decoded = _without_tombstones(decoded, np.asarray(records["value"].is_null()))
     columns = dict(zip(names, decoded.columns, strict=True))
     marks = columns["unavailable"]
     unsent = {}
@@ -165,9 +168,13 @@ def _open(
         flags = marks.field(n)
         if flags.null_count < len(flags) and np.asarray(flags.fill_null(False)).any():
             unsent[n] = np.asarray(flags.fill_null(False))
+    note = np.array(columns["note"].fill_null(0))
+    note[np.asarray(records["value"].is_null())] = TOMBSTONE
+    if envelope.kind == "debezium":
+        note[(note <= BARE) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
     return _Opened(
         replace(decoded, wanted=united(_in_rows(decoded.wanted)), loosened=set()),
-        np.asarray(columns["note"].fill_null(0)),
+        note,
         _codes(envelope, columns["op"]),
         columns["op"],
         columns["after"],
@@ -175,6 +182,12 @@ def _open(
         unsent,
         {name: columns[name] for name in facts},
     )
+
+
+def _without_tombstones(decoded: Decoded, is_tombstone: Bools) -> Decoded:
+    """Records without a value are no bad ones here: they follow a delete."""
+    misfits = [misfit for misfit in decoded.misfits if not is_tombstone[misfit.row]]
+    return replace(decoded, refused=decoded.refused & ~is_tombstone, misfits=misfits)
 
 
 def _key_fields(target: TableTarget) -> list[str]:
@@ -510,9 +523,10 @@ def _told_old_key(making: _Making, record: int) -> list[Any] | None:
 def _passed_over(making: _Making) -> dict[str, int]:
     """How many records make no change, by what they are."""
     opened, envelope = making.opened, making.envelope
-    found = {word: int(np.count_nonzero(opened.note == number)) for number, word in PASSED_OVER.items()}
+    well = ~making.check.refused
+    found = {word: int(np.count_nonzero(well & (opened.note == number))) for number, word in PASSED_OVER.items()}
     if not (envelope.is_log or envelope.is_upsert):
-        good = (opened.note <= BARE) & ~making.check.refused
+        good = (opened.note <= BARE) & well
         found["delete"] = int(np.count_nonzero(good & (opened.op == REMOVE)))
         found["truncate"] = int(np.count_nonzero(good & (opened.op == EMPTY)))
     return {word: count for word, count in found.items() if count}

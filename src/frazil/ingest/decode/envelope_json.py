@@ -28,7 +28,6 @@ from frazil.ingest.decode.opened import (
     BARE,
     HEARTBEAT,
     IMAGES,
-    MESSAGE,
     NO_ENVELOPE,
     NO_OBJECT,
     SCHEMA_CHANGE,
@@ -192,7 +191,6 @@ def _debezium_parts(stretch: _Stretch, rows: NDArray[np.int32], whole: Slices, m
     note[~named & there["status"] & (members["event_count"].kind != ABSENT)] = TRANSACTION
     note[~named & (there["ddl"] | there["tableChanges"]) & (members["databaseName"].kind != ABSENT)] = SCHEMA_CHANGE
     note[named] = IMAGES
-    note[np.asarray(pc.fill_null(pc.equal(op, "m"), False))] = MESSAGE
     if is_flat.any():
         note[is_flat] = BARE
         members["after"] = _either(is_flat, whole, members["after"])
@@ -313,10 +311,17 @@ def _read_image(
 
 
 def _read_struct(texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str) -> pa.Array:
-    validity, nulls, _ = presence(slices, OBJECT)
     error = np.zeros(len(slices), np.uint8)
-    arrays = read_members(texts, slices, kind.fields, findings, (name,), error)
+    image = _read_members(texts, slices, kind, findings, name, error)
     refuse_objects(texts, slices, error, (name,))
+    return image
+
+
+def _read_members(
+    texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str, error: NDArray[np.uint8]
+) -> pa.Array:
+    validity, nulls, _ = presence(slices, OBJECT)
+    arrays = read_members(texts, slices, kind.fields, findings, (name,), error)
     arrow = pa.struct([pa.field(f.name, a.type) for f, a in zip(kind.fields, arrays, strict=True)])
     return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
 
@@ -329,7 +334,7 @@ def _read_text_image(stretch: _Stretch, slices: Slices, kind: StructType, findin
     whole = whole_slices(raw)
     error = unreadable(raw)
     scan.scan_texts(inner.base, whole.start, whole.end, whole.kind, error)
-    image = _read_struct(inner, whole, kind, findings, name)
+    image = _read_members(inner, whole, kind, findings, name, error)
     inner.refuse(whole, error, name, FAULTS)
     outer.has_slow_keys |= inner.has_slow_keys
     outer.refused[slices.owner] |= inner.refused
