@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.spec.models import EnvelopeSpec
-from tests.unit.spec.conftest import Load, Refuse
-from tests.unit.spec.pipeline_file import with_table
+from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 
 LOG = {"op": "_op", "image": "_image"}
 DEBEZIUM_LOG = {**LOG, "source_ts": "_source_ts", "connector_ts": "_connector_ts", "unavailable": "_unavailable"}

@@ -37,6 +37,7 @@ from frazil.ingest.decode.opened import (
 from frazil.ingest.decode.placeholders import json_forms, take_unsent
 from frazil.ingest.decode.regroup import select_columns
 from frazil.ingest.decode.rescue import join_members, rescued_column
+from frazil.ingest.decode.same_texts import group_same
 from frazil.ingest.decode.slices import Slices, Texts, presence, take_apart
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import widest
@@ -412,16 +413,13 @@ def _moment(stretch: _Stretch, members: Mapping[str, Slices]) -> pa.Array:
 def _open_with_schemas(stretch: _Stretch, whole: Slices, schema: Slices, rows: NDArray[np.int32]) -> None:
     """Records that carry their schema, those of each schema together."""
     texts = stretch.texts
-    written = pa.array(
-        [texts.buffer[schema.start[n] : schema.end[n]].tobytes() for n in _first_of_each(texts, schema, rows)],
-        pa.binary(),
-    )
-    codes = _codes(texts, schema, rows, written)
-    for code, text in enumerate(written.to_pylist()):
+    written = _at(schema, rows)
+    codes, firsts = group_same(texts.base, written)
+    for code, first in enumerate(firsts):
         mine = rows[codes == code]
-        slices = Slices(whole.start[mine], whole.end[mine], whole.kind[mine], whole.owner[mine])
+        slices = _at(whole, mine)
         try:
-            _open_with_schema(stretch, slices, text)
+            _open_with_schema(stretch, slices, texts.buffer[written.start[first] : written.end[first]].tobytes())
         except UnusableSchema as error:
             fault = Fault("bad_schema", str(error))
             texts.refuse(slices, np.ones(mine.size, np.uint8), _SCHEMA, {1: fault})
@@ -429,24 +427,8 @@ def _open_with_schemas(stretch: _Stretch, whole: Slices, schema: Slices, rows: N
             stretch.groups.append(_Group(mine, Decoded(nulls, np.ones(mine.size, np.bool_))))
 
 
-def _first_of_each(texts: Texts, schema: Slices, rows: NDArray[np.int32]) -> list[int]:
-    """A record of each distinct schema."""
-    texts_of_schemas = _schema_texts(texts, schema, rows)
-    codes = np.asarray(texts_of_schemas.dictionary_encode().indices)
-    return [int(rows[np.flatnonzero(codes == code)[0]]) for code in range(int(codes.max()) + 1)]
-
-
-def _codes(texts: Texts, schema: Slices, rows: NDArray[np.int32], written: pa.Array) -> NDArray[np.int32]:
-    return np.asarray(pc.index_in(_schema_texts(texts, schema, rows), written))
-
-
-def _schema_texts(texts: Texts, schema: Slices, rows: NDArray[np.int32]) -> pa.Array:
-    sizes = (schema.end[rows] - schema.start[rows]).astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    places = np.repeat(schema.start[rows].astype(np.int64) - offsets[:-1], sizes) + np.arange(int(offsets[-1]))
-    raw = texts.buffer[places]
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(raw)]
-    return pa.Array.from_buffers(pa.large_binary(), rows.size, buffers).cast(pa.binary())
+def _at(slices: Slices, rows: NDArray[np.int32]) -> Slices:
+    return Slices(slices.start[rows], slices.end[rows], slices.kind[rows], slices.owner[rows])
 
 
 def _open_with_schema(stretch: _Stretch, slices: Slices, text: bytes) -> None:
