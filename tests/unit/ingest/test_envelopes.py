@@ -393,3 +393,28 @@ def test_keys_with_escapes_are_the_same_keys() -> None:
     )
     assert changes.columns[0].to_pylist() == [1, 2]
     assert changes.decoded.wanted == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "position"),
+    [
+        ({"connector": "postgresql", "lsn": 26720560}, "00000000000026720560"),
+        (
+            {"connector": "mysql", "file": "binlog.000003", "pos": 154, "row": 2},
+            "binlog.000003/00000000000000000154/00000000000000000002",
+        ),
+        (
+            {"connector": "sqlserver", "commit_lsn": "00:1:2", "change_lsn": "00:1:1", "event_serial_no": 1},
+            "00:1:2/00:1:1/00000000000000000001",
+        ),
+        ({"connector": "oracle", "scn": "4571"}, "00000000000000004571"),
+        ({"connector": "mongodb", "ord": 1}, None),
+    ],
+)
+def test_the_place_in_the_log_of_every_source_sorts_as_text(source: dict[str, Any], position: str | None) -> None:
+    value = _debezium("c", after={"id": 1}, source=source)
+    ordered = Envelope("debezium", is_upsert=True, keys=(("id",),), by_position=True)
+    changes = _read(ordered, value, metadata=("position",))
+    assert changes.own["position"].to_pylist() == [position]
+    assert changes.order is not None
+    assert changes.order.to_pylist() == [position]
