@@ -36,6 +36,16 @@ class Envelope:
     is_upsert: bool = False
     by_position: bool = False
 
+    @property
+    def needs_keys(self) -> bool:
+        """Whether a deleted row may be told by its record's key alone, as MongoDB's documents are."""
+        return self.kind == "debezium" and (self.is_log or self.is_upsert)
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether a row that moved to a new key may be told by a header."""
+        return self.kind == "debezium" and self.is_upsert
+
 
 def envelope_of(spec: TableSpec) -> Envelope | None:
     """What tasks get to know of how a table's records wrap changes; None where they are rows."""

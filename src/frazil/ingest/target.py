@@ -193,6 +193,8 @@ class TableTarget:
     def needs_headers(self) -> bool:
         """Whether a record's headers are needed, be it for its schema or for a column."""
         readings = (self.reading, self.key or self.reading)
+        if self.envelope is not None and self.envelope.needs_headers and self.reading.on_bad != "dead_letter":
+            return True  # Else the first record that lacks one is a bad one, and brings them along.
         return any(reading.is_by_header for reading in readings) or bool(
             self.shaping is not None and self.shaping.headers
         )
@@ -206,7 +208,8 @@ class TableTarget:
     @cached_property
     def metadata_fields(self) -> frozenset[str]:
         """The fields of record metadata that it needs."""
-        return frozenset([*(field for field, _ in self.metadata), *(["key"] if self.key is not None else [])])
+        needs_key = self.key is not None or (self.envelope is not None and self.envelope.needs_keys)
+        return frozenset([*(field for field, _ in self.metadata), *(["key"] if needs_key else [])])
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:

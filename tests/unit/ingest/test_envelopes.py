@@ -176,6 +176,19 @@ def test_documents_of_mongodb_are_texts_of_json_in_their_envelope() -> None:
     assert _bad(changes) == [(1, "malformed", "after")]
 
 
+def test_a_delete_of_mongodb_is_known_by_the_id_in_the_records_key() -> None:
+    source = {"connector": "mongodb"}
+    values = [_debezium("c", after='{"_id":7,"v":"a"}', source=source), *[_debezium("d", source=source)] * 4]
+    values.append(_debezium("d", source={"connector": "mysql"}))
+    keys = [b'{"id":"7"}', b'{"id":"7"}', b'{"schema":{},"payload":{"id":"8"}}', b"no key", None, b'{"id":"9"}']
+    mirror = Envelope("debezium", is_upsert=True, keys=(("_id",),))
+    target = target_for(mirror, {"_id": "long", "v": "string"})
+    changes = read_envelope(target, {**records_of(values), "key": pa.array(keys, pa.binary())})
+    assert (changes.ops.tolist(), changes.columns[0].to_pylist()) == ([UPSERT, DELETE, DELETE], [7, 7, 8])
+    assert _bad(changes) == [(n, "missing_image", "") for n in (3, 4, 5)]
+    assert "key" in target.metadata_fields
+
+
 def test_rows_that_debezium_unwrapped_are_read_by_what_it_left_beside_them() -> None:
     values = [
         b'{"id":1,"v":"a","__deleted":"false","__op":"r","__lsn":5}',

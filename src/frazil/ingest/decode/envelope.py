@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,24 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField
 
 from frazil.ingest.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.change_facts import Facts, own_values
+from frazil.ingest.decode.change_keys import check_keys, is_needless, key_arrays, old_keys_of
+from frazil.ingest.decode.change_parts import (
+    CREATE,
+    EMPTY,
+    REMOVE,
+    SNAPSHOT,
+    UPDATE,
+    WORDS,
+    Bools,
+    Check,
+    Making,
+    Opened,
+    Plan,
+    Records,
+    Rows,
+)
+from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.envelope_json import united
 from frazil.ingest.decode.fit import Fitting, Place, require
 from frazil.ingest.decode.opened import (
@@ -29,7 +45,6 @@ from frazil.ingest.decode.opened import (
     MESSAGE,
     NO_AFTER,
     NO_BEFORE,
-    NO_KEY,
     NO_OPERATION,
     PASSED_OVER,
     TOMBSTONE,
@@ -37,64 +52,16 @@ from frazil.ingest.decode.opened import (
     needed_facts,
     opened_fields,
 )
-from frazil.ingest.decode.regroup import member_at
 from frazil.ingest.decode.slices import MAX_MISFITS
 from frazil.ingest.decode.values import decode_values
-from frazil.ingest.envelope import OWN_TYPES, Envelope
+from frazil.ingest.envelope import Envelope
 from frazil.ingest.naming import Shaping, unfold
 from frazil.ingest.rows import bindings_of, shape_columns
 from frazil.ingest.selection import Path, Selection
 from frazil.ingest.target import Reading, TableTarget, arrow_type
 
-Records = Mapping[str, pa.Array]
-Bools = NDArray[np.bool_]
-Rows = NDArray[np.int64]
-
-CREATE, UPDATE, REMOVE, SNAPSHOT, EMPTY = range(5)
-WORDS = ("c", "u", "d", "r", "t")
-"""Operations by code, and how the column `_op` spells them."""
 _UNKNOWN = 100
-_OLD_KEY = "__debezium.oldkey"
 _IMAGES_OF = ("after", "before")
-_UNSENT = "the row was created under a new key without the value of {}, which is in the row of the old key alone"
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """Envelopes of a stretch: what each is and does, and the images that it has."""
-
-    decoded: Decoded
-    note: NDArray[np.int32]
-    op: NDArray[np.int64]
-    words: pa.Array
-    after: pa.Array
-    before: pa.Array | None
-    unsent: Mapping[int, Bools]
-    facts: Mapping[str, pa.Array]
-
-    @property
-    def has_after(self) -> Bools:
-        """Which have the row after the change, or the row itself."""
-        return np.asarray(self.after.is_valid())
-
-    @property
-    def has_before(self) -> Bools:
-        """Which have the row before the change."""
-        return np.zeros(self.note.size, np.bool_) if self.before is None else np.asarray(self.before.is_valid())
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """The changes to be: of each its record, what it does, and where its image is: `after`, `before`, or neither."""
-
-    records: Rows
-    ops: NDArray[np.int8]
-    is_after: Bools
-    is_before: Bools
-
-    def only(self, kept: Bools) -> _Plan:
-        """The changes that `kept` marks."""
-        return _Plan(self.records[kept], self.ops[kept], self.is_after[kept], self.is_before[kept])
 
 
 def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISFITS) -> Changes:
@@ -111,49 +78,17 @@ def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISFIT
         found = bindings_of(target.shaping, target.layout, seen)
         if found:  # The batch is planned again when it is known which fields feed these columns.
             return _nothing(target, replace(opened.decoded, wanted=found))
-    check = _Check(opened, limit)
+    check = Check(opened, limit)
     _check_notes(check, opened, envelope)
     plan = _plan(envelope, opened, check.refused)
-    changes = _shape(_Making(target, envelope, opened, row, records, check), plan)
-    changes.own = own_values(_Facts(target, opened, records, own), changes)
+    changes = _shape(Making(target, envelope, opened, row, records, check), plan)
+    changes.own = own_values(Facts(target, opened, records, own), changes)
     return changes
-
-
-class _Check:
-    """Bad records of a stretch, as they are found."""
-
-    def __init__(self, opened: _Opened, limit: int) -> None:
-        self.refused = opened.decoded.refused.copy()
-        self.misfits = list(opened.decoded.misfits)
-        self._limit = limit
-
-    def refuse(self, bad: Bools, kind: str, reason: str, path: str = "") -> None:
-        """These records are bad ones; of those that are already, nothing more is said."""
-        rows = np.flatnonzero(bad & ~self.refused)
-        self.misfits += [Misfit(row, path, kind, reason) for row in rows[: self._limit].tolist()]
-        self.refused[rows] = True
-
-    def take(self, decoded: Decoded, records: Rows) -> None:
-        """What was wrong with changes is wrong with their records."""
-        bad = np.zeros(self.refused.size, np.bool_)
-        bad[records[decoded.refused]] = True
-        new = bad & ~self.refused
-        known = set()
-        for misfit in decoded.misfits:
-            row = int(records[misfit.row])
-            if new[row] and (row, misfit.path) not in known:
-                known.add((row, misfit.path))
-                self.misfits.append(replace(misfit, row=row))
-        self.refused |= bad
-
-    def first(self) -> list[Misfit]:
-        """As many as are noted, in the order of the records."""
-        return sorted(self.misfits, key=lambda misfit: misfit.row)[: self._limit]
 
 
 def _open(
     target: TableTarget, row: Sequence[NestedField], facts: Sequence[str], records: Records, limit: int
-) -> _Opened:
+) -> Opened:
     envelope = target.envelope
     assert envelope is not None
     known = replace(envelope, keys=tuple((name,) for name in _key_fields(target)))
@@ -172,7 +107,7 @@ def _open(
     note[np.asarray(records["value"].is_null())] = TOMBSTONE
     if envelope.kind == "debezium":
         note[(note <= BARE) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
-    return _Opened(
+    return Opened(
         replace(decoded, wanted=united(_in_rows(decoded.wanted)), loosened=set()),
         note,
         _codes(envelope, columns["op"]),
@@ -251,7 +186,7 @@ def _nothing(target: TableTarget, decoded: Decoded) -> Changes:
     return Changes(columns, np.zeros(0, np.int8), np.zeros(0, np.int32), {}, decoded, None)
 
 
-def _check_notes(check: _Check, opened: _Opened, envelope: Envelope) -> None:
+def _check_notes(check: Check, opened: Opened, envelope: Envelope) -> None:
     """Records whose envelope does not hold together."""
     for number in np.unique(opened.note[opened.note > BARE]).tolist():
         if number in FAULTS:
@@ -275,7 +210,7 @@ def _check_notes(check: _Check, opened: _Opened, envelope: Envelope) -> None:
         check.refuse(gone & (opened.note == BARE) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message)
 
 
-def _plan(envelope: Envelope, opened: _Opened, refused: Bools) -> _Plan:
+def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
     """The changes of good records, in their order: up to two of each, the one of the row before its update first."""
     good = (opened.note <= BARE) & ~refused
     op, has_before = opened.op, opened.has_before & (opened.note == IMAGES)
@@ -293,7 +228,7 @@ def _plan(envelope: Envelope, opened: _Opened, refused: Bools) -> _Plan:
         ops[emptied[records]] = TRUNCATE
     is_before = is_first | (gone[records] & has_before[records])
     is_after = ~is_before & ~emptied[records] & opened.has_after[records]
-    return _Plan(records, ops, is_after, is_before)
+    return Plan(records, ops, is_after, is_before)
 
 
 def _leading(first: Bools, count: Rows, records: Rows) -> Bools:
@@ -304,19 +239,7 @@ def _leading(first: Bools, count: Rows, records: Rows) -> Bools:
     return found
 
 
-@dataclass(frozen=True)
-class _Making:
-    """What changes are made of."""
-
-    target: TableTarget
-    envelope: Envelope
-    opened: _Opened
-    row: Sequence[NestedField]
-    records: Records
-    check: _Check
-
-
-def _shape(making: _Making, plan: _Plan) -> Changes:
+def _shape(making: Making, plan: Plan) -> Changes:
     """The columns of the changes, and those taken out whose rows turn out to be bad ones."""
     target, opened, check = making.target, making.opened, making.check
     rescued = opened.decoded.rescued
@@ -333,10 +256,10 @@ def _shape(making: _Making, plan: _Plan) -> Changes:
         shaped = shape_columns(target, target.shaping, own, taken, MAX_MISFITS)
         check.take(shaped, plan.records)
     _require(making, plan, shaped, unsent)
-    keys = _key_arrays(target, shaped.columns)
-    _check_keys(making, plan, keys)
-    old_keys = _old_keys(making, plan, keys, unsent)
-    kept = ~check.refused[plan.records] & ~_is_needless(plan, keys)
+    keys = key_arrays(target, shaped.columns)
+    check_keys(making, plan, keys)
+    old_keys = old_keys_of(making, plan, keys, unsent)
+    kept = ~check.refused[plan.records] & ~is_needless(plan, keys)
     columns = shaped.columns
     if not kept.all():
         mask = pa.array(kept)
@@ -356,7 +279,7 @@ def _shape(making: _Making, plan: _Plan) -> Changes:
     )
 
 
-def _told(making: _Making, shaped: Decoded) -> Decoded:
+def _told(making: Making, shaped: Decoded) -> Decoded:
     """What there is to say of the records, none of their columns."""
     of_records, check = making.opened.decoded, making.check
     rescued = of_records.rescued
@@ -378,7 +301,7 @@ def _bare_paths(paths: set[str]) -> set[str]:
     return {path.removeprefix("after.").removeprefix("before.") for path in paths}
 
 
-def _images(opened: _Opened, plan: _Plan, row: Sequence[NestedField]) -> list[pa.Array]:
+def _images(opened: Opened, plan: Plan, row: Sequence[NestedField]) -> list[pa.Array]:
     """The fields of the row, of the image that each change has."""
     count = opened.note.size
     is_plain = plan.is_after.all() and plan.records.size == count
@@ -407,7 +330,7 @@ def _member(images: pa.Array, n: int) -> pa.Array:
     return pc.struct_field(images, [n]) if images.null_count or images.offset else images.field(n)
 
 
-def _unsent(making: _Making, plan: _Plan) -> dict[int, Bools]:
+def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
     """By column of the table the changes whose value of it was not sent."""
     target, opened = making.target, making.opened
     names = {making.row[n].name: flags for n, flags in opened.unsent.items()}
@@ -427,7 +350,7 @@ def _unsent(making: _Making, plan: _Plan) -> dict[int, Bools]:
     return found
 
 
-def _require(making: _Making, plan: _Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
+def _require(making: Making, plan: Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
     """Rows that lack a value for a required column are bad ones."""
     fitting = Fitting(making.target.reading, "", plan.records.size, MAX_MISFITS)
     for n, field in enumerate(making.target.fields):
@@ -439,88 +362,7 @@ def _require(making: _Making, plan: _Plan, shaped: Decoded, unsent: Mapping[int,
     making.check.take(Decoded([], fitting.refused, fitting.misfits), plan.records)
 
 
-def _key_arrays(target: TableTarget, columns: Sequence[pa.Array]) -> list[pa.Array]:
-    assert target.envelope is not None
-    found = (member_at(target.fields, columns, path) for path in target.envelope.keys)
-    return [one[0] for one in found if one is not None]
-
-
-def _check_keys(making: _Making, plan: _Plan, keys: Sequence[pa.Array]) -> None:
-    """Every row that is written or taken away has a key; the one before an update may be without, as it is then the same."""
-    if not making.envelope.is_upsert:
-        return
-    needs = plan.is_after | (making.opened.op[plan.records] == REMOVE)
-    for path, key in zip(making.envelope.keys, keys, strict=False):
-        bad = np.zeros(making.check.refused.size, np.bool_)
-        bad[plan.records[needs & np.asarray(key.is_null())]] = True
-        making.check.refuse(bad, FAULTS[NO_KEY].kind, FAULTS[NO_KEY].message, ".".join(path))
-
-
-def _is_needless(plan: _Plan, keys: Sequence[pa.Array]) -> Bools:
-    """Deletes of the row before an update that has the same key, or no key at all."""
-    count = plan.records.size
-    is_first = np.zeros(count, np.bool_)
-    is_first[:-1] = (plan.records[1:] == plan.records[:-1]) & (plan.ops[:-1] == DELETE)
-    if not keys or not is_first.any():
-        return is_first & np.False_
-    here = np.flatnonzero(is_first)
-    same, lacking = np.ones(here.size, np.bool_), np.zeros(here.size, np.bool_)
-    for key in keys:
-        old, new = key.take(pa.array(here)), key.take(pa.array(here + 1))
-        lacking |= np.asarray(old.is_null())
-        same &= np.asarray(pc.fill_null(pc.equal(old, new), False))
-    is_first[here] = same | lacking
-    return is_first
-
-
-def _old_keys(
-    making: _Making, plan: _Plan, keys: Sequence[pa.Array], unsent: Mapping[int, Bools]
-) -> list[pa.Array] | None:
-    """Keys that rows had before, where it takes the old row to know the new one's values."""
-    if not making.envelope.is_upsert or not unsent or not keys:
-        return None
-    needs = np.zeros(plan.ops.size, np.bool_)
-    for flags in unsent.values():
-        needs |= flags
-    moved = np.flatnonzero(needs & _follows_delete(plan, keys))
-    olds: dict[int, list[Any]] = {int(n): [key[n - 1].as_py() for key in keys] for n in moved.tolist()}
-    created = np.flatnonzero(needs & (making.opened.op[plan.records] == CREATE))
-    for n in created.tolist():
-        told = _told_old_key(making, int(plan.records[n]))
-        if told is None:
-            bad = np.zeros(making.check.refused.size, np.bool_)
-            bad[plan.records[n]] = True
-            name = next(making.target.fields[c].name for c, flags in unsent.items() if flags[n])
-            making.check.refuse(bad, "unsent_value", _UNSENT.format(name), name)
-        else:
-            olds[n] = told
-    if not olds:
-        return None
-    empty = [None] * len(keys)
-    rows = [olds.get(n, empty) for n in range(plan.ops.size)]
-    return [pa.array([row[k] for row in rows], key.type) for k, key in enumerate(keys)]
-
-
-def _follows_delete(plan: _Plan, keys: Sequence[pa.Array]) -> Bools:
-    """Rows whose record has them take the place of a row with another key."""
-    found = np.zeros(plan.ops.size, np.bool_)
-    found[1:] = (plan.records[1:] == plan.records[:-1]) & (plan.ops[:-1] == DELETE) & ~_is_needless(plan, keys)[:-1]
-    return found
-
-
-def _told_old_key(making: _Making, record: int) -> list[Any] | None:
-    """The key that Debezium's header tells, in the order of the key columns; None without one that can be read."""
-    headers = making.records["headers"][record].as_py() if "headers" in making.records else None
-    raw = next((one["value"] for one in headers or [] if one["key"] == _OLD_KEY), None)
-    try:
-        told = json.loads(raw or b"")
-        told = told["payload"] if isinstance(told, dict) and told.keys() == {"schema", "payload"} else told
-        return [told[path[0]] for path in making.envelope.keys]
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _passed_over(making: _Making) -> dict[str, int]:
+def _passed_over(making: Making) -> dict[str, int]:
     """How many records make no change, by what they are."""
     opened, envelope = making.opened, making.envelope
     well = ~making.check.refused
@@ -530,67 +372,3 @@ def _passed_over(making: _Making) -> dict[str, int]:
         found["delete"] = int(np.count_nonzero(good & (opened.op == REMOVE)))
         found["truncate"] = int(np.count_nonzero(good & (opened.op == EMPTY)))
     return {word: count for word, count in found.items() if count}
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """What columns of `metadata` are made of."""
-
-    target: TableTarget
-    opened: _Opened
-    records: Records
-    own: frozenset[str]
-
-
-def own_values(facts: _Facts, changes: Changes) -> dict[str, pa.Array]:
-    """The columns of `metadata` that come from the envelope, a row per change."""
-    opened, rows = facts.opened, changes.records
-    places = pa.array(rows)
-    found = {name: array.take(places) for name, array in opened.facts.items() if name in facts.own}
-    if "op" in facts.own:
-        found["op"] = pa.array(WORDS).take(pa.array(opened.op[rows]))
-    if "image" in facts.own:
-        found["image"] = _image_words(opened, changes)
-    if "unavailable" in facts.own:
-        found["unavailable"] = _unsent_names(facts.target, changes)
-    gone = opened.op[rows] == REMOVE
-    if "deleted" in facts.own:
-        found["deleted"] = pa.array(gone)
-    if "deleted_at" in facts.own:
-        times = opened.facts["source_ts"].take(places)
-        if "timestamp" in facts.records:
-            times = pc.coalesce(times, facts.records["timestamp"].take(places))
-        found["deleted_at"] = pc.if_else(pa.array(gone), times, None)
-    return found
-
-
-def _image_words(opened: _Opened, changes: Changes) -> pa.Array:
-    """`after`, `before`, or `identity`: a row before its change that lacks values, which the source may not have sent."""
-    rows, op = changes.records, opened.op[changes.records]
-    leads = np.zeros(rows.size, np.bool_)
-    leads[:-1] = rows[1:] == rows[:-1]
-    is_before = leads | (op == REMOVE)
-    lacks = np.zeros(rows.size, np.bool_)
-    for column in changes.columns:
-        lacks |= np.asarray(column.is_null())
-    kinds = opened.facts["connector"].take(pa.array(rows))
-    may_lack = np.asarray(pc.fill_null(pc.equal(kinds, "postgresql"), opened.note.size == 0))
-    may_lack |= np.asarray(kinds.is_null()) & (opened.note[rows] == BARE)
-    words = np.where(is_before, np.where(lacks & may_lack, "identity", "before"), "after")
-    nothing = (op == EMPTY) | ((op == REMOVE) & ~(opened.has_before | opened.has_after)[rows])
-    return pa.array(words, pa.string(), mask=nothing)
-
-
-def _unsent_names(target: TableTarget, changes: Changes) -> pa.Array:
-    """The columns whose value was not sent; null where all were."""
-    kind = arrow_type(OWN_TYPES["unavailable"])
-    if not changes.unavailable:
-        return pa.nulls(changes.records.size, kind)
-    columns = list(changes.unavailable)
-    flags = np.stack([changes.unavailable[n] for n in columns], axis=1)
-    names = pa.array([target.fields[n].name for n in columns])
-    counts = flags.sum(axis=1)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    items = names.take(pa.array(np.nonzero(flags)[1]))
-    mask = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
-    return pa.Array.from_buffers(kind, flags.shape[0], [mask, pa.py_buffer(offsets)], children=[items])
