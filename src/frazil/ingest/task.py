@@ -19,6 +19,7 @@ import pyarrow as pa
 from frazil.failpoints import hit
 from frazil.ingest.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas, pick
 from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.envelope_schemas import warm_up as warm_up_envelopes
 from frazil.ingest.decode.framed import warm_up as warm_up_formats
 from frazil.ingest.decode.json import decode_json
 from frazil.ingest.evolve import dump_wanted, new_schema
@@ -98,6 +99,7 @@ def warm_up() -> None:
     found = decode_json(values, ()).wanted.get((), {})
     decode_json(values, new_schema(found.items()).fields)
     warm_up_formats()
+    warm_up_envelopes()
 
 
 @dataclass
