@@ -52,6 +52,7 @@ docs: setup
 	$(BIN)/python -m tests.unit.ingest.json_schema_reference
 	$(BIN)/python -m tests.unit.ingest.avro_reference
 	$(BIN)/python -m tests.unit.ingest.protobuf_reference
+	$(BIN)/python -m tests.unit.ingest.debezium_reference
 
 bench: setup
 	$(BIN)/python -m bench

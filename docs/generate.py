@@ -96,6 +96,10 @@ _SECTIONS = {
     ),
     "table": ("tables.&lt;name&gt;", "One table. It names its topics with `topic` or with `topics`."),
     "flatten": ("tables.&lt;name&gt;.flatten", "How nested records become columns; the short form is `true`."),
+    "envelope": (
+        "tables.&lt;name&gt;.envelope",
+        "The long form: with `operation`, a field of the row names the operation; with `type: debezium`, its settings.",
+    ),
     "dead_letters": ("tables.&lt;name&gt;.dead_letters", ""),
     "limits": ("tables.&lt;name&gt;.limits", ""),
     "value": ("tables.&lt;name&gt;.value", ""),

@@ -6,6 +6,7 @@ An *offset* is always the next one to read, a range is half-open. All timestamps
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -184,7 +185,7 @@ class TaskReport:
     not allow. scattered: where there are rows of more partitions than one batch may write, two of them by name; there are
     no files then. letters: files of the dead-letter table; letter_count: bad records in them. touched: of an upsert table,
     what the changes ask of it. key_columns: of an upsert table that does not know its key yet, the fields of the records'
-    keys.
+    keys. passed_over: records that are no change of a row, by what they are.
     """
 
     table: str
@@ -206,6 +207,7 @@ class TaskReport:
     scattered: tuple[str, ...] = ()
     touched: tuple[Touched, ...] = ()
     key_columns: tuple[str, ...] = ()
+    passed_over: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -313,6 +315,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         scattered=next((report.scattered for report in mine if report.scattered), ()),
         touched=tuple(t for report in mine for t in report.touched),
         key_columns=next((report.key_columns for report in mine if report.key_columns), ()),
+        passed_over=dict(sum((Counter(report.passed_over) for report in mine), Counter())),
     )
 
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyiceberg.table import StaticTable
-from tests.fixtures.waiting import PATIENCE_S, wait_until
 
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
 from tests.fixtures.source import Ends, Source
+from tests.fixtures.waiting import PATIENCE_S, wait_until
 from tests.fixtures.workload import SourceTable
 
 TRANSACTIONS, AT_ONCE = 300, 5

@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from frazil.ingest.changes import Changes, key_of
+from frazil.ingest.changes import UPSERT, Changes
 from frazil.ingest.fold import (
-    UPSERT,
     Folded,
     Ints,
     Ranked,
@@ -24,6 +23,7 @@ from frazil.ingest.fold import (
     fold,
     previous_places,
 )
+from frazil.ingest.row_changes import key_of
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
 

@@ -1,41 +1,33 @@
-"""Records to changes: what each one asks of the table, in the order of the records.
-
-Without an envelope a record's value is the row of its key, and a record without a value deletes that row.
-"""
+"""What a stretch of records asks of a table, one row per change: what envelopes become and upserts are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.ingest.dead_letter import pick
-from frazil.ingest.decode.columns import Decoded, Misfit
-from frazil.ingest.decode.slices import MAX_MISFITS
-from frazil.ingest.evolve import merge_wanted
-from frazil.ingest.fold import DELETE, TRUNCATE, UPSERT
-from frazil.ingest.live_rows import has_column, member
-from frazil.ingest.record_keys import Keys, read_keys
-from frazil.ingest.rows import decode_rows
-from frazil.ingest.shape import shape_rows
-from frazil.ingest.target import TableTarget
+from frazil.ingest.decode.columns import Decoded
 
-Path = tuple[str, ...]
+UPSERT, DELETE, TRUNCATE = 1, 2, 3
+"""Write the row of this key; take it away; take all rows away."""
 
 
 @dataclass
 class Changes:
-    """What a stretch of records asks of the table, in the order of the records.
+    """Changes in the order of their records.
 
-    columns: one array per field of `target.fields`, a row per change; a delete has at least its key columns. ops: UPSERT,
-    DELETE or TRUNCATE. records: place of each change's record in the stretch. unavailable: by column the rows whose value
-    the record does not carry, so that the old row's stays. decoded: what became of the records, as for append; its columns
-    are of no use. order: the ordering value of each change, where `order_by` is declared.
+    columns: one array per field of the target's `fields`, a row per change; a delete has at least its key columns.
+    ops: UPSERT, DELETE or TRUNCATE. records: index of the record in the stretch; an update that changes the key is two
+    changes, a DELETE of the old one and an UPSERT. unavailable: by column the rows whose value the envelope does not carry:
+    the old row's is kept. decoded: refused, misfits, wanted and so on, per record as for appended rows. order: the ordering
+    value per change, where one is declared; None: partition and offset. old_keys: where some UPSERT takes the place of a
+    row with another key, one array per key column, null where the key is the same: what is unavailable is in the row of
+    the old key. own: by field of `metadata` the values that the envelope gives, a row per change. passed_over: how many
+    records of a kind make no change (docs/reference/envelopes.md). key_columns: of a table that does not know its key
+    yet, the fields of the records' keys.
     """
 
     columns: list[pa.Array]
@@ -44,7 +36,10 @@ class Changes:
     unavailable: dict[int, NDArray[np.bool_]]
     decoded: Decoded
     order: pa.Array | None = None
-    key_columns: tuple[str, ...] = field(default=())
+    old_keys: list[pa.Array] | None = None
+    own: Mapping[str, pa.Array] = field(default_factory=dict)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    key_columns: tuple[str, ...] = ()
 
     def without_refused(self) -> Changes:
         """The changes of the records that could be read."""
@@ -59,195 +54,6 @@ class Changes:
             records=self.records[kept],
             unavailable={n: mask[kept] for n, mask in self.unavailable.items()},
             order=self.order.take(places) if self.order is not None else None,
+            old_keys=None if self.old_keys is None else [key.take(places) for key in self.old_keys],
+            own={name: values.take(places) for name, values in self.own.items()},
         )
-
-
-def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: int = MAX_MISFITS) -> Changes:
-    """The changes of these records. limit: how many misfits are noted."""
-    reading = target.changes
-    assert reading is not None
-    there = _has_value(target, records["value"])
-    decoded = _rows_there(target, records, there, limit)
-    needs_key = np.ones(there.size, np.bool_) if reading.is_key_of_record else ~there
-    keys = read_keys(target, records, needs_key, limit)
-    decoded = _with_misfits(decoded, keys, limit)
-    columns = decoded.columns
-    if reading.key_columns and columns:
-        if reading.is_key_of_record:
-            decoded = _refuse_other_keys(target, decoded, keys, there, limit)
-        columns = [
-            _put_keys(field_, column, keys, needs_key) for field_, column in zip(target.fields, columns, strict=True)
-        ]
-    ops = np.where(there, UPSERT, DELETE).astype(np.int8)
-    changes = Changes(columns, ops, np.arange(there.size, dtype=np.int32), {}, decoded, None, keys.names)
-    if reading.order_by:
-        changes.order = ordering_values(target, changes.columns, records)
-    return changes
-
-
-def _has_value(target: TableTarget, values: pa.Array) -> NDArray[np.bool_]:
-    """Which records have a value. The JSON text `null` is none: converters write it for a tombstone that has a schema."""
-    there = values.is_valid()
-    if target.reading.format == "json":
-        there = pc.and_(there, pc.fill_null(pc.not_equal(values, pa.scalar(b"null", values.type)), False))
-    return np.asarray(there)
-
-
-def _refuse_other_keys(
-    target: TableTarget, decoded: Decoded, keys: Keys, there: NDArray[np.bool_], limit: int
-) -> Decoded:
-    """Refuses the records whose value names another key than their key does: one of the two is wrong."""
-    refused, misfits = decoded.refused.copy(), list(decoded.misfits)
-    by_name = {field_.name: column for field_, column in zip(target.fields, decoded.columns, strict=True)}
-    for path, key in keys.columns.items():
-        if path[0] in by_name:
-            own = member(by_name[path[0]], path[1:])
-            differs = np.asarray(pc.fill_null(pc.not_equal(own, key.cast(own.type)), False)) & there & ~refused
-            name = ".".join(path)
-            reason = f"the field {name} of the value is not that of the key"
-            misfits += [Misfit(row, name, "key_differs", reason) for row in np.flatnonzero(differs)[:limit].tolist()]
-            refused |= differs
-    return replace(decoded, refused=refused, misfits=sorted(misfits, key=lambda misfit: misfit.row)[:limit])
-
-
-def ordering_values(
-    target: TableTarget, columns: Sequence[pa.Array], records: Mapping[str, pa.Array]
-) -> pa.Array | None:
-    """The values of the column that `order_by` names, a row per change; None while the table lacks it. records: a row per
-    change too.
-    """
-    assert target.changes is not None
-    name = target.changes.order_by
-    for field_, column in zip(target.fields, columns, strict=True):
-        if field_.name == name:
-            return column
-    return next((records[source] for source, column in target.metadata if column == name), None)
-
-
-def _rows_there(target: TableTarget, records: Mapping[str, pa.Array], there: NDArray[np.bool_], limit: int) -> Decoded:
-    """The rows of the records that have a value, among nulls for those that have none."""
-    if there.all():
-        return decode_rows(target, records, limit)
-    rows = np.flatnonzero(there)
-    found = decode_rows(target, pick(records, rows), limit)
-    places = np.full(there.size, -1, np.int64)
-    places[rows] = np.arange(rows.size)
-    at = pa.array(places, mask=places < 0)
-    refused = np.zeros(there.size, np.bool_)
-    refused[rows] = found.refused
-    return replace(
-        found,
-        columns=[column.take(at) for column in found.columns],
-        refused=refused,
-        misfits=[replace(misfit, row=int(rows[misfit.row])) for misfit in found.misfits],
-        rescued=found.rescued.take(at) if found.rescued is not None else None,
-    )
-
-
-def _with_misfits(decoded: Decoded, keys: Keys, limit: int) -> Decoded:
-    found = keys.decoded
-    return replace(
-        decoded,
-        refused=decoded.refused | found.refused,
-        misfits=sorted([*decoded.misfits, *found.misfits], key=lambda misfit: misfit.row)[:limit],
-        wanted=merge_wanted([decoded.wanted, found.wanted]),
-        missing=decoded.missing | found.missing,
-        refusals=decoded.refusals | found.refusals,
-        dropped=decoded.dropped | found.dropped,
-    )
-
-
-def _put_keys(column: NestedField, values: pa.Array, keys: Keys, rows: NDArray[np.bool_]) -> pa.Array:
-    """The column with the keys' values in `rows`, as far as it is a key column or holds some."""
-    mine = {path[1:]: key for path, key in keys.columns.items() if path[0] == column.name}
-    if not mine:
-        return values
-    return pc.if_else(pa.array(rows), _nested(column.field_type, mine, values), values)
-
-
-def _nested(kind: IcebergType, members: Mapping[Path, pa.Array], values: pa.Array) -> pa.Array:
-    if () in members:
-        return members[()].cast(values.type)
-    assert isinstance(kind, StructType)
-    arrays = []
-    for place, inner in enumerate(kind.fields):
-        mine = {path[1:]: key for path, key in members.items() if path[0] == inner.name}
-        own = member(values, [inner.name])
-        arrays.append(_nested(inner.field_type, mine, own) if mine else pa.nulls(len(values), own.type))
-        assert values.type.field(place).name == inner.name
-    return pa.StructArray.from_arrays(arrays, fields=list(values.type))
-
-
-def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array], limit: int) -> Changes:
-    """The changes of records of one topic; those that lack a key or an ordering value are bad records too. While the table
-    lacks a key column, nothing can be said of keys.
-    """
-    records = with_topic(target, topic, records)
-    changes = read_changes(target, records, limit)
-    reading = target.changes
-    assert reading is not None
-    if not reading.paths or not all(has_column(target, path) for path in reading.paths) or not changes.ops.size:
-        return changes
-    of_change = pick(records, changes.records)
-    misfits = _without_key(target, rows_of(target, changes, of_change), changes, limit)
-    if reading.order_by:
-        order = changes.order if changes.order is not None else ordering_values(target, changes.columns, of_change)
-        changes = replace(changes, order=order)
-        misfits += _without_order(reading.order_by, changes, limit)
-    if not misfits:
-        return changes
-    in_order = sorted([*changes.decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
-    return replace(changes, decoded=replace(changes.decoded, misfits=in_order))
-
-
-def with_topic(target: TableTarget, topic: str, records: Mapping[str, pa.Array]) -> Mapping[str, pa.Array]:
-    """The records' columns with the topic's name, where the table wants it and the source did not send it."""
-    if "topic" in records or "topic" not in target.metadata_fields:
-        return records
-    return {**records, "topic": pa.repeat(pa.scalar(topic), len(records["value"]))}
-
-
-def rows_of(target: TableTarget, changes: Changes, records: Mapping[str, pa.Array]) -> pa.Table:
-    """The changes as rows in the files' schema. records: a row per change."""
-    rescued = changes.decoded.rescued
-    rows = replace(
-        changes.decoded,
-        columns=changes.columns,
-        refused=changes.decoded.refused[changes.records],
-        rescued=rescued.take(pa.array(changes.records)) if rescued is not None else None,
-    )
-    return shape_rows(target, rows, records)
-
-
-def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: int) -> list[Misfit]:
-    """Marks the records of changes that lack a key column as refused: their rows could not be found again."""
-    assert target.changes is not None
-    found: list[Misfit] = []
-    for path, name in zip(target.changes.paths, target.changes.key_columns, strict=True):
-        lacks = np.asarray(key_of(rows, path).is_null()) & (changes.ops != TRUNCATE)
-        found += refuse(changes, lacks, name, "no_key", f"the key column {name} has no value", limit)
-    return found
-
-
-def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
-    lacks = changes.ops == UPSERT
-    if changes.order is not None:
-        lacks &= np.asarray(changes.order.is_null())
-    return refuse(changes, lacks, name, "no_order", f"the column {name}, which orders the changes, has no value", limit)
-
-
-def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Misfit]:
-    """Marks the records of these changes as bad ones, for one reason."""
-    refused = changes.decoded.refused
-    is_bad = np.zeros(refused.size, np.bool_)
-    is_bad[changes.records[lacks]] = True
-    rows = np.flatnonzero(is_bad & ~refused)
-    refused[rows] = True
-    return [Misfit(row, path, kind, reason) for row in rows[:limit].tolist()]
-
-
-def key_of(rows: pa.Table, path: Path) -> pa.Array:
-    """A key column of rows in the files' schema."""
-    column = rows.column(path[0])
-    whole = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return member(whole, path[1:])

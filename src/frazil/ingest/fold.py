@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-UPSERT, DELETE, TRUNCATE = 1, 2, 3
-"""What a change does to the row of its key; TRUNCATE: to every row."""
+from frazil.ingest.changes import DELETE, TRUNCATE
+
 Ints = NDArray[np.int64]
 _FIXED = ("op", "source", "partition", "offset", "step", "blind", "order")
 

@@ -103,6 +103,7 @@ def _discover(reading: Reading, records: Mapping[str, pa.Array], limit: int) -> 
     """The fields that the keys have, as columns that the table should have."""
     decoded = decode_keys(reading, _ROOT, None, records, limit)
     (kind,) = decoded.wanted.get((), {KEY_ROOT: None}).values()
+    kind = _without_schema(kind)
     if not isinstance(kind, StructType):
         refused = decoded.refused | (kind is not None)
         reason = "the key is no record; write `key: {format: text}`, or name the `key_columns`"
@@ -111,6 +112,13 @@ def _discover(reading: Reading, records: Mapping[str, pa.Array], limit: int) -> 
         return Keys(replace(decoded, wanted={}, refused=refused, misfits=misfits))
     wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in kind.fields}}
     return Keys(replace(decoded, wanted=wanted), names=tuple(".".join(path) for path in _leaves(kind)))
+
+
+def _without_schema(kind: IcebergType | None) -> IcebergType | None:
+    """The key proper, of one that Kafka Connect's JSON converter has written together with its schema."""
+    if isinstance(kind, StructType) and {column.name for column in kind.fields} == {"schema", "payload"}:
+        return next(column.field_type for column in kind.fields if column.name == "payload")
+    return kind
 
 
 def _leaves(struct: StructType) -> Iterator[Path]:

@@ -27,9 +27,9 @@ from frazil.ingest.letter_box import LetterBox
 from frazil.ingest.letters import Selection, pieces
 from frazil.ingest.pipeline import adder, declared_adder
 from frazil.ingest.promise import Promise, announce, has_open_retries, keep, settle_retries, withdraw
-from frazil.ingest.rows import decode_rows
+from frazil.ingest.reading import read_records
 from frazil.ingest.schemas import Schemas
-from frazil.ingest.shape import as_written, shape_rows
+from frazil.ingest.shape import as_written
 from frazil.ingest.table import Table, letters_target
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
@@ -293,14 +293,15 @@ class _Attempt:
     def _try(self, batch: pa.RecordBatch) -> None:
         records = {name: batch.column(name) for name in SOURCE_COLUMNS}
         records["headers"] = as_written(records["headers"], _HEADERS)
-        decoded = decode_rows(self.target, records, _ALL)
+        read = read_records(self.target, records, _ALL)
+        decoded = read.decoded
         self.needs.note(decoded, pc.unique(records["topic"]).to_pylist())
         if not self.needs.is_met:
             return
         refused = pa.array(decoded.refused)
-        fitting = shape_rows(self.target, decoded, records).filter(pc.invert(refused))
+        fitting = read.rows(self.target, records)
         self._selected += batch.num_rows
-        self._fitted += fitting.num_rows
+        self._fitted += batch.num_rows - decoded.misfit_count
         _write_some(self.writer, fitting)
         staying = pa.Table.from_batches([batch]).filter(refused)
         if staying.num_rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -35,15 +35,15 @@ def decode_rows(target: TableTarget, records: Records, limit: int = MAX_MISFITS)
     shaping, layout = target.shaping, target.layout
     reading = replace(target.reading, selection=shaping.selection, units=layout.units)
     if layout.unbound:
-        found = _find_bindings(reading, shaping, layout, records)
+        found = bindings_of(shaping, layout, _list_fields(reading, shaping, layout, records))
         if found:  # The batch is planned again when it is known which fields feed these columns.
             nulls = [pa.nulls(len(records["value"]), arrow_type(field.field_type)) for field in target.fields]
             return Decoded(nulls, np.zeros(len(records["value"]), np.bool_), wanted=found)
     decoded = decode_values(reading, layout.fields, records, limit)
-    return _shaped(target, shaping, decoded, records, limit)
+    return shape_columns(target, shaping, decoded, records, limit)
 
 
-def _shaped(target: TableTarget, shaping: Shaping, decoded: Decoded, records: Records, limit: int) -> Decoded:
+def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, records: Records, limit: int) -> Decoded:
     """The columns of the table from the fields of the records."""
     rows, layout = len(decoded.refused), target.layout
     fitting = Fitting(target.reading, "", rows, limit)
@@ -91,15 +91,18 @@ def _column(layout: Layout, decoded: Decoded, field: NestedField, path: Path | N
     return regroup(*found, field.field_type, path, layout.moved - {path})
 
 
-def _find_bindings(
-    reading: Reading, shaping: Shaping, layout: Layout, records: Records
-) -> dict[Path, dict[str, IcebergType]]:
-    """The fields of these records that columns without a field wait for."""
+def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Records) -> list[tuple[Path, bool]]:
+    """The paths of fields of these records, and whether each is a record itself."""
     if reading.format == "json":
-        seen = list_paths(records["value"], shaping.depth)
-    else:
-        wanted = decode_values(replace(reading, undeclared="add"), layout.fields, records, 0).wanted
-        seen = unfold(wanted, shaping.depth)
+        return list_paths(records["value"], shaping.depth)
+    wanted = decode_values(replace(reading, undeclared="add"), layout.fields, records, 0).wanted
+    return unfold(wanted, shaping.depth)
+
+
+def bindings_of(
+    shaping: Shaping, layout: Layout, seen: Iterable[tuple[Path, bool]]
+) -> dict[Path, dict[str, IcebergType]]:
+    """Of the fields that were `seen` in records those that columns without a field wait for."""
     found: dict[Path, dict[str, IcebergType]] = {}
     for path, is_record in seen:
         kind = layout.unbound.get(shaping.column_name(path))

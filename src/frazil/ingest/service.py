@@ -337,6 +337,7 @@ class Service:
         table.next_due_s = planned.planned_at_s + pace_s(table.spec.commit.interval_s)
         table.skipped = {}
         table.note_bad(report)
+        note_passed_over(table, report)
         table.lag_records = lag_records(table.position(), self._planner.ends)
         self._explain(table, RunState.RUNNING if table.lag_records else RunState.WAITING, None)
         table.records_per_s = report.record_count / max(took_s, 1e-3)
@@ -425,6 +426,13 @@ class Service:
         if now_s - self._published_at_s >= PUBLISH_EVERY_S:
             self._published_at_s = now_s
             self._publish(self.tables)
+
+
+def note_passed_over(table: Table, report: TaskReport) -> None:
+    """Counts records that are no change of a row; of each kind the first time is said."""
+    for kind in sorted(report.passed_over.keys() - table.passed_over.keys()):
+        log.info("records_passed_over", table=table.name, what=kind, records=report.passed_over[kind])
+    table.passed_over.update(report.passed_over)
 
 
 def _why_empty(report: TaskReport) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -16,6 +17,7 @@ from frazil.catalog.port import Catalog, TableSize, TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.decode.frames import KEY_HEADER
 from frazil.ingest.decode.keys import KEY_SCHEMA
+from frazil.ingest.envelope import Envelope
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.naming import Shaping
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
@@ -79,7 +81,7 @@ class Table:
     refusals: changes of the table that records asked for and its policy forbids.
     tally: records of the last batches, and bad ones among them. letter_count: rows of its dead-letter table, as last seen.
     is_scattered: whether rows of the last batch went to very many partitions; None before the first. resolved: what its
-    last batch of changes did.
+    last batch of changes did. passed_over: records of this process's batches that are no change of a row, by what they are.
     """
 
     spec: TableSpec
@@ -118,6 +120,7 @@ class Table:
     letter_count: int = 0
     is_scattered: bool | None = None
     resolved: Resolved | None = None
+    passed_over: Counter[str] = field(default_factory=Counter)
 
     @property
     def name(self) -> str:
@@ -208,6 +211,7 @@ class Table:
         state = self.state
         known = schema or (state.schema if state else None)
         key_column = key_column_of(self.spec)
+        changes = self._change_reading() if self.spec.mode == "upsert" else None
         return TableTarget(
             name=self.name,
             schema_json=known.model_dump_json() if known else "",
@@ -224,18 +228,23 @@ class Table:
             partition_spec=state.partition_spec if state else "",
             sort_order=state.sort_order if state else "",
             most_partitions=self.spec.limits.partitions,
-            changes=self._change_reading() if self.spec.mode == "upsert" else None,
+            changes=changes,
+            envelope=envelope_of(self.spec, changes.paths if changes else ()),
         )
 
     def _change_reading(self) -> ChangeReading:
         spec = self.spec
         columns, is_key_of_record = spec.key_columns, not spec.key_columns
-        if is_key_of_record and spec.key.format in ("text", "raw"):
+        reading = self._key_reading()
+        if spec.envelope is not None and spec.key.format == "raw":
+            # The keys of an envelope are written as its values are.
+            reading = replace(reading, format=spec.value.format)
+        elif is_key_of_record and spec.key.format in ("text", "raw"):
             # The column that the key is kept in as a whole: it is there already, without another look at the key.
             columns, is_key_of_record = (spec.metadata["key"],), False
-        elif is_key_of_record and self.state is not None:
+        if is_key_of_record and self.state is not None:
             columns = tuple(json.loads(self.state.marks.get(_KEY_COLUMNS, "[]")))
-        return ChangeReading(self._key_reading(), columns, is_key_of_record, spec.order_by or "")
+        return ChangeReading(reading, columns, is_key_of_record, spec.order_by or "", spec.deletes == "mark")
 
     def _reading(self) -> Reading:
         spec = self.spec
@@ -309,6 +318,24 @@ def note_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) 
     if loaded is None:
         raise UnavailableError("the table is gone", remedy="see who dropped it", where=state.name)
     return loaded
+
+
+def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope | None:
+    """How a table's records wrap changes; None where they are rows. keys: paths of the key columns, as far as known."""
+    said = spec.envelope
+    if said is None:
+        return None
+    words = (said.insert, said.update, said.delete) if said.kind == "operation" else ((), (), ())
+    return Envelope(
+        said.kind,
+        said.operation,
+        *words,
+        placeholder=said.placeholder,
+        keys=keys,
+        is_log=spec.changelog,
+        marks_deletes=spec.deletes == "mark",
+        is_upsert=spec.mode == "upsert",
+    )
 
 
 def key_column_of(spec: TableSpec) -> str:

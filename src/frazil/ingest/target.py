@@ -35,6 +35,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.ingest.envelope import OWN_TYPES, Envelope
 from frazil.ingest.naming import Layout, Shaping, make_layout
 from frazil.ingest.selection import Path, Selection
 from frazil.types import RESCUED_COLUMN
@@ -65,7 +66,7 @@ def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "r
     """The columns of record metadata with their types, for a table's setting `metadata`. The keys' type is known only of
     keys that are no more than bytes or text.
     """
-    kinds = METADATA_TYPES | {"key": _KEY_TYPES.get(key_format, _UNKNOWN)}
+    kinds = {**METADATA_TYPES, **OWN_TYPES, "key": _KEY_TYPES.get(key_format, _UNKNOWN)}
     return {column: kinds[field] for field, column in metadata.items() if kinds[field] != _UNKNOWN}
 
 
@@ -112,7 +113,8 @@ class Reading:
     whether values that do not fit go to the column `_rescued`. may_widen: whether a column may get a wider type.
     on_bad: what becomes of a record that cannot become a row (`dead_letter`, `stop`, `skip`). max_record_bytes: larger
     values are not read. selection: the fields that count; None: all. units: of numbers in fields of time, by path;
-    without one they are milliseconds in JSON, and no times elsewhere.
+    without one they are milliseconds in JSON, and no times elsewhere. envelope: how records wrap a change, where what is
+    read is not the record but its opened envelope (`decode.opened`).
     """
 
     format: str = "json"
@@ -128,6 +130,7 @@ class Reading:
     max_record_bytes: int = 2**31
     selection: Selection | None = None
     units: tuple[tuple[Path, str], ...] = ()
+    envelope: Envelope | None = None
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """The schema of an id, None while it is not known."""
@@ -154,15 +157,15 @@ class ChangeReading:
 
     key: how record keys are read. key_columns: paths of the columns that identify a row; empty until it is known which the
     record keys have. is_key_of_record: whether these columns always come from the record's key, and not from its value.
-    order_by: the column that tells which change is the last; empty: partition and offset do. envelope: how a record wraps a
-    change.
+    order_by: the column that tells which change is the last; empty: partition and offset do. marks_deletes: a deleted row
+    stays and says so.
     """
 
     key: Reading
     key_columns: tuple[str, ...] = ()
     is_key_of_record: bool = False
     order_by: str = ""
-    envelope: str = "none"
+    marks_deletes: bool = False
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -178,7 +181,8 @@ class TableTarget:
     sorted pairs. metadata: fields of record metadata, each with its column. letters: its dead-letter table, while bad
     records are to be expected. shaping: where its columns are not simply the fields of the record. key: how record keys are
     read, where the table has them decoded. partition_spec, sort_order: as in TableState. most_partitions: how many of them a
-    task may write; 0: any number. changes: how records become changes; None where they are appended.
+    task may write; 0: any number. changes: how records become changes; None where they are appended. envelope: how records
+    wrap a change; None where they are rows.
     """
 
     name: str
@@ -197,6 +201,7 @@ class TableTarget:
     sort_order: str = ""
     most_partitions: int = 0
     changes: ChangeReading | None = None
+    envelope: Envelope | None = None
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"
@@ -228,6 +233,8 @@ class TableTarget:
     def needs_headers(self) -> bool:
         """Whether a record's headers are needed, be it for its schema or for a column."""
         readings = [self.reading, self.key or self.reading, self.changes.key if self.changes else self.reading]
+        if self.envelope is not None and self.envelope.needs_headers and self.reading.on_bad != "dead_letter":
+            return True  # Else the first record that lacks one is a bad one, and brings them along.
         return any(reading.is_by_header for reading in readings) or bool(
             self.shaping is not None and self.shaping.headers
         )
@@ -242,6 +249,8 @@ class TableTarget:
     def metadata_fields(self) -> frozenset[str]:
         """The fields of record metadata that it needs."""
         own = {"key", "offset"} if self.changes is not None else {"key"} if self.key is not None else set()
+        if self.envelope is not None and self.envelope.needs_keys:
+            own.add("key")
         return frozenset(field for field, _ in self.metadata) | own
 
     @cached_property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,16 +19,17 @@ import pyarrow as pa
 
 from frazil.failpoints import hit
 from frazil.ingest.change_rows import ChangeRows
-from frazil.ingest.changes import Changes, read_checked, rows_of
+from frazil.ingest.changes import Changes
 from frazil.ingest.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas, pick
 from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.envelope_schemas import warm_up as warm_up_envelopes
 from frazil.ingest.decode.framed import warm_up as warm_up_formats
 from frazil.ingest.decode.json import decode_json
 from frazil.ingest.decode.slices import MAX_MISFITS
 from frazil.ingest.evolve import dump_wanted, new_schema
 from frazil.ingest.partition_limit import TooManyPartitions
-from frazil.ingest.rows import decode_rows
-from frazil.ingest.shape import shape_rows
+from frazil.ingest.reading import ReadRecords, read_records
+from frazil.ingest.row_changes import read_checked, rows_of
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
 from frazil.types import BadRecord, DataFile, TaskReport, Touched, later
@@ -109,6 +111,7 @@ def warm_up() -> None:
     found = decode_json(values, ()).wanted.get((), {})
     decode_json(values, new_schema(found.items()).fields)
     warm_up_formats()
+    warm_up_envelopes()
 
 
 @dataclass
@@ -136,6 +139,7 @@ class _TableRun:
     bad: list[BadRecord] = field(default_factory=list)
     bad_count: int = 0
     scattered: tuple[str, ...] = ()
+    passed_over: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_writing(self) -> bool:
@@ -156,7 +160,8 @@ class _TableRun:
         self.has_heavy |= bool((np.asarray(columns["partition"]) == HEAVY_PARTITION).any())
         if self.has_heavy:
             return
-        decoded, changes = self._decode(topic, columns)
+        read = self._read(topic, columns)
+        decoded = read.decoded
         self.record_count += records.num_rows
         self._measure(columns["value"])
         self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
@@ -167,11 +172,12 @@ class _TableRun:
         self.loosened |= {json.dumps(path) for path in decoded.loosened}
         self.missing |= decoded.missing
         self.refusals |= decoded.refusals
+        self.passed_over.update(read.passed_over)
         if self.is_writing and records.num_rows:
             if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.letters):
                 columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
             with self._noting_partitions():
-                self._write(topic, columns, decoded, changes)
+                self._write(topic, columns, read)
 
     @contextmanager
     def _noting_partitions(self) -> Iterator[None]:
@@ -180,32 +186,24 @@ class _TableRun:
         except TooManyPartitions as error:
             self.scattered = error.some
 
-    def _write(self, topic: str, columns: dict[str, pa.Array], decoded: Decoded, changes: Changes | None) -> None:
-        if self.target.letters is not None and decoded.refused.any():
-            self._write_letters(self.target.letters, columns, decoded)
-        if self.writer is None:
-            self.writer = FileWriter(self.target)
-        if changes is not None:
-            self._take_changes(topic, columns, changes)
-        else:
-            self._write_rows(self.writer, columns, decoded)
-
-    def _decode(
-        self, topic: str, columns: Mapping[str, pa.Array], limit: int = MAX_MISFITS
-    ) -> tuple[Decoded, Changes | None]:
-        """What became of some records; the changes that they are, of an upsert table."""
+    def _read(self, topic: str, columns: Mapping[str, pa.Array], limit: int = MAX_MISFITS) -> ReadRecords:
         if self.target.changes is None:
-            return decode_rows(self.target, columns, limit), None
+            return read_records(self.target, columns, limit)
         changes = read_checked(self.target, topic, columns, limit)
         self.key_columns = self.key_columns or changes.key_columns
-        return changes.decoded, changes
+        return ReadRecords(changes.decoded, changes)
 
-    def _write_rows(self, writer: FileWriter, columns: dict[str, pa.Array], decoded: Decoded) -> None:
-        rows = shape_rows(self.target, decoded, columns)
-        if decoded.refused.any() and rows.num_columns:
-            rows = rows.filter(pa.array(~decoded.refused))
+    def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
+        if self.target.letters is not None and read.decoded.refused.any():
+            self._write_letters(self.target.letters, columns, read.decoded)
+        if self.writer is None:
+            self.writer = FileWriter(self.target)
+        if self.target.changes is not None and read.changes is not None:
+            self._take_changes(topic, columns, read.changes)
+            return
+        rows = read.rows(self.target, columns)
         if rows.num_rows:
-            writer.write(rows)
+            self.writer.write(rows)
 
     def _take_changes(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
         if self.changes is None:
@@ -219,7 +217,7 @@ class _TableRun:
         bad, known = pick(columns, rows), first_misfits(decoded)
         again = None
         if not known.keys() >= set(rows.tolist()):
-            again, _ = self._decode("", bad, _EVERY_MISFIT)
+            again = self._read("", bad, _EVERY_MISFIT).decoded
         misfits = explain(rows.tolist(), known, again)
         if self.letter_writer is None:
             self.letter_writer = FileWriter(letters)
@@ -264,6 +262,7 @@ class _TableRun:
             scattered=self.scattered,
             touched=touched,
             key_columns=self.key_columns,
+            passed_over=dict(self.passed_over),
         )
 
     def abandon(self) -> None:

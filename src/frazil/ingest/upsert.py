@@ -19,9 +19,9 @@ from frazil.catalog.scans import LiveFile, Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.change_rows import KEY_PLACE, WAITING
+from frazil.ingest.changes import UPSERT
 from frazil.ingest.delete_files import write_deletes
 from frazil.ingest.fold import (
-    UPSERT,
     Folded,
     Ints,
     Ranked,

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.rows import decode_rows
+from frazil.ingest.reading import read_records
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.ingest.target import METADATA_TYPES, arrow_type
@@ -32,7 +32,7 @@ def decode_sample(table: Table, records: Sequence[SampledRecord], schema: Schema
     topic = min(table.topics, default="")
     for _ in range(_ROUNDS):
         target = table.target(schema)
-        decoded = decode_rows(target, columns)
+        decoded = read_records(target, columns).decoded
         if not decoded.missing or schemas is None:
             break
         table.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)

@@ -13,10 +13,11 @@ from frazil.spec.reading import Fields
 _UPSERT_VERSION = 3
 
 
-def read_changes(
-    fields: Fields, key_format: str, metadata: Mapping[MetadataField, str], problems: Problems
-) -> dict[str, Any]:
-    """The settings by name, with the format version and the metadata columns that they bring about."""
+def read_changes(fields: Fields, key_format: str, wrapped: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+    """The settings by name, with the format version and the metadata columns that they bring about. wrapped: what the table
+    says of envelopes, with its metadata columns so far.
+    """
+    metadata: Mapping[MetadataField, str] = wrapped["metadata"]
     mode, version = fields.choice("mode"), fields.choice("format_version")
     key_columns = [".".join(path) for path in read_paths(fields.get("key_columns"), "key_columns", problems)]
     order_by = fields.text("order_by")
@@ -29,7 +30,7 @@ def read_changes(
                 )
     else:
         version = version if fields.get("format_version") is not None else _UPSERT_VERSION
-        if not key_columns and key_format in ("raw", "text"):
+        if not key_columns and key_format in ("raw", "text") and wrapped["envelope"] is None:
             metadata = {**metadata, "key": metadata.get("key", METADATA_COLUMNS["key"])}
     entry = fields.get("order_by")
     if entry is not None and order_by is not None and "." in order_by:

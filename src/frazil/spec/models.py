@@ -18,7 +18,10 @@ from frazil.spec.partitioning import PartitionTerm, SortTerm
 from frazil.spec.secrets import redact
 from frazil.types import FORMATS_OF_REGISTRY
 
-MetadataField = Literal["topic", "partition", "offset", "timestamp", "headers", "key"]
+MetadataField = Literal[
+    "topic", "partition", "offset", "timestamp", "headers", "key", "op", "image", "source_ts", "connector_ts",
+    "transaction_id", "total_order", "position", "unavailable", "deleted", "deleted_at",
+]  # fmt: skip
 SecretText = Annotated[str, Field(repr=False, exclude=True)]
 SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
 SecretStrings = Annotated[dict[str, str], Field(repr=False, exclude=True)]
@@ -104,6 +107,21 @@ class ValueSpec(_Declared):
     def needs_registry(self) -> bool:
         """Whether its schemas are in the registry."""
         return self.format in FORMATS_OF_REGISTRY
+
+
+class EnvelopeSpec(_Declared):
+    """How records wrap a change of their source.
+
+    `kind`: `operation` where the field `operation` of the row itself names it; `insert`, `update`, `delete`: its values.
+    `placeholder`: what Debezium writes for a value that it was not given.
+    """
+
+    kind: Literal["debezium", "maxwell", "operation"]
+    operation: str = ""
+    insert: tuple[str, ...] = ("c", "C", "i", "I", "insert", "INSERT")
+    update: tuple[str, ...] = ("u", "U", "update", "UPDATE")
+    delete: tuple[str, ...] = ("d", "D", "delete", "DELETE")
+    placeholder: str = "__debezium_unavailable_value"
 
 
 class CommitSpec(_Declared):
@@ -220,6 +238,8 @@ class TableSpec(_Declared):
     `undeclared`: what becomes of fields that `columns` does not name. `rescue`: whether what does not fit its
     column goes to the column `_rescued`. `flatten`, `column_case`: how columns are made from nested records and called.
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
+    `envelope`: how records wrap changes; None: they are rows. `changelog`: whether every image of every change becomes a
+    row. `deletes`: whether a deleted row goes or is marked.
     `on_drift`: which changes of the table records may bring about. `metadata`: what is known of a record besides its
     value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not say; then what
     the table has stays. `mode`: whether records are appended or replace the row of their key, which `key_columns` are
@@ -253,6 +273,9 @@ class TableSpec(_Declared):
     mode: Literal["append", "upsert"] = "append"
     key_columns: tuple[str, ...] = ()
     order_by: str | None = None
+    envelope: EnvelopeSpec | None = None
+    changelog: bool = False
+    deletes: Literal["apply", "mark"] = "apply"
     format_version: Literal[2, 3] = 2
     properties: dict[str, str] = {}
     line: int = 0
@@ -301,5 +324,15 @@ METADATA_COLUMNS: Mapping[MetadataField, str] = {
     "timestamp": "_timestamp",
     "headers": "_headers",
     "key": "_key",
+    "op": "_op",
+    "image": "_image",
+    "source_ts": "_source_ts",
+    "connector_ts": "_connector_ts",
+    "transaction_id": "_transaction_id",
+    "total_order": "_total_order",
+    "position": "_position",
+    "unavailable": "_unavailable",
+    "deleted": "_deleted",
+    "deleted_at": "_deleted_at",
 }
 """The column that each field of `metadata` is written to, unless the file names another."""

@@ -31,20 +31,19 @@ _TERMS: JsonSchema = {"anyOf": [_TERM, {"type": "array", "items": _TERM, "unique
 _SORTS: JsonSchema = {"anyOf": [_SORT, {"type": "array", "items": _SORT, "uniqueItems": True}]}
 _OPERATIONS: JsonSchema = {"anyOf": [TEXT, _WORDS]}
 _ENVELOPE: JsonSchema = {
-    "anyOf": [
-        {"enum": ["none", "debezium"]},
-        {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["operation"],
-            "properties": {
-                "operation": {**TEXT, "description": "The field that names the operation."},
-                "insert": {**_OPERATIONS, "description": "Its values for an insert."},
-                "update": {**_OPERATIONS, "description": "Its values for an update."},
-                "delete": {**_OPERATIONS, "description": "Its values for a delete."},
-            },
-        },
-    ]
+    "anyOf": [{"enum": ["none", "debezium", "maxwell", "canal"]}, {"$ref": "#/$defs/envelope"}],
+}
+ENVELOPE: Mapping[str, Setting] = {
+    "type": Setting("`debezium`, to write its settings beside it.", choices=("debezium",), default="debezium"),
+    "unavailable_value": Setting(
+        "What Debezium writes for a value that it was not given: its `unavailable.value.placeholder`.",
+        TEXT,
+        default="__debezium_unavailable_value",
+    ),
+    "operation": Setting("The field of the row that names the operation.", TEXT),
+    "insert": Setting("Its values for an insert; c, i and insert unless written.", _OPERATIONS),
+    "update": Setting("Its values for an update; u and update unless written.", _OPERATIONS),
+    "delete": Setting("Its values for a delete; d and delete unless written.", _OPERATIONS),
 }
 OF_ONE_TABLE = ("topic", "topics", "start")
 """Settings that are no defaults for others."""
@@ -127,10 +126,10 @@ TABLE: Mapping[str, Setting] = {
         "How the table is cared for.", {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/table_maintenance"}]}
     ),
     "envelope": Setting(
-        "How a record wraps a change: none, debezium, or a field that names the operation.",
+        "How a record wraps a change: none, debezium, maxwell, or a field that names the operation.",
         _ENVELOPE,
-        choices=("none", "debezium"),
-        not_built=("debezium",),
+        choices=("none", "debezium", "maxwell", "canal"),
+        not_built=("canal",),
         default="none",
     ),
     "mode": Setting(
@@ -141,7 +140,18 @@ TABLE: Mapping[str, Setting] = {
     "key_columns": Setting("The columns that identify a row; by default the record key's.", PATHS),
     "order_by": Setting("The column that tells the last change; by default partition and offset.", TEXT),
     "changelog": Setting(
-        "Whether every change becomes a row.", choices=(True, False), not_built=(True,), default=False
+        "Whether every change becomes a row, with the rows before and after it.", choices=(True, False), default=False
+    ),
+    "deletes": Setting(
+        "Whether a deleted row goes, or stays with `_deleted` and `_deleted_at`.",
+        choices=("apply", "mark"),
+        default="apply",
+    ),
+    "atomic": Setting(
+        "Whether a snapshot may show a part of a transaction of the source.",
+        choices=("batch", "transaction"),
+        not_built=("transaction",),
+        default="batch",
     ),
     "format_version": Setting(
         "Iceberg's format version; unless written 2 for append, 3 for upsert.", choices=(2, 3), default=2

@@ -11,6 +11,7 @@ from frazil.errors import SpecError
 from frazil.spec.changes import read_changes
 from frazil.spec.columns import check_columns, read_columns, read_shaping
 from frazil.spec.document import Entry, Node, Section
+from frazil.spec.envelopes import read_change_settings
 from frazil.spec.maintenance import TABLE_MAINTENANCE, read_maintenance
 from frazil.spec.models import (
     METADATA_COLUMNS,
@@ -41,7 +42,7 @@ _ONLY_FOR = {
     "subject": FORMATS_OF_REGISTRY,
     "message": ("protobuf",),
 }
-_SINGLE_CHOICES = ("envelope", "changelog")
+_SINGLE_CHOICES = ("atomic",)
 
 
 def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
@@ -94,8 +95,12 @@ def _read_settings(
     for key in _SINGLE_CHOICES:
         fields.choice(key)
     columns = read_columns(fields.get("columns"), problems)
-    metadata = _read_metadata(fields.get("metadata"), problems)
     value = _read_value(fields.get("value"), VALUE, "value", problems)
+    of_key = _read_value(fields.get("key"), KEY, "key", problems)
+    asked = _read_metadata(fields.get("metadata"), problems)
+    wrapped = read_change_settings(fields, value["format"], asked, problems)
+    changes = wrapped | read_changes(fields, of_key["format"], wrapped, problems)
+    metadata = changes["metadata"]
     _check_latest(entry, value, topics, problems)
     undeclared = fields.choice("undeclared")
     check_columns(fields.get("columns"), columns, metadata, problems)
@@ -103,8 +108,6 @@ def _read_settings(
     if undeclared == "drop" and not columns and not metadata:
         message = f"table `{entry.key}` drops every field: `undeclared` is drop, and no `columns` are declared"
         problems.add(entry.line, message, "declare `columns`")
-    of_key = _read_value(fields.get("key"), KEY, "key", problems)
-    changes = read_changes(fields, of_key["format"], metadata, problems)
     return TableSpec.model_validate(
         {
             "name": entry.key,
@@ -121,7 +124,7 @@ def _read_settings(
             "on_bad_record": fields.choice("on_bad_record"),
             "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
             "limits": _read_limits(fields.get("limits"), problems),
-            **_read_layout(fields, columns, changes["metadata"], undeclared, problems),
+            **_read_layout(fields, columns, metadata, undeclared, problems),
             "commit": read_commit(fields.get("commit"), inherited[0], problems),
             "maintenance": read_maintenance(fields.get("maintenance"), inherited[1], problems, TABLE_MAINTENANCE),
             "on_data_loss": fields.choice("on_data_loss"),

@@ -16,10 +16,9 @@ import pytest
 from frazil.catalog.memory import MemoryCatalog
 from frazil.clock import new_id
 from frazil.ingest.change_rows import ChangeRows
-from frazil.ingest.changes import Changes
+from frazil.ingest.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.evolve import new_schema
-from frazil.ingest.fold import DELETE, TRUNCATE, UPSERT
 from frazil.ingest.table import letters_target
 from frazil.ingest.target import ChangeReading, Reading
 from frazil.ingest.upsert import commit_changes

@@ -10,10 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from frazil.ingest.changes import DELETE, TRUNCATE, UPSERT
 from frazil.ingest.fold import (
-    DELETE,
-    TRUNCATE,
-    UPSERT,
     KeySet,
     Ranked,
     concat_ranked,

@@ -22,6 +22,7 @@ from frazil.ingest.letters import Selection
 from frazil.ingest.promise import Promise, announce, settle_retries
 from frazil.ingest.retry import Retried, Retrier
 from frazil.ingest.table import letters_target
+from frazil.ingest.target import METADATA_TYPES
 from frazil.ingest.write import FileWriter
 from frazil.spec.models import METADATA_COLUMNS, ValueSpec
 from frazil.testing import MemoryCatalog
@@ -109,7 +110,11 @@ def test_only_letters_that_are_meant_are_tried(tmp_path: Path, selection: Select
 
 
 def test_columns_of_record_metadata_are_those_of_the_letter(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, {"id": "long"}, metadata=METADATA_COLUMNS).feed({"id": 0}, b"{")
+    scene = Scene(
+        tmp_path,
+        {"id": "long"},
+        metadata={field: name for field, name in METADATA_COLUMNS.items() if field in METADATA_TYPES},
+    ).feed({"id": 0}, b"{")
     state = scene.catalog.load(LETTERS)
     assert state is not None
     target = letters_target(state)

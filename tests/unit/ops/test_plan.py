@@ -64,6 +64,20 @@ def test_a_table_that_is_not_there_is_created_with_inferred_declared_and_metadat
     assert world.catalog.load("s.a") is None
 
 
+def test_columns_of_change_data_are_those_of_the_row_in_the_envelope(world: World) -> None:
+    produce(
+        world,
+        "a",
+        {"op": "c", "before": None, "after": {"id": 1}},
+        {"op": "d", "before": {"id": 1, "v": "x"}},
+        {"ts_ms": 1},
+    )
+    table = plan(world, "tables: {s.a: {topic: a, envelope: debezium, changelog: true}}\n")["s.a"]
+    own = ["_op", "_image", "_source_ts", "_connector_ts", "_unavailable"]
+    assert columns(table)[:2] == [("id", "long", "inferred"), ("v", "string", "inferred")]
+    assert [(name, source) for name, _, source in columns(table)[2:]] == [(name, "metadata") for name in own]
+
+
 def test_undeclared_fields_that_are_dropped_make_no_columns(world: World) -> None:
     produce(world, "a", {"id": 1, "more": 2})
     table = plan(world, "tables: {s.a: {topic: a, columns: {id: long}, undeclared: drop}}\n")["s.a"]

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from frazil.errors import SpecError
 from frazil.spec import json_schema
 from frazil.spec.maintenance import MAINTENANCE, ORPHANS, SNAPSHOTS, TABLE_MAINTENANCE
-from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
+from frazil.spec.table_vocabulary import ENVELOPE, OF_ONE_TABLE, TABLE
 from frazil.spec.vocabulary import (
     AUTH,
     CATALOG,
@@ -180,6 +180,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "value": VALUE,
         "key": KEY,
         "column": COLUMN,
+        "envelope": ENVELOPE,
         "table": TABLE,
         "defaults": {name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE},
     }

@@ -168,9 +168,8 @@ TABLES = [
 ]
 
 NOT_BUILT = [
-    ("envelope: debezium", "`envelope: debezium`", "available: none"),
-    ("envelope: {operation: ops}", "`envelope` with a mapping", "available: none"),
-    ("changelog: true", "`changelog: true`", "available: false"),
+    ("envelope: canal", "`envelope: canal`", "available: none, debezium, maxwell"),
+    ("atomic: transaction", "`atomic: transaction`", "available: batch"),
     ("columns: {id: {type: long, properties: {a: b}}}", "`columns.id.properties`", "remove it"),
 ]
 

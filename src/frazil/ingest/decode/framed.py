@@ -16,6 +16,9 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.ingest.decode import json_values
 from frazil.ingest.decode.avro import avro_reader
 from frazil.ingest.decode.columns import Bodies, Decoded, Fault, Misfit, Reader
+from frazil.ingest.decode.connect_schema import meanings_of_avro
+from frazil.ingest.decode.connect_values import Meaning
+from frazil.ingest.decode.envelope_columns import open_columns
 from frazil.ingest.decode.fit import Fitting, fit_columns
 from frazil.ingest.decode.frames import group_rows, guids_of, split_frames, take_bodies
 from frazil.ingest.decode.json import JsonOptions, decode_json
@@ -182,11 +185,19 @@ def _read_columns(
         return
     columns = reader.read(bodies)
     struct = reader.struct
+    if batch.reading.envelope is not None:
+        meanings = _meanings(batch.reading.schema(schema_id))
+        struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)
     aliases = getattr(reader, "aliases", {})
     fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit, aliases)
     batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
+
+
+def _meanings(schema: WriterSchema | None) -> Mapping[tuple[str, ...], Meaning]:
+    """What Kafka Connect's converter says of a schema's types."""
+    return meanings_of_avro(schema.text) if schema is not None and schema.kind == "avro" else {}
 
 
 def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:

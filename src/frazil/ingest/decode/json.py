@@ -27,7 +27,7 @@ from frazil.ingest.decode.rescue import rescued_column
 from frazil.ingest.decode.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, take_all
 from frazil.ingest.selection import Selection
 
-_FAULTS = {
+FAULTS = {
     scan.NOT_OBJECT: Fault("not_an_object", "the value is not a JSON object"),
     scan.MALFORMED: Fault("malformed", "the value is not well-formed JSON"),
     scan.DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
@@ -37,6 +37,7 @@ _FAULTS = {
     scan.NOT_UTF8: Fault("bad_text", "the value is not UTF-8"),
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
+"""What can be wrong with a text as a whole, by the codes of the scan."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?', re.DOTALL)
 
 
@@ -134,7 +135,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
         spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
         return _decode(spelt, texts_of(spelt, options, spelt_out=True), fields, options)
-    texts.refuse(slices, error, "", _FAULTS)
+    texts.refuse(slices, error, "", FAULTS)
     return Decoded(
         columns=columns,
         refused=texts.refused,

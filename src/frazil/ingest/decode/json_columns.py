@@ -115,6 +115,8 @@ def read_members(
     elif members.unknown:
         _note_undeclared(texts, slices, names + asides, members.unknown, findings, path, error)
         members.clear(error)
+    if path in texts.watched:
+        texts.watched[path](names + asides, members.columns)
     arrays = []
     for member, column in zip(fields, members.columns[: len(names)], strict=True):
         arrays.append(read_value(texts, column, member.field_type, findings, (*path, member.name)))

@@ -28,6 +28,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.ingest.decode.base64_text import read_base64
 from frazil.ingest.decode.epochs import DIGITS, FIRST_US, LAST_US, from_numbers
 from frazil.ingest.decode.json_grammar import DOUBLE, INT, U8
 from frazil.ingest.decode.json_values import NO_MICROS, OUT_OF_RANGE, UNREADABLE
@@ -186,7 +187,9 @@ def _uuid_bytes(text: str) -> bytes:
 
 
 def _read_binary(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
-    return _each(column, lambda text: base64.b64decode(text, validate=True), pa.binary())
+    array, bad = read_base64(column.array)
+    column.bad[bad] = UNREADABLE
+    return array
 
 
 def _read_fixed(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:

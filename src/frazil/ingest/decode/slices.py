@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -96,7 +96,8 @@ class Texts:
     something in it does not fit. spelt_out: escapes in keys are canonical. limit: how many misfits of one column are
     noted. is_rescuing: a value that does not fit is noted with its text in `rescued`, and does not count against its
     record. selection: the fields that count; None: all. units: of numbers in fields of time, by path. undeclared: fields
-    that no column has, by path, where they are to be rescued.
+    that no column has, by path, where they are to be rescued. watched: by path of an object what is to be done with its
+    known members before they are read; it may take some of them away.
     """
 
     buffer: NDArray[np.uint8]
@@ -109,6 +110,7 @@ class Texts:
     misfits: list[Misfit] = field(default_factory=list)
     rescued: list[Misfit] = field(default_factory=list)
     undeclared: list[tuple[str, Slices]] = field(default_factory=list)
+    watched: Mapping[tuple[str, ...], Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
     has_slow_keys: bool = False
     stack: U8 = field(default_factory=new_stack)
 
@@ -197,6 +199,13 @@ def take_apart(
         for f in range(first, first + len(fields) + len(others))
     ]
     return Members(columns, names, unknown[:found, 0].tolist(), sweep.kind[first:under_last])
+
+
+def take_keys(texts: Texts, slices: Slices, keys: Sequence[str], error: U8) -> list[Slices]:
+    """The members under these keys, of all objects among `slices`; those of faulty objects are absent."""
+    members = take_apart(texts, replace(slices, sweep=None), (), keys, error)
+    members.clear(error)
+    return members.columns
 
 
 def take_all(texts: Texts, slices: Slices, known: list[str], error: U8) -> tuple[list[str], Members]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
 from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.envelope_json import open_json
 from frazil.ingest.decode.framed import decode_framed
 from frazil.ingest.decode.json import JsonOptions, decode_json
 from frazil.ingest.decode.plain import decode_plain
@@ -41,6 +42,8 @@ def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[
         return decode_framed(reading, fields, records, limit)
     if reading.format in ("text", "raw"):
         return decode_plain(reading, fields, records["value"], limit)
+    if reading.envelope is not None:
+        return open_json(records, fields, reading, limit)
     options = JsonOptions(reading.undeclared, reading.is_rescuing, limit, reading.selection, reading.units)
     return decode_json(records["value"], fields, options)
 

@@ -1,0 +1,58 @@
+"""How a table's records wrap a change of their source: what the pipeline file says of it, as tasks need it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, StringType, TimestamptzType
+
+PLACEHOLDER = "__debezium_unavailable_value"
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """What a record of the source looks like, and what is asked of its changes.
+
+    kind: `debezium`, `maxwell`, `canal`, or `operation` where a field of the row itself names the operation. operation: that
+    field; insert, update, delete: its values. placeholder: what stands for a value that was not sent. keys: paths of the
+    key columns, where they are known. is_log: every image of every change becomes a row. marks_deletes: a deleted row
+    stays and is marked. is_upsert: rows take the place of those with their key.
+    """
+
+    kind: str
+    operation: str = ""
+    insert: tuple[str, ...] = ()
+    update: tuple[str, ...] = ()
+    delete: tuple[str, ...] = ()
+    placeholder: str = PLACEHOLDER
+    keys: tuple[Path, ...] = ()
+    is_log: bool = False
+    marks_deletes: bool = False
+    is_upsert: bool = False
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether a deleted row may be told by its record's key alone, as MongoDB's documents are."""
+        return self.kind == "debezium" and (self.is_log or self.is_upsert)
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether a row that moved to a new key may be told by a header."""
+        return self.kind == "debezium" and self.is_upsert
+
+
+OWN_TYPES: Mapping[str, IcebergType] = {
+    "op": StringType(),
+    "image": StringType(),
+    "source_ts": TimestamptzType(),
+    "connector_ts": TimestamptzType(),
+    "transaction_id": StringType(),
+    "total_order": LongType(),
+    "position": StringType(),
+    "unavailable": ListType(0, StringType(), element_required=False),
+    "deleted": BooleanType(),
+    "deleted_at": TimestamptzType(),
+}
+"""Fields of `metadata` that an envelope gives, with the types of their columns."""

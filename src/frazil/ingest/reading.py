@@ -1,0 +1,63 @@
+"""Records to the rows that are appended for them, be they rows themselves or changes in envelopes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from frazil.ingest.changes import Changes
+from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.envelope import read_envelope
+from frazil.ingest.decode.slices import MAX_MISFITS
+from frazil.ingest.envelope import OWN_TYPES
+from frazil.ingest.rows import decode_rows
+from frazil.ingest.shape import shape_rows
+from frazil.ingest.target import TableTarget
+
+Records = Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class ReadRecords:
+    """What became of some records. decoded: per record; its columns count where there are no `changes`."""
+
+    decoded: Decoded
+    changes: Changes | None = None
+
+    @property
+    def passed_over(self) -> Mapping[str, int]:
+        """How many records make no row without being bad ones, by what they are."""
+        return self.changes.passed_over if self.changes is not None else {}
+
+    def rows(self, target: TableTarget, records: Records) -> pa.Table:
+        """The rows of the good records, in the files' schema; `records` are those that were read."""
+        if self.changes is not None:
+            return _change_rows(target, self.changes, records)
+        rows = shape_rows(target, self.decoded, records)
+        if self.decoded.refused.any() and rows.num_columns:
+            rows = rows.filter(pa.array(~self.decoded.refused))
+        return rows
+
+
+def read_records(target: TableTarget, records: Records, limit: int = MAX_MISFITS) -> ReadRecords:
+    """Decodes records. limit: how many misfits are noted."""
+    if target.envelope is None:
+        return ReadRecords(decode_rows(target, records, limit))
+    changes = read_envelope(target, records, limit)
+    return ReadRecords(changes.decoded, changes)
+
+
+def _change_rows(target: TableTarget, changes: Changes, records: Records) -> pa.Table:
+    """A row for each change."""
+    places = pa.array(changes.records)
+    own = {name: records[name].take(places) for name, _ in target.metadata if name not in OWN_TYPES}
+    rescued = changes.decoded.rescued
+    decoded = Decoded(
+        changes.columns,
+        np.zeros(changes.records.size, np.bool_),
+        rescued=None if rescued is None else rescued.take(places),
+    )
+    return shape_rows(target, decoded, {**own, **changes.own})

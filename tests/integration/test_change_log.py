@@ -1,0 +1,123 @@
+"""Changes of a database as it wrote them, from a real broker to a reader that knows nothing of Frazil."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from pyiceberg.table import StaticTable
+
+from frazil.clock import new_id
+from frazil.runtime.broker import EmbeddedBroker
+from tests.integration.pipelines import Ledger, Pipeline
+
+SAMPLES = Path(__file__).parents[1] / "fixtures" / "debezium" / "postgresql.jsonl"
+
+
+def samples(topic: str) -> list[dict[str, Any]]:
+    """What Debezium wrote of a table of PostgreSQL, in the order of each partition."""
+    return [one for one in map(json.loads, SAMPLES.read_text().splitlines()) if one["topic"] == topic]
+
+
+def produce(ledger: Ledger, messages: Iterable[Mapping[str, Any]]) -> None:
+    """Writes them again, with their keys, headers and partitions."""
+    producer = Producer({"bootstrap.servers": ledger.servers})
+    for one in messages:
+        value = None if one["value"] is None else one["value"].encode()
+        key = None if one["key"] is None else one["key"].encode()
+        headers = [(name, word.encode()) for name, word in one["headers"]]
+        producer.produce(ledger.topic, value, key=key, headers=headers, partition=one["partition"])
+    assert producer.flush(30) == 0
+
+
+def rows(folder: Path, table: str) -> list[dict[str, Any]]:
+    with sqlite3.connect(folder / "frazil-data" / "catalog.db") as catalog:
+        query = "select metadata_location from iceberg_tables where table_name = ?"
+        ((location,),) = catalog.execute(query, (table,))
+    found: list[dict[str, Any]] = StaticTable.from_metadata(location).scan().to_arrow().to_pylist()
+    return found
+
+
+def in_order(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """By partition and offset, the row before an update first."""
+    return sorted(map(dict, found), key=lambda one: (one["_partition"], one["_offset"], one["_image"] == "after"))
+
+
+def test_a_change_log_has_every_change_and_a_table_of_rows_those_that_were_written(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    ledger = Ledger(broker.bootstrap_servers, new_id(), 4)
+    table = {"topic": ledger.topic, "envelope": "debezium", "metadata": ["partition", "offset", "transaction_id"]}
+    tables = {"s.history": {**table, "changelog": True}, "s.rows": table}
+    pipeline = Pipeline(tmp_path, {"pipeline": "cdc", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables})
+    customers = samples("fz.public.customers")
+    produce(ledger, customers[:5])
+    pipeline.run()
+    produce(ledger, customers[5:])
+    lie: dict[str, Any] = {
+        "partition": 1,
+        "key": None,
+        "headers": [],
+        "value": '{"op":"x","before":null,"after":{"id":9}}',
+    }
+    produce(ledger, [lie, {**lie, "value": '{"ts_ms":1}'}])
+    pipeline.run()
+
+    history = in_order(rows(tmp_path, "history"))
+    assert [
+        (one["_partition"], one["_offset"], one["_op"], one["_image"], one["id"], one["name"]) for one in history
+    ] == [
+        (0, 0, "r", "after", 1, "Ada"),
+        (0, 1, "c", "after", 2, "Bob"),
+        (0, 2, "u", "after", 2, "Bob"),
+        (0, 3, "c", "after", 4, "Di"),
+        (0, 4, "u", "identity", 4, "Di"),
+        (0, 4, "u", "after", 4, "Dee"),
+        (0, 5, "d", "identity", 4, "Dee"),
+        (3, 0, "c", "after", 3, "Cy"),
+    ]
+    assert history[2] == {
+        "id": 2, "name": "Bob", "note": "n2", "created": "2026-11-21T08:18:54.645325Z", "email": None,
+        "_partition": 0, "_offset": 2, "_op": "u", "_image": "after", "_transaction_id": "749:26683552",
+        "_source_ts": datetime(2026, 11, 21, 8, 18, 54, 646089, UTC),
+        "_connector_ts": datetime(2026, 11, 21, 8, 18, 54, 968999, UTC), "_unavailable": None,
+    }  # fmt: skip
+    written = rows(tmp_path, "rows")
+    assert sorted((one["_partition"], one["_offset"], one["name"]) for one in written) == [
+        (0, 0, "Ada"), (0, 1, "Bob"), (0, 2, "Bob"), (0, 3, "Di"), (0, 4, "Dee"), (3, 0, "Cy"),
+    ]  # fmt: skip
+    letters = rows(tmp_path, "history__dead_letters")
+    assert [(one["partition"], one["error_class"], one["message"]) for one in letters] == [
+        (1, "unknown_operation", 'the operation is none that the envelope has: "x"')
+    ]
+    assert '"what": "delete"' in pipeline.said
+    assert '"what": "heartbeat"' in pipeline.said
+
+
+def test_values_that_were_not_sent_are_named_in_their_row(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    ledger = Ledger(broker.bootstrap_servers, new_id(), 4)
+    table = {"topic": ledger.topic, "envelope": "debezium", "changelog": True, "metadata": ["partition", "offset"]}
+    document = {
+        "pipeline": "cdc",
+        "kafka": {"bootstrap.servers": ledger.servers},
+        "tables": {"s.orders": {**table, "columns": {"placed": "timestamp(us)"}}},
+    }
+    pipeline = Pipeline(tmp_path, document)
+    produce(ledger, samples("fz.public.orders"))
+    pipeline.run()
+    found = in_order(rows(tmp_path, "orders"))
+    assert [(one["_op"], one["id"], one["big"] and len(one["big"]), one["_unavailable"]) for one in found] == [
+        ("r", 1, 5, None),
+        ("c", 2, 12800, None),
+        ("u", 2, None, ["big"]),
+        ("d", 2, None, None),
+        ("d", 1, None, None),
+        ("t", None, None, None),
+        ("c", 3, None, ["big"]),
+    ]
+    assert found[0]["placed"] == datetime(2026, 1, 2, 3, 4, 5, 678901, UTC).replace(tzinfo=None)

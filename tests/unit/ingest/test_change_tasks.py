@@ -1,0 +1,109 @@
+"""Tasks of tables whose records wrap changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from frazil.ingest.dead_letter import LETTER_TYPES
+from frazil.ingest.envelope import Envelope
+from frazil.ingest.evolve import load_wanted
+from frazil.ingest.naming import Shaping
+from frazil.ingest.target import Reading
+from frazil.ingest.task import Job
+from frazil.types import TaskReport, merge_reports
+from tests.unit.ingest.targets import records_of, run, target_of
+
+LOG = Envelope("debezium", is_log=True)
+ROWS = Envelope("debezium")
+READING = Reading(on_bad="dead_letter")
+
+
+def _value(op: str, before: Any = None, after: Any = None, **source: Any) -> bytes:
+    return json.dumps({"op": op, "before": before, "after": after, "source": source}).encode()
+
+
+def _rows(report: TaskReport) -> list[dict[str, Any]]:
+    return [row for file in report.files for row in pq.read_table(file.path).to_pylist()]
+
+
+def _rows_of(paths: list[str]) -> list[dict[str, Any]]:
+    return [row for path in paths for row in pq.read_table(path).to_pylist()]
+
+
+def test_every_image_of_a_change_is_a_row_with_the_place_of_its_record(tmp_path: Path) -> None:
+    target = target_of(
+        tmp_path, {"id": "long"}, metadata=("offset", "op", "image", "source_ts"), envelope=LOG, reading=READING
+    )
+    values = [_value("u", {"id": 1}, {"id": 2}, ts_ms=1), b'{"ts_ms":1}', None, _value("d", {"id": 2}, ts_ms=2)]
+    batch = records_of([{"offset": 10 + n, "value": value} for n, value in enumerate(values)])
+    (report,) = run(Job({"a": target}), batch).values()
+    found = [(row["_offset"], row["_op"], row["_image"], row["id"]) for row in _rows(report)]
+    assert found == [(10, "u", "before", 1), (10, "u", "after", 2), (13, "d", "before", 2)]
+    assert [row["_source_ts"].microsecond for row in _rows(report)] == [1000, 1000, 2000]
+    assert (report.record_count, report.bad_count) == (4, 0)
+    assert report.passed_over == {"heartbeat": 1, "tombstone": 1}
+
+
+def test_a_table_of_rows_counts_the_deletes_that_it_passes_over(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"id": "long"}, envelope=ROWS, reading=READING)
+    batch = records_of([{"value": _value(op, {"id": 1}, {"id": 2} if op != "d" else None)} for op in "cudt"])
+    (report,) = run(Job({"a": target}), batch).values()
+    assert [row["id"] for row in _rows(report)] == [2, 2]
+    assert report.passed_over == {"delete": 1, "truncate": 1}
+    assert merge_reports("lake.t", [report, report]).passed_over == {"delete": 2, "truncate": 2}
+
+
+def test_an_envelope_that_lies_becomes_a_letter_and_its_neighbours_become_rows(tmp_path: Path) -> None:
+    letters = target_of(tmp_path, {name: str(kind) for name, kind in _letter_columns()}, name="lake.letters")
+    target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING, letters=letters)
+    values = [_value("c", after={"id": 1}), _value("?", after={"id": 2}), _value("c"), _value("c", after={"id": "x"})]
+    keyed = [{"topic": "a", "offset": n, "key": b"k", "headers": [], "value": value} for n, value in enumerate(values)]
+    (report,) = run(Job({"a": target}), records_of(keyed)).values()
+    assert [row["id"] for row in _rows(report)] == [1]
+    found = _rows_of([file.path for file in report.letters])
+    assert [(row["offset"], row["error_class"], row["path"]) for row in found] == [
+        (1, "unknown_operation", None),
+        (2, "missing_image", None),
+        (3, "does_not_fit", "after.id"),
+    ]
+    assert found[0]["value"] == values[1]
+
+
+def _letter_columns() -> list[tuple[str, Any]]:
+    words = {"headers": "list<struct<key: string, value: binary>>"}
+    return [(name, words.get(name, kind)) for name, kind in LETTER_TYPES.items()]
+
+
+def test_a_new_column_of_the_row_is_wanted_by_its_path_in_the_row(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING)
+    batch = records_of([{"value": _value("u", {"id": 1, "old": "x"}, {"id": 1, "new": {"a": 1.5}})}])
+    (report,) = run(Job({"a": target}), batch).values()
+    (wanted,) = [load_wanted(text) for text in report.wanted]
+    assert {name: str(kind) for name, kind in wanted[()].items()}.keys() == {"old", "new"}
+    assert report.files == ()
+
+
+def test_fields_of_the_row_are_shaped_as_fields_of_a_record_are(tmp_path: Path) -> None:
+    shaping = Shaping(fields=(("number", ("id",)),), constants=(("region", "eu"),), exclude=(("secret",),))
+    columns = {"number": "long", "region": "string", "v": "string"}
+    target = target_of(tmp_path, columns, envelope=LOG, reading=READING, shaping=shaping, metadata=("image",))
+    row = {"id": 7, "v": "x", "secret": 1}
+    batch = records_of([{"value": _value("u", {**row, "v": "w"}, row, connector="mysql")}])
+    (report,) = run(Job({"a": target}), batch).values()
+    assert _rows(report) == [
+        {"number": 7, "region": "eu", "v": "w", "_image": "before"},
+        {"number": 7, "region": "eu", "v": "x", "_image": "after"},
+    ]
+
+
+def test_names_made_from_paths_are_found_in_the_row(tmp_path: Path) -> None:
+    target = target_of(
+        tmp_path, {"user_id": "long"}, envelope=ROWS, reading=READING, shaping=Shaping(depth=1, case="snake")
+    )
+    batch = records_of([{"value": _value("c", after={"user": {"id": 1}})}])
+    (report,) = run(Job({"a": target}), batch).values()
+    assert [load_wanted(text)[("user",)].keys() for text in report.wanted] == [{"id"}]

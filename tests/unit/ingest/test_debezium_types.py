@@ -1,0 +1,145 @@
+"""Debezium's types, as docs/reference/debezium.md says."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.types import DecimalType, IcebergType, LongType, StringType
+
+from frazil.ingest.changes import Changes
+from frazil.ingest.decode.base64_text import read_base64
+from frazil.ingest.decode.connect_values import Meaning, read_meaning, unscaled_numbers
+from frazil.ingest.decode.envelope import read_envelope
+from frazil.ingest.envelope import Envelope
+from frazil.ingest.target import Reading
+from tests.unit.ingest.debezium_reference import PAGE, ROWS, Row, envelope_schema, page, read_both, target_of
+
+_MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC).replace(tzinfo=None)
+_UUID = "11111111-2222-3333-4444-555555555555"
+
+
+def test_the_page_says_what_the_reader_does() -> None:
+    assert PAGE.read_text() == page()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.words)
+def test_a_value_means_the_same_in_json_with_its_schema_and_in_avro(row: Row) -> None:
+    for kind, changes in read_both(row):
+        assert str(kind).replace("optional ", "").split(":")[0].split("<")[0] == row.iceberg.split(":")[0].split("<")[0]
+        assert changes.columns[0].to_pylist() == [_expected(row)]
+
+
+def _expected(row: Row) -> Any:
+    known = {
+        "decimal(12, 2)": Decimal("100.01"),
+        "decimal(38, 2)": Decimal("100.01"),
+        "date": date(2026, 1, 2),
+        "uuid": UUID(_UUID).bytes,
+        "timestamptz": datetime(2026, 1, 2, 3, 4, 5, 678901, UTC),
+        "timestamp": _MOMENT.replace(microsecond=678000) if str(row.value).endswith("5678") else _MOMENT,
+    }
+    if row.name.endswith("VariableScaleDecimal"):
+        return "10.001"
+    if row.kind == "map":
+        return list(row.value.items())
+    if row.kind == "struct":
+        return row.value | {"wkb": base64.b64decode(row.value["wkb"])}
+    if row.iceberg == "binary":
+        return base64.b64decode(row.value)
+    if row.iceberg == "time":
+        return time(3, 4, 5, 500001) if row.kind != "int32" else time(3, 4, 5, 500000)
+    return known.get(row.iceberg, row.value)
+
+
+def _read(row: Row, kind: IcebergType, *values: Any) -> Changes:
+    schema = envelope_schema([("v", row)])
+    messages = [{"schema": schema, "payload": {"after": {"v": value}, "op": "c"}} for value in values]
+    raw = [json.dumps(message, separators=(",", ":")).encode() for message in messages]
+    return read_envelope(target_of({"v": kind}, Envelope("debezium"), Reading()), {"value": pa.array(raw, pa.binary())})
+
+
+def _row(name: str) -> Row:
+    return next(row for row in ROWS if row.name.endswith(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("time.NanoTimestamp", 1767323045678901001),
+        ("time.MicroTimestamp", 9223372036825200000),
+        ("time.MicroTime", 86_400_000_000),
+        ("time.NanoTime", 1),
+        ("time.ZonedTimestamp", "soon"),
+        ("data.Uuid", "no uuid"),
+        ("data.Decimal", base64.b64encode((10**12).to_bytes(8, "big")).decode()),
+        ("data.Decimal", ""),
+        ("data.Decimal", base64.b64encode(bytes([1] * 17)).decode()),
+    ],
+)
+def test_a_value_that_its_type_cannot_hold_makes_one_bad_record(name: str, value: Any) -> None:
+    row = _row(name)
+    (kind, _), _ = read_both(row)
+    changes = _read(row, kind, row.value, value, row.value)
+    assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [(1, "after.v", "does_not_fit")]
+    assert changes.records.tolist() == [0, 2]
+
+
+def test_a_column_that_is_declared_as_the_number_that_is_written_gets_it() -> None:
+    changes = _read(_row("time.NanoTimestamp"), LongType(), 1767323045678901001)
+    assert changes.columns[0].to_pylist() == [1767323045678901001]
+
+
+def test_a_number_with_a_scale_of_its_own_becomes_the_decimal_that_is_declared_or_keeps_its_digits() -> None:
+    row = _row("VariableScaleDecimal")
+    values = [{"scale": 2, "value": "JxE="}, {"scale": 3, "value": "JxE="}, {"scale": -2, "value": "AQ=="}, None]
+    values.append({"scale": 0, "value": base64.b64encode((10**60).to_bytes(32, "big")).decode()})
+    texts = _read(row, StringType(), *values)
+    assert texts.columns[0].to_pylist() == ["100.01", "10.001", "1E+2", None, str(10**60)]
+    changes = _read(row, DecimalType(10, 2), *values)
+    assert changes.columns[0].to_pylist() == [Decimal("100.01"), Decimal("100.00"), None]
+    assert [one.row for one in changes.decoded.misfits] == [1, 4]
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-(10**38) + 1, 10**38 - 1)), max_size=30), st.integers(0, 3))
+def test_decimals_are_read_as_the_language_reads_them(numbers: list[int | None], padding: int) -> None:
+    raw = [None if n is None else _bytes(n, padding) for n in numbers]
+    found, bad = unscaled_numbers(pa.array(raw, pa.binary()))
+    is_long = [one is not None and len(one) > 16 for one in raw]
+    assert bad.tolist() == is_long
+    assert found.to_pylist() == [
+        None if n is None or far else Decimal(n) for n, far in zip(numbers, is_long, strict=True)
+    ]
+
+
+def _bytes(number: int, padding: int) -> bytes:
+    return number.to_bytes((number.bit_length() + 8) // 8 + padding, "big", signed=True)
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=9))), st.integers(0, 3))
+def test_base64_is_read_as_the_standard_library_reads_it(values: list[bytes | None], skipped: int) -> None:
+    texts = [None if value is None else base64.b64encode(value).decode() for value in values]
+    found, bad = read_base64(pa.array(texts, pa.string())[skipped:])
+    assert found.to_pylist() == values[skipped:]
+    assert not bad.any()
+
+
+@pytest.mark.parametrize("text", ["a", "ab", "abc", "ab=c", "a===", "====", "ab-_", "ab c", "abcd=", "äbcd"])
+def test_what_is_no_base64_is_null_and_told_and_changes_no_other(text: str) -> None:
+    found, bad = read_base64(pa.array(["AQI=", text, "", "AQID"]))
+    assert (found.to_pylist(), bad.tolist()) == ([b"\1\2", None, b"", b"\1\2\3"], [False, True, False, False])
+
+
+def test_a_name_that_does_not_go_with_what_is_written_changes_nothing() -> None:
+    for name in ("Decimal", "Date"):
+        assert read_meaning(pa.array(["x"]), Meaning(f"org.apache.kafka.connect.data.{name}"), None) is None
+    assert read_meaning(pa.array([1]), Meaning("io.debezium.data.Uuid"), None) is None
+    assert read_meaning(pa.array([1]), Meaning("com.example.Own"), None) is None
