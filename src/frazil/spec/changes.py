@@ -18,7 +18,7 @@ def read_changes(fields: Fields, key_format: str, wrapped: Mapping[str, Any], pr
     says of envelopes, with its metadata columns so far.
     """
     metadata: Mapping[MetadataField, str] = wrapped["metadata"]
-    mode, version = fields.choice("mode"), fields.choice("format_version")
+    version = fields.choice("format_version")
     key_columns = [".".join(path) for path in read_paths(fields.get("key_columns"), "key_columns", problems)]
     order_by = fields.text("order_by")
     if mode != "upsert":

@@ -34,10 +34,9 @@ _OF_ANY = frozenset((*_OF_CHANGES, *_OF_DELETES, *(name for names in _OF_SOURCES
 
 
 def read_change_settings(
-    fields: Fields, value_format: str, metadata: dict[MetadataField, str], problems: Problems
+    fields: Fields, mode: str, value_format: str, metadata: dict[MetadataField, str], problems: Problems
 ) -> dict[str, Any]:
     """`envelope`, `changelog` and `deletes`, and `metadata` with the columns that they bring along."""
-    mode = str(fields.choice("mode"))
     envelope = _read_envelope(fields.get("envelope"), fields, problems)
     is_log, deletes = bool(fields.choice("changelog")), fields.choice("deletes")
     kind = envelope.kind if envelope else "none"

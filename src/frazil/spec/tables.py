@@ -98,8 +98,9 @@ def _read_settings(
     value = _read_value(fields.get("value"), VALUE, "value", problems)
     of_key = _read_value(fields.get("key"), KEY, "key", problems)
     asked = _read_metadata(fields.get("metadata"), problems)
-    wrapped = read_change_settings(fields, value["format"], asked, problems)
-    changes = wrapped | read_changes(fields, of_key["format"], wrapped, problems)
+    mode = str(fields.choice("mode"))
+    wrapped = read_change_settings(fields, mode, value["format"], asked, problems)
+    changes = wrapped | read_changes(fields, mode, of_key["format"], wrapped, problems)
     metadata = changes["metadata"]
     _check_latest(entry, value, topics, problems)
     undeclared = fields.choice("undeclared")
