@@ -133,7 +133,7 @@ def refuse_taken_names(before: Schema, after: Schema, specs: Iterable[PartitionS
     if clash:
         raise SpecError(
             f"records have a field `{clash[0]}`, and the table has a partition field of this name",
-            remedy=f"give it another column: `columns: {{NAME: {{type: …, field: {clash[0]}}}}}`, or leave it out with `exclude`",
+            remedy=f"leave it out with `exclude`, or give it a column: `columns: {{NAME: {{type: …, field: {clash[0]}}}}}`",
             where=where,
         )
 

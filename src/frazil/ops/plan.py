@@ -10,8 +10,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField
 
 from frazil.catalog.port import Catalog
-from frazil.ingest.decode.columns import Decoded
 from frazil.errors import SpecError
+from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
 from frazil.ingest.evolve import NamesClash, compare_schemas, extend_schema, new_schema
 from frazil.ingest.pipeline import adder, clash_remedy
@@ -64,9 +64,9 @@ class FirstOffset:
 class PlannedTable:
     """What a run would do with one table. action: create, change, start, wait, stop or none; see `action_of`.
 
-    columns: those that would be made. layout: how files will be arranged. sampled: how many records they were inferred from, of `unread` ones. problem: why
-    a run would wait or stop, or the first bad record; bad: how many records of the sample do not fit. refused:
-    changes of the table that records ask for and `on_drift` forbids.
+    columns: those that would be made. layout: how files will be arranged. sampled: how many records columns were inferred
+    from, of `unread` ones. problem: why a run would wait or stop, or the first bad record; bad: how many records of the
+    sample do not fit. refused: changes of the table that records ask for and `on_drift` forbids.
     """
 
     name: str
