@@ -24,7 +24,7 @@ from pyiceberg.table import StaticTable
 
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.layout import Layout, words_of
-from frazil.clock import new_id
+from frazil.clock import SystemClock, new_id
 from frazil.ingest.evolve import new_schema
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jars import jars
@@ -104,6 +104,8 @@ class Scene:
         self.folder = folder
         self.count = 0
         self._run = new_id()[:8]
+        # Not so old that the broker's retention takes them, and not later than its clock.
+        self._first_ms = SystemClock().now_ms() - 3 * 86_400_000
         self._ledgers = {
             name: Ledger(broker.bootstrap_servers, f"{name}-{self._run}", 1) for name in (*_LAYOUTS, "adopted")
         }
@@ -127,9 +129,13 @@ class Scene:
         for number in range(self.count, self.count + count):
             for ledger in self._ledgers.values():
                 value = json.dumps(_record(number)).encode()
-                producer.produce(ledger.topic, value, partition=0, timestamp=1_700_000_000_000 + number * 3_600_000)
+                producer.produce(ledger.topic, value, partition=0, timestamp=self.moment_ms(number))
         assert producer.flush(30) == 0
         self.count += count
+
+    def moment_ms(self, number: int) -> int:
+        """The timestamp of a record."""
+        return self._first_ms + number * 1_000_000
 
     def adopt(self) -> None:
         """Another program's table, partitioned and sorted by it."""
@@ -194,14 +200,14 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, datetime.date | decimal.Decimal | uuid.UUID) else value
 
 
-def _expected(number: int) -> dict[str, Any]:
+def _expected(scene: Scene, number: int) -> dict[str, Any]:
     record = _record(number)
     for name in ("raw", "two"):
         record[name] = base64.b64decode(record[name]).hex() if name in record else None
     for name in ("at", "local"):
         text = record.get(name)
         record[name] = _plain(datetime.datetime.fromisoformat(text)) if text else None
-    at = datetime.datetime.fromtimestamp(1_700_000_000 + number * 3600, datetime.UTC)
+    at = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(milliseconds=scene.moment_ms(number))
     return {name: record.get(name) for name in _COLUMNS} | {"_timestamp": _plain(at)}
 
 
@@ -213,7 +219,7 @@ def _in_duckdb(scene: Scene, name: str, what: str, where: str = "") -> list[dict
 
 @pytest.mark.parametrize("name", [*_LAYOUTS, "adopted"])
 def test_every_row_is_read_back_as_it_was_produced(scene: Scene, name: str) -> None:
-    expected = [_expected(number) for number in range(scene.count)]
+    expected = [_expected(scene, number) for number in range(scene.count)]
     by_pyiceberg = [_plain(row) for row in scene.table(name).scan().to_arrow().to_pylist()]
     assert sorted(by_pyiceberg, key=lambda row: int(row["id"])) == expected
     by_duckdb = [_plain(row) for row in _in_duckdb(scene, name, "*")]
