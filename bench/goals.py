@@ -54,6 +54,14 @@ def _times_plain(variant: str) -> Callable[[Results], float | None]:
     return lambda results: results.times_plain(variant, "cpu_s_per_million")
 
 
+def _times_variant(variant: str, other: str) -> Callable[[Results], float | None]:
+    def measured(results: Results) -> float | None:
+        mine, plain = _cpu(variant)(results), _cpu(other)(results)
+        return mine / plain if mine is not None and plain else None
+
+    return measured
+
+
 def _fresh(name: str) -> Callable[[Results], float | None]:
     """One interval has to reach both percentiles: the one with the best p99."""
 
@@ -90,6 +98,16 @@ GOALS = (
     Goal("JSON Schema framing: CPU", "× plain JSON's", 1.1, _times_plain("json_schema")),
     Goal("JSON of 1.1 kB, 60 fields, nested: CPU seconds per million records", "", 9.0, _cpu("wide")),
     Goal("1 % bad records scattered evenly: CPU", "× plain JSON's", 1.5, _times_plain("bad")),
+    Goal(
+        "partitioned by bucket(x, 16) and a stretch of time: CPU",
+        "× unpartitioned",
+        1.3,
+        _times_plain("running_partitioned"),
+    ),
+    Goal(
+        "10,000 partitions in one batch of 1 M: CPU", "× unpartitioned", 4.0, _times_variant("many_partitions", "plain")
+    ),
+    Goal("the same: memory, peak", "MB", 3000, _of("throughput", "many_partitions", "peak_pss_mb")),
     Goal("freshness p50, 10,000 records/s", "ms", 500, _fresh("p50_ms")),
     Goal("freshness p99, 10,000 records/s", "ms", 1000, _fresh("p99_ms")),
     Goal("a new writer schema in mid-stream: freshness back under 2 s after", "s", 3, _of("new_schema", "", "back_s")),

@@ -14,6 +14,12 @@ from bench.topics import fill, make_topics
 from bench.wide import make_wide_pool
 from frazil.clock import new_id
 
+# A record's time is a whole number of microseconds: a stretch of it stands for a day.
+LAYOUTS: Mapping[str, Mapping[str, object]] = {
+    "running_partitioned": {"partition_by": ["bucket(user_id, 16)", "truncate(ts, 60000000)"]},
+    "many_partitions": {"partition_by": ["bucket(user_id, 10000)"]},
+}
+_MANY_RECORDS = 1_000_000
 METADATA: Mapping[str, object] = {"metadata": ["partition", "offset", "timestamp"]}
 
 
@@ -46,10 +52,10 @@ class Load:
 
 def json_load(place: Place, variant: str) -> Load:
     """The plain records: as many as one batch has, or for a running process some more."""
-    records = place.settings.records
+    records = min(place.settings.records, _MANY_RECORDS) if variant == "many_partitions" else place.settings.records
     is_running = variant.startswith("running")
     total = _total(place, records) if is_running else records
-    table = METADATA if variant.endswith("metadata") else {}
+    table = METADATA if variant.endswith("metadata") else LAYOUTS.get(variant, {})
     topic, expected = place.json_topic(total), place.pool.totals(total)
     return Load(topic, total, records if is_running else 0, expected, table=table)
 

@@ -11,6 +11,7 @@ from frazil.runtime.jars import cache_directory
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SUBJECTS = ("frazil", "stock", "connect")
+LAYOUT_VARIANTS = ("running_partitioned", "many_partitions")
 FORMAT_VARIANTS = ("avro", "protobuf", "json_schema", "bad", "wide")
 
 
@@ -19,7 +20,7 @@ class Settings:
     """One invocation's values. Times are in seconds; `heap` is every JVM's, so that memory can be compared."""
 
     subjects: tuple[str, ...] = SUBJECTS
-    variants: tuple[str, ...] = ("plain", "metadata", "running", "running_metadata", *FORMAT_VARIANTS)
+    variants: tuple[str, ...] = ("plain", "metadata", "running", "running_metadata", *LAYOUT_VARIANTS, *FORMAT_VARIANTS)
     records: int = 4_000_000
     wide_records: int = 1_000_000
     running_batches: int = 2

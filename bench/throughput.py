@@ -19,7 +19,7 @@ from bench.loads import Load, format_load, json_load
 from bench.place import Place, Run, Surroundings, say
 from bench.registry import Registry
 from bench.running import Command, Running
-from bench.settings import FORMAT_VARIANTS
+from bench.settings import FORMAT_VARIANTS, LAYOUT_VARIANTS
 from bench.topics import delete_topics
 
 _TIMEOUT_S = 600
@@ -41,7 +41,8 @@ def measure(place: Place) -> None:
             with place.attempt(f"throughput of frazil, {variant}"):
                 _measure_frazil(place, variant, json_load(place, variant))
         # Both codecs only where the ratio counts: the whole set has to end within 45 minutes.
-        codecs = [] if variant == "running_metadata" else list(STOCK_CODECS)[: 1 if metadata else None]
+        is_own = variant == "running_metadata" or variant in LAYOUT_VARIANTS
+        codecs = [] if is_own else list(STOCK_CODECS)[: 1 if metadata else None]
         for codec in codecs if "stock" in place.settings.subjects else []:
             with place.attempt(f"throughput of stock spark, {variant}, {codec}"):
                 _measure_stock(place, variant, codec, metadata)

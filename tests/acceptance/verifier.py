@@ -56,7 +56,7 @@ def verify(metadata: Path, pipeline: str, records: Records) -> Verdict:
     verdict = Verdict()
     newest = newest_snapshot(document)
     rows: list[dict[str, Any]] = []
-    with _reader() as reader:
+    with open_reader() as reader:
         for snapshot in sorted(document.get("snapshots", []), key=lambda one: one["sequence-number"]):
             progress = progress_at(document, snapshot, pipeline)
             try:
@@ -157,11 +157,12 @@ def read_newest(metadata: Path) -> list[dict[str, Any]]:
     """The rows of the newest snapshot."""
     newest = newest_snapshot(json.loads(metadata.read_text()))
     assert newest is not None, f"{metadata} has no snapshot"
-    with _reader() as reader:
+    with open_reader() as reader:
         return _read_snapshot(reader, metadata, newest["snapshot-id"])
 
 
-def _reader() -> duckdb.DuckDBPyConnection:
+def open_reader() -> duckdb.DuckDBPyConnection:
+    """DuckDB, able to read Iceberg tables."""
     connection = duckdb.connect(config={"threads": 2})
     for name in ("avro", "httpfs", "iceberg"):
         found = importlib.util.find_spec(f"duckdb_extension_{name}")

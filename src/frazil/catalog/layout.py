@@ -133,8 +133,7 @@ def refuse_taken_names(before: Schema, after: Schema, specs: Iterable[PartitionS
     if clash:
         raise SpecError(
             f"records have a field `{clash[0]}`, and the table has a partition field of this name",
-            remedy=f"give it another column: `columns: {{NAME: {{type: …, field: {clash[0]}}}}}`, "
-            "or leave it out with `exclude`",
+            remedy=f"leave it out with `exclude`, or give it a column: `columns: {{NAME: {{type: …, field: {clash[0]}}}}}`",
             where=where,
         )
 
@@ -142,7 +141,7 @@ def refuse_taken_names(before: Schema, after: Schema, specs: Iterable[PartitionS
 def unknown_transform(spec: PartitionSpec, order: SortOrder) -> str:
     """The first transform of a table that only a later Iceberg knows; empty for none."""
     transforms = [*(field.transform for field in spec.fields), *(field.transform for field in order.fields)]
-    return next((str(found) for found in transforms if isinstance(found, UnknownTransform)), "")
+    return next((found._transform for found in transforms if isinstance(found, UnknownTransform)), "")
 
 
 def words_of(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:

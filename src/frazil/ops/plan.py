@@ -64,7 +64,7 @@ class FirstOffset:
 class PlannedTable:
     """What a run would do with one table. action: create, change, start, wait, stop or none; see `action_of`.
 
-    columns: those that would be made. layout: how files will be arranged. sampled: how many records they were inferred
+    columns: those that would be made. layout: how files will be arranged. sampled: how many records columns were inferred
     from, of `unread` ones. problem: why a run would wait or stop, or the first bad record; bad: how many records of the
     sample do not fit. refused: changes of the table that records ask for and `on_drift` forbids.
     """
