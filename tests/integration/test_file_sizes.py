@@ -8,12 +8,15 @@ import sqlite3
 from pathlib import Path
 
 import numpy as np
+import pytest
 from confluent_kafka import Producer
 from pyiceberg.table import StaticTable
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from tests.integration.pipelines import Ledger, Pipeline
+
+pytestmark = pytest.mark.timeout(900)
 
 MIB = 1024 * 1024
 _PARTITIONS = 3
