@@ -37,7 +37,7 @@ _VALUES = st.one_of(
 )
 _KEYED = (("id",),)
 ENVELOPES = [
-    Envelope(kind, *words, **use)  # type: ignore[arg-type]
+    Envelope(kind, *words, **use)
     for kind, words in (("debezium", ()), ("maxwell", ()), ("operation", ("ops", ("I", "c"), ("u",), ("D", "d"))))
     for use in ({}, {"is_log": True}, {"is_upsert": True, "keys": _KEYED, "by_position": True})
 ]
