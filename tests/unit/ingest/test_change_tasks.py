@@ -107,3 +107,9 @@ def test_names_made_from_paths_are_found_in_the_row(tmp_path: Path) -> None:
     batch = records_of([{"value": _value("c", after={"user": {"id": 1}})}])
     (report,) = run(Job({"a": target}), batch).values()
     assert [load_wanted(text)[("user",)].keys() for text in report.wanted] == [{"id"}]
+
+
+def test_records_that_are_all_passed_over_make_no_file_and_hold_nothing_up(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING)
+    (report,) = run(Job({"a": target}), records_of([{"value": None}, {"value": b'{"ts_ms":1}'}])).values()
+    assert (report.files, report.wanted, report.bad_count, report.record_count) == ((), (), 0, 2)
