@@ -6,7 +6,7 @@ Without an envelope a record's value is the row of its key, and a record without
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,9 @@ class Changes:
     columns: one array per field of `target.fields`, a row per change; a delete has at least its key columns. ops: UPSERT,
     DELETE or TRUNCATE. records: place of each change's record in the stretch. unavailable: by column the rows whose value
     the record does not carry, so that the old row's stays. decoded: what became of the records, as for append; its columns
-    are of no use. order: the ordering value of each change, where `order_by` is declared.
+    are of no use. order: the ordering value of each change, where `order_by` is declared. old_keys:
+    where some UPSERT takes the place of a row with another key, that key, one array per key column, null where it is the
+    same. key_columns: fields of the records' keys, of a table that does not know its key columns yet.
     """
 
     columns: list[pa.Array]
@@ -44,7 +46,8 @@ class Changes:
     unavailable: dict[int, NDArray[np.bool_]]
     decoded: Decoded
     order: pa.Array | None = None
-    key_columns: tuple[str, ...] = field(default=())
+    old_keys: list[pa.Array] | None = None
+    key_columns: tuple[str, ...] = ()
 
     def without_refused(self) -> Changes:
         """The changes of the records that could be read."""
@@ -59,6 +62,7 @@ class Changes:
             records=self.records[kept],
             unavailable={n: mask[kept] for n, mask in self.unavailable.items()},
             order=self.order.take(places) if self.order is not None else None,
+            old_keys=[key.take(places) for key in self.old_keys] if self.old_keys is not None else None,
         )
 
 
@@ -79,7 +83,8 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
             _put_keys(field_, column, keys, needs_key) for field_, column in zip(target.fields, columns, strict=True)
         ]
     ops = np.where(there, UPSERT, DELETE).astype(np.int8)
-    changes = Changes(columns, ops, np.arange(there.size, dtype=np.int32), {}, decoded, None, keys.names)
+    records_of = np.arange(there.size, dtype=np.int32)
+    changes = Changes(columns, ops, records_of, {}, decoded, key_columns=keys.names)
     if reading.order_by:
         changes.order = ordering_values(target, changes.columns, records)
     return changes
@@ -186,6 +191,7 @@ def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array
         order = changes.order if changes.order is not None else ordering_values(target, changes.columns, of_change)
         changes = replace(changes, order=order)
         misfits += _without_order(reading.order_by, changes, limit)
+    misfits += refuse_half_moved(changes, limit)
     if not misfits:
         return changes
     in_order = sorted([*changes.decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
@@ -226,6 +232,19 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
     if changes.order is not None:
         lacks &= np.asarray(changes.order.is_null())
     return refuse(changes, lacks, name, "no_order", f"the column {name}, which orders the changes, has no value", limit)
+
+
+def refuse_half_moved(changes: Changes, limit: int) -> list[Misfit]:
+    """Refuses a new key for a row of which not every value is sent: the others are in the row of the old key."""
+    if changes.old_keys is None or not changes.unavailable:
+        return []
+    is_moved, is_part = np.zeros((2, changes.ops.size), np.bool_)
+    for key in changes.old_keys:
+        is_moved |= np.asarray(key.is_valid())
+    for mask in changes.unavailable.values():
+        is_part |= mask
+    reason = "the row gets another key, and the record does not have all of its values"
+    return refuse(changes, is_moved & is_part, "", "moved_in_part", reason, limit)
 
 
 def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Misfit]:
