@@ -24,12 +24,16 @@ from frazil.catalog.scans import FILE_PATH_ID, LiveFile
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.failpoints import hit
+from frazil.ingest.live_rows import ColumnCache
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import file_io
 from frazil.types import DeleteFile
 
 _MAGIC = struct.pack("<I", 1681511377)
 _PUFFIN = b"PFA1"
+_CACHE_BYTES = 64 * 1024 * 1024
+# Most vectors that a batch replaces were written by the batch before it.
+_vectors = ColumnCache(_CACHE_BYTES)
 _ROW_POSITION_ID = 2147483645
 _POSITION_ID = 2147483545
 
@@ -99,6 +103,8 @@ def _write_vectors(target: TableTarget, deleted: Mapping[LiveFile, BitMap64]) ->
     payload = b"".join((_PUFFIN, *blobs, tail))
     path = _new_path(target, "puffin")
     _store(target, path, payload)
+    for blob, offset in zip(blobs, offsets, strict=True):
+        _vectors.put((path, offset), (pa.array([blob], pa.binary()),))
     return [
         _described(
             file,
@@ -165,9 +171,15 @@ def read_deletes(target: TableTarget, path: str, deletes: Iterable[DeleteFile]) 
 
 def _read_vector(target: TableTarget, delete: DeleteFile) -> BitMap64:
     described = json.loads(delete.content)
+    name = (delete.path, described["content-offset"])
+    held = _vectors.get(name)
+    if held is not None:
+        return load_vector(held[0][0].as_py())
     with file_io(target).new_input(delete.path).open() as stream:
         stream.seek(described["content-offset"])
-        return load_vector(stream.read(described["content-size-in-bytes"]))
+        blob = stream.read(described["content-size-in-bytes"])
+    _vectors.put(name, (pa.array([blob], pa.binary()),))
+    return load_vector(blob)
 
 
 def _read_positions(target: TableTarget, path: str, delete: DeleteFile) -> BitMap64:

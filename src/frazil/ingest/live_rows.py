@@ -28,7 +28,7 @@ Path = tuple[str, ...]
 
 
 class ColumnCache:
-    """The key columns that were read last, up to so many bytes; threads may share it."""
+    """Columns that were read last, up to so many bytes; threads may share it."""
 
     def __init__(self, limit_bytes: int = _CACHE_BYTES) -> None:
         self._limit = limit_bytes

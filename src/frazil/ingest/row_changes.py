@@ -198,6 +198,7 @@ def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array
         order = changes.order if changes.order is not None else ordering_values(target, changes.columns, of_change)
         changes = replace(changes, order=order)
         misfits += _without_order(reading.order_by, changes, limit)
+    misfits += refuse_half_moved(changes, limit)
     if not misfits:
         return changes
     in_order = sorted([*changes.decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
@@ -238,6 +239,19 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
     if changes.order is not None:
         lacks &= np.asarray(changes.order.is_null())
     return refuse(changes, lacks, name, "no_order", f"the column {name}, which orders the changes, has no value", limit)
+
+
+def refuse_half_moved(changes: Changes, limit: int) -> list[Misfit]:
+    """Refuses a new key for a row of which not every value is sent: the others are in the row of the old key."""
+    if changes.old_keys is None or not changes.unavailable:
+        return []
+    is_moved, is_part = np.zeros((2, changes.ops.size), np.bool_)
+    for key in changes.old_keys:
+        is_moved |= np.asarray(key.is_valid())
+    for mask in changes.unavailable.values():
+        is_part |= mask
+    reason = "the row gets another key, and the record does not have all of its values"
+    return refuse(changes, is_moved & is_part, "", "moved_in_part", reason, limit)
 
 
 def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Misfit]:

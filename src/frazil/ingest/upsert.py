@@ -30,6 +30,7 @@ from frazil.ingest.fold import (
     load_ranked,
     load_table,
     previous_places,
+    refold,
 )
 from frazil.ingest.live_rows import read_columns
 from frazil.ingest.resolve import Found, find_rows, newest_order
@@ -132,7 +133,7 @@ def _read_batch(target: TableTarget, report: TaskReport) -> _Batch:
         ranked,
         np.repeat(np.arange(len(parts)), sizes),
         [0, *np.cumsum(sizes).tolist()],
-        fold(ranked),
+        fold(ranked) if len(parts) > 1 else refold(ranked),
         [[by_path[path] for path in touched.files] for touched in report.touched],
         [load_table(touched.held) if touched.held else None for touched in report.touched],
         sum(touched.change_count for touched in report.touched),

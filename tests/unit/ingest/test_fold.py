@@ -20,6 +20,7 @@ from frazil.ingest.fold import (
     key_codes,
     load_ranked,
     previous_places,
+    refold,
 )
 
 NAN = float("nan")
@@ -103,6 +104,9 @@ def test_parts_that_were_folded_fold_to_the_same(is_ordered: bool) -> None:
         changes = some_changes(chance, is_ordered, has_truncates=False)
         cut = int(chance.integers(0, len(changes) + 1))
         parts = [changes.take(np.arange(cut)), changes.take(np.arange(cut, len(changes)))]
+        again = changes.take(fold(changes).kept)
+        assert found(again) == told(changes)
+        assert sorted(refold(again).last.tolist()) == sorted(fold(again).last.tolist())
         shipped = [load_ranked(dump_ranked(part.take(fold(part).kept))) for part in parts]
         assert found(concat_ranked(shipped)) == told(changes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -156,6 +157,16 @@ def test_a_vector_with_a_changed_byte_is_refused() -> None:
         damaged[place] ^= 1
         with pytest.raises(UnavailableError, match="damaged"):
             load_vector(bytes(damaged))
+
+
+def test_a_vector_that_this_process_has_not_written_is_read_from_its_file(tmp_path: Path) -> None:
+    target = _target(tmp_path, k="long")
+    file = _write(target, pa.array(range(10)))
+    (written,) = write_deletes(target, {file: BitMap64([3, 7])}, 3)
+    copy = tmp_path / "copy.puffin"
+    shutil.copy(written.path, copy)
+    for _ in range(2):
+        assert read_deletes(target, file.path, [replace(written, path=str(copy))]) == BitMap64([3, 7])
 
 
 @pytest.mark.parametrize("version", [2, 3])
