@@ -215,6 +215,19 @@ def test_a_step_that_dies_is_made_up_for(lake: Lake, table: str, step: str) -> N
     assert not Path(orphan).exists()
 
 
+@pytest.mark.parametrize("step", ["care.compact.written", "care.compact.landed", "care.expire.landed"])
+def test_an_answer_that_is_lost_is_cleared_up(lake: Lake, table: str, step: str) -> None:
+    lake.fill(table, 6)
+    rows, progress = lake.rows(table), lake.progress(table)
+    failpoints.arm({failpoints.VARIABLE: f"{step}=reset"})
+    outcomes = lake.care(table)
+    assert "Connection reset" in outcomes[-1].failure
+    assert not outcomes[-1].is_lost
+    failpoints.arm({})
+    lake.care(table)
+    assert (lake.rows(table), lake.progress(table)) == (rows, progress)
+
+
 def test_two_at_once_do_no_harm(lake: Lake, table: str) -> None:
     lake.fill(table, 12)
     rows, progress = lake.rows(table), lake.progress(table)
