@@ -263,6 +263,22 @@ def test_deletes_of_another_engine_are_taken_out(lake: Lake, table: str) -> None
     assert lake.progress(table).offsets == {"topic": {0: 31}}
 
 
+def test_files_with_many_deleted_rows_are_written_without_them(lake: Lake) -> None:
+    table = f"t.vectors_{new_id()[:8]}"
+    lake.create(table, format_version=3)
+    lake.java(table).updateProperties().set("write.delete.mode", "merge-on-read").commit()
+    lake.java(table).updateSchema().renameColumn("_partition", "word").commit()
+    lake.fill(table, 1)
+    lake.spark().sql(f"DELETE FROM frazil.{table} WHERE id < 4")
+    rows, look = lake.rows(table), lake.look(table)
+    assert [file.kind for file in look.deletes] == ["vector"]
+    assert [(file.record_count, file.deleted) for file in look.files] == [(10, 4)]
+    assert "compact" in kinds(lake.care(table))
+    after = lake.look(table)
+    assert [(file.record_count, file.deleted) for file in after.files] == [(6, 0)]
+    assert lake.rows(table) == rows
+
+
 def test_equality_deletes_of_another_writer_are_converted(lake: Lake, table: str) -> None:
     lake.fill(table, 3)
     lake.delete_equal(table, [1, 12])
