@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,12 +12,12 @@ from frazil.catalog.iceberg_upkeep import _is_own
 from frazil.catalog.look import Snapshot, StoredData, StoredDeletes, carried_progress, read_look
 
 
-def snapshot(number: int, parent: int | None = None, **summary: str) -> dict[str, Any]:
+def snapshot(number: int, parent: int | None = None, summary: Mapping[str, str] | None = None) -> dict[str, Any]:
     return {
         "snapshot-id": number,
         "parent-snapshot-id": parent,
         "timestamp-ms": number * 1000,
-        "summary": {"operation": "append", **summary},
+        "summary": {"operation": "append", **(summary or {})},
     }
 
 
@@ -36,9 +37,11 @@ def test_snapshots_references_and_promises_are_read() -> None:
     look = read_look(
         "t.a",
         metadata(
-            snapshot(1, **progress("p", "old", **{"dead-letters": json.dumps({"files": [{"path": "/x/0.parquet"}]})})),
-            snapshot(2, 1, **progress("p", "c2", **{"dead-letters": letters})),
-            snapshot(3, 2, operation="replace", **{"deleted-data-files": "2"}),
+            snapshot(
+                1, None, progress("p", "old", **{"dead-letters": json.dumps({"files": [{"path": "/x/0.parquet"}]})})
+            ),
+            snapshot(2, 1, progress("p", "c2", **{"dead-letters": letters})),
+            snapshot(3, 2, {"operation": "replace", "deleted-data-files": "2"}),
             refs={"main": {"snapshot-id": 3, "type": "branch"}, "tag": {"snapshot-id": 1, "type": "tag"}},
             statistics=[{"snapshot-id": 2}],
         ),
@@ -75,7 +78,7 @@ def test_files_come_with_the_deletes_that_count_for_them() -> None:
 
 
 def test_progress_is_carried_word_for_word_but_for_what_happened_once() -> None:
-    text = metadata(snapshot(1, **progress("q", "c1")), snapshot(2, 1, **progress("p", "c2")), snapshot(3, 2))
+    text = metadata(snapshot(1, None, progress("q", "c1")), snapshot(2, 1, progress("p", "c2")), snapshot(3, 2))
     kept = ("offsets", "commit-id", "epoch")
     expected = {
         name: value
