@@ -215,6 +215,19 @@ def test_a_step_that_dies_is_made_up_for(lake: Lake, table: str, step: str) -> N
     assert not Path(orphan).exists()
 
 
+@pytest.mark.parametrize("step", ["care.compact.written", "care.compact.landed", "care.expire.landed"])
+def test_an_answer_that_is_lost_is_cleared_up(lake: Lake, table: str, step: str) -> None:
+    lake.fill(table, 6)
+    rows, progress = lake.rows(table), lake.progress(table)
+    failpoints.arm({failpoints.VARIABLE: f"{step}=reset"})
+    outcomes = lake.care(table)
+    assert "Connection reset" in outcomes[-1].failure
+    assert not outcomes[-1].is_lost
+    failpoints.arm({})
+    lake.care(table)
+    assert (lake.rows(table), lake.progress(table)) == (rows, progress)
+
+
 def test_two_at_once_do_no_harm(lake: Lake, table: str) -> None:
     lake.fill(table, 12)
     rows, progress = lake.rows(table), lake.progress(table)
@@ -248,6 +261,22 @@ def test_deletes_of_another_engine_are_taken_out(lake: Lake, table: str) -> None
     assert sum(file.record_count for file in lake.look(table).files) == 23
     lake.commit(table, [(99, "later")])
     assert lake.progress(table).offsets == {"topic": {0: 31}}
+
+
+def test_files_with_many_deleted_rows_are_written_without_them(lake: Lake) -> None:
+    table = f"t.vectors_{new_id()[:8]}"
+    lake.create(table, format_version=3)
+    lake.java(table).updateProperties().set("write.delete.mode", "merge-on-read").commit()
+    lake.java(table).updateSchema().renameColumn("_partition", "word").commit()
+    lake.fill(table, 1)
+    lake.spark().sql(f"DELETE FROM frazil.{table} WHERE id < 4")
+    rows, look = lake.rows(table), lake.look(table)
+    assert [file.kind for file in look.deletes] == ["vector"]
+    assert [(file.record_count, file.deleted) for file in look.files] == [(10, 4)]
+    assert "compact" in kinds(lake.care(table))
+    after = lake.look(table)
+    assert [(file.record_count, file.deleted) for file in after.files] == [(6, 0)]
+    assert lake.rows(table) == rows
 
 
 def test_equality_deletes_of_another_writer_are_converted(lake: Lake, table: str) -> None:

@@ -6,6 +6,7 @@ committed meanwhile; where that replaced what they have read, they are lost.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -276,9 +277,15 @@ class _SameProgress:
 
 def _is_own(path: str, location: str) -> bool:
     """Whether a path is where this table's files lie: the folder of `a.b` also holds that of a table `a.b.c`."""
-    inside = path[path.index(location) + len(location) :].lstrip("/") if location in path else ""
+    own = _plain(location).rstrip("/") + "/"
+    inside = _plain(path).removeprefix(own) if _plain(path).startswith(own) else ""
     folder, _, rest = inside.partition("/")
     return (folder == "data" and bool(rest)) or (folder == "metadata" and bool(rest) and "/" not in rest)
+
+
+def _plain(path: str) -> str:
+    """A path without the ways of writing `file:` that listings and locations differ in."""
+    return re.sub(r"^file:/*", "/", path)
 
 
 def _is_countable(field: Any, name: str) -> bool:

@@ -106,7 +106,7 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
         "state": "not running", "ok": True, "reason": "", "remedy": "", "where": "", "topics": ["a"],
         "lag_records": 0, "lag_s": 0.0, "watermark_ms": NOW_MS - 5000, "last_commit_ms": None,
         "rows": 10, "files": 2, "size_bytes": 4000, "average_file_bytes": 2000, "snapshots": 1,
-        "dropped_fields": [], "dead_letters": 0, "bad_skipped": 0, "refused_changes": [], "last_upsert": None,
+        "dropped_fields": [], "dead_letters": 0, "bad_skipped": 0, "refused_changes": [], "last_upsert": None, "care": None,
     }  # fmt: skip
 
 

@@ -1,0 +1,106 @@
+"""Iceberg's own JSON of a table as table care reads it, and which files in a folder are the table's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from frazil.catalog.iceberg_upkeep import _is_own
+from frazil.catalog.look import Snapshot, StoredData, StoredDeletes, carried_progress, read_look
+
+
+def snapshot(number: int, parent: int | None = None, summary: Mapping[str, str] | None = None) -> dict[str, Any]:
+    return {
+        "snapshot-id": number,
+        "parent-snapshot-id": parent,
+        "timestamp-ms": number * 1000,
+        "summary": {"operation": "append", **(summary or {})},
+    }
+
+
+def metadata(*snapshots: dict[str, Any], **more: Any) -> str:
+    head = snapshots[-1]["snapshot-id"] if snapshots else -1
+    document = {"table-uuid": "u", "location": "/t", "format-version": 3, "current-snapshot-id": head}
+    return json.dumps({**document, "snapshots": snapshots, **more})
+
+
+def progress(pipeline: str, commit: str, **more: str) -> dict[str, str]:
+    parts = {"offsets": "{}", "commit-id": commit, "epoch": "1", "skipped": "{}", **more}
+    return {f"frazil.{pipeline}.{name}": text for name, text in parts.items()}
+
+
+def test_snapshots_references_and_promises_are_read() -> None:
+    letters = json.dumps({"files": [{"path": "/x/1.parquet"}]})
+    look = read_look(
+        "t.a",
+        metadata(
+            snapshot(
+                1, None, progress("p", "old", **{"dead-letters": json.dumps({"files": [{"path": "/x/0.parquet"}]})})
+            ),
+            snapshot(2, 1, progress("p", "c2", **{"dead-letters": letters})),
+            snapshot(3, 2, {"operation": "replace", "deleted-data-files": "2"}),
+            refs={"main": {"snapshot-id": 3, "type": "branch"}, "tag": {"snapshot-id": 1, "type": "tag"}},
+            statistics=[{"snapshot-id": 2}],
+        ),
+        "",
+        (),
+    )
+    assert look.snapshots[2] == Snapshot(2, 1, 2000, "append", {"p": "c2"})
+    assert look.snapshots[3] == Snapshot(3, 2, 3000, "replace", {}, removes_files=True)
+    assert [one.id for one in look.ancestors()] == [3, 2, 1]
+    assert (look.head, look.refs, look.statistics) == (3, {"tag": 1}, (2,))
+    assert look.promised == {"/x/1.parquet"}
+    assert not look.has_own_retention
+
+
+def test_a_retention_of_the_main_branch_is_noticed() -> None:
+    main = {"snapshot-id": 1, "type": "branch", "max-snapshot-age-ms": 1000}
+    assert read_look("t.a", metadata(snapshot(1), refs={"main": main}), "", ()).has_own_retention
+
+
+def test_an_empty_table_has_no_head() -> None:
+    assert read_look("t.a", metadata(), "", ()).head is None
+
+
+def test_files_come_with_the_deletes_that_count_for_them() -> None:
+    file = {"spec-id": 1, "partition": ["x"], "file-size-in-bytes": 10, "record-count": 5}
+    vector = {"content": "position-deletes", "file-format": "puffin", "content-size-in-bytes": 3, "record-count": 2}
+    equal = {"content": "equality-deletes", "file-format": "parquet", "file-size-in-bytes": 4, "record-count": 1}
+    tasks = [{"data-file": file, "delete-file-references": [0]}, {"data-file": file, "delete-file-references": [1]}]
+    found = json.dumps({"file-scan-tasks": tasks, "delete-files": [{**vector, "file-size-in-bytes": 100}, equal]})
+    look = read_look("t.a", metadata(snapshot(1)), found, (7,))
+    assert look.deletes == (StoredDeletes("vector", 3, 2, True), StoredDeletes("equality", 4, 1))
+    assert look.files == (StoredData(10, 5, '[1,["x"]]', 2), StoredData(10, 5, '[1,["x"]]', 0, has_equality=True))
+    assert look.manifests == (7,)
+
+
+def test_progress_is_carried_word_for_word_but_for_what_happened_once() -> None:
+    text = metadata(snapshot(1, None, progress("q", "c1")), snapshot(2, 1, progress("p", "c2")), snapshot(3, 2))
+    kept = ("offsets", "commit-id", "epoch")
+    expected = {
+        name: value
+        for pipeline, commit in (("p", "c2"), ("q", "c1"))
+        for name, value in progress(pipeline, commit).items()
+        if name.rpartition(".")[2] in kept
+    }
+    assert carried_progress(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "is_own"),
+    [
+        ("/lake/a/b/data/x.parquet", True),
+        ("file:/lake/a/b/data/day=1/x.parquet", True),
+        ("file:///lake/a/b/metadata/x.avro", True),
+        ("/lake/a/b/c/data/x.parquet", False),
+        ("/lake/a/b/metadata/deep/x.avro", False),
+        ("/lake/a/bb/data/x.parquet", False),
+        ("/elsewhere/lake/a/b/data/x.parquet", False),
+    ],
+)
+def test_only_what_lies_where_the_table_writes_is_its_own(path: str, is_own: bool) -> None:
+    assert _is_own(path, "file:///lake/a/b") == is_own
+    assert _is_own(path, "/lake/a/b/") == is_own

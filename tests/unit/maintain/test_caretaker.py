@@ -1,0 +1,164 @@
+"""When a table is looked at beside ingestion, and what becomes of trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from frazil.catalog.look import TableLook
+from frazil.catalog.upkeep import Compaction, Rewritten
+from frazil.errors import ConflictError, FrazilError, UnavailableError
+from frazil.maintain.caretaker import Caretaker, Seen
+from frazil.maintain.plan import Care
+from frazil.maintain.run import Carer, Charge
+from frazil.spec.models import MaintenanceSpec
+from frazil.testing import FakeClock
+from tests.unit.maintain.tables import MIB, line, table
+
+CARE = Care(MaintenanceSpec(min_input_files=5), 128 * MIB, 256 * MIB)
+
+
+class PaperUpkeep:
+    """Tables on paper: notes what is asked of it. failures: what the next changes raise."""
+
+    def __init__(self, look: TableLook) -> None:
+        self.tables: dict[str, TableLook] = {look.name: look}
+        self.calls: list[str] = []
+        self.removed: list[str] = []
+        self.found: list[str] = []
+        self.failures: list[FrazilError] = []
+
+    def look(self, table: str, with_files: bool) -> TableLook | None:
+        if with_files:
+            self.calls.append("look")
+        return self.tables.get(table)
+
+    def compact(self, table: str, compaction: Compaction) -> Rewritten:
+        self._note("compact")
+        files = self.tables[table].files
+        most = int(compaction.options.get("max-files-to-rewrite", len(files)))
+        return Rewritten(min(most, len(files)), 1)
+
+    def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
+        raise AssertionError(table, options)
+
+    def rewrite_manifests(self, table: str) -> Rewritten:
+        raise AssertionError(table)
+
+    def expire(self, table: str, snapshots: Sequence[int]) -> None:
+        self._note("expire")
+        kept = {i: s for i, s in self.tables[table].snapshots.items() if i not in snapshots}
+        self.tables[table] = replace(self.tables[table], snapshots=kept)
+
+    def carry(self, table: str) -> None:
+        raise AssertionError(table)
+
+    def orphans(self, table: str, older_than_ms: int) -> list[str]:
+        self._note(f"orphans of {table} before {older_than_ms}")
+        return self.found
+
+    def remove(self, table: str, paths: Sequence[str]) -> None:
+        assert table in self.tables
+        self.removed += paths
+
+    def compute_statistics(self, table: str) -> None:
+        raise AssertionError(table)
+
+    def note(self, table: str, name: str, text: str) -> None:
+        properties = {**self.tables[table].properties, f"frazil.p.{name}": text}
+        self.tables[table] = replace(self.tables[table], properties=properties)
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+class Beside:
+    """A caretaker beside an ingestion that a test plays."""
+
+    def __init__(self, files: int, snapshots: int = 3) -> None:
+        self.clock = FakeClock()
+        recent = [replace(one, at_ms=self.clock.now_ms() - 1000) for one in line(snapshots)]
+        self.upkeep = PaperUpkeep(table(recent, {"[0,[]]": [MIB] * files}))
+        self.caretaker = Caretaker(Carer(self.upkeep, "p", self.clock), self.clock)
+        self.commits = 0
+        self.files = files
+        self.commit(0)
+
+    def commit(self, files: int = 1) -> None:
+        self.commits += 1
+        self.files += files
+        self.caretaker.note([Seen(Charge("t.a", CARE), str(self.commits), self.files, self.commits)])
+
+    def after(self, seconds: float) -> list[str]:
+        """What care does so much later."""
+        self.clock.sleep(seconds)
+        self.upkeep.calls.clear()
+        self.caretaker.turn()
+        return list(self.upkeep.calls)
+
+
+def test_a_table_is_looked_at_when_its_numbers_say_so() -> None:
+    beside = Beside(files=3)
+    assert beside.after(9) == []
+    assert beside.after(1) == ["look"], "once at the start"
+    beside.commit()
+    assert beside.after(20) == [], "one file is nothing"
+    beside.commit(files=5)
+    assert beside.after(1) == ["look"]
+    assert beside.after(60) == [], "nothing new"
+
+
+def test_a_quiet_table_is_looked_at_again_and_then_left_alone() -> None:
+    beside = Beside(files=4)
+    assert beside.after(10) == ["look"]
+    beside.commit()
+    assert beside.after(59) == []
+    assert beside.after(1) == ["look", "compact"]
+    assert beside.after(120) == ["look", "compact"], "thoroughly"
+    assert [beside.after(3600) for _ in range(5)] == [[]] * 5
+
+
+def test_what_is_left_of_a_round_is_done_in_the_next() -> None:
+    beside = Beside(files=500)
+    assert beside.after(10) == ["look", "compact"]
+    assert beside.after(10) == ["look", "compact"], "it has reached its limit"
+
+
+@pytest.mark.parametrize(
+    ("error", "pause_s"), [(ConflictError("another was quicker"), 10), (UnavailableError("no space left"), 60)]
+)
+def test_trouble_is_told_and_tried_again(error: FrazilError, pause_s: float) -> None:
+    beside = Beside(files=20)
+    beside.upkeep.failures = [error]
+    assert beside.after(10) == ["look", "compact"]
+    assert beside.caretaker.said()["t.a"]["failure"] == ("no space left" if pause_s == 60 else "")
+    beside.commit(files=20)
+    assert beside.after(pause_s - 1) == []
+    assert beside.after(1) == ["look", "compact"]
+    assert beside.caretaker.said()["t.a"]["failure"] == ""
+
+
+def test_a_new_table_has_no_orphans_to_look_for_on_its_first_day() -> None:
+    beside = Beside(files=1)
+    beside.after(10)
+    assert f"frazil.p.orphans-removed={beside.clock.now_ms()}" in [
+        f"{name}={value}" for name, value in beside.upkeep.tables["t.a"].properties.items()
+    ]
+
+
+def test_orphans_that_were_promised_are_spared() -> None:
+    clock = FakeClock()
+    letters = replace(table(line(3)), name="t.a__dead_letters")
+    upkeep = PaperUpkeep(letters)
+    upkeep.tables["t.a"] = replace(table(line(3)), promised=frozenset({"/t/promised.parquet"}))
+    upkeep.found = ["file:/t/promised.parquet", "file:/t/orphan.parquet"]
+    carer = Carer(upkeep, "p", clock)
+    charge = Charge("t.a__dead_letters", CARE, owners=("t.a",))
+    plan = carer.plan(charge, "thorough")
+    assert plan is not None
+    assert [outcome.failure for outcome in carer.run(plan, CARE)] == [""] * len(plan.actions)
+    assert upkeep.removed == ["file:/t/orphan.parquet"]
