@@ -17,7 +17,7 @@ from pyiceberg.table import StaticTable
 from tests.acceptance.ledger import Feed, Ledger, Place
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
-from tests.acceptance.verifier import _read_snapshot, _reader, newest_snapshot, prefix, progress_at
+from tests.acceptance.verifier import newest_snapshot, open_reader, prefix, progress_at, read_snapshot
 
 Row = dict[str, Any]
 
@@ -70,7 +70,7 @@ class Mirror:
         document = json.loads(metadata.read_text())
         newest = newest_snapshot(document)
         assert newest is not None
-        with _reader() as reader:
+        with open_reader() as reader:
             for snapshot in document["snapshots"]:
                 progress = progress_at(document, snapshot, self.pipeline.name)
                 assert self._rows(reader, metadata, snapshot) == self._expected(progress), snapshot["sequence-number"]
@@ -100,7 +100,7 @@ class Mirror:
 
     @staticmethod
     def _rows(reader: duckdb.DuckDBPyConnection, metadata: Path, snapshot: dict[str, Any]) -> list[Row]:
-        return _by_id(_read_snapshot(reader, metadata, snapshot["snapshot-id"]))
+        return _by_id(read_snapshot(reader, metadata, snapshot["snapshot-id"]))
 
 
 def _by_id(rows: list[Row]) -> list[Row]:

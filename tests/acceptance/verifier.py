@@ -60,7 +60,7 @@ def verify(metadata: Path, pipeline: str, records: Records) -> Verdict:
         for snapshot in sorted(document.get("snapshots", []), key=lambda one: one["sequence-number"]):
             progress = progress_at(document, snapshot, pipeline)
             try:
-                found = _read_snapshot(reader, metadata, snapshot["snapshot-id"])
+                found = read_snapshot(reader, metadata, snapshot["snapshot-id"])
             except (duckdb.Error, OSError) as error:
                 verdict.problems.append(f"snapshot {snapshot['snapshot-id']} cannot be read: {error}")
                 continue
@@ -158,7 +158,7 @@ def read_newest(metadata: Path) -> list[dict[str, Any]]:
     newest = newest_snapshot(json.loads(metadata.read_text()))
     assert newest is not None, f"{metadata} has no snapshot"
     with open_reader() as reader:
-        return _read_snapshot(reader, metadata, newest["snapshot-id"])
+        return read_snapshot(reader, metadata, newest["snapshot-id"])
 
 
 def open_reader() -> duckdb.DuckDBPyConnection:
@@ -173,7 +173,8 @@ def open_reader() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _read_snapshot(reader: duckdb.DuckDBPyConnection, metadata: Path, snapshot_id: int) -> list[dict[str, Any]]:
+def read_snapshot(reader: duckdb.DuckDBPyConnection, metadata: Path, snapshot_id: int) -> list[dict[str, Any]]:
+    """The rows of one snapshot."""
     query = f"select * from iceberg_scan('{metadata}', snapshot_from_id => {int(snapshot_id)}::ubigint)"
     table: pa.Table = reader.execute(query).to_arrow_table()
     rows: list[dict[str, Any]] = table.to_pylist()

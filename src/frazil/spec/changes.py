@@ -13,7 +13,9 @@ from frazil.spec.reading import Fields
 _UPSERT_VERSION = 3
 
 
-def read_changes(fields: Fields, key_format: str, wrapped: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
+def read_changes(
+    fields: Fields, mode: str, key_format: str, wrapped: Mapping[str, Any], problems: Problems
+) -> dict[str, Any]:
     """The settings by name, with the format version and the metadata columns that they bring about. wrapped: what the table
     says of envelopes, with its metadata columns so far.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -39,7 +38,7 @@ _KEYED = (("id",),)
 ENVELOPES = [
     Envelope(kind, *words, **use)
     for kind, words in (("debezium", ()), ("maxwell", ()), ("operation", ("ops", ("I", "c"), ("u",), ("D", "d"))))
-    for use in ({}, {"is_log": True}, {"is_upsert": True, "keys": _KEYED, "by_position": True})
+    for use in ({}, {"is_log": True}, {"is_upsert": True, "keys": _KEYED})
 ]
 
 
@@ -56,14 +55,13 @@ def test_every_record_is_a_change_a_bad_record_or_passed_over(envelope: Envelope
     assert len(changed) + len(refused) + sum(changes.passed_over.values()) == len(values)
     assert {one.row for one in changes.decoded.misfits} == refused
     assert all(len(column) == changes.records.size for column in [*changes.columns, *changes.own.values()])
-    assert (changes.order is None) != envelope.by_position
 
 
 @pytest.mark.parametrize("envelope", ENVELOPES, ids=lambda one: f"{one.kind} {one.is_log} {one.is_upsert}")
 @given(values=st.lists(_VALUES, min_size=1, max_size=5))
 @settings(max_examples=30, deadline=None)
 def test_a_record_is_read_as_it_is_read_alone(envelope: Envelope, values: list[bytes | None]) -> None:
-    target = target_for(replace(envelope, by_position=False))
+    target = target_for(envelope)
     together = read_envelope(target, records_of(values))
     alone: list[Any] = []
     for n, value in enumerate(values):
