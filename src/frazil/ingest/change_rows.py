@@ -1,6 +1,7 @@
 """A task's changes of one table: kept until all are there, folded, and written as rows.
 
-Rows that wait for values of the row they replace are not written: the driver completes them (see `ingest.upsert`).
+Rows that wait for values of the row they replace, or for the changes of other tasks, are not written: the driver writes
+those that it takes (see `ingest.upsert`).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class ChangeRows:
             self._fold()
 
     def finish(self, writer: FileWriter) -> tuple[str, str, int]:
-        """Writes the rows that have all their values; the keys and the held rows as text, and the count of changes."""
+        """Writes a row of each key that has all its values; keys and held rows as text, and the count of changes."""
         if not self._parts:
             return "", "", 0
         if self._pending:
@@ -85,7 +86,13 @@ class ChangeRows:
         waiting = np.zeros(len(part.ranked), np.bool_)
         for mask in part.waits.values():
             waiting |= mask
+        if part.ranked.order is not None:
+            # One row of a key is written; what may come to decide in its place is held as well.
+            is_last = np.zeros(waiting.size, np.bool_)
+            is_last[fold(part.ranked).last] = True
+            waiting |= ~is_last
         is_row = part.ranked.ops == UPSERT
+        waiting &= is_row
         is_complete = is_row & ~waiting
         complete = part.rows if is_complete.all() else part.rows.filter(pa.array(is_complete))
         if complete.num_rows:

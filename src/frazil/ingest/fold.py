@@ -97,6 +97,8 @@ def fold(changes: Ranked) -> Folded:
     last = order[ends]
     is_kept = state.is_barrier.copy()
     is_kept[last] = True
+    if changes.order is not None:
+        is_kept[_candidates(state)] = True
     kept = np.flatnonzero(is_kept)
     if state.cut >= 0:
         kept = np.append(kept, state.cut)
@@ -109,6 +111,17 @@ def refold(changes: Ranked) -> Folded:
         return fold(changes)
     every = np.arange(len(changes))
     return Folded(every, np.zeros(every.size, np.bool_), every)
+
+
+def _candidates(state: _State) -> Ints:
+    """Changes that a barrier which is not here may make the last of their key: each that no later one outranks.
+
+    A delete of another partition can take away the greatest change and leave a lesser one, which came after it.
+    """
+    order = state.order[::-1]
+    codes, sequence = state.codes[order], state.sequence[order]
+    heights = (codes.max(initial=0) - codes) * (state.sequence.size + 1) + sequence
+    return order[heights == np.maximum.accumulate(heights)] if order.size else order
 
 
 def _fold_plainly(changes: Ranked) -> Folded:
@@ -140,7 +153,7 @@ class _State:
 
     def __init__(self, changes: Ranked) -> None:
         self.codes = key_codes(changes.keys)
-        sequence = _sequence(changes)
+        self.sequence = sequence = _sequence(changes)
         is_cut = changes.ops == TRUNCATE
         cuts = np.flatnonzero(is_cut)
         self.cut = int(cuts[np.argmax(sequence[cuts])]) if cuts.size else -1

@@ -211,6 +211,9 @@ def _superseded(batch: _Batch, late: Bools) -> list[tuple[LiveFile, BitMap64]]:
     """
     lost = batch.ranked.ops == UPSERT
     lost[batch.folded.last[~late]] = False
+    for held, begin in zip(batch.held, batch.begins, strict=False):
+        if held is not None:
+            lost[np.asarray(held[KEY_PLACE]) + begin] = False  # These are in no file.
     found: list[tuple[LiveFile, BitMap64]] = []
     assert batch.target.changes is not None
     for number, files in enumerate(batch.files):
