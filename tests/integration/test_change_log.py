@@ -16,7 +16,7 @@ from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from tests.integration.pipelines import Ledger, Pipeline
 
-SAMPLES = Path(__file__).parents[1] / "fixtures" / "debezium" / "postgresql.jsonl"
+SAMPLES = Path(__file__).parents[1] / "fixtures" / "debezium_messages.jsonl"
 
 
 def samples(topic: str) -> list[dict[str, Any]]:

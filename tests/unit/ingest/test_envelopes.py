@@ -22,7 +22,7 @@ from frazil.ingest.target import Reading, WriterSchema
 from frazil.spec.models import MetadataField
 from tests.unit.ingest.envelope_reference import records_of, target_for
 
-SAMPLES = Path(__file__).parents[2] / "fixtures" / "debezium" / "postgresql.jsonl"
+SAMPLES = Path(__file__).parents[2] / "fixtures" / "debezium_messages.jsonl"
 MIRROR = Envelope("debezium", is_upsert=True, keys=(("id",),))
 LOG = Envelope("debezium", is_log=True)
 OF_LOG: tuple[MetadataField, ...] = (
