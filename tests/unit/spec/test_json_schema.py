@@ -192,10 +192,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
 
 def test_what_is_not_built_says_so() -> None:
     table = json_schema()["$defs"]["table"]["properties"]
-    assert table["changelog"]["description"] == (
-        "Whether every change becomes a row. Not available in this version: true."
-    )
-    assert table["partition_by"]["description"].endswith("Not available in this version.")
+    assert table["atomic"]["description"].endswith("Not available in this version: transaction.")
 
 
 def _replaced(node: Any, value: object) -> Iterator[Any]:

@@ -425,8 +425,10 @@ def test_kafka_properties_that_are_not_the_file_s_to_set(refuse: Refuse, setting
 
 
 def test_the_first_problem_of_the_file_is_told_and_the_others_counted(refuse: Refuse) -> None:
-    error = refuse(f"{HEAD}tables:\n  shop.x:\n    topic: a\n    changelog: true\n    strat: latest\n    start: x\n")
+    error = refuse(
+        f"{HEAD}tables:\n  shop.x:\n    topic: a\n    atomic: transaction\n    strat: latest\n    start: x\n"
+    )
     assert str(error) == (
-        "`changelog: true` is not available in this version (and 2 more problems in this file) (pipeline.yaml:6); "
-        "available: false"
+        "`atomic: transaction` is not available in this version (and 2 more problems in this file) (pipeline.yaml:6); "
+        "available: batch"
     )
