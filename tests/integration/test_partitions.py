@@ -41,7 +41,7 @@ _COLUMNS = {
 _LAYOUTS = {
     "values": ["b", "d"],
     "texts": ["s", "u"],
-    "bytes": ["truncate(raw, 1)", "two", "bucket(raw, 3)", "void(id)"],
+    "bytes": ["truncate(raw, 1)", "bucket(two, 3)", "void(id)"],
     "times": ["hour(at)", "month(local)", "day"],
     "nested": ["deep.in.z", "truncate(deep.s, 2)", "day(_timestamp)"],
     "cuts": ["truncate(id, 50)", "truncate(d, 300)", "truncate(n, 4)"],
