@@ -194,7 +194,8 @@ def test_java_allows_the_same_transforms(java: Java, kind: str) -> None:
             is_allowed = True
         except Py4JJavaError:
             is_allowed = False
-        assert is_allowed == _is_accepted(word, kind), word
+        is_unreadable = word == "identity" and kind.startswith("fixed")
+        assert (is_allowed and not is_unreadable) == _is_accepted(word, kind), word
 
 
 def _is_accepted(word: str, kind: str) -> bool:

@@ -11,7 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.transforms import Transform, parse_transform
-from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
+from pyiceberg.types import (
+    FixedType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
 
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Items, Scalar
@@ -188,6 +197,10 @@ def check_type(term: PartitionTerm, kind: IcebergType) -> None:
     if not kind.is_primitive or not transform_of(term.transform).can_transform(kind):
         remedy = "write a field inside it, such as `a.b`" if isinstance(kind, StructType) else _remedy(term)
         raise SpecError(f"`{term.text}`: the column `{term.column}` is a {_word(kind)}", remedy=remedy)
+    if term.transform == "identity" and isinstance(kind, FixedType):
+        # Iceberg's Java library puts a length before such a value in a manifest, and only it can read that.
+        remedy = f"write `bucket({term.column}, 16)`, or declare the column as binary"
+        raise SpecError(f"`{term.text}`: the column `{term.column}` is a {kind}", remedy=remedy)
 
 
 def transform_of(word: str) -> Transform[object, object]:

@@ -291,7 +291,7 @@ def _chance_array(kind: pa.DataType, count: int, chance: np.random.Generator) ->
     "kind",
     [
         "boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "string", "uuid",
-        "fixed[3]", "binary", "decimal(9,2)", "decimal(38,10)",
+        "binary", "decimal(9,2)", "decimal(38,10)",
     ],
 )  # fmt: skip
 def test_every_type_can_be_partitioned_and_sorted_by(tmp_path: Path, kind: str) -> None:

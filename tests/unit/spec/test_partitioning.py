@@ -15,7 +15,8 @@ kafka: {bootstrap.servers: "localhost:9092"}
 tables:
   s.t:
     topic: t
-    columns: {id: long, at: timestamptz, day: date, deep: "struct<a: string, b: struct<c: double>>", tags: list<string>}
+    columns: {id: long, at: timestamptz, day: date, deep: "struct<a: string, b: struct<c: double>>", tags: list<string>,
+      raw: 'fixed[2]'}
     metadata: [timestamp, headers]
 """
 
@@ -65,7 +66,7 @@ def test_the_file_says_something_nothing_or_none(tmp_path: Path) -> None:
     said = _load(tmp_path, "partition_by: [day(at), deep.b.c]", "sort_by: id desc", "limits: {partitions: 7}")
     assert said.partition_by == (PartitionTerm("at", "day"), PartitionTerm("deep.b.c"))
     assert said.partition_by is not None
-    assert {term.line for term in said.partition_by} == {8}
+    assert {term.line for term in said.partition_by} == {9}
     assert said.sort_by == (parse_sort("id desc"),)
     assert said.limits.partitions == 7
     silent = _load(tmp_path)
@@ -100,6 +101,7 @@ def test_columns_that_records_may_bring_are_not_refused(tmp_path: Path) -> None:
         ("partition_by: [tags]", "`tags`: the column `tags` is a list", "no list, map or struct"),
         ("partition_by: ['bucket(deep.b.c, 3)']", "the column `deep.b.c` is a double", "bucket is for an int"),
         ("partition_by: ['truncate(_timestamp, 3)']", "`_timestamp` is a timestamptz", "truncate is for an int"),
+        ("partition_by: [raw]", "`raw`: the column `raw` is a fixed[2]", "write `bucket(raw, 16)`"),
         ("partition_by: [id.x]", "there is no column `id.x`", "did you mean `id`?"),
         ("sort_by: [id down]", "there is no column", ""),
         ("sort_by: [void(id)]", "`void(id)` sorts nothing", "remove it"),
@@ -113,7 +115,7 @@ def test_what_cannot_be_is_refused_with_its_line(tmp_path: Path, line: str, mess
         _load(tmp_path, *lines)
     assert message in caught.value.message
     assert remedy in caught.value.remedy
-    assert caught.value.where == f"{tmp_path / 'frazil.yaml'}:8"
+    assert caught.value.where == f"{tmp_path / 'frazil.yaml'}:9"
 
 
 def test_a_column_that_cannot_come_is_refused(tmp_path: Path) -> None:
