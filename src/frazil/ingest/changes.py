@@ -27,7 +27,8 @@ class Changes:
     row with another key, one array per key column, null where the key is the same: what is unavailable is in the row of
     the old key. own: by field of `metadata` the values that the envelope gives, a row per change. passed_over: how many
     records of a kind make no change (docs/reference/envelopes.md). key_columns: of a table that does not know its key
-    yet, the fields of the records' keys.
+    yet, the fields of the records' keys. tombstones: which records of an envelope's topic have no value, and so far make no
+    change; not those right after the delete of their key.
     """
 
     columns: list[pa.Array]
@@ -40,6 +41,7 @@ class Changes:
     own: Mapping[str, pa.Array] = field(default_factory=dict)
     passed_over: Mapping[str, int] = field(default_factory=dict)
     key_columns: tuple[str, ...] = ()
+    tombstones: NDArray[np.bool_] | None = None
 
     def without_refused(self) -> Changes:
         """The changes of the records that could be read."""

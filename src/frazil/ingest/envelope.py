@@ -42,6 +42,13 @@ class Envelope:
         """Whether a row that moved to a new key may be told by a header."""
         return self.kind == "debezium" and self.is_upsert
 
+    @property
+    def takes_tombstones(self) -> bool:
+        """Whether a record without a value deletes the row of its key. It may be all that is left of a delete: Debezium's
+        unwrap transform can leave the delete out, and compaction takes it away.
+        """
+        return self.kind == "debezium" and self.is_upsert and not self.marks_deletes
+
 
 OWN_TYPES: Mapping[str, IcebergType] = {
     "op": StringType(),

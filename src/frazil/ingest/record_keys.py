@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 
 from frazil.ingest.dead_letter import pick
+from frazil.ingest.decode.bare_keys import bare_keys
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.keys import decode_keys, has_record
 from frazil.ingest.live_rows import has_column, member
@@ -38,6 +40,8 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
     nothing = Keys(Decoded([], np.zeros(rows.size, np.bool_)))
     if not rows.any():
         return nothing
+    if _is_json(target):
+        records = {**records, "key": bare_keys(records["key"])}
     keys = records["key"]
     lacking = rows & np.asarray(keys.is_null())
     misfits = [
@@ -103,7 +107,6 @@ def _discover(reading: Reading, records: Mapping[str, pa.Array], limit: int) -> 
     """The fields that the keys have, as columns that the table should have."""
     decoded = decode_keys(reading, _ROOT, None, records, limit)
     (kind,) = decoded.wanted.get((), {KEY_ROOT: None}).values()
-    kind = _without_schema(kind)
     if not isinstance(kind, StructType):
         refused = decoded.refused | (kind is not None)
         reason = "the key is no record; write `key: {format: text}`, or name the `key_columns`"
@@ -114,11 +117,8 @@ def _discover(reading: Reading, records: Mapping[str, pa.Array], limit: int) -> 
     return Keys(replace(decoded, wanted=wanted), names=tuple(".".join(path) for path in _leaves(kind)))
 
 
-def _without_schema(kind: IcebergType | None) -> IcebergType | None:
-    """The key proper, of one that Kafka Connect's JSON converter has written together with its schema."""
-    if isinstance(kind, StructType) and {column.name for column in kind.fields} == {"schema", "payload"}:
-        return next(column.field_type for column in kind.fields if column.name == "payload")
-    return kind
+def _is_json(target: TableTarget) -> bool:
+    return target.changes is not None and target.changes.key.format == "json"
 
 
 def _leaves(struct: StructType) -> Iterator[Path]:
@@ -159,3 +159,24 @@ def _struct(struct: StructType, paths: tuple[Path, ...]) -> StructType:
 def _struct_of(column: NestedField, paths: tuple[Path, ...]) -> StructType:
     assert isinstance(column.field_type, StructType)
     return _struct(column.field_type, paths)
+
+
+def put_keys(column: NestedField, values: pa.Array, keys: Keys, rows: NDArray[np.bool_]) -> pa.Array:
+    """The column with the keys' values in `rows`, as far as it is a key column or holds some."""
+    mine = {path[1:]: key for path, key in keys.columns.items() if path[0] == column.name}
+    if not mine:
+        return values
+    return pc.if_else(pa.array(rows), _nested(column.field_type, mine, values), values)
+
+
+def _nested(kind: IcebergType, members: Mapping[Path, pa.Array], values: pa.Array) -> pa.Array:
+    if () in members:
+        return members[()].cast(values.type)
+    assert isinstance(kind, StructType)
+    arrays = []
+    for place, inner in enumerate(kind.fields):
+        mine = {path[1:]: key for path, key in members.items() if path[0] == inner.name}
+        own = member(values, [inner.name])
+        arrays.append(_nested(inner.field_type, mine, own) if mine else pa.nulls(len(values), own.type))
+        assert values.type.field(place).name == inner.name
+    return pa.StructArray.from_arrays(arrays, fields=list(values.type))

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.ingest.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.ingest.dead_letter import pick
@@ -22,10 +21,11 @@ from frazil.ingest.decode.envelope import read_envelope
 from frazil.ingest.decode.slices import MAX_MISFITS
 from frazil.ingest.evolve import merge_wanted
 from frazil.ingest.live_rows import has_column, member
-from frazil.ingest.record_keys import Keys, read_keys
+from frazil.ingest.record_keys import Keys, put_keys, read_keys
 from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
+from frazil.ingest.tombstones import take_tombstones
 
 Path = tuple[str, ...]
 
@@ -44,7 +44,7 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
         if reading.is_key_of_record:
             decoded = _refuse_other_keys(target, decoded, keys, there, limit)
         columns = [
-            _put_keys(field_, column, keys, needs_key) for field_, column in zip(target.fields, columns, strict=True)
+            put_keys(field_, column, keys, needs_key) for field_, column in zip(target.fields, columns, strict=True)
         ]
     rows = np.arange(there.size, dtype=np.int32)
     ops = np.where(there, UPSERT, DELETE).astype(np.int8)
@@ -61,7 +61,9 @@ def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit:
     changes = read_envelope(target, records, limit)
     reading = target.changes
     assert reading is not None
-    if reading.paths or not changes.ops.size:
+    if reading.paths:
+        return take_tombstones(target, records, changes)
+    if not changes.ops.size:
         return changes
     has_key = np.zeros(len(changes.decoded.refused), np.bool_)
     has_key[changes.records[changes.ops != TRUNCATE]] = True
@@ -157,27 +159,6 @@ def _with_misfits(decoded: Decoded, keys: Keys, limit: int) -> Decoded:
         refusals=decoded.refusals | found.refusals,
         dropped=decoded.dropped | found.dropped,
     )
-
-
-def _put_keys(column: NestedField, values: pa.Array, keys: Keys, rows: NDArray[np.bool_]) -> pa.Array:
-    """The column with the keys' values in `rows`, as far as it is a key column or holds some."""
-    mine = {path[1:]: key for path, key in keys.columns.items() if path[0] == column.name}
-    if not mine:
-        return values
-    return pc.if_else(pa.array(rows), _nested(column.field_type, mine, values), values)
-
-
-def _nested(kind: IcebergType, members: Mapping[Path, pa.Array], values: pa.Array) -> pa.Array:
-    if () in members:
-        return members[()].cast(values.type)
-    assert isinstance(kind, StructType)
-    arrays = []
-    for place, inner in enumerate(kind.fields):
-        mine = {path[1:]: key for path, key in members.items() if path[0] == inner.name}
-        own = member(values, [inner.name])
-        arrays.append(_nested(inner.field_type, mine, own) if mine else pa.nulls(len(values), own.type))
-        assert values.type.field(place).name == inner.name
-    return pa.StructArray.from_arrays(arrays, fields=list(values.type))
 
 
 def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array], limit: int) -> Changes:

@@ -83,7 +83,21 @@ def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISFIT
     plan = _plan(envelope, opened, check.refused)
     changes = _shape(Making(target, envelope, opened, row, records, check), plan)
     changes.own = own_values(Facts(target, opened, records, own), changes)
+    if envelope.takes_tombstones and "key" in records:
+        changes.tombstones = _tombstones(opened, records, check.refused)
     return changes
+
+
+def _tombstones(opened: Opened, records: Records, refused: Bools) -> Bools:
+    """Records without a value; not those right after the delete of their key, which say nothing new."""
+    found: Bools = np.asarray((opened.note == TOMBSTONE) & ~refused, np.bool_)
+    if not found.any():
+        return found
+    keys, partitions = records["key"], np.asarray(records["partition"])
+    is_gone = (opened.note <= BARE) & (opened.op == REMOVE) & ~refused
+    is_same = np.asarray(pc.fill_null(pc.equal(keys[1:], keys[:-1]), False)) & (partitions[1:] == partitions[:-1])
+    found[1:] &= ~(is_gone[:-1] & is_same)
+    return found
 
 
 def _open(
