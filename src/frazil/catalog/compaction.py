@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from frazil.catalog.iceberg import is_conflict
+from frazil.catalog.java import each
 from frazil.catalog.upkeep import Compaction, Rewritten
 from frazil.errors import SpecError
 from frazil.failpoints import hit
@@ -74,7 +75,7 @@ def readable(jvm: Any, java: Any) -> Any:
 
 
 def _reserved_in(java: Any) -> list[str]:
-    return [name for field in java.schema().columns() if (name := str(field.name())) in RESERVED]
+    return [name for field in each(java.schema().columns()) if (name := str(field.name())) in RESERVED]
 
 
 def refuse_reserved(java: Any, table: str, setting: str) -> None:

@@ -20,6 +20,7 @@ from pyiceberg.schema import Schema
 from frazil.catalog.arranging import arrange
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
+from frazil.catalog.java import each
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
 from frazil.catalog.port import Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
@@ -332,7 +333,7 @@ class IcebergCatalog:
             for task in _planned(java.newScan().useSnapshot(snapshot_id).includeColumnStats()):
                 file, deletes = task.file(), task.deletes()
                 content = str(parser.toJson(file, specs.get(file.specId())))
-                texts = [str(parser.toJson(delete, specs.get(delete.specId()))) for delete in deletes]
+                texts = [str(parser.toJson(delete, specs.get(delete.specId()))) for delete in each(deletes)]
                 known = tuple(delete_file_of(text) for text in texts)
                 files.append(LiveFile(str(file.location()), file.recordCount(), content, known))
         except Py4JJavaError as error:
@@ -402,7 +403,7 @@ class IcebergCatalog:
         properties = {**self._properties, **self._strings_of(io.properties())}
         storage = "org.apache.iceberg.io.SupportsStorageCredentials"
         if self._is_rest and is_instance_of(self._gateway, io, storage):
-            vended = [found for found in io.credentials() if location.startswith(str(found.prefix()))]
+            vended = [found for found in each(io.credentials()) if location.startswith(str(found.prefix()))]
             for credentials in sorted(vended, key=lambda found: len(str(found.prefix()))):
                 properties |= self._strings_of(credentials.config())
         VENDED.note(properties)
@@ -561,9 +562,7 @@ def _said(pipeline: str, names: Sequence[str], snapshots: Any) -> Iterator[Said]
 def _planned(scan: Any) -> Iterator[Any]:
     """The tasks of a table scan."""
     tasks = scan.planFiles()
-    iterator = tasks.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
+    yield from each(tasks)
     tasks.close()
 
 

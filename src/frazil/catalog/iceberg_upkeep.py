@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.catalog.compaction import RESERVED, compact_table, refuse_reserved
 from frazil.catalog.iceberg import IcebergCatalog, is_conflict, is_not_there, unavailable
+from frazil.catalog.java import each
 from frazil.catalog.look import TableLook, carried_progress, read_look
 from frazil.catalog.progress import key
 from frazil.catalog.upkeep import Compaction, Rewritten
@@ -164,7 +165,9 @@ class IcebergUpkeep:
         with _explained("statistics cannot be computed", table):
             java = self._catalog.java_table(table)
             hit("care.statistics.begins")
-            columns = [name for field in java.schema().columns() if _is_countable(field, name := str(field.name()))]
+            columns = [
+                name for field in each(java.schema().columns()) if _is_countable(field, name := str(field.name()))
+            ]
             self._actions().computeTableStats(java).columns(self._catalog.java_strings(columns)).execute()
             hit("care.statistics.landed")
 
@@ -183,7 +186,7 @@ class IcebergUpkeep:
         return str(responses.FetchScanTasksResponseParser.toJson(response.build()))
 
     def _manifests(self, java: Any) -> tuple[int, ...]:
-        return tuple(int(manifest.length()) for manifest in java.currentSnapshot().allManifests(java.io()))
+        return tuple(int(manifest.length()) for manifest in each(java.currentSnapshot().allManifests(java.io())))
 
     def _actions(self) -> Any:
         """Iceberg's actions in that session."""
