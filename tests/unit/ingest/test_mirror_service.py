@@ -210,6 +210,19 @@ def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:
     assert [kind for kind, _ in world.letters()] == ["moved_in_part"]
 
 
+@pytest.mark.parametrize("told", [b'{"id": "one"}', b'{"id": 1e400}', b"{}", b"7", b"\xff"])
+def test_an_old_key_that_cannot_be_read_makes_a_dead_letter(tmp_path: Path, told: bytes) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    value = json.dumps(made({"id": 2, "v": "b", "big": PLACEHOLDER})[1]).encode()
+    world.source.produce("a", 0, value, key=b'{"id": 2}', headers=(("__debezium.oldkey", told),))
+    world.catch_up()
+    assert world.by_id() == [{"id": 1, "v": "a", "big": "of 1"}]
+    assert [kind for kind, _ in world.letters()] == ["unsent_value"]
+
+
 def test_a_truncate_leaves_nothing_to_take_values_from(tmp_path: Path) -> None:
     world = MirrorWorld(tmp_path)
     log = Log(world)
