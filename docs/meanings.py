@@ -87,6 +87,8 @@ LOG_EVENTS: dict[str, str] = {
     "large_records": "A record was larger than 8 KiB: this batch, and later ones, are read in pieces of limited size.",
     "records_passed_over": "A table met records that are no change of a row, such as heartbeats, for the first time: what"
     " they are, and how many the batch had. See [envelopes](envelopes.md).",
+    "rows_moved": "Rows of a mirror get another key, and their large values were not sent: the batch is planned again, for"
+    " one task to read, which finds them with the old keys. `lost` records had a row that is gone: they are dead letters.",
     "rows_looked_up_again": "Another writer changed an upsert table between the look at it and the commit: the rows to"
     " replace were looked up again, so many times. The batch itself was not planned again.",
     "schema_change_refused": "Records ask for a change that the table cannot make, or that its `on_drift` forbids: the"

@@ -97,7 +97,9 @@ class StepLanes:
 
 
 class MemoryJobs:
-    """Runs tasks on a MemorySource's records: `tasks` per batch, their Arrow batches of `batch_size` records."""
+    """Runs tasks on a MemorySource's records: `tasks` per batch unless it needs just one, their Arrow batches of so many
+    records.
+    """
 
     parallelism = 1
 
@@ -112,7 +114,7 @@ class MemoryJobs:
         reports = []
         for batch in batches:
             records = list(chain.from_iterable(self._read(r, columns) for r in batch.ranges))
-            share = max(1, -(-len(records) // self._tasks))
+            share = max(1, -(-len(records) // (1 if job.is_scattered else self._tasks)))
             for start in range(0, max(1, len(records)), share):
                 for answer in run_task(job, iter(records[start : start + share])):
                     reports += [load_report(text) for text in answer.column("report").to_pylist()]

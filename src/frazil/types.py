@@ -185,7 +185,9 @@ class TaskReport:
     not allow. scattered: where there are rows of more partitions than one batch may write, two of them by name; there are
     no files then. letters: files of the dead-letter table; letter_count: bad records in them. touched: of an upsert table,
     what the changes ask of it. key_columns: of an upsert table that does not know its key yet, the fields of the records'
-    keys. passed_over: records that are no change of a row, by what they are.
+    keys. passed_over: records that are no change of a row, by what they are. has_moves: rows get another key without all of
+    their values, so one task must read the batch. unpaired: topic, partition and offset of records whose row had another
+    key, and the row of that key is not known.
     """
 
     table: str
@@ -208,6 +210,8 @@ class TaskReport:
     touched: tuple[Touched, ...] = ()
     key_columns: tuple[str, ...] = ()
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    has_moves: bool = False
+    unpaired: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -316,6 +320,8 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         touched=tuple(t for report in mine for t in report.touched),
         key_columns=next((report.key_columns for report in mine if report.key_columns), ()),
         passed_over=dict(sum((Counter(report.passed_over) for report in mine), Counter())),
+        has_moves=any(report.has_moves for report in mine),
+        unpaired=tuple(sorted(place for report in mine for place in report.unpaired)),
     )
 
 

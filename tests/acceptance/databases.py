@@ -53,7 +53,9 @@ class Mirrors:
             rows = StaticTable.from_metadata(f"file://{metadata}").scan().to_arrow().to_pylist()
             assert table.in_words(rows) == table.rows(self.source.postgres), table.name
             self.pipeline.check_readers(self.name(table))
-            assert self.pipeline.metadata(f"{self.name(table)}__dead_letters") is None, f"{table.name} has dead letters"
+            letters = self.pipeline.metadata(f"{self.name(table)}__dead_letters")
+            if letters is not None:  # It is made when a record needs its headers read; that is no letter yet.
+                assert StaticTable.from_metadata(f"file://{letters}").scan().to_arrow().to_pylist() == []
 
     def live_through(self, rounds: int, connector_killed_at: int, chance: int) -> None:
         """Rounds of load in which the pipeline is killed, in one of them the connector too; after each a pause in which all

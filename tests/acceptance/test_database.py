@@ -13,6 +13,8 @@ from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.databases import Mirrors
 from tests.acceptance.pipelines import Pipeline
 from tests.fixtures.source import Source, running
+from tests.fixtures.source_types import BIGINT, INTEGER, LONG_TEXT
+from tests.fixtures.workload import SourceTable
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -37,3 +39,20 @@ def test_mirrors_equal_their_tables_after_every_pause(
     with running(Source(tmp_path / "connect", broker.bootstrap_servers, seed, _KINDS[kind])) as source:
         mirror = Mirrors(pipeline, source, {"envelope": "debezium"})
         mirror.live_through(rounds, connector_killed_at=rounds - 1, chance=seed)
+
+
+def test_large_values_go_along_when_a_key_changes(pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    table = SourceTable("moving", {"id": BIGINT}, {"v": INTEGER, "note": LONG_TEXT})
+    made = Source(tmp_path / "connect", broker.bootstrap_servers, 1, _KINDS["without schemas"], [table])
+    with running(made, transactions_before=0) as source, source.postgres.connected() as connection:
+        mirror = Mirrors(pipeline, source, {"envelope": "debezium"})
+        connection.run("insert into moving select n, n, repeat(md5(n::text), 99) from generate_series(1, 40) n")
+        source.pause()
+        pipeline.catch_up()
+        connection.run("update moving set v = v + 1 where id % 2 = 0")
+        connection.run("update moving set id = id + 100, v = 0 where id <= 10")
+        connection.run("update moving set id = id + 100 where id > 100 and id % 3 = 0")
+        connection.run("insert into moving values (4, 4, 'anew')")
+        source.pause()
+        pipeline.catch_up()
+        mirror.check()

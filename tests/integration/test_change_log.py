@@ -48,12 +48,13 @@ def in_order(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(map(dict, found), key=lambda one: (one["_partition"], one["_offset"], one["_image"] == "after"))
 
 
-def test_a_change_log_has_every_change_and_a_table_of_rows_those_that_were_written(
+def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_a_mirror(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     ledger = Ledger(broker.bootstrap_servers, new_id(), 4)
     table = {"topic": ledger.topic, "envelope": "debezium", "metadata": ["partition", "offset", "transaction_id"]}
-    tables = {"s.history": {**table, "changelog": True}, "s.rows": table}
+    mirror = {"topic": ledger.topic, "envelope": "debezium", "mode": "upsert"}
+    tables = {"s.history": {**table, "changelog": True}, "s.rows": table, "s.mirror": mirror}
     pipeline = Pipeline(tmp_path, {"pipeline": "cdc", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables})
     customers = samples("fz.public.customers")
     produce(ledger, customers[:5])
@@ -91,6 +92,8 @@ def test_a_change_log_has_every_change_and_a_table_of_rows_those_that_were_writt
     assert sorted((one["_partition"], one["_offset"], one["name"]) for one in written) == [
         (0, 0, "Ada"), (0, 1, "Bob"), (0, 2, "Bob"), (0, 3, "Di"), (0, 4, "Dee"), (3, 0, "Cy"),
     ]  # fmt: skip
+    mirrored = sorted((one["id"], one["name"]) for one in rows(tmp_path, "mirror"))
+    assert mirrored == [(1, "Ada"), (2, "Bob"), (3, "Cy")]
     letters = rows(tmp_path, "history__dead_letters")
     assert [(one["partition"], one["error_class"], one["message"]) for one in letters] == [
         (1, "unknown_operation", 'the operation is none that the envelope has: "x"')

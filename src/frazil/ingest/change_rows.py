@@ -7,7 +7,7 @@ those that it takes (see `ingest.upsert`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from frazil.ingest.fold import (
     fold,
     previous_places,
 )
+from frazil.ingest.moves import MOVED, OLD_KEY, Moves, Walk, find_moves, moved_places
 from frazil.ingest.row_changes import key_of
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
@@ -37,22 +38,31 @@ WAITING = "\x00waits:"
 
 @dataclass(frozen=True)
 class _Part:
-    """Changes with their rows. waits: by column of the table the rows that have no value of their own for it."""
+    """Changes with their rows. waits: by column of the table the rows that have no value of their own for it. old_keys,
+    positions: as in Changes. hidden: columns of held rows that say where their values are.
+    """
 
     ranked: Ranked
     rows: pa.Table
     waits: Mapping[str, NDArray[np.bool_]]
     count: int
+    old_keys: tuple[pa.Array, ...] = ()
+    positions: pa.Array | None = None
+    hidden: Mapping[str, pa.Array] = field(default_factory=dict)
 
 
 class ChangeRows:
-    """Takes changes in any order; `finish` writes what is left of them."""
+    """Takes changes in any order; `finish` writes what is left of them.
+
+    lost: topic, partition and offset of records whose row had another key, and the row of that key is not known.
+    """
 
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
         self._target = target
         self._topics = topics
         self._parts: list[_Part] = []
         self._pending = 0
+        self.lost: set[tuple[str, int, int]] = set()
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Mapping[str, pa.Array]) -> None:
         """Changes with a row of the files' schema each. records: their records' columns, as many as there are changes."""
@@ -70,10 +80,11 @@ class ChangeRows:
             np.asarray(order.is_null()) if order is not None else np.zeros(count, np.bool_),
             order,
         )
-        names = [field.name for field in self._target.fields]
-        self._parts.append(_Part(ranked, rows, {names[n]: m for n, m in changes.unavailable.items()}, count))
+        names = [one.name for one in self._target.fields]
+        waits = {names[n]: mask for n, mask in changes.unavailable.items()}
+        self._parts.append(_Part(ranked, rows, waits, count, tuple(changes.old_keys or ()), changes.positions))
         self._pending += count
-        if self._pending >= _FOLD_AT:
+        if self._pending >= _FOLD_AT and not self._target.is_whole:
             self._fold()
 
     def finish(self, writer: FileWriter) -> tuple[str, str, int]:
@@ -109,8 +120,14 @@ class ChangeRows:
         if folded.kept.size == len(whole.ranked) and not whole.waits and folded.cut < 0:
             self._parts = [whole]  # No key was there twice.
             return
-        rows, waits = _fill(whole, folded)
-        self._parts = [_Part(whole.ranked.take(folded.kept), rows, waits, whole.count)]
+        filled = _fill(whole, folded, _moves(whole))
+        lost = filled.lost if whole.ranked.order is None else moved_places(whole.old_keys)
+        self.lost |= {self._place(whole.ranked, place) for place in lost}
+        ranked = whole.ranked.take(folded.kept)
+        self._parts = [_Part(ranked, filled.rows, filled.waits, whole.count, hidden=filled.hidden)]
+
+    def _place(self, ranked: Ranked, place: int) -> tuple[str, int, int]:
+        return self._topics[int(ranked.source[place])], int(ranked.partition[place]), int(ranked.offset[place])
 
 
 def _concat(parts: Sequence[_Part]) -> _Part:
@@ -120,42 +137,90 @@ def _concat(parts: Sequence[_Part]) -> _Part:
         for name in sorted(names)
     }
     ranked = concat_ranked([part.ranked for part in parts])
-    return _Part(ranked, pa.concat_tables([part.rows for part in parts]), waits, sum(part.count for part in parts))
+    rows, count = pa.concat_tables([part.rows for part in parts]), sum(part.count for part in parts)
+    if not any(part.old_keys for part in parts):
+        return _Part(ranked, rows, waits, count)
+    old_keys = tuple(
+        pa.concat_arrays(
+            [part.old_keys[n] if part.old_keys else pa.nulls(len(part.ranked), key.type) for part in parts]
+        )
+        for n, key in enumerate(ranked.keys)
+    )
+    positions = [
+        pa.nulls(len(part.ranked), pa.string()) if part.positions is None else part.positions for part in parts
+    ]
+    return _Part(ranked, rows, waits, count, old_keys, pa.concat_arrays(positions))
 
 
-def _fill(part: _Part, folded: Folded) -> tuple[pa.Table, dict[str, NDArray[np.bool_]]]:
-    """The rows of the changes that are kept, with values of the changes before them where they have none of their own; and
-    which values still wait for the old row.
+def _moves(part: _Part) -> Moves:
+    return find_moves(part.ranked, part.old_keys, part.positions) if part.old_keys else Moves()
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """Changes that are kept: their rows, which values still wait for a row in the table, where that row is, and the places
+    of those whose row is nowhere.
     """
+
+    rows: pa.Table
+    waits: dict[str, NDArray[np.bool_]]
+    hidden: Mapping[str, pa.Array]
+    lost: list[int]
+
+
+def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
+    """Gives the changes that are kept values of the changes before them where they have none of their own."""
     kept, waits = folded.kept, {}
     rows = part.rows.take(pa.array(kept))
     masks = {name: mask for name, mask in part.waits.items() if mask[kept].any()}
     before = previous_places(part.ranked) if masks else kept
+    asked: dict[int, Walk] = {}
+    lost: set[int] = set()
     for name, mask in masks.items():
-        sources, waiting = _sources(part.ranked, before, mask, kept)
+        walks = _walks(part.ranked, before, mask, kept, moves)
+        sources, waiting = _sources(part.ranked, kept, walks)
+        moved = {n: walk for n, walk in walks.items() if walk.is_moved}
+        lost |= {int(kept[n]) for n, walk in moved.items() if walk.is_lost or (walk.at < 0 and folded.cut >= 0)}
+        asked |= {n: walk for n, walk in moved.items() if walk.at < 0}
         place = rows.schema.get_field_index(name)
         column = part.rows.column(place).take(pa.array(sources, mask=sources < 0))
         rows = rows.set_column(place, rows.schema.field(place), column)
         if waiting.any():
             waits[name] = waiting
     # After a truncate there is no old row whose values could stay.
-    return rows, waits if folded.cut < 0 else {}
+    return _Filled(rows, waits if folded.cut < 0 else {}, _hidden(part.ranked, kept, asked), sorted(lost))
 
 
-def _sources(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Per kept change the place whose value it has: -1 for a null; and whether the old row has it."""
+def _walks(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, moves: Moves) -> dict[int, Walk]:
+    """By place among the kept changes, where the value is that it has not got itself."""
+    places = np.flatnonzero(mask[kept] & (ranked.ops[kept] == UPSERT)).tolist()
+    return {n: moves.walk(ranked, before, mask, int(kept[n])) for n in places}
+
+
+def _sources(ranked: Ranked, kept: Ints, walks: Mapping[int, Walk]) -> tuple[Ints, NDArray[np.bool_]]:
+    """Per kept change the place whose value it has: -1 for a null; and whether a row in the table has it."""
     sources, waiting = kept.copy(), np.zeros(kept.size, np.bool_)
-    for n in np.flatnonzero(mask[kept] & (ranked.ops[kept] == UPSERT)).tolist():
-        at = int(kept[n])
-        while at >= 0 and ranked.ops[at] == UPSERT and mask[at]:
-            at = int(before[at])
-        waiting[n] = at < 0
-        sources[n] = at if at >= 0 and ranked.ops[at] == UPSERT else -1
+    for n, walk in walks.items():
+        waiting[n] = walk.at < 0
+        sources[n] = walk.at if walk.at >= 0 and ranked.ops[walk.at] == UPSERT else -1
     return sources, waiting
+
+
+def _hidden(ranked: Ranked, kept: Ints, asked: Mapping[int, Walk]) -> dict[str, pa.Array]:
+    """Columns that name the rows that kept changes wait for, where these had another key."""
+    if not asked:
+        return {}
+    origins, moved = kept.copy(), np.zeros(kept.size, np.bool_)
+    for n, walk in asked.items():
+        origins[n], moved[n] = walk.origin, True
+    places = pa.array(origins, mask=origins == kept)
+    return {MOVED: pa.array(moved), **{f"{OLD_KEY}{n}": key.take(places) for n, key in enumerate(ranked.keys)}}
 
 
 def _held(part: _Part, rows: Ints) -> pa.Table:
     held = part.rows.take(pa.array(rows)).append_column(KEY_PLACE, pa.array(rows))
     for name, mask in part.waits.items():
         held = held.append_column(WAITING + name, pa.array(mask[rows]))
+    for name, values in part.hidden.items():
+        held = held.append_column(name, values.take(pa.array(rows)))
     return held

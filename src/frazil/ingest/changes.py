@@ -28,7 +28,8 @@ class Changes:
     the old key. own: by field of `metadata` the values that the envelope gives, a row per change. passed_over: how many
     records of a kind make no change (docs/reference/envelopes.md). key_columns: of a table that does not know its key
     yet, the fields of the records' keys. tombstones: which records of an envelope's topic have no value, and so far make no
-    change; not those right after the delete of their key.
+    change; not those right after the delete of their key. positions: where each change is in the log of its
+    source, of batches that ship headers.
     """
 
     columns: list[pa.Array]
@@ -42,6 +43,7 @@ class Changes:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     key_columns: tuple[str, ...] = ()
     tombstones: NDArray[np.bool_] | None = None
+    positions: pa.Array | None = None
 
     def without_refused(self) -> Changes:
         """The changes of the records that could be read."""
@@ -57,5 +59,6 @@ class Changes:
             unavailable={n: mask[kept] for n, mask in self.unavailable.items()},
             order=self.order.take(places) if self.order is not None else None,
             old_keys=None if self.old_keys is None else [key.take(places) for key in self.old_keys],
+            positions=self.positions.take(places) if self.positions is not None else None,
             own={name: values.take(places) for name, values in self.own.items()},
         )

@@ -35,7 +35,7 @@ from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
 from frazil.ingest.target import WriterSchema
 from frazil.ingest.task import Job
-from frazil.ingest.upsert import commit_changes
+from frazil.ingest.upsert import OldRowsGone, commit_changes
 from frazil.ingest.watermark import advance_watermark
 from frazil.kafka.port import Partition
 from frazil.spec import TableSpec
@@ -70,7 +70,7 @@ class Outcome:
     """How a batch ended. state: the table afterwards. is_committed: False when its schema changed and it must be
     planned again, or when nothing could be done with it yet (`is_empty`). letters: the dead-letter table, where the batch is
     planned again to write to it. schemas: those that it is planned again to read with. resolved: what changes did to an
-    upsert table.
+    upsert table. unpaired: as in TaskReport; it is planned again without these records.
     """
 
     state: TableState | None
@@ -80,6 +80,7 @@ class Outcome:
     letters: TableState | None = None
     schemas: Mapping[str, WriterSchema] = field(default_factory=dict)
     resolved: Resolved | None = None
+    unpaired: tuple[tuple[str, int, int], ...] = ()
 
 
 class Pipeline:
@@ -241,6 +242,9 @@ class Pipeline:
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state
         assert state is not None
+        if report.has_moves or report.unpaired:
+            self._delete_files(table, report)
+            return Outcome(state, report, unpaired=report.unpaired)
         before = state.progress
         is_skipping = table.spec.on_bad_record == "skip"
         ranges, offsets = planned.batch.ranges, advance(planned.position, planned.batch.ranges)
@@ -263,6 +267,9 @@ class Pipeline:
                 committed, resolved = commit_changes(self._catalog, table.target(), state, report, commit)
             else:
                 committed = self._catalog.commit(commit)
+        except OldRowsGone as gone:
+            self._delete_files(table, report)
+            return Outcome(state, report, unpaired=gone.places(sorted(planned.batch.topics)))
         except (ConflictError, SpecError):
             self._delete_files(table, report)
             raise

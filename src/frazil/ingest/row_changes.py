@@ -28,6 +28,10 @@ from frazil.ingest.target import TableTarget
 from frazil.ingest.tombstones import take_tombstones
 
 Path = tuple[str, ...]
+_MOVED_IN_PART = (
+    "the row gets another key, the record does not have all of its values, and the row of the old key is neither in the "
+    "table nor in the batch"
+)
 
 
 def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: int = MAX_MISFITS) -> Changes:
@@ -179,7 +183,7 @@ def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array
         order = changes.order if changes.order is not None else ordering_values(target, changes.columns, of_change)
         changes = replace(changes, order=order)
         misfits += _without_order(reading.order_by, changes, limit)
-    misfits += refuse_half_moved(changes, limit)
+    misfits += refuse_unpaired(target, topic, records, changes, limit)
     if not misfits:
         return changes
     in_order = sorted([*changes.decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
@@ -222,17 +226,16 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
     return refuse(changes, lacks, name, "no_order", f"the column {name}, which orders the changes, has no value", limit)
 
 
-def refuse_half_moved(changes: Changes, limit: int) -> list[Misfit]:
-    """Refuses a new key for a row of which not every value is sent: the others are in the row of the old key."""
-    if changes.old_keys is None or not changes.unavailable:
+def refuse_unpaired(
+    target: TableTarget, topic: str, records: Mapping[str, pa.Array], changes: Changes, limit: int
+) -> list[Misfit]:
+    """Refuses records that give a row another key without all of its values, and nobody knows the row of the old key."""
+    mine = {(partition, offset) for name, partition, offset in target.unpaired if name == topic or not topic}
+    if not mine:
         return []
-    is_moved, is_part = np.zeros((2, changes.ops.size), np.bool_)
-    for key in changes.old_keys:
-        is_moved |= np.asarray(key.is_valid())
-    for mask in changes.unavailable.values():
-        is_part |= mask
-    reason = "the row gets another key, and the record does not have all of its values"
-    return refuse(changes, is_moved & is_part, "", "moved_in_part", reason, limit)
+    places = zip(records["partition"].to_pylist(), records["offset"].to_pylist(), strict=True)
+    is_lost = np.fromiter((place in mine for place in places), np.bool_, len(records["partition"]))
+    return refuse(changes, is_lost[changes.records], "", "moved_in_part", _MOVED_IN_PART, limit)
 
 
 def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Misfit]:

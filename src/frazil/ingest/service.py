@@ -313,20 +313,26 @@ class Service:
         table.loaded_at_s = now_s = self._clock.monotonic_s()
         if outcome.is_committed:
             self._committed(planned, outcome, now_s)
-        elif outcome.report.has_heavy:
-            table.next_due_s = 0.0
+        else:
+            self._plan_again(table, outcome, now_s)
+
+    @staticmethod
+    def _plan_again(table: Table, outcome: Outcome, now_s: float) -> None:
+        """Says what was in the way of a commit."""
+        table.next_due_s = 0.0
+        if outcome.report.has_heavy:
             log.info("large_records", table=table.name, larger_than_bytes=HEAVY_BYTES)
         elif outcome.schemas:
-            table.next_due_s = 0.0
             log.info("schemas_fetched", table=table.name, schemas=sorted(outcome.schemas))
         elif outcome.letters is not None:
-            table.next_due_s = 0.0
             log.info("dead_letters_begin", table=table.name, dead_letter_table=outcome.letters.name)
         elif outcome.is_empty:
             table.next_due_s = now_s + EMPTY_RETRY_S
             table.reason = _why_empty(outcome.report)
+        elif outcome.report.has_moves or outcome.unpaired:
+            table.is_whole, table.unpaired = True, table.unpaired | frozenset(outcome.unpaired)
+            log.info("rows_moved", table=table.name, lost=len(table.unpaired))
         else:
-            table.next_due_s = 0.0
             log.info(
                 "schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0
             )
@@ -335,7 +341,7 @@ class Service:
         table, report = planned.table, outcome.report
         took_s = now_s - planned.planned_at_s
         table.next_due_s = planned.planned_at_s + pace_s(table.spec.commit.interval_s)
-        table.skipped = {}
+        table.skipped, table.unpaired = {}, frozenset()
         table.note_bad(report)
         note_passed_over(table, report)
         table.lag_records = lag_records(table.position(), self._planner.ends)

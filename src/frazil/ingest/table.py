@@ -82,6 +82,7 @@ class Table:
     tally: records of the last batches, and bad ones among them. letter_count: rows of its dead-letter table, as last seen.
     is_scattered: whether rows of the last batch went to very many partitions; None before the first. resolved: what its
     last batch of changes did. passed_over: records of this process's batches that are no change of a row, by what they are.
+    is_whole, unpaired: as tasks are told (TableTarget), the latter for the batch that is planned again.
     """
 
     spec: TableSpec
@@ -121,6 +122,8 @@ class Table:
     is_scattered: bool | None = None
     resolved: Resolved | None = None
     passed_over: Counter[str] = field(default_factory=Counter)
+    is_whole: bool = False
+    unpaired: frozenset[tuple[str, int, int]] = frozenset()
 
     @property
     def name(self) -> str:
@@ -182,7 +185,7 @@ class Table:
         self.tally.add(report)
         self.good_batches = 0 if report.bad_count else self.good_batches + 1
         if self.good_batches >= _GOOD_BATCHES:
-            self.letters = None
+            self.letters, self.is_whole = None, False
 
     def note_sizes(self, report: TaskReport) -> None:
         """Remembers how large records are."""
@@ -196,9 +199,9 @@ class Table:
 
     @property
     def needs_one_task(self) -> bool:
-        """Whether more tasks would write each their own small file for very many partitions."""
-        if self.is_scattered is not None:
-            return self.is_scattered
+        """Whether more tasks would write each their own small file for very many partitions, or must not share changes."""
+        if self.is_whole or self.is_scattered is not None:
+            return self.is_whole or bool(self.is_scattered)
         buckets = (term.transform for term in self.spec.partition_by or () if term.transform.startswith("bucket"))
         return prod(int(transform[7:-1]) for transform in buckets) >= _MANY_FILES
 
@@ -230,6 +233,8 @@ class Table:
             most_partitions=self.spec.limits.partitions,
             changes=changes,
             envelope=envelope_of(self.spec, changes.paths if changes else ()),
+            is_whole=self.is_whole,
+            unpaired=tuple(sorted(self.unpaired)),
         )
 
     def _change_reading(self) -> ChangeReading:

@@ -182,7 +182,9 @@ class TableTarget:
     records are to be expected. shaping: where its columns are not simply the fields of the record. key: how record keys are
     read, where the table has them decoded. partition_spec, sort_order: as in TableState. most_partitions: how many of them a
     task may write; 0: any number. changes: how records become changes; None where they are appended. envelope: how records
-    wrap a change; None where they are rows.
+    wrap a change; None where they are rows. is_whole: a batch is read by one task, which keeps
+    every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
+    partition and offset of records whose row had another key, and the row of that key is not known.
     """
 
     name: str
@@ -202,6 +204,8 @@ class TableTarget:
     most_partitions: int = 0
     changes: ChangeReading | None = None
     envelope: Envelope | None = None
+    is_whole: bool = False
+    unpaired: tuple[tuple[str, int, int], ...] = ()
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"

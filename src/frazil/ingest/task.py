@@ -140,12 +140,14 @@ class _TableRun:
     bad_count: int = 0
     scattered: tuple[str, ...] = ()
     passed_over: Counter[str] = field(default_factory=Counter)
+    has_moves: bool = False
+    unpaired: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def is_writing(self) -> bool:
         """Once something must change first, the rows of this attempt are of no use."""
         is_lost = self.bad_count > 0 and not self._has_place_for_bad
-        is_refused = self.is_trial or self.has_heavy or bool(self.scattered)
+        is_refused = self.is_trial or self.has_heavy or bool(self.scattered) or self.has_moves or bool(self.unpaired)
         needs = self.wanted or self.loosened or self.missing or self.key_columns
         return not (is_refused or needs or is_lost)
 
@@ -191,6 +193,7 @@ class _TableRun:
             return read_records(self.target, columns, limit)
         changes = read_checked(self.target, topic, columns, limit)
         self.key_columns = self.key_columns or changes.key_columns
+        self.has_moves |= changes.old_keys is not None and not self.target.is_whole
         return ReadRecords(changes.decoded, changes)
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
@@ -235,6 +238,7 @@ class _TableRun:
                 left = (
                     self.changes.finish(self.writer) if self.changes is not None and self.writer is not None else None
                 )
+                self.unpaired = tuple(sorted(self.changes.lost)) if self.changes is not None else ()
                 files = self.writer.finish() if self.writer is not None else []
                 if left is not None and left[0]:
                     touched = (Touched(left[0], left[1], tuple(file.path for file in files), left[2]),)
@@ -263,6 +267,8 @@ class _TableRun:
             touched=touched,
             key_columns=self.key_columns,
             passed_over=dict(self.passed_over),
+            has_moves=self.has_moves,
+            unpaired=self.unpaired,
         )
 
     def abandon(self) -> None:
@@ -333,6 +339,7 @@ def load_report(text: str) -> TaskReport:
     fields["letters"] = tuple(DataFile(**file) for file in fields["letters"])
     fields["touched"] = tuple(Touched(**{**touched, "files": tuple(touched["files"])}) for touched in fields["touched"])
     fields["key_columns"] = tuple(fields["key_columns"])
+    fields["unpaired"] = tuple((topic, partition, offset) for topic, partition, offset in fields["unpaired"])
     fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])
     fields["latest_ms"] = {t: {int(p): ms for p, ms in ps.items()} for t, ps in fields["latest_ms"].items()}
     fields["wanted"], fields["scattered"] = tuple(fields["wanted"]), tuple(fields["scattered"])

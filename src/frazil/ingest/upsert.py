@@ -6,6 +6,7 @@ is folded and written, stays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,12 +28,14 @@ from frazil.ingest.fold import (
     Ranked,
     concat_ranked,
     fold,
+    key_codes,
     load_ranked,
     load_table,
     previous_places,
     refold,
 )
 from frazil.ingest.live_rows import read_columns
+from frazil.ingest.moves import MOVED, OLD_KEY
 from frazil.ingest.resolve import Found, find_rows, newest_order
 from frazil.ingest.target import TableTarget
 from frazil.ingest.write import FileWriter
@@ -61,6 +64,20 @@ class _Batch:
         return self.ranked.take(self.folded.last)
 
 
+class OldRowsGone(Exception):
+    """Rows had another key, and the rows of those keys, which have the values that were not sent, are not in the table."""
+
+    def __init__(self, changes: Ranked) -> None:
+        super().__init__()
+        self._changes = changes
+
+    def places(self, topics: Sequence[str]) -> tuple[tuple[str, int, int], ...]:
+        """Topic, partition and offset of their records. topics: of the batch, in order."""
+        of = self._changes
+        numbers = zip(of.source.tolist(), of.partition.tolist(), of.offset.tolist(), strict=True)
+        return tuple((topics[source], partition, offset) for source, partition, offset in numbers)
+
+
 @dataclass
 class _Attempt:
     """What one look at the table found, and the files written for it."""
@@ -80,8 +97,8 @@ def commit_changes(
 ) -> tuple[Progress, Resolved]:
     """Commits the changes of `report`; the progress as committed.
 
-    Raises as Catalog.commit does, SpecError where rows of the table cannot be replaced. Files of the attempts that came to
-    nothing are removed; those of `report` are the caller's.
+    Raises as Catalog.commit does, SpecError where rows of the table cannot be replaced, OldRowsGone. Files of the attempts
+    that came to nothing are removed; those of `report` are the caller's.
     """
     if state.format_version < 2:
         raise SpecError(
@@ -159,7 +176,7 @@ def _resolve(attempt: _Attempt, target: TableTarget, state: TableState, scan: Sc
     for file, bits in _superseded(batch, late):
         gone[file.path] = (file, bits)
     attempt.deletes = write_deletes(target, dict(gone.values()), state.format_version)
-    attempt.rows, unfilled = _complete(target, batch, found, late)
+    attempt.rows, unfilled = _complete(target, batch, found, late, scan)
     removed = (
         tuple(DataFile(file.path, file.record_count, 0, file.content) for file in scan.files) if is_emptied else ()
     )
@@ -228,12 +245,13 @@ def _superseded(batch: _Batch, late: Bools) -> list[tuple[LiveFile, BitMap64]]:
 # ---- rows that wait for values of the row they replace
 
 
-def _complete(target: TableTarget, batch: _Batch, found: Found, late: Bools) -> tuple[list[DataFile], int]:
-    """Writes the held rows of keys that they decide, with what the old rows had; and counts what no row had."""
+def _complete(target: TableTarget, batch: _Batch, found: Found, late: Bools, scan: Scan) -> tuple[list[DataFile], int]:
+    """Writes the held rows of keys that they decide, with what the old rows had; and counts what no row had. OldRowsGone."""
     wanted = set(batch.folded.last[~late].tolist())
     if not any(held is not None for held in batch.held):
         return [], 0
     old = _OldRows(target, batch, found)
+    old.ask_other_keys(scan.files)
     writer, unfilled, is_written = FileWriter(target), 0, False
     try:
         for number, held in enumerate(batch.held):
@@ -267,6 +285,37 @@ class _OldRows:
             if held is not None:
                 for row, place in enumerate(held[KEY_PLACE].to_pylist()):
                     self._held[place + batch.begins[number]] = (held, row)
+
+    def ask_other_keys(self, files: Sequence[LiveFile]) -> None:
+        """Looks for the rows of the keys that rows had before they got their own; OldRowsGone where neither key has one."""
+        gone: list[int] = []
+        for number, held in enumerate(self._batch.held):
+            if held is None or MOVED not in held.schema.names:
+                continue
+            places = np.asarray(held[KEY_PLACE]) + self._batch.begins[number]
+            names = [name for name in held.schema.names if name.startswith(OLD_KEY)]
+            named = np.flatnonzero(np.asarray(held[names[0]].is_valid()))
+            self._live |= self._of_other_keys(held.select(names).take(pa.array(named)), places[named], files)
+            moved = np.flatnonzero(np.asarray(held[MOVED]))
+            gone += [int(place) for place in places[moved].tolist() if place not in self._live]
+        if gone:
+            raise OldRowsGone(self._batch.ranked.take(np.array(gone)))
+
+    def _of_other_keys(
+        self, keys: pa.Table, places: Ints, files: Sequence[LiveFile]
+    ) -> dict[int, tuple[LiveFile, int]]:
+        if not places.size:
+            return {}
+        assert self._target.changes is not None
+        columns = [pa.concat_arrays(column.chunks) for column in keys.columns]
+        codes = key_codes(columns)
+        firsts = np.unique(codes, return_index=True)[1]
+        distinct = [column.take(pa.array(firsts)) for column in columns]
+        rows: dict[int, tuple[LiveFile, int]] = {}
+        for hits in find_rows(self._target, files, distinct, self._target.changes.paths).hits:
+            for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
+                rows[int(codes[firsts[key]])] = (hits.file, row)
+        return {int(place): rows[int(code)] for place, code in zip(places, codes, strict=True) if int(code) in rows}
 
     def complete(self, held: pa.Table, places: Ints) -> tuple[pa.Table, int]:
         """The held rows of the changes at `places` with all their values; and how many values nothing had."""

@@ -8,7 +8,9 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.slices import MAX_MISFITS
 from frazil.ingest.reading import read_records
+from frazil.ingest.row_changes import read_checked
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.ingest.target import METADATA_TYPES, arrow_type
@@ -28,11 +30,17 @@ def decode_sample(table: Table, records: Sequence[SampledRecord], schema: Schema
             [[{"key": key, "value": value} for key, value in record.headers] for record in records],
             arrow_type(METADATA_TYPES["headers"]),
         ),
+        "partition": pa.array([record.partition for record in records], pa.int32()),
+        "offset": pa.array([record.offset for record in records], pa.int64()),
+        "timestamp": pa.nulls(len(records), pa.timestamp("ms", tz="UTC")),
     }
     topic = min(table.topics, default="")
     for _ in range(_ROUNDS):
         target = table.target(schema)
-        decoded = read_records(target, columns).decoded
+        if target.changes is not None:
+            decoded = read_checked(target, topic, columns, MAX_MISFITS).decoded
+        else:
+            decoded = read_records(target, columns).decoded
         if not decoded.missing or schemas is None:
             break
         table.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)

@@ -19,7 +19,6 @@ from frazil.ingest.change_rows import ChangeRows
 from frazil.ingest.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.evolve import new_schema
-from frazil.ingest.row_changes import refuse_half_moved
 from frazil.ingest.table import letters_target
 from frazil.ingest.target import ChangeReading, Reading
 from frazil.ingest.upsert import commit_changes
@@ -197,14 +196,3 @@ def test_what_another_writer_does_between_the_look_and_the_commit_is_seen_at_the
     deletes = {delete.path for file in scan.files for delete in file.deletes}
     assert {str(path) for path in tmp_path.rglob("*-deletes.*")} == deletes
     assert {str(path) for path in tmp_path.rglob("*.parquet")} - deletes == {file.path for file in scan.files}
-
-
-def test_a_row_that_gets_another_key_without_all_its_values_is_refused() -> None:
-    told = [down(1), up(7, "a", KEEP), down(2), up(8, "a", "b")]
-    changes = replace(_changes(told), records=np.array([0, 0, 1, 1], np.int32))
-    changes.old_keys = [pa.array([None, 1, None, 2], pa.int64())]
-    changes.decoded = Decoded([], np.zeros(2, np.bool_))
-    (misfit,) = refuse_half_moved(changes, 20)
-    assert (misfit.row, misfit.kind) == (0, "moved_in_part")
-    left = changes.without_refused()
-    assert (left.ops.tolist(), left.columns[0].to_pylist()) == ([DELETE, UPSERT], [2, 8])

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.table import Table
 from frazil.spec.models import EnvelopeSpec
 from tests.unit.ingest.test_upsert_service import JSON_KEYS, UpsertWorld
@@ -24,6 +27,9 @@ class MirrorWorld(UpsertWorld):
 
     def letters(self) -> list[tuple[str, str]]:
         return super().letters() if self.catalog.load("n.t__dead_letters") is not None else []
+
+    def by_id(self) -> list[Row]:
+        return sorted(self.mirror(), key=lambda row: int(row["id"]))
 
     def say(self, *records: Told, partition: int = 0) -> Table:
         for key, value in records:
@@ -49,6 +55,38 @@ def tombstone(key: int) -> Told:
 
 def flat(row: Row, op: str = "c") -> Told:
     return {"id": row["id"]}, {**row, "__op": op}
+
+
+class Log:
+    """A source's log: changes of rows, each at a place of its own, as Debezium tells them."""
+
+    def __init__(self, world: MirrorWorld) -> None:
+        self.world = world
+        self.lsn = 0
+
+    def write(self, row: Row, partition: int = 0, op: str = "c") -> None:
+        self.lsn += 1
+        self._tell(row["id"], op, row, partition)
+
+    def keep(self, key: int, v: str, partition: int = 0) -> None:
+        """An update that leaves the large value as it is."""
+        self.write({"id": key, "v": v, "big": PLACEHOLDER}, partition, "u")
+
+    def move(self, old: int, new: int, v: str, partitions: tuple[int | None, int | None] = (0, 0)) -> None:
+        """An update of the key that leaves the large value as it is; None: that half is not told."""
+        self.lsn += 1
+        if partitions[0] is not None:
+            self._tell(old, "d", {"id": old, "v": None, "big": None}, partitions[0])
+            self.world.put(json.dumps({"id": old}), None, partitions[0])
+        if partitions[1] is not None:
+            headers = (("__debezium.oldkey", json.dumps({"id": old}).encode()),)
+            self._tell(new, "c", {"id": new, "v": v, "big": PLACEHOLDER}, partitions[1], headers)
+
+    def _tell(self, key: int, op: str, row: Row, partition: int, headers: Any = ()) -> None:
+        images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+        value = {"op": op, **images, "source": {"connector": "postgresql", "lsn": self.lsn}}
+        name = json.dumps({"id": key}).encode()
+        self.world.source.produce("a", partition, json.dumps(value).encode(), key=name, headers=headers)
 
 
 def test_the_key_columns_are_those_of_the_records_keys(tmp_path: Path) -> None:
@@ -118,3 +156,96 @@ def test_a_truncate_of_a_table_that_marks_its_deletes(tmp_path: Path) -> None:
     world.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}))
     world.say((None, {"op": "t", "before": None, "after": None}), made({"id": 3, "v": "c"}))
     assert world.mirror("id") == [{"id": 3}]
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("partitions", [(0, 0), (0, 1), (1, 0)])
+def test_a_row_that_gets_another_key_keeps_what_was_not_sent(
+    tmp_path: Path, partitions: tuple[int, int], tasks: int
+) -> None:
+    world = MirrorWorld(tmp_path, tasks)
+    log, from_, to = Log(world), *partitions
+    log.write({"id": 1, "v": "a", "big": "of 1"}, from_)
+    log.write({"id": 2, "v": "a", "big": "of 2"}, to)
+    world.catch_up()
+    log.keep(1, "b", from_)
+    log.move(1, 7, "c", partitions)
+    log.write({"id": 1, "v": "d", "big": "anew"}, from_)
+    log.keep(7, "e", to)
+    world.catch_up()
+    assert world.letters() == []
+    assert world.by_id() == [
+        {"id": 1, "v": "d", "big": "anew"}, {"id": 2, "v": "a", "big": "of 2"}, {"id": 7, "v": "e", "big": "of 1"},
+    ]  # fmt: skip
+
+
+def test_a_row_that_moves_more_than_once_in_a_batch(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, 1))
+    log.move(2, 3, "c", (1, 0))
+    log.write({"id": 4, "v": "a", "big": "of 4"})
+    log.move(4, 1, "d", (0, 0))
+    world.catch_up()
+    assert (world.letters(), world.by_id()) == (
+        [],
+        [{"id": 1, "v": "d", "big": "of 4"}, {"id": 3, "v": "c", "big": "of 1"}],
+    )
+
+
+def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, None))
+    world.catch_up()
+    log.lsn -= 1
+    log.move(1, 2, "b", (None, 1))
+    log.write({"id": 3, "v": "a", "big": "of 3"})
+    world.catch_up()
+    assert world.by_id() == [{"id": 3, "v": "a", "big": "of 3"}]
+    assert [kind for kind, _ in world.letters()] == ["moved_in_part"]
+
+
+@pytest.mark.parametrize("told", [b'{"id": "one"}', b'{"id": 1e400}', b"{}", b"7", b"\xff"])
+def test_an_old_key_that_cannot_be_read_makes_a_dead_letter(tmp_path: Path, told: bytes) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    value = json.dumps(made({"id": 2, "v": "b", "big": PLACEHOLDER})[1]).encode()
+    world.source.produce("a", 0, value, key=b'{"id": 2}', headers=(("__debezium.oldkey", told),))
+    world.catch_up()
+    assert world.by_id() == [{"id": 1, "v": "a", "big": "of 1"}]
+    assert [kind for kind, _ in world.letters()] == ["unsent_value"]
+
+
+def test_a_truncate_leaves_nothing_to_take_values_from(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    world.put(None, {"op": "t", "before": None, "after": None})
+    log.move(1, 2, "b")
+    world.catch_up()
+    assert (world.by_id(), [kind for kind, _ in world.letters()]) == ([], ["moved_in_part"])
+
+
+def test_a_move_that_is_told_again_changes_nothing(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    for _ in range(2):
+        log.move(1, 2, "b", (0, 1))
+        world.catch_up()
+        log.lsn -= 1
+    log.lsn += 1
+    log.move(2, 3, "c", (1, 0))
+    log.lsn -= 1
+    log.move(2, 3, "c", (1, 0))
+    world.catch_up()
+    assert (world.by_id(), world.letters()) == ([{"id": 3, "v": "c", "big": "of 1"}], [])

@@ -69,6 +69,19 @@ def test_the_json_text_null_is_no_value(tmp_path: Path) -> None:
     assert world.mirror() == [{"id": 2, "v": "a"}]
 
 
+def test_rows_are_kept_and_marked_when_a_tombstone_deletes_them(tmp_path: Path) -> None:
+    marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="mark", metadata=marks)
+    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}))
+    world.tell(("1", None), ("3", {"id": 3, "v": "c"}), ("3", None))
+    told = sorted((row["id"], row["v"], row["_deleted"], row["_deleted_at"] is None) for row in world.mirror())
+    assert told == [(1, "a", True, False), (2, "b", False, True), (3, "c", True, False)]
+    world.tell(("1", {"id": 1, "v": "d"}))
+    assert [row for row in world.mirror() if row["id"] == 1] == [
+        {"id": 1, "v": "d", "_deleted": False, "_deleted_at": None}
+    ]
+
+
 @pytest.mark.parametrize(("key", "shown"), [("text", "k"), ("raw", b"k")])
 def test_a_key_that_is_no_record_is_one_column(tmp_path: Path, key: str, shown: object) -> None:
     world = UpsertWorld(tmp_path, key=ValueSpec.model_validate({"format": key}), metadata={"key": "_key"})

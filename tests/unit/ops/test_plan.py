@@ -19,7 +19,7 @@ from tests.unit.ops.conftest import World
 def plan(world: World, text: str) -> dict[str, PlannedTable]:
     def read(ranges: list[OffsetRange]) -> list[SampledRecord]:
         return [
-            SampledRecord(r.topic, r.partition, record.offset, record.value)
+            SampledRecord(r.topic, r.partition, record.offset, record.value, key=record.key)
             for r in ranges
             for record in world.source.by_name[r.topic].partitions[r.partition]
             if r.start <= record.offset < r.end
@@ -76,6 +76,22 @@ def test_columns_of_change_data_are_those_of_the_row_in_the_envelope(world: Worl
     own = ["_op", "_image", "_source_ts", "_connector_ts", "_unavailable"]
     assert columns(table)[:2] == [("id", "long", "inferred"), ("v", "string", "inferred")]
     assert [(name, source) for name, _, source in columns(table)[2:]] == [(name, "metadata") for name in own]
+
+
+def test_a_mirror_has_the_columns_of_rows_and_of_keys_and_its_tombstones_are_no_problem(world: World) -> None:
+    world.source.create("a", 1)
+    change = {"before": None, "after": {"id": 1, "v": "x"}, "op": "c"}
+    gone = {"before": {"id": 1, "v": None}, "after": None, "op": "d"}
+    for value in (json.dumps(change).encode(), json.dumps(gone).encode(), None):
+        world.source.produce("a", 0, value, key=b'{"id": 1}')
+    world.source.create("b", 1)
+    world.source.produce("b", 0, b'{"v": 1}', key=b'{"k": "x"}')
+    world.source.produce("b", 0, None, key=b'{"k": "x"}')
+    mirror = "s.a: {topic: a, envelope: debezium, mode: upsert, deletes: mark}"
+    tables = plan(world, f"tables: {{{mirror}, s.b: {{topic: b, mode: upsert, key: {{format: json}}}}}}\n")
+    assert [table.problem for table in tables.values()] == [None, None]
+    names = [[name for name, _, _ in columns(table)] for table in tables.values()]
+    assert names == [["id", "v", "_deleted", "_deleted_at"], ["v", "k"]]
 
 
 def test_undeclared_fields_that_are_dropped_make_no_columns(world: World) -> None:

@@ -77,7 +77,7 @@ def old_keys_of(
     olds: dict[int, list[Any]] = {int(n): [key[n - 1].as_py() for key in keys] for n in moved.tolist()}
     created = np.flatnonzero(needs & (making.opened.op[plan.records] == CREATE))
     for n in created.tolist():
-        told = _told_old_key(making, int(plan.records[n]))
+        told = _told_old_key(making, int(plan.records[n]), [key.type for key in keys])
         if told is None:
             bad = np.zeros(making.check.refused.size, np.bool_)
             bad[plan.records[n]] = True
@@ -99,13 +99,14 @@ def _follows_delete(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
     return found
 
 
-def _told_old_key(making: Making, record: int) -> list[Any] | None:
+def _told_old_key(making: Making, record: int, kinds: Sequence[pa.DataType]) -> list[Any] | None:
     """The key that Debezium's header tells, in the order of the key columns; None without one that can be read."""
     headers = making.records["headers"][record].as_py() if "headers" in making.records else None
     raw = next((one["value"] for one in headers or [] if one["key"] == _OLD_KEY), None)
     try:
         told = json.loads(raw or b"")
         told = told["payload"] if isinstance(told, dict) and told.keys() == {"schema", "payload"} else told
-        return [told[path[0]] for path in making.envelope.keys]
-    except (ValueError, KeyError, TypeError):
+        names = [path[0] for path in making.envelope.keys]
+        return [pa.scalar(told[name], kind).as_py() for name, kind in zip(names, kinds, strict=True)]
+    except (ValueError, KeyError, TypeError, OverflowError, pa.ArrowException):
         return None

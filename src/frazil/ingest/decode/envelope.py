@@ -72,7 +72,8 @@ def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISFIT
     assert target.envelope is not None
     envelope, own = target.envelope, frozenset(name for name, _ in target.metadata)
     row = target.fields if target.shaping is None else target.layout.fields
-    opened = _open(target, row, needed_facts(own), records, limit)
+    is_told = envelope.needs_headers and "headers" in records
+    opened = _open(target, row, needed_facts(own | {"position"} if is_told else own), records, limit)
     if target.shaping is not None and target.layout.unbound:
         seen = unfold(opened.decoded.wanted, target.shaping.depth)
         found = bindings_of(target.shaping, target.layout, seen)
@@ -83,6 +84,8 @@ def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISFIT
     plan = _plan(envelope, opened, check.refused)
     changes = _shape(Making(target, envelope, opened, row, records, check), plan)
     changes.own = own_values(Facts(target, opened, records, own), changes)
+    if is_told:
+        changes.positions = opened.facts["position"].take(pa.array(changes.records))
     if envelope.takes_tombstones and "key" in records:
         changes.tombstones = _tombstones(opened, records, check.refused)
     return changes

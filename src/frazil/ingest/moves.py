@@ -1,0 +1,92 @@
+"""Rows that get another key without all of their values: what was not sent is in the row of the old key.
+
+The source deletes the old row and writes the new one, in one record or in two that name the same place of its log. Where
+one task reads both, it is known which row the old one was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from frazil.ingest.changes import DELETE, UPSERT
+from frazil.ingest.fold import Ints, Ranked
+
+Bools = NDArray[np.bool_]
+OLD_KEY = "\x00old:"
+"""How columns of held rows begin that have the key of the row whose values they wait for; null where it is their own."""
+MOVED = "\x00moved"
+"""A column of held rows: they had another key, and that no row has their values is not the same as null."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where a value was looked for. at: the change that has it, -1 where only the table can have it. origin: the change
+    whose key the row in the table has. is_moved: a row with another key was asked. is_lost: it was gone already.
+    """
+
+    at: int
+    origin: int
+    is_moved: bool = False
+    is_lost: bool = False
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Changes that lack values of a row with another key, as places: the delete of that row, -1 where it is not here.
+
+    A source that repeats itself may bring such a change without its delete; the row is under its new key then.
+    """
+
+    deletes: dict[int, int] = field(default_factory=dict)
+
+    def walk(self, ranked: Ranked, before: Ints, mask: Bools, start: int) -> Walk:
+        """Looks for a value that `mask` says is missing from `start`."""
+        at, origin, is_moved = start, start, False
+        while at >= 0 and ranked.ops[at] == UPSERT and mask[at]:
+            delete = self.deletes.get(at)
+            is_moved |= delete is not None
+            if delete is not None and delete >= 0:
+                at = origin = delete
+            at = int(before[at])
+        return Walk(at, origin, is_moved, bool(is_moved and at >= 0 and ranked.ops[at] != UPSERT))
+
+
+def find_moves(ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array) -> Moves:
+    """Pairs every change that has an old key with the delete of that key in the same record, or at the same position of the
+    source's log: of repeated ones the first, as only that one had a row.
+    """
+    deletes: dict[Any, int] = {}
+    for place in np.flatnonzero(ranked.ops == DELETE).tolist():
+        key, position = _key(ranked.keys, place), positions[place].as_py()
+        deletes[key, _record(ranked, place)] = place
+        if position is not None:
+            deletes.setdefault((key, position), place)
+    found = {}
+    for place in moved_places(old_keys):
+        key, position = _key(old_keys, place), positions[place].as_py()
+        own = deletes.get((key, _record(ranked, place)), -1)
+        found[place] = deletes.get((key, position), -1) if own < 0 and position is not None else own
+    return Moves(found)
+
+
+def moved_places(old_keys: Sequence[pa.Array]) -> list[int]:
+    """The changes that have an old key."""
+    is_moved = np.zeros(len(old_keys[0]) if old_keys else 0, np.bool_)
+    for key in old_keys:
+        is_moved |= np.asarray(key.is_valid())
+    found: list[int] = np.flatnonzero(is_moved).tolist()
+    return found
+
+
+def _key(keys: Sequence[pa.Array], place: int) -> tuple[Any, ...]:
+    return tuple(key[place].as_py() for key in keys)
+
+
+def _record(ranked: Ranked, place: int) -> tuple[int, int, int]:
+    return int(ranked.source[place]), int(ranked.partition[place]), int(ranked.offset[place])
