@@ -142,6 +142,9 @@ def _about_care(name: str, care: CareReport) -> Iterator[Text]:
         yield Text(f"  {words}", style="dim")
     for words in care.above_cap:
         yield Text(f"  too much for readers: {words}; see frazil maintain", style="yellow")
+    if care.slowed_by > 1:
+        words = f"commits are up to {care.slowed_by:g} times as far apart until table care has caught up"
+        yield Text.assemble((f"\nnote: {name}", "yellow"), f": {words}")
     if care.failure:
         yield Text.assemble((f"\nnote: {name}", "yellow"), f": table care failed: {care.failure}")
 

@@ -70,6 +70,7 @@ def report_care(
         waiting=plan.waiting,
         above_cap=debt.above_cap,
         failure=said.get("failure", ""),
+        slowed_by=said.get("slowed_by", 1.0) if table.spec.mode == "upsert" else 1.0,
     )
 
 

@@ -31,7 +31,8 @@ class Process:
 class CareReport:
     """How a table is stored, and what table care has to do about it. p50_bytes: the median size of its data files. due: what
     is worth doing and why; waiting: what must not be done yet; above_cap: what is so much that readers suffer. failure: why
-    the running process's last care failed.
+    the running process's last care failed. slowed_by: how many times as far apart as usual it commits changes until care has
+    caught up.
     """
 
     p50_bytes: int = 0
@@ -44,6 +45,7 @@ class CareReport:
     waiting: tuple[str, ...] = ()
     above_cap: tuple[str, ...] = ()
     failure: str = ""
+    slowed_by: float = 1.0
 
 
 @dataclass(frozen=True)
