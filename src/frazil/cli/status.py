@@ -135,7 +135,8 @@ def _about_care(name: str, care: CareReport) -> Iterator[Text]:
     """How the table is stored where that asks for anything."""
     if care.due or care.waiting or care.above_cap:
         numbers = (
-            f"median file {size(care.p50_bytes)}, {care.small_share:.0%} small, {count(care.delete_files)} delete files"
+            f"median file {size(care.p50_bytes)}, {care.small_share:.0%} small, "
+            f"{plural(care.delete_files, 'delete file')} with {plural(care.deleted_rows, 'row')}"
         )
         yield Text(f"\n{name} is due for care: {numbers}, {size(care.metadata_bytes)} of metadata", style="dim")
     for words in (*care.due, *(f"waits: {words}" for words in care.waiting)):
