@@ -77,6 +77,9 @@ LOG_EVENTS: dict[str, str] = {
     "care_failed": "An action of table care came to nothing: see [table care](../operations/table-care.md).",
     "care_lost": "An action of table care was refused because another commit was quicker; the table is looked at anew.",
     "care_put_off": "A table could not be looked at for its care; it is tried again later.",
+    "commits_as_usual": "Table care has caught up; the table commits as often as its file says.",
+    "commits_slowed": "Commits of changes keep undoing what table care does, or the table owes too much: it commits"
+    " less often until care has caught up: see [table care](../operations/table-care.md).",
     "conflict": "A commit was refused, or a topic changed during a read: the batch is planned again. Now and then it is"
     " harmless; see [conflicts](../operations/conflicts.md).",
     "connected": "Kafka and the catalog answered at the start; says the cluster, the number of tables and this run's"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from frazil.catalog.iceberg import is_conflict
+from frazil.catalog.iceberg import is_conflict, is_unknown
 from frazil.catalog.java import each
 from frazil.catalog.upkeep import Compaction, Rewritten
 from frazil.errors import SpecError
@@ -36,18 +36,24 @@ def compact_table(spark: SparkSession, jvm: Any, java: Any, compaction: Compacti
     """
     seen_as = readable(jvm, java)
     order = _columns(java, compaction.sort) or _own_order(java)
-    read_at = java.currentSnapshot().snapshotId()
+    head = java.currentSnapshot()
+    read_at, number = head.snapshotId(), head.sequenceNumber()
+    has_deletes = head.summary().get("total-delete-files") != "0"
     removed = added = size = lost = 0
     for groups in _lots(_planned(jvm, seen_as, compaction.options)):
         for group in groups:
             hit("care.compact.begins")
             group.setOutputFiles(_rewrite(spark, jvm, seen_as, group, order))
         hit("care.compact.written")
-        commits = jvm.org.apache.iceberg.actions.RewriteDataFilesCommitManager(java, read_at)
+        gone = _scoped_deletes(jvm, groups) if has_deletes else ()
+        rewrite = java.newRewrite().validateFromSnapshot(read_at).dataSequenceNumber(number)
         try:
-            commits.commitOrClean(jvm.java.util.HashSet(groups))
+            _replace(jvm, rewrite, groups, gone).commit()
             hit("care.compact.landed")
         except Py4JJavaError as error:
+            if is_unknown(error):
+                raise
+            _abandon(jvm, java, groups)
             if not is_conflict(error):
                 raise
             lost += sum(int(group.inputFileNum()) for group in groups)
@@ -108,6 +114,35 @@ def _lots(groups: Iterator[Any]) -> Iterator[list[Any]]:
             lot = []
     if lot:
         yield lot
+
+
+def _scoped_deletes(jvm: Any, groups: Sequence[Any]) -> list[Any]:
+    """Delete files that speak of one rewritten file alone. Iceberg itself would leave position deletes of format 2 in the
+    table until no older data file is in it, which may be never.
+    """
+    is_scoped = jvm.org.apache.iceberg.util.ContentFileUtil.isFileScoped
+    deletes = (delete for group in groups for task in group.fileScanTasks() for delete in task.deletes())
+    return [delete for delete in deletes if is_scoped(delete)]
+
+
+def _replace(jvm: Any, rewrite: Any, groups: Sequence[Any], deletes: Sequence[Any]) -> Any:
+    sets = jvm.org.apache.iceberg.util
+    old, new, gone, none = (kind.create() for kind in (sets.DataFileSet,) * 2 + (sets.DeleteFileSet,) * 2)
+    for group in groups:
+        old.addAll(group.rewrittenFiles())
+        new.addAll(group.addedFiles())
+    for delete in deletes:
+        gone.add(delete)
+    return rewrite.rewriteFiles(old, gone, new, none)
+
+
+def _abandon(jvm: Any, java: Any, groups: Sequence[Any]) -> None:
+    """Removes files that were written for a commit that did not happen, as far as possible."""
+    for group in groups:
+        paths = jvm.java.util.ArrayList()
+        for file in group.addedFiles():
+            paths.add(file.location())
+        jvm.org.apache.iceberg.CatalogUtil.deleteFiles(java.io(), paths, "rewritten", False)
 
 
 def _rewrite(spark: SparkSession, jvm: Any, table: Any, group: Any, order: Sequence[tuple[str, bool]]) -> Any:

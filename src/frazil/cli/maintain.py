@@ -32,7 +32,7 @@ from frazil.maintain.run import Carer, Charge, Outcome
 from frazil.ops.care import charges
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import known_tables
-from frazil.ops.words import count, duration, size
+from frazil.ops.words import count, duration, plural, size
 from frazil.spec import PipelineSpec
 
 FAILED = 1
@@ -146,6 +146,8 @@ def _lines(found: _Cared, dry_run: bool) -> Iterator[Text]:
         return
     debt = plan.debt
     numbers = f"{count(debt.files)} files × {size(debt.p50_bytes)} (median), {debt.small_share:.0%} small"
+    if debt.delete_files:
+        numbers += f", {plural(debt.delete_files, 'delete file')} with {plural(debt.deleted_rows, 'row')}"
     yield Text.assemble((found.name, "bold"), f"  {numbers}, {count(debt.snapshots)} snapshots")
     for action, outcome in zip_longest(plan.actions, found.outcomes):
         end = "" if outcome is None else _end(outcome)

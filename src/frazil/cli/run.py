@@ -66,9 +66,9 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
         expected = core_count() if is_local(spec.spark.master) else 1
         jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected)
         outbox = KafkaOutbox(spec.kafka)
-        parts = Parts(source, catalog, jobs, clock, schemas=open_schemas(spec), outbox=outbox)
         carer = Carer(IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores), spec.pipeline, clock)
         caretaker = Caretaker(carer, clock)
+        parts = Parts(source, catalog, jobs, clock, schemas=open_schemas(spec), outbox=outbox, pace=caretaker)
         service = Service(spec, parts, new_id(), partial(_publish, state_file, caretaker))
         stopping.then(service.stop)
         if not until_caught_up:

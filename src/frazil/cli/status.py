@@ -135,13 +135,17 @@ def _about_care(name: str, care: CareReport) -> Iterator[Text]:
     """How the table is stored where that asks for anything."""
     if care.due or care.waiting or care.above_cap:
         numbers = (
-            f"median file {size(care.p50_bytes)}, {care.small_share:.0%} small, {count(care.delete_files)} delete files"
+            f"median file {size(care.p50_bytes)}, {care.small_share:.0%} small, "
+            f"{plural(care.delete_files, 'delete file')} with {plural(care.deleted_rows, 'row')}"
         )
         yield Text(f"\n{name} is due for care: {numbers}, {size(care.metadata_bytes)} of metadata", style="dim")
     for words in (*care.due, *(f"waits: {words}" for words in care.waiting)):
         yield Text(f"  {words}", style="dim")
     for words in care.above_cap:
         yield Text(f"  too much for readers: {words}; see frazil maintain", style="yellow")
+    if care.slowed_by > 1:
+        words = f"commits are up to {care.slowed_by:g} times as far apart until table care has caught up"
+        yield Text.assemble((f"\nnote: {name}", "yellow"), f": {words}")
     if care.failure:
         yield Text.assemble((f"\nnote: {name}", "yellow"), f": table care failed: {care.failure}")
 

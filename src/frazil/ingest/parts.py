@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from frazil.catalog.port import Catalog
 from frazil.clock import Clock
@@ -10,6 +11,21 @@ from frazil.ingest.job import JobRunner
 from frazil.ingest.lanes import Lanes, ThreadLanes
 from frazil.ingest.schemas import Schemas
 from frazil.kafka.port import Outbox, Source
+
+
+class Pace(Protocol):
+    """What table care asks of the commits of changes, each of which may undo what it is about to do."""
+
+    def slowed_by(self, table: str) -> float:
+        """How many times as far apart as usual they should be; 1.0: as usual. Takes no time."""
+
+
+class UsualPace:
+    """Of a process without table care."""
+
+    def slowed_by(self, table: str) -> float:  # noqa: ARG002  (every table is alike)
+        """See Pace."""
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -25,3 +41,4 @@ class Parts:
     lanes: Lanes = field(default_factory=ThreadLanes)
     schemas: Schemas | None = None
     outbox: Outbox | None = None
+    pace: Pace = field(default_factory=UsualPace)

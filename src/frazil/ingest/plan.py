@@ -21,6 +21,8 @@ LONGEST_BATCH_S = 60.0
 ASSUMED_RECORD_BYTES = 250
 HEAD_START = 1 / 30
 LONGEST_HEAD_START_S = 1.0
+# Beyond this no table is slowed down by its care: readers wait for rows too.
+LONGEST_SLOWED_S = 60.0
 # Tables of one job are committed one after another: with 200 at a time the last of them would be seconds late, and all
 # of them due again in the same moment.
 MAX_TABLES_PER_JOB = 32
@@ -87,6 +89,11 @@ def pace_s(interval_s: float) -> float:
     table's job does not make its commit late.
     """
     return interval_s - min(interval_s * HEAD_START, LONGEST_HEAD_START_S)
+
+
+def slowed_s(interval_s: float, slowed_by: float) -> float:
+    """The interval while table care has asked for commits that are so many times as far apart."""
+    return max(interval_s, min(interval_s * slowed_by, LONGEST_SLOWED_S))
 
 
 def _most_tasks(clock: TableClock, span: int, is_early: bool) -> int | None:

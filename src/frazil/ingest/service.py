@@ -29,7 +29,7 @@ from frazil.ingest.lanes import Done
 from frazil.ingest.load import Loader
 from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Outcome, Planned
-from frazil.ingest.plan import group_batches, lag_records, pace_s
+from frazil.ingest.plan import group_batches, lag_records, pace_s, slowed_s
 from frazil.ingest.planner import Planner, no_topic
 from frazil.ingest.table import RunState, Table
 from frazil.spec import PipelineSpec
@@ -340,7 +340,7 @@ class Service:
     def _committed(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
         table, report = planned.table, outcome.report
         took_s = now_s - planned.planned_at_s
-        table.next_due_s = planned.planned_at_s + pace_s(table.spec.commit.interval_s)
+        table.next_due_s = planned.planned_at_s + pace_s(self._interval_s(table))
         table.skipped, table.unpaired = {}, frozenset()
         table.note_bad(report)
         note_passed_over(table, report)
@@ -365,6 +365,18 @@ class Service:
             lag_records=table.lag_records,
             took_s=round(took_s, 3),
         )
+
+    def _interval_s(self, table: Table) -> float:
+        """As the file says, unless table care cannot keep up with commits that take rows away."""
+        own_s = table.spec.commit.interval_s
+        slowed_by = self._parts.pace.slowed_by(table.name) if table.spec.mode == "upsert" else 1.0
+        interval_s = slowed_s(own_s, slowed_by)
+        if interval_s == own_s != (table.interval_s or own_s):
+            log.info("commits_as_usual", table=table.name, interval_s=interval_s)
+        elif interval_s != (table.interval_s or own_s):
+            log.warning("commits_slowed", table=table.name, interval_s=interval_s)
+        table.interval_s = interval_s
+        return interval_s
 
     @staticmethod
     def _note_refusals(table: Table, report: TaskReport) -> None:

@@ -70,8 +70,9 @@ class Tally:
 class Table:
     """A table while the pipeline runs; only the service's own thread changes it.
 
-    state: as last loaded, None while there is no table. topics: what feeds it, as Kafka last described it. first: where
-    partitions without progress begin. ends: as last asked for. read_to: the ends at which there was
+    state: as last loaded, None while there is no table. interval_s: between its last commit and the next, which table care
+    may make longer than the file says; None before the first. topics: what feeds it, as Kafka last described it. first:
+    where partitions without progress begin. ends: as last asked for. read_to: the ends at which there was
     nothing left to read. needs_check: whether the committed offsets must be compared
     with what Kafka still has before the next read. loaded_at_s: when `state` was last known to be the table's; asked_at_s:
     when the catalog was last asked for it. record_bytes: average size of the last batch's records; largest_bytes: of one
@@ -100,6 +101,7 @@ class Table:
     is_loaded: bool = False
     failures: int = 0
     next_due_s: float = 0.0
+    interval_s: float | None = None
     loaded_at_s: float = 0.0
     asked_at_s: float = float("-inf")
     record_bytes: float = ASSUMED_RECORD_BYTES

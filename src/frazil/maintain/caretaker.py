@@ -25,6 +25,9 @@ LOOK_AFTER_S = 10.0
 THOROUGH_EVERY_S = 600.0
 THOROUGH_QUIET_S = 180.0
 FAILED_RETRY_S = 60.0
+BEHIND = 4.0
+"""How much further apart commits of changes are to be while what a table owes is above a cap."""
+MOST_APART = 64.0
 _NAP_S = 0.5
 _MOST_REST_S = 30.0
 
@@ -41,7 +44,9 @@ class Seen:
 
 @dataclass
 class _Known:
-    """What the caretaker knows of a table. changed_s: when it saw the last commit."""
+    """What the caretaker knows of a table. changed_s: when it saw the last commit. lost_rounds: compactions in a row that
+    other commits have refused. is_behind: what it owes is above a cap, and the last round was not the end of it.
+    """
 
     seen: Seen
     changed_s: float
@@ -52,6 +57,8 @@ class _Known:
     not_before_s: float = 0.0
     is_noted: bool = False
     has_more: bool = False
+    lost_rounds: int = 0
+    is_behind: bool = False
     last_ms: int | None = None
     plan: Plan | None = None
     failure: str = ""
@@ -97,6 +104,14 @@ class Caretaker:
         with self._lock:
             return {name: _said(known) for name, known in self._known.items() if known.plan is not None}
 
+    def slowed_by(self, table: str) -> float:
+        """How many times as far apart as usual a table's commits should be, if each may undo care's work: 1.0 while care
+        keeps up, more while debt is above a cap, and twice as much with every second and further compaction that is lost.
+        """
+        with self._lock:
+            known = self._known.get(table)
+        return 1.0 if known is None else _slowed_by(known)
+
     def turn(self) -> float:
         """Looks at the table that has waited longest, if one is due, and does what it owes; how long to rest then."""
         now_s = self._clock.monotonic_s()
@@ -126,7 +141,7 @@ class Caretaker:
             plan = self._carer.plan(seen.charge, mode)
             if plan is None:
                 return
-            known.plan = plan
+            known.plan, known.is_behind = plan, bool(plan.debt.above_cap)
             outcomes = list(self._carer.run(plan, seen.charge.care, self._stopping.is_set))
             self._settle(known, outcomes)
         except FrazilError as error:
@@ -145,7 +160,11 @@ class Caretaker:
             known.last_ms = self._clock.now_ms()
         compactions = [outcome for outcome in outcomes if outcome.action.kind == "compact"]
         known.has_more = any(_has_more(outcome) for outcome in compactions)
-        if any(outcome.rewritten.lost and not outcome.rewritten.removed for outcome in compactions):
+        is_undone = any(outcome.rewritten.lost and not outcome.rewritten.removed for outcome in compactions)
+        is_lost = is_undone or any(outcome.is_lost for outcome in compactions)
+        known.lost_rounds = known.lost_rounds + 1 if is_lost else known.lost_rounds if known.has_more else 0
+        known.is_behind = known.is_behind and (known.has_more or bool(failed) or not outcomes)
+        if is_undone and known.lost_rounds == 1:
             known.not_before_s = self._clock.monotonic_s() + FAILED_RETRY_S
 
     def _put_off(self, known: _Known, reason: str) -> None:
@@ -181,6 +200,11 @@ def _has_more(outcome: Outcome) -> bool:
     return outcome.is_lost or outcome.rewritten.lost > 0 or is_at_limit
 
 
+def _slowed_by(known: _Known) -> float:
+    by_losses = 2.0 ** max(0, known.lost_rounds - 1)
+    return min(MOST_APART, max(by_losses, BEHIND if known.is_behind else 1.0))
+
+
 def _said(known: _Known) -> dict[str, Any]:
     plan, debt = known.plan, known.plan.debt if known.plan else Debt()
     return {
@@ -188,4 +212,5 @@ def _said(known: _Known) -> dict[str, Any]:
         "waiting": list(plan.waiting) if plan else [],
         "above_cap": list(debt.above_cap),
         "failure": known.failure,
+        "slowed_by": _slowed_by(known),
     }

@@ -140,11 +140,11 @@ def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action |
     reasons = [f"{len(files):,} files of {_size(sum(files) / len(files))} on average"] if files else []
     if debt.equality_deletes:
         options["delete-file-threshold"] = "1"
-        reasons.append(f"{debt.equality_deletes:,} files of equality deletes, which every reader must apply")
+        reasons.append(f"{_files(debt.equality_deletes)} of equality deletes, which every reader must apply")
     worn = sum(file.deleted >= MOST_DELETED_SHARE * max(1, file.record_count) for file in look.files)
     if worn:
         options["delete-ratio-threshold"] = str(MOST_DELETED_SHARE)
-        reasons.append(f"{worn:,} files with more than {MOST_DELETED_SHARE:.0%} of their rows deleted")
+        reasons.append(f"{_files(worn)} with more than {MOST_DELETED_SHARE:.0%} of their rows deleted")
     if not reasons:
         return None
     largest = max((file.size_bytes for file in look.files), default=0)
@@ -233,6 +233,10 @@ def _daily(
     counted = [look.snapshots[i].at_ms for i in look.statistics if i in look.snapshots]
     if spec.statistics and now_ms - max(counted, default=0) >= DAILY_MS:
         yield Action("statistics", look.name, "distinct values were not counted for a day", "better query plans")
+
+
+def _files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number:,} files"
 
 
 def _size(size_bytes: float) -> str:

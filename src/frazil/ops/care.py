@@ -63,6 +63,7 @@ def report_care(
         p50_bytes=debt.p50_bytes,
         small_share=round(debt.small_share, 4),
         delete_files=debt.delete_files,
+        deleted_rows=debt.deleted_rows,
         manifests=debt.manifests,
         metadata_bytes=debt.metadata_bytes,
         last_ms=max(lasts, default=None),
@@ -70,6 +71,7 @@ def report_care(
         waiting=plan.waiting,
         above_cap=debt.above_cap,
         failure=said.get("failure", ""),
+        slowed_by=said.get("slowed_by", 1.0) if table.spec.mode == "upsert" else 1.0,
     )
 
 

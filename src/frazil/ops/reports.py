@@ -29,14 +29,16 @@ class Process:
 
 @dataclass(frozen=True)
 class CareReport:
-    """How a table is stored, and what table care has to do about it. p50_bytes: the median size of its data files. due: what
-    is worth doing and why; waiting: what must not be done yet; above_cap: what is so much that readers suffer. failure: why
-    the running process's last care failed.
+    """How a table is stored, and what table care has to do about it. p50_bytes: the median size of its data files.
+    deleted_rows: those that readers must leave out, as delete files say. due: what is worth doing and why; waiting: what
+    must not be done yet; above_cap: what is so much that readers suffer. failure: why the running process's last care
+    failed. slowed_by: how many times as far apart as usual it commits changes until care has caught up.
     """
 
     p50_bytes: int = 0
     small_share: float = 0.0
     delete_files: int = 0
+    deleted_rows: int = 0
     manifests: int = 0
     metadata_bytes: int = 0
     last_ms: int | None = None
@@ -44,6 +46,7 @@ class CareReport:
     waiting: tuple[str, ...] = ()
     above_cap: tuple[str, ...] = ()
     failure: str = ""
+    slowed_by: float = 1.0
 
 
 @dataclass(frozen=True)

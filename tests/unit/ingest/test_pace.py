@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from frazil.ingest.parts import Parts
-from frazil.ingest.plan import pace_s
+from frazil.ingest.parts import Pace, Parts, UsualPace
+from frazil.ingest.plan import pace_s, slowed_s
 from frazil.ingest.service import LONGEST_POLL_S, Service
 from frazil.kafka.port import Partition
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.models import CommitSpec
+from frazil.spec.models import CommitSpec, ValueSpec
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepLanes
 
 INTERVAL_S = 30.0
@@ -32,15 +33,28 @@ class SlowSource(MemorySource):
         return super().ends(partitions)
 
 
+class AskedPace:
+    """Asks for what a test wants."""
+
+    factor = 1.0
+
+    def slowed_by(self, table: str) -> float:
+        assert table == "n.a"
+        return self.factor
+
+
 class World:
     """Two tables of one pipeline, the second begun ten seconds after the first; when each of their commits came."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, pace: Pace | None = None, a: Mapping[str, Any] | None = None) -> None:
         self.clock = FakeClock()
         self.source = SlowSource(self.clock)
         tables = [
             TableSpec(
-                name=f"n.{topic}", topics=(TopicSelector(literal=topic),), commit=CommitSpec(interval_s=INTERVAL_S)
+                name=f"n.{topic}",
+                topics=(TopicSelector(literal=topic),),
+                commit=CommitSpec(interval_s=INTERVAL_S),
+                **((a or {}) if topic == "a" else {}),
             )
             for topic in ("a", "b")
         ]
@@ -50,7 +64,9 @@ class World:
         for topic in ("a", "b"):
             self.source.create(topic)
         catalog = MemoryCatalog(root, "p")
-        parts = Parts(self.source, catalog, MemoryJobs(self.source), self.clock, StepLanes(self.clock))
+        lanes = StepLanes(self.clock)
+        jobs = MemoryJobs(self.source)
+        parts = Parts(self.source, catalog, jobs, self.clock, lanes, pace=pace or UsualPace())
         self.service = Service(spec, parts, "run", lambda _: None)
         self.service.connect()
         self.commits: dict[str, list[float]] = {"n.a": [], "n.b": []}
@@ -60,7 +76,7 @@ class World:
         until_s = self.clock.monotonic_s() + seconds
         while self.clock.monotonic_s() < until_s:
             for topic in topics:
-                self.source.produce(topic, 0, b'{"x": 1}')
+                self.source.produce(topic, 0, b'{"x": 1}', key=b"1")
             before = {table.name: table.progress.commit_id for table in self.service.tables}
             self.service.turn()
             for table in self.service.tables:
@@ -94,6 +110,33 @@ def test_tables_with_nothing_to_read_are_asked_for_no_more_than_it_costs(tmp_pat
         world.service.turn()
         asked += 1
     assert asked * world.source.answer_s <= 0.04 * 60
+
+
+def test_a_mirror_commits_less_often_while_its_care_asks_for_it_and_other_tables_do_not(tmp_path: Path) -> None:
+    pace = AskedPace()
+    world = World(tmp_path, pace=pace, a={"mode": "upsert", "key_columns": ("x",), "key": ValueSpec(format="json")})
+    world.live(100, "a", "b")
+    pace.factor = 1.5
+    world.live(30, "a", "b")
+    before = {name: len(times) for name, times in world.commits.items()}
+    world.live(180, "a", "b")
+    slowed, usual = (gaps(world.commits[name][before[name] :]) for name in ("n.a", "n.b"))
+    assert min(slowed) == pytest.approx(44, abs=LONGEST_POLL_S)
+    assert max(usual) == pytest.approx(29, abs=LONGEST_POLL_S)
+    pace.factor = 1.0
+    world.live(60, "a", "b")
+    before = {name: len(times) for name, times in world.commits.items()}
+    world.live(100, "a")
+    assert max(gaps(world.commits["n.a"][before["n.a"] :])) <= INTERVAL_S
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "factor", "slowed"), [(1.0, 1.0, 1.0), (1.0, 8.0, 8.0), (1.0, 64.0, 60.0), (300.0, 4.0, 300.0)]
+)
+def test_a_slowed_interval_is_a_minute_at_most_unless_the_file_says_more(
+    interval_s: float, factor: float, slowed: float
+) -> None:
+    assert slowed_s(interval_s, factor) == slowed
 
 
 @pytest.mark.parametrize(("interval_s", "pace"), [(0.3, 0.29), (30.0, 29.0), (300.0, 299.0)])

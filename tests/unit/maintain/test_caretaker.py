@@ -10,7 +10,8 @@ import pytest
 from frazil.catalog.look import TableLook
 from frazil.catalog.upkeep import Compaction, Rewritten
 from frazil.errors import ConflictError, FrazilError, UnavailableError
-from frazil.maintain.caretaker import Caretaker, Seen
+from frazil.maintain.caretaker import BEHIND, MOST_APART, Caretaker, Seen
+from frazil.maintain.debt import MOST_SMALL_FILES
 from frazil.maintain.plan import Care
 from frazil.maintain.run import Carer, Charge
 from frazil.spec.models import MaintenanceSpec
@@ -29,6 +30,7 @@ class PaperUpkeep:
         self.removed: list[str] = []
         self.found: list[str] = []
         self.failures: list[FrazilError] = []
+        self.loses = False
 
     def look(self, table: str, with_files: bool) -> TableLook | None:
         if with_files:
@@ -38,6 +40,8 @@ class PaperUpkeep:
     def compact(self, table: str, compaction: Compaction) -> Rewritten:
         self._note("compact")
         files = self.tables[table].files
+        if self.loses:
+            return Rewritten(lost=len(files))
         most = int(compaction.options.get("max-files-to-rewrite", len(files)))
         return Rewritten(min(most, len(files)), 1)
 
@@ -140,6 +144,36 @@ def test_trouble_is_told_and_tried_again(error: FrazilError, pause_s: float) -> 
     assert beside.after(pause_s - 1) == []
     assert beside.after(1) == ["look", "compact"]
     assert beside.caretaker.said()["t.a"]["failure"] == ""
+
+
+def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -> None:
+    beside = Beside(files=20)
+    beside.upkeep.loses = True
+    assert beside.caretaker.slowed_by("t.a") == 1.0
+    assert beside.after(10) == ["look", "compact"]
+    assert beside.caretaker.slowed_by("t.a") == 1.0, "once is chance"
+    found = []
+    for pause_s in (60, 10, 10):
+        assert beside.after(pause_s) == ["look", "compact"]
+        found.append(beside.caretaker.slowed_by("t.a"))
+    assert found == [2.0, 4.0, 8.0]
+    assert beside.caretaker.said()["t.a"]["slowed_by"] == 8.0
+    for _ in range(20):
+        beside.after(10)
+    assert beside.caretaker.slowed_by("t.a") == MOST_APART
+    beside.upkeep.loses = False
+    assert beside.after(10) == ["look", "compact"]
+    assert beside.caretaker.slowed_by("t.a") == 1.0
+
+
+def test_commits_are_slowed_while_a_table_owes_more_than_its_cap() -> None:
+    beside = Beside(files=MOST_SMALL_FILES + 1)
+    assert beside.after(10) == ["look", "compact"]
+    assert beside.caretaker.slowed_by("t.a") == BEHIND, "a round does only so much"
+    files = {"[0,[]]": [MIB] * 20}
+    beside.upkeep.tables["t.a"] = replace(table(line(3), files), name="t.a")
+    beside.after(10)
+    assert beside.caretaker.slowed_by("t.a") == 1.0
 
 
 def test_a_new_table_has_no_orphans_to_look_for_on_its_first_day() -> None:

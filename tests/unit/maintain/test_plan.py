@@ -88,7 +88,7 @@ def test_deletes_are_worked_off() -> None:
     )
     action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED))
     assert action is not None
-    assert action.reason == "1 files with more than 30% of their rows deleted"
+    assert action.reason == "1 file with more than 30% of their rows deleted"
     equal = replace(look, deletes=(StoredDeletes("equality", 10, 3),), files=(StoredData(TARGET, 100, "[0,[]]"),))
     action = compaction(plan_care(equal, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED))
     assert action is not None

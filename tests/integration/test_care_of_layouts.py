@@ -1,0 +1,272 @@
+"""Table care of tables that are partitioned, sorted and mirror changes: by Iceberg's own actions on a local lake, read by
+DuckDB and PyIceberg. What is in them is what a plain list or dictionary says; files are one for each partition.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from frazil.catalog.iceberg import IcebergCatalog
+from frazil.catalog.layout import Layout
+from frazil.clock import SystemClock, new_id
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.table import letters_target
+from frazil.ingest.target import ChangeReading, Reading, TableTarget, metadata_columns
+from frazil.ingest.task import Job
+from frazil.ingest.upsert import commit_changes
+from frazil.ingest.write import FileWriter
+from frazil.maintain.plan import ORPHANS_NOTE
+from frazil.runtime.jvm import Jvm
+from frazil.spec.models import METADATA_COLUMNS, MetadataField
+from frazil.spec.partitioning import parse_sort, parse_term
+from frazil.spec.types import parse_type
+from frazil.types import Commit, DataFile, Progress, Resolved
+from tests.fixtures.readers import assert_equal_everywhere, read_with_duckdb
+from tests.integration.lakes import KEEN, PROPERTIES, Lake
+from tests.unit.ingest.targets import records_of, run
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
+
+Row = dict[str, Any]
+LAYOUTS = ("bucket(id, 4)", "day(at)", "truncate(name, 2)", "region", "region; bucket(id, 2)", "day(_timestamp)", "")
+_COLUMNS = {"id": "long", "region": "string", "name": "string", "at": "timestamptz", "v": "long"}
+_METADATA: tuple[MetadataField, ...] = ("partition", "offset", "timestamp")
+_START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    running = Jvm({}, "local[2]")
+    yield Lake(running, tmp_path_factory.mktemp("lake"))
+    running.close()
+
+
+def layout_of(partition_by: str, sort_by: str = "") -> Layout:
+    """From terms with semicolons between them."""
+    terms, sorts = (tuple(filter(None, map(str.strip, text.split(";")))) for text in (partition_by, sort_by))
+    return Layout(tuple(map(parse_term, terms)), tuple(map(parse_sort, sorts)))
+
+
+class Tended:
+    """A table, what was told to it, and what it holds."""
+
+    def __init__(self, lake: Lake, layout: Layout, version: int = 2) -> None:
+        self.lake = lake
+        self.version = version
+        self.name = f"t.tended_{new_id()[:8]}"
+        self.told = 0
+        self._chance = np.random.default_rng(version)
+        fields = {name: parse_type(word) for name, word in _COLUMNS.items()}
+        fields |= metadata_columns({field: METADATA_COLUMNS[field] for field in _METADATA})
+        lake.catalog.create(self.name, new_schema(fields.items()), PROPERTIES, version, layout)
+        # Orphans are another test's.
+        lake.upkeep.note(self.name, ORPHANS_NOTE, str(SystemClock().now_ms()))
+
+    def row(self, number: int) -> Row:
+        """Nulls in every column that tables are partitioned by."""
+        self.told += 1
+        at = _START + timedelta(hours=7 * number) if number % 11 else None
+        region = ["north", "south", None][number % 3]
+        name = f"é{number % 5}-{number}" if number % 7 else None
+        return {"id": number, "region": region, "name": name, "at": at, "v": self.told}
+
+    def target(self, catalog: IcebergCatalog) -> TableTarget:
+        """As a task has it."""
+        state = catalog.load(self.name)
+        assert state is not None
+        metadata = tuple((field, METADATA_COLUMNS[field]) for field in _METADATA)
+        return replace(letters_target(state), metadata=metadata)
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """One batch of rows that only come."""
+        target = self.target(self.lake.catalog)
+        writer = FileWriter(target)
+        places = [
+            {**row, "_partition": 1, "_offset": row["v"], "_timestamp": _START + timedelta(hours=row["v"])}
+            for row in rows
+        ]
+        writer.write(pa.Table.from_pylist(places, target.arrow_schema))
+        self._commit(self.lake.catalog, writer.finish())
+
+    def _commit(self, catalog: IcebergCatalog, files: Sequence[DataFile]) -> None:
+        catalog.commit(self._next(catalog, files))
+
+    def _next(self, catalog: IcebergCatalog, files: Sequence[DataFile]) -> Commit:
+        state = catalog.load(self.name)
+        assert state is not None
+        progress = Progress({"topic": {0: self.told}}, {"topic": "id"}, "c", new_id(), 1, "run")
+        return Commit(self.name, tuple(files), progress, state.progress)
+
+    @property
+    def metadata(self) -> Path:
+        """The newest metadata file."""
+        return Path(str(self.lake.java(self.name).operations().current().metadataFileLocation()).removeprefix("file:"))
+
+    def read(self) -> list[Row]:
+        """All rows in DuckDB, by id and v; PyIceberg and Polars read the same."""
+        look = self.lake.look(self.name)
+        assert look.head is not None
+        assert_equal_everywhere(self.metadata, [look.head])
+        found = read_with_duckdb(self.metadata, look.head).select(list(_COLUMNS)).to_pylist()
+        return in_order([{**row, "at": row["at"] and row["at"].astimezone(UTC)} for row in found])
+
+    def files(self) -> Counter[str]:
+        """How many there are in each partition."""
+        return Counter(file.partition for file in self.lake.look(self.name).files)
+
+    def totals(self, *names: str) -> list[int]:
+        """Of the newest snapshot's summary: what delete files there are even if no reader needs them."""
+        summary = self.lake.java(self.name).currentSnapshot().summary()
+        return [int(summary.get(name) or 0) for name in names]
+
+    def arrange(self, layout: Layout) -> None:
+        """Another layout for what comes."""
+        self.lake.catalog.arrange(self.name, layout)
+
+    # ---- a mirror
+
+    def upsert(
+        self, mirror: dict[int, Row], count: int, meanwhile: Callable[[], object] = lambda: None, deletes: float = 0.15
+    ) -> Resolved:
+        """A batch of changes, told to the dictionary too; meanwhile: called when the batch is read and not committed.
+        deletes: their share, 0 to 1.
+        """
+        catalog = self.lake.catalog
+        target = replace(self.target(catalog), changes=ChangeReading(Reading("json"), ("id",)))
+        records = []
+        for number in self._chance.integers(0, 60, count).tolist():
+            row: Row | None = self.row(number)
+            if self._chance.random() < deletes:
+                row = None
+                mirror.pop(number, None)
+            else:
+                assert row is not None
+                mirror[number] = row
+            value = None if row is None else json.dumps(row, default=datetime.isoformat).encode()
+            records.append({"offset": self.told, "key": str(number).encode(), "value": value})
+        (report,) = run(Job({"topic": target}), records_of(records)).values()
+        state = catalog.load(self.name)
+        assert state is not None
+        assert not report.bad_count
+        commit = self._next(catalog, report.files)
+        meanwhile()
+        return commit_changes(catalog, target, state, report, commit)[1]
+
+
+def in_order(rows: Sequence[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["id"], row["v"]))
+
+
+@pytest.mark.parametrize("words", LAYOUTS)
+def test_files_of_one_partition_become_one_and_rows_stay(lake: Lake, words: str) -> None:
+    table = Tended(lake, layout_of(words))
+    rows = [table.row(number % 20) for number in range(60)]
+    for start in range(0, 60, 20):
+        table.append(rows[start : start + 20])
+    progress = lake.progress(table.name)
+    before = table.files()
+    assert "compact" in [outcome.action.kind for outcome in lake.care(table.name) if not outcome.failure]
+    assert table.files() == Counter(before.keys())
+    assert table.read() == in_order(rows)
+    assert lake.progress(table.name) == progress
+    assert "compact" not in [outcome.action.kind for outcome in lake.care(table.name)]
+
+
+def test_files_of_an_old_partition_spec_become_files_of_the_new_one(lake: Lake) -> None:
+    table = Tended(lake, layout_of("region"))
+    rows: list[Row] = []
+    for words in ("region", "bucket(id, 3); region", "day(at)", "truncate(name, 2)"):
+        table.arrange(layout_of(words))
+        for _ in range(2):
+            batch = [table.row(number) for number in range(12)]
+            table.append(batch)
+            rows += batch
+    assert lake.care(table.name)[0].failure == ""
+    assert lake.care(table.name)[0].failure == ""
+    assert table.read() == in_order(rows)
+    assert {json.loads(partition)[0] for partition in table.files()} == {3}
+    assert max(table.files().values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "sort_by", "key"),
+    [
+        ("bucket(id, 2)", "v desc", lambda row: -row["v"]),
+        ("region", "name; id desc", lambda row: (row["name"] is not None, row["name"] or "", -row["id"])),
+        ("", "at nulls last; v", lambda row: (row["at"] is None, row["at"] or _START, row["v"])),
+    ],
+)
+def test_sorted_tables_stay_sorted(lake: Lake, partition_by: str, sort_by: str, key: Callable[[Row], Any]) -> None:
+    table = Tended(lake, layout_of(partition_by, sort_by))
+    rows = [table.row(number) for number in range(60)]
+    for start in range(0, 60, 20):
+        table.append(rows[start : start + 20])
+    before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
+    lake.care(table.name, KEEN.model_copy(update={"snapshot_count": 100}))
+    assert table.read() == in_order(rows)
+    made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before
+    assert len(made) == len(table.files())
+    for path in made:
+        found = pq.ParquetFile(path).read().to_pylist()
+        assert [row["v"] for row in found] == [row["v"] for row in sorted(found, key=key)]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("words", ["", "bucket(id, 3)", "day(at)"])
+def test_a_mirror_is_compacted_with_its_deletes(lake: Lake, version: int, words: str) -> None:
+    table = Tended(lake, layout_of(words), version)
+    mirror: dict[int, Row] = {}
+    for _ in range(5):
+        table.upsert(mirror, 40)
+    assert lake.look(table.name).deletes
+    assert table.read() == in_order(list(mirror.values()))
+    progress = lake.progress(table.name)
+    assert lake.care(table.name)[0].failure == ""
+    assert table.read() == in_order(list(mirror.values()))
+    assert lake.progress(table.name) == progress
+    look = lake.look(table.name)
+    assert [file.deleted for file in look.files if file.deleted] == []
+    assert (look.deletes, table.totals("total-delete-files", "total-position-deletes")) == ((), [0, 0])
+    assert set(table.files().values()) == {1}
+    for _ in range(2):
+        table.upsert(mirror, 20)
+    assert table.read() == in_order(list(mirror.values()))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_without_a_row_left_go_with_their_deletes(lake: Lake, version: int) -> None:
+    table = Tended(lake, layout_of(""), version)
+    mirror: dict[int, Row] = {}
+    for deletes in (0.0, 0.0, 1.0):
+        table.upsert(mirror, 900, deletes=deletes)
+    assert mirror == {}
+    assert lake.care(table.name)[0].failure == ""
+    assert (table.read(), table.files()) == ([], Counter())
+    assert table.totals("total-data-files", "total-delete-files") == [0, 0]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_compaction_by_another_process_makes_rows_be_looked_up_again(lake: Lake, version: int) -> None:
+    table = Tended(lake, layout_of("bucket(id, 3)"), version)
+    mirror: dict[int, Row] = {}
+    for _ in range(4):
+        assert table.upsert(mirror, 40).tries == 1
+    other = Lake(lake.jvm, lake.root)
+    resolved = table.upsert(mirror, 40, lambda: other.care(table.name, KEEN))
+    assert resolved.tries == 2
+    assert table.read() == in_order(list(mirror.values()))
+    other.care(table.name, KEEN)
+    for _ in range(2):
+        assert table.upsert(mirror, 40).tries == 1
+        assert table.read() == in_order(list(mirror.values()))
