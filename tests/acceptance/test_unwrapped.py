@@ -14,7 +14,7 @@ from tests.acceptance.pipelines import Pipeline
 from tests.fixtures.source import Source, running
 from tests.fixtures.workload import whole_tables
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.soak]
 
 _UNWRAPPED = {
     "decimal.handling.mode": "string",

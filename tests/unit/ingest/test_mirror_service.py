@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.table import Table
 from frazil.spec.models import EnvelopeSpec
+from frazil.types import Commit, Progress
 from tests.unit.ingest.test_upsert_service import JSON_KEYS, UpsertWorld
 
 Row = dict[str, Any]
@@ -55,6 +57,10 @@ def tombstone(key: int) -> Told:
 
 def flat(row: Row, op: str = "c") -> Told:
     return {"id": row["id"]}, {**row, "__op": op}
+
+
+class Killed(BaseException):
+    """The process ends here."""
 
 
 class Log:
@@ -195,6 +201,30 @@ def test_a_row_that_moves_more_than_once_in_a_batch(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_kill_at_the_commit_of_moved_rows_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    world, kept = MirrorWorld(tmp_path), MemoryCatalog.commit
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, 1))
+
+    def killed(self: MemoryCatalog, commit: Commit) -> Progress:
+        if is_done:
+            kept(self, commit)
+        raise Killed
+
+    monkeypatch.setattr(MemoryCatalog, "commit", killed)
+    with pytest.raises(Killed):
+        world.catch_up()
+    monkeypatch.undo()
+    log.keep(2, "c", 1)
+    world.catch_up()
+    assert (world.by_id(), world.letters()) == ([{"id": 2, "v": "c", "big": "of 1"}], [])
+
+
 def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:
     world = MirrorWorld(tmp_path)
     log = Log(world)
@@ -249,3 +279,17 @@ def test_a_move_that_is_told_again_changes_nothing(tmp_path: Path) -> None:
     log.move(2, 3, "c", (1, 0))
     world.catch_up()
     assert (world.by_id(), world.letters()) == ([{"id": 3, "v": "c", "big": "of 1"}], [])
+
+
+def test_a_mirror_in_the_order_of_a_column(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path, key_columns=("id",), order_by="v")
+    world.say(made({"id": 1, "v": "2"}), made({"id": 2, "v": "2"}))
+    world.say(changed({"id": 1, "v": "1"}), changed({"id": 2, "v": "3"}), gone(2), tombstone(2))
+    assert world.by_id() == [{"id": 1, "v": "2"}]
+    log = Log(world)
+    log.write({"id": 5, "v": "1", "big": "of 5"})
+    world.catch_up()
+    log.move(5, 6, "2")
+    world.catch_up()
+    assert [row["id"] for row in world.by_id()] == [1]
+    assert [kind for kind, _ in world.letters()] == ["moved_in_part"]
