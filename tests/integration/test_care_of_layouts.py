@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from frazil.catalog import compaction
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.layout import Layout
 from frazil.clock import SystemClock, new_id
@@ -270,3 +271,40 @@ def test_a_compaction_by_another_process_makes_rows_be_looked_up_again(lake: Lak
     for _ in range(2):
         assert table.upsert(mirror, 40).tries == 1
         assert table.read() == in_order(list(mirror.values()))
+
+
+def test_a_compaction_that_is_sent_twice_keeps_what_it_wrote(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Tended(lake, layout_of(""), 2)
+    rows = [table.row(number) for number in range(20)]
+    for start in (0, 10):
+        table.append(rows[start : start + 10])
+    send = compaction._replace
+
+    def send_twice(jvm: Any, rewrite: Any, groups: Sequence[Any], deletes: Sequence[Any]) -> Any:
+        send(jvm, rewrite, groups, deletes).commit()
+        return send(jvm, lake.java(table.name).newRewrite(), groups, deletes)
+
+    monkeypatch.setattr(compaction, "_replace", send_twice)
+    done = lake.care(table.name)[0].rewritten
+    assert (done.removed, done.added, done.lost) == (2, 1, 0)
+    assert table.read() == in_order(rows)
+
+
+def test_a_compaction_that_is_lost_leaves_no_file_behind(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Tended(lake, layout_of("bucket(id, 2)"), 3)
+    mirror: dict[int, Row] = {}
+    for _ in range(3):
+        table.upsert(mirror, 40)
+    send = compaction._replace
+
+    def send_late(jvm: Any, rewrite: Any, groups: Sequence[Any], deletes: Sequence[Any]) -> Any:
+        table.upsert(mirror, 40)
+        return send(jvm, rewrite, groups, deletes)
+
+    monkeypatch.setattr(compaction, "_replace", send_late)
+    done = lake.care(table.name)[0].rewritten
+    assert (done.removed, done.added) == (0, 0)
+    assert done.lost > 0
+    assert table.read() == in_order(list(mirror.values()))
+    written = Path(lake.java(table.name).location()).rglob("*-00001.parquet")
+    assert list(written) == [], "as Spark names its files"

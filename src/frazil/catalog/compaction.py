@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from frazil.catalog.iceberg import is_conflict, is_unknown
+from frazil.catalog.iceberg import is_conflict
 from frazil.catalog.java import each
 from frazil.catalog.upkeep import Compaction, Rewritten
 from frazil.errors import SpecError
@@ -51,13 +52,11 @@ def compact_table(spark: SparkSession, jvm: Any, java: Any, compaction: Compacti
             _replace(jvm, rewrite, groups, gone).commit()
             hit("care.compact.landed")
         except Py4JJavaError as error:
-            if is_unknown(error):
-                raise
-            _abandon(jvm, java, groups)
             if not is_conflict(error):
-                raise
-            lost += sum(int(group.inputFileNum()) for group in groups)
-            continue
+                raise  # It may have landed: what it wrote stays.
+            if not _has_landed(java, read_at, groups):
+                lost += sum(int(group.inputFileNum()) for group in groups)
+                continue
         removed += sum(int(group.inputFileNum()) for group in groups)
         added += sum(int(group.addedFiles().size()) for group in groups)
         size += sum(int(group.inputFilesSizeInBytes()) for group in groups)
@@ -136,13 +135,22 @@ def _replace(jvm: Any, rewrite: Any, groups: Sequence[Any], deletes: Sequence[An
     return rewrite.rewriteFiles(old, gone, new, none)
 
 
-def _abandon(jvm: Any, java: Any, groups: Sequence[Any]) -> None:
-    """Removes files that were written for a commit that did not happen, as far as possible."""
-    for group in groups:
-        paths = jvm.java.util.ArrayList()
-        for file in group.addedFiles():
-            paths.add(file.location())
-        jvm.org.apache.iceberg.CatalogUtil.deleteFiles(java.io(), paths, "rewritten", False)
+def _has_landed(java: Any, read_at: int, groups: Sequence[Any]) -> bool:
+    """Whether a commit that was refused has landed before: Iceberg sends one again whose answer was lost, and is then told
+    that the files are gone. If it has not, what was written for it is removed; where nobody can tell any more, it stays.
+    """
+    paths = {str(file.location()) for group in groups for file in group.addedFiles()}
+    java.refresh()
+    at = java.currentSnapshot()
+    while at is not None and at.snapshotId() != read_at:
+        if at.operation() == "replace" and any(str(f.location()) in paths for f in at.addedDataFiles(java.io())):
+            return True
+        parent = at.parentId()
+        at = java.snapshot(parent) if parent is not None else None
+    for path in paths if at is not None else ():
+        with suppress(Py4JJavaError):  # An orphan costs space, not truth.
+            java.io().deleteFile(path)
+    return False
 
 
 def _rewrite(spark: SparkSession, jvm: Any, table: Any, group: Any, order: Sequence[tuple[str, bool]]) -> Any:

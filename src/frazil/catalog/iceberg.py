@@ -573,22 +573,13 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
 
 def is_conflict(error: Exception, *names: str) -> bool:
     """Whether a commit was refused because another one was in the way; names: further exceptions that say so."""
-    if is_unknown(error):
-        return False
-    return any(wanted in name for name in _causes(error) for wanted in (*_CONFLICTS, *names))
-
-
-def is_unknown(error: Exception) -> bool:
-    """Whether a commit may have landed all the same."""
-    return any("CommitStateUnknown" in name for name in _causes(error))
-
-
-def _causes(error: Exception) -> list[str]:
-    """The names of the JVM's exceptions, the outermost first."""
     causes = [error.java_exception] if isinstance(error, Py4JJavaError) else []
     while causes and (inner := causes[-1].getCause()) is not None and len(causes) < 10:
         causes.append(inner)
-    return [cause.getClass().getName() for cause in causes]
+    found = [cause.getClass().getName() for cause in causes]
+    if any("CommitStateUnknown" in name for name in found):
+        return False
+    return any(wanted in name for name in found for wanted in (*_CONFLICTS, *names))
 
 
 def is_not_there(error: Exception) -> bool:
