@@ -209,10 +209,15 @@ class IcebergUpkeep:
         return session
 
     def _unnamed(self, java: Any, location: str, older_than_ms: int) -> list[str]:
-        """What Iceberg would remove, without doing so."""
+        """What Iceberg would remove, without doing so. ConflictError when files go while they are listed."""
         collector = _Collector()
         action = self._actions().deleteOrphanFiles(java).location(location).olderThan(older_than_ms)
-        action.usePrefixListing(True).deleteWith(collector).execute()
+        try:
+            action.usePrefixListing(True).deleteWith(collector).execute()
+        except (Py4JJavaError, *_spark_errors()) as error:
+            if "No such file" in str(error):
+                raise ConflictError("files went while they were listed", where=location) from None
+            raise
         return collector.found
 
     def _refuse_shared(self, java: Any, table: str, strange: Sequence[str]) -> None:
