@@ -86,7 +86,7 @@ def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISFIT
     changes.own = own_values(Facts(target, opened, records, own), changes)
     if is_told:
         changes.positions = opened.facts["position"].take(pa.array(changes.records))
-    if envelope.takes_tombstones and "key" in records:
+    if envelope.takes_tombstones and records.keys() >= {"key", "partition"}:
         changes.tombstones = _tombstones(opened, records, check.refused)
     return changes
 
