@@ -18,7 +18,7 @@ from bench.machine import CLOCK
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.iceberg_upkeep import IcebergUpkeep
 from frazil.clock import SystemClock, new_id
-from frazil.ingest.letter_box import NEW_TABLE_PROPERTIES
+from frazil.ingest.letters.letter_box import NEW_TABLE_PROPERTIES
 from frazil.maintain.plan import Care
 from frazil.maintain.run import Carer, Charge
 from frazil.runtime.light_jvm import LightJvm

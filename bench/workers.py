@@ -20,10 +20,10 @@ from bench.records import make_pool
 from bench.wide import make_wide_pool
 from frazil.ingest.decode.json import infer_json
 from frazil.ingest.evolve import new_schema
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
-from frazil.ingest.write import FileWriter
 
 STAGES = ("decode", "shape", "write")
 _BATCH = 20_000  # As many as Spark ships at a time.

@@ -16,9 +16,9 @@ from frazil.catalog.port import Catalog, Rewrite, TableSize, TableState
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.evolve import extend_schema, new_schema
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.table import Table
-from frazil.ingest.write import FileWriter
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.types import Commit, DataFile, Progress, Watermark

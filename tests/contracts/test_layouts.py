@@ -13,8 +13,8 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.ingest.evolve import extend_schema, new_schema
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.table import Table
-from frazil.ingest.write import FileWriter
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type

@@ -16,12 +16,12 @@ from frazil.catalog.port import Catalog, TableMoved, TableState
 from frazil.catalog.scans import LiveFile, Scan
 from frazil.clock import new_id
 from frazil.errors import ConflictError
-from frazil.ingest.delete_files import read_deletes, write_deletes
 from frazil.ingest.evolve import new_schema
-from frazil.ingest.live_rows import read_columns
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.table import letters_target
 from frazil.ingest.target import TableTarget
-from frazil.ingest.write import FileWriter
+from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
+from frazil.ingest.upserts.live_rows import read_columns
 from frazil.types import Commit, DataFile, Progress, RowDelta
 from tests.contracts.catalogs import IcebergLake, Lake, MemoryLake
 

@@ -14,9 +14,9 @@ from py4j.protocol import Py4JJavaError
 
 from frazil.errors import SpecError
 from frazil.ingest.evolve import new_schema
-from frazil.ingest.partition_values import path_of, words_of
+from frazil.ingest.files.partition_values import path_of, words_of
+from frazil.ingest.files.transforms import transformed
 from frazil.ingest.target import arrow_type
-from frazil.ingest.transforms import transformed
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.partitioning import PartitionTerm, check_type
 from frazil.spec.types import parse_type

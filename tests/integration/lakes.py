@@ -18,8 +18,8 @@ from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.iceberg_upkeep import IcebergUpkeep
 from frazil.catalog.look import TableLook
 from frazil.clock import SystemClock, new_id
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.target import TableTarget
-from frazil.ingest.write import FileWriter
 from frazil.maintain.plan import Care, Mode
 from frazil.maintain.run import Carer, Charge, Outcome
 from frazil.runtime.jvm import Jvm

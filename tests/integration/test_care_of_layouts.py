@@ -22,11 +22,11 @@ from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.layout import Layout
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.evolve import new_schema
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.table import letters_target
 from frazil.ingest.target import ChangeReading, Reading, TableTarget, metadata_columns
 from frazil.ingest.task import Job
-from frazil.ingest.upsert import commit_changes
-from frazil.ingest.write import FileWriter
+from frazil.ingest.upserts.upsert import commit_changes
 from frazil.maintain.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import METADATA_COLUMNS, MetadataField

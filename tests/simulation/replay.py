@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from frazil.errors import ConflictError, FencedError, UnavailableError
-from frazil.ingest.letters import Selection
+from frazil.ingest.letters.letters import Selection
+from frazil.ingest.letters.retry import Retrier
 from frazil.ingest.parts import Parts
-from frazil.ingest.retry import Retrier
 from frazil.ingest.service import Service
 from frazil.ingest.table import Table
 from frazil.spec import PipelineSpec

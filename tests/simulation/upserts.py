@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.progress import from_summary
 from frazil.catalog.scans import LiveFile
-from frazil.ingest.delete_files import read_deletes
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, letters_target
 from frazil.ingest.target import TableTarget
-from frazil.ingest.write import FileWriter
+from frazil.ingest.upserts.delete_files import read_deletes
 from frazil.spec import PipelineSpec
 from frazil.spec.models import CatalogSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector, ValueSpec
 from frazil.types import DataFile, Progress

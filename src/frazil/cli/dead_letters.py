@@ -19,8 +19,8 @@ from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.job import named_jvm_death
-from frazil.ingest.letters import Selection
-from frazil.ingest.retry import Retrier
+from frazil.ingest.letters.letters import Selection
+from frazil.ingest.letters.retry import Retrier
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.ops.dead_letters import LetterClass, classes_of, count_letters, find_tables, newest_letters

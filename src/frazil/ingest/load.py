@@ -7,11 +7,11 @@ from frazil.ingest.decode.framed import LATEST
 from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.layouts import arranged, has_layout_columns
-from frazil.ingest.live_rows import check_columns
 from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Identity, Pipeline, declared_adder
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.table import Table, own_columns
+from frazil.ingest.upserts.live_rows import check_columns
 
 _CREDENTIALS_MARGIN_MS = 5 * 60_000
 _CREDENTIALS_EVERY_S = 10.0

@@ -27,15 +27,15 @@ from frazil.ingest.evolve import (
     merge_wanted,
     new_schema,
 )
-from frazil.ingest.letter_box import NEW_TABLE_PROPERTIES, LetterBox
+from frazil.ingest.files.partition_limit import TooManyPartitions, exceeds
+from frazil.ingest.letters.letter_box import NEW_TABLE_PROPERTIES, LetterBox
 from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
-from frazil.ingest.partition_limit import TooManyPartitions, exceeds
 from frazil.ingest.parts import Parts
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
 from frazil.ingest.target import WriterSchema
 from frazil.ingest.task import Job
-from frazil.ingest.upsert import OldRowsGone, commit_changes
+from frazil.ingest.upserts.upsert import OldRowsGone, commit_changes
 from frazil.ingest.watermark import advance_watermark
 from frazil.kafka.port import Partition
 from frazil.spec import TableSpec

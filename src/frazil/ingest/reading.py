@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from frazil.ingest.changes import Changes
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.envelope import read_envelope
 from frazil.ingest.decode.slices import MAX_MISFITS
@@ -16,6 +15,7 @@ from frazil.ingest.envelope import OWN_TYPES
 from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.changes import Changes
 
 Records = Mapping[str, pa.Array]
 

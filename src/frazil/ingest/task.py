@@ -18,20 +18,20 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.failpoints import hit
-from frazil.ingest.change_rows import ChangeRows
-from frazil.ingest.changes import Changes
-from frazil.ingest.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas, pick
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.envelope_schemas import warm_up as warm_up_envelopes
 from frazil.ingest.decode.framed import warm_up as warm_up_formats
 from frazil.ingest.decode.json import decode_json
 from frazil.ingest.decode.slices import MAX_MISFITS
 from frazil.ingest.evolve import dump_wanted, new_schema
-from frazil.ingest.partition_limit import TooManyPartitions
+from frazil.ingest.files.partition_limit import TooManyPartitions
+from frazil.ingest.files.write import FileWriter
+from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas, pick
 from frazil.ingest.reading import ReadRecords, read_records
-from frazil.ingest.row_changes import read_checked, rows_of
 from frazil.ingest.target import TableTarget
-from frazil.ingest.write import FileWriter
+from frazil.ingest.upserts.change_rows import ChangeRows
+from frazil.ingest.upserts.changes import Changes
+from frazil.ingest.upserts.row_changes import read_checked, rows_of
 from frazil.types import BadRecord, DataFile, TaskReport, Touched, later
 
 REPORT_SCHEMA = "report string"

@@ -10,10 +10,10 @@ from pyiceberg.schema import Schema
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.slices import MAX_MISFITS
 from frazil.ingest.reading import read_records
-from frazil.ingest.row_changes import read_checked
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.ingest.target import METADATA_TYPES, arrow_type
+from frazil.ingest.upserts.row_changes import read_checked
 from frazil.kafka.sample import SampledRecord
 
 _ROUNDS = 3

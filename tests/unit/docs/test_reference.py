@@ -14,7 +14,7 @@ from frazil import errors
 from frazil.catalog import history
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
-from frazil.ingest.dead_letter import LETTER_TYPES
+from frazil.ingest.letters.dead_letter import LETTER_TYPES
 from frazil.spec import json_schema
 from frazil.types import Letters, Progress, Watermark
 

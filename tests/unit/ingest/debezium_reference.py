@@ -17,11 +17,11 @@ import fastavro
 import pyarrow as pa
 from pyiceberg.types import IcebergType
 
-from frazil.ingest.changes import Changes
 from frazil.ingest.decode.envelope import read_envelope
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.target import Reading, TableTarget, WriterSchema
+from frazil.ingest.upserts.changes import Changes
 from tests.unit.ingest.avro_bodies import spell
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "debezium.md"

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.types import IcebergType
 
-from frazil.ingest.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.ingest.envelope import PLACEHOLDER, Envelope
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.target import Reading, TableTarget, metadata_columns
+from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.spec.models import METADATA_COLUMNS, MetadataField
 from frazil.spec.types import parse_type
 

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from structlog.testing import capture_logs
 
+from frazil.ingest.letters.retry import Retrier
 from frazil.ingest.parts import Parts
-from frazil.ingest.retry import Retrier
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, Table

@@ -15,14 +15,14 @@ import pytest
 
 from frazil.catalog.memory import MemoryCatalog
 from frazil.clock import new_id
-from frazil.ingest.change_rows import ChangeRows
-from frazil.ingest.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.evolve import new_schema
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.table import letters_target
 from frazil.ingest.target import ChangeReading, Reading
-from frazil.ingest.upsert import commit_changes
-from frazil.ingest.write import FileWriter
+from frazil.ingest.upserts.change_rows import ChangeRows
+from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.ingest.upserts.upsert import commit_changes
 from frazil.spec.types import parse_type
 from frazil.testing import live_rows
 from frazil.types import Commit, Progress, Resolved, TaskReport, Touched

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from frazil.ingest.letters import Selection
+from frazil.ingest.letters.letters import Selection
 from frazil.spec.models import EnvelopeSpec
 from tests.unit.ingest.letter_scene import Scene
 

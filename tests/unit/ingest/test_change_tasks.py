@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from frazil.ingest.dead_letter import LETTER_TYPES
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import load_wanted
+from frazil.ingest.letters.dead_letter import LETTER_TYPES
 from frazil.ingest.naming import Shaping
 from frazil.ingest.target import Reading
 from frazil.ingest.task import Job

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from frazil.ingest.dead_letter import named_schemas
+from frazil.ingest.letters.dead_letter import named_schemas
 from frazil.ingest.target import Reading
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DecimalType, IcebergType, LongType, StringType
 
-from frazil.ingest.changes import Changes
 from frazil.ingest.decode.base64_text import read_base64
 from frazil.ingest.decode.connect_values import Meaning, read_meaning, unscaled_numbers
 from frazil.ingest.decode.envelope import read_envelope
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.target import Reading
+from frazil.ingest.upserts.changes import Changes
 from tests.unit.ingest.debezium_reference import PAGE, ROWS, Row, envelope_schema, page, read_both, target_of
 
 _MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC).replace(tzinfo=None)

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import ListType, LongType, StringType
 
-from frazil.ingest.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.ingest.decode.envelope import read_envelope
 from frazil.ingest.decode.placeholders import json_forms, unsent_of
 from frazil.ingest.envelope import PLACEHOLDER, Envelope
 from frazil.ingest.naming import Shaping
 from frazil.ingest.target import Reading, WriterSchema
+from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.spec.models import MetadataField
 from tests.unit.ingest.envelope_reference import records_of, target_for
 

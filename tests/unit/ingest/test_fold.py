@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.ingest.changes import DELETE, TRUNCATE, UPSERT
-from frazil.ingest.fold import (
+from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT
+from frazil.ingest.upserts.fold import (
     KeySet,
     Ranked,
     concat_ranked,

@@ -20,12 +20,12 @@ from pyiceberg.io.pyarrow import (
 
 from frazil import failpoints
 from frazil.catalog.layout import order_of, spec_of
-from frazil.ingest import write
-from frazil.ingest.partition_limit import TooManyPartitions
-from frazil.ingest.statistics import statistics_of
+from frazil.ingest.files import write
+from frazil.ingest.files.partition_limit import TooManyPartitions
+from frazil.ingest.files.statistics import statistics_of
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.target import TableTarget
 from frazil.ingest.task import Job
-from frazil.ingest.write import FileWriter
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import DataFile
 from tests.unit.ingest.targets import records_of, run, target_of

@@ -16,10 +16,10 @@ from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError, UnavailableError
-from frazil.ingest.delete_files import dump_vector, load_vector, read_deletes, write_deletes
-from frazil.ingest.resolve import find_rows
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.target import ChangeReading, Reading, TableTarget
-from frazil.ingest.write import FileWriter
+from frazil.ingest.upserts.delete_files import dump_vector, load_vector, read_deletes, write_deletes
+from frazil.ingest.upserts.resolve import find_rows
 from tests.unit.ingest.targets import target_of
 
 _PATHS = [("k",)]

@@ -15,15 +15,15 @@ import pytest
 from frazil import failpoints
 from frazil.catalog.port import Rewrite
 from frazil.errors import ConflictError, SpecError, UnavailableError
-from frazil.ingest.dead_letter import letter_rows
 from frazil.ingest.decode.columns import Misfit
 from frazil.ingest.discovery import TableStopped
-from frazil.ingest.letters import Selection
-from frazil.ingest.promise import Promise, announce, settle_retries
-from frazil.ingest.retry import Retried, Retrier
+from frazil.ingest.files.write import FileWriter
+from frazil.ingest.letters.dead_letter import letter_rows
+from frazil.ingest.letters.letters import Selection
+from frazil.ingest.letters.promise import Promise, announce, settle_retries
+from frazil.ingest.letters.retry import Retried, Retrier
 from frazil.ingest.table import letters_target
 from frazil.ingest.target import METADATA_TYPES
-from frazil.ingest.write import FileWriter
 from frazil.spec.models import METADATA_COLUMNS, ValueSpec
 from frazil.testing import MemoryCatalog
 from frazil.types import DataFile

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
-from frazil.ingest.dead_letter import LETTER_TYPES
 from frazil.ingest.evolve import Wanted, load_wanted, merge_wanted, new_schema
+from frazil.ingest.letters.dead_letter import LETTER_TYPES
 from frazil.ingest.naming import Shaping, extend_shaped
 from frazil.ingest.target import Reading, TableTarget, WriterSchema
 from frazil.ingest.task import Job

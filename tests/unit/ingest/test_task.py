@@ -13,8 +13,8 @@ import pytest
 from pyiceberg.types import LongType
 
 from frazil import __version__, failpoints
-from frazil.ingest.dead_letter import LETTER_TYPES
 from frazil.ingest.evolve import load_wanted, new_schema
+from frazil.ingest.letters.dead_letter import LETTER_TYPES
 from frazil.ingest.target import METADATA_TYPES, Reading, TableTarget
 from frazil.ingest.task import HEAVY_PARTITION, Job, run_task, source_columns
 from frazil.spec.models import METADATA_COLUMNS

@@ -15,9 +15,9 @@ import pytest
 from pyiceberg.conversions import from_bytes
 
 from frazil import failpoints
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
-from frazil.ingest.write import FileWriter
 from frazil.types import DataFile
 from tests.unit.ingest.columns import decode
 from tests.unit.ingest.targets import target_of

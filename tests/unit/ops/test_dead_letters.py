@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from frazil.errors import SpecError
-from frazil.ingest.letters import Selection
+from frazil.ingest.letters.letters import Selection
 from frazil.kafka.memory import MemorySource
 from frazil.ops.dead_letters import classes_of, count_letters, find_tables, newest_letters
 from tests.unit.ingest.letter_scene import LETTERS, Scene

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.ingest.changes import Changes
 from frazil.ingest.decode.change_parts import (
     EMPTY,
     REMOVE,
@@ -21,6 +20,7 @@ from frazil.ingest.decode.opened import (
 )
 from frazil.ingest.envelope import OWN_TYPES
 from frazil.ingest.target import TableTarget, arrow_type
+from frazil.ingest.upserts.changes import Changes
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.ingest.changes import DELETE
 from frazil.ingest.decode.change_parts import (
     CREATE,
     REMOVE,
@@ -24,6 +23,7 @@ from frazil.ingest.decode.opened import (
 )
 from frazil.ingest.decode.regroup import member_at
 from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.changes import DELETE
 
 _OLD_KEY = "__debezium.oldkey"
 _UNSENT = "the row was created under a new key without the value of {}, which is in the row of the old key alone"

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField
 
-from frazil.ingest.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.ingest.decode.change_facts import Facts, own_values
 from frazil.ingest.decode.change_keys import check_keys, is_needless, key_arrays, old_keys_of
 from frazil.ingest.decode.change_parts import (
@@ -59,6 +58,7 @@ from frazil.ingest.naming import Shaping, unfold
 from frazil.ingest.rows import bindings_of, shape_columns
 from frazil.ingest.selection import Path, Selection
 from frazil.ingest.target import Reading, TableTarget, arrow_type
+from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
 
 _UNKNOWN = 100
 _IMAGES_OF = ("after", "before")

@@ -17,13 +17,13 @@ from frazil.catalog.history import LETTERS_MARK
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
-from frazil.ingest.dead_letter import LETTER_TYPES
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.evolve import new_schema
-from frazil.ingest.promise import settle_retries
+from frazil.ingest.files.write import FileWriter, file_io
+from frazil.ingest.letters.dead_letter import LETTER_TYPES
+from frazil.ingest.letters.promise import settle_retries
 from frazil.ingest.table import Table, letters_target
 from frazil.ingest.target import TableTarget
-from frazil.ingest.write import FileWriter, file_io
 from frazil.kafka.port import Outbox, OutRecord
 from frazil.types import Commit, DataFile, Letters, Progress, later
 

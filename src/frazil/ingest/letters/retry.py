@@ -20,19 +20,19 @@ from frazil.catalog.port import Catalog, Rewrite, StoredFile, TableState
 from frazil.clock import new_id
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.ingest.dead_letter import SOURCE_COLUMNS, UNEXPLAINED, first_misfits
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.evolve import NamesClash, TypesDiffer, Wanted, first_wanted, merge_wanted
-from frazil.ingest.letter_box import LetterBox
-from frazil.ingest.letters import Selection, pieces
+from frazil.ingest.files.write import FileWriter
+from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, UNEXPLAINED, first_misfits
+from frazil.ingest.letters.letter_box import LetterBox
+from frazil.ingest.letters.letters import Selection, pieces
+from frazil.ingest.letters.promise import Promise, announce, has_open_retries, keep, settle_retries, withdraw
 from frazil.ingest.pipeline import adder, declared_adder
-from frazil.ingest.promise import Promise, announce, has_open_retries, keep, settle_retries, withdraw
 from frazil.ingest.reading import read_records
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.shape import as_written
 from frazil.ingest.table import Table, letters_target
 from frazil.ingest.target import TableTarget
-from frazil.ingest.write import FileWriter
 from frazil.types import DataFile
 
 _TRIES = 10

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 
-from frazil.ingest.dead_letter import pick
 from frazil.ingest.decode.bare_keys import bare_keys
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.keys import decode_keys, has_record
-from frazil.ingest.live_rows import has_column, member
+from frazil.ingest.letters.dead_letter import pick
 from frazil.ingest.naming import KEY_ROOT
 from frazil.ingest.target import Reading, TableTarget
+from frazil.ingest.upserts.live_rows import has_column, member
 
 Path = tuple[str, ...]
 _ROOT = "key"

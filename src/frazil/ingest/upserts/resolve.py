@@ -30,10 +30,10 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
-from frazil.ingest.delete_files import read_deletes
-from frazil.ingest.fold import KeySet
-from frazil.ingest.live_rows import Path, key_columns, read_columns
 from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.delete_files import read_deletes
+from frazil.ingest.upserts.fold import KeySet
+from frazil.ingest.upserts.live_rows import Path, key_columns, read_columns
 
 _ROWS_AT_ONCE = 4_000_000
 _MOST_KEYS_TO_PRUNE = 100_000

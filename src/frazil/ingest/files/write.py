@@ -22,10 +22,10 @@ from pyiceberg.table.locations import load_location_provider
 
 from frazil.clock import new_id
 from frazil.failpoints import hit
-from frazil.ingest.cluster import Partition, arrangement_of, clusters
-from frazil.ingest.open_file import OpenFile
-from frazil.ingest.partition_limit import TooManyPartitions
-from frazil.ingest.statistics import statistics_of
+from frazil.ingest.files.cluster import Partition, arrangement_of, clusters
+from frazil.ingest.files.open_file import OpenFile
+from frazil.ingest.files.partition_limit import TooManyPartitions
+from frazil.ingest.files.statistics import statistics_of
 from frazil.ingest.target import TableTarget
 from frazil.types import DataFile
 

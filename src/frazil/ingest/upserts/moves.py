@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from frazil.ingest.changes import DELETE, UPSERT
-from frazil.ingest.fold import Ints, Ranked
+from frazil.ingest.upserts.changes import DELETE, UPSERT
+from frazil.ingest.upserts.fold import Ints, Ranked
 
 Bools = NDArray[np.bool_]
 OLD_KEY = "\x00old:"

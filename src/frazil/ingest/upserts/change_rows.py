@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from frazil.ingest.changes import UPSERT, Changes
-from frazil.ingest.fold import (
+from frazil.ingest.files.write import FileWriter
+from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.changes import UPSERT, Changes
+from frazil.ingest.upserts.fold import (
     Folded,
     Ints,
     Ranked,
@@ -24,10 +26,8 @@ from frazil.ingest.fold import (
     fold,
     previous_places,
 )
-from frazil.ingest.moves import MOVED, OLD_KEY, Moves, Walk, find_moves, moved_places
-from frazil.ingest.row_changes import key_of
-from frazil.ingest.target import TableTarget
-from frazil.ingest.write import FileWriter
+from frazil.ingest.upserts.moves import MOVED, OLD_KEY, Moves, Walk, find_moves, moved_places
+from frazil.ingest.upserts.row_changes import key_of
 
 _FOLD_AT = 1_000_000
 KEY_PLACE = "\x00key"

@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.ingest.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.ingest.dead_letter import pick
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.envelope import read_envelope
 from frazil.ingest.decode.slices import MAX_MISFITS
 from frazil.ingest.evolve import merge_wanted
-from frazil.ingest.live_rows import has_column, member
-from frazil.ingest.record_keys import Keys, put_keys, read_keys
+from frazil.ingest.letters.dead_letter import pick
 from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
-from frazil.ingest.tombstones import take_tombstones
+from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.ingest.upserts.live_rows import has_column, member
+from frazil.ingest.upserts.record_keys import Keys, put_keys, read_keys
+from frazil.ingest.upserts.tombstones import take_tombstones
 
 Path = tuple[str, ...]
 _MOVED_IN_PART = (

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import OutputFile
 
 from frazil.failpoints import hit
-from frazil.ingest.cluster import Partition
+from frazil.ingest.files.cluster import Partition
 
 
 class OpenFile:

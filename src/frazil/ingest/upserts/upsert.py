@@ -19,10 +19,12 @@ from frazil.catalog.port import Catalog, TableMoved, TableState
 from frazil.catalog.scans import LiveFile, Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.ingest.change_rows import KEY_PLACE, WAITING
-from frazil.ingest.changes import UPSERT
-from frazil.ingest.delete_files import write_deletes
-from frazil.ingest.fold import (
+from frazil.ingest.files.write import FileWriter
+from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.change_rows import KEY_PLACE, WAITING
+from frazil.ingest.upserts.changes import UPSERT
+from frazil.ingest.upserts.delete_files import write_deletes
+from frazil.ingest.upserts.fold import (
     Folded,
     Ints,
     Ranked,
@@ -34,11 +36,9 @@ from frazil.ingest.fold import (
     previous_places,
     refold,
 )
-from frazil.ingest.live_rows import read_columns
-from frazil.ingest.moves import MOVED, OLD_KEY
-from frazil.ingest.resolve import Found, find_rows, newest_order
-from frazil.ingest.target import TableTarget
-from frazil.ingest.write import FileWriter
+from frazil.ingest.upserts.live_rows import read_columns
+from frazil.ingest.upserts.moves import MOVED, OLD_KEY
+from frazil.ingest.upserts.resolve import Found, find_rows, newest_order
 from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta, TaskReport
 
 _TRIES = 20

@@ -18,9 +18,9 @@ from pyiceberg.types import PrimitiveType, StructType
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
+from frazil.ingest.files.write import file_io
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import TableTarget, arrow_type
-from frazil.ingest.write import file_io
 
 _CACHE_BYTES = 512 * 1024 * 1024
 _ID = b"PARQUET:field_id"

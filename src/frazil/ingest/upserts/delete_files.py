@@ -24,9 +24,9 @@ from frazil.catalog.scans import FILE_PATH_ID, LiveFile
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.failpoints import hit
-from frazil.ingest.live_rows import ColumnCache
+from frazil.ingest.files.write import file_io
 from frazil.ingest.target import TableTarget
-from frazil.ingest.write import file_io
+from frazil.ingest.upserts.live_rows import ColumnCache
 from frazil.types import DeleteFile
 
 _MAGIC = struct.pack("<I", 1681511377)

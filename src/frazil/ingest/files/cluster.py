@@ -18,9 +18,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.types import IcebergType, StructType, UnknownType
 
-from frazil.ingest.partition_values import path_of, words_of
+from frazil.ingest.files.partition_values import path_of, words_of
+from frazil.ingest.files.transforms import transformed
 from frazil.ingest.target import TableTarget
-from frazil.ingest.transforms import transformed
 
 _MOST_CODES = 2**62
 _GATHER_ROWS = 65_536

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.port import StoredFile
 from frazil.ingest.discovery import TableStopped
+from frazil.ingest.files.write import file_io
 from frazil.ingest.target import TableTarget
-from frazil.ingest.write import file_io
 
 
 @dataclass(frozen=True)

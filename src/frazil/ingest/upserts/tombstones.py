@@ -14,11 +14,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import BooleanType, IntegerType, LongType, StringType, UUIDType
 
-from frazil.ingest.changes import DELETE, Changes
 from frazil.ingest.decode.slices import MAX_MISFITS
-from frazil.ingest.live_rows import has_column
-from frazil.ingest.record_keys import Keys, put_keys, read_keys
 from frazil.ingest.target import TableTarget, arrow_type
+from frazil.ingest.upserts.changes import DELETE, Changes
+from frazil.ingest.upserts.live_rows import has_column
+from frazil.ingest.upserts.record_keys import Keys, put_keys, read_keys
 
 Records = Mapping[str, pa.Array]
 _PLAIN = (BooleanType, IntegerType, LongType, StringType, UUIDType)

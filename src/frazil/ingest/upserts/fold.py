@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.ingest.changes import DELETE, TRUNCATE
+from frazil.ingest.upserts.changes import DELETE, TRUNCATE
 
 Ints = NDArray[np.int64]
 _FIXED = ("op", "source", "partition", "offset", "step", "blind", "order")

@@ -1,0 +1,1 @@
+"""What is kept of bad records, and how it comes back."""
