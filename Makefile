@@ -34,8 +34,9 @@ demo: setup
 picture: setup
 	$(BIN)/frazil demo --once --records 60000 --picture docs/images/demo.svg
 
+# On both cores: what a file's tests share is theirs alone.
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .
