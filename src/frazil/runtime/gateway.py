@@ -74,6 +74,14 @@ def start_jvm(
     return process
 
 
+def forget_address() -> None:
+    """Takes out of the environment what `start_jvm` told PySpark, once it knows: a process started later, which may be
+    another Spark, would take this JVM for its own, and has no use for its secret.
+    """
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
+        os.environ.pop(name, None)
+
+
 def class_archive(classpath: Sequence[Path], options: Sequence[str]) -> Path:
     """Where the archive of classes for this Java, these jars and these options lies, or would lie."""
     java = find_java()

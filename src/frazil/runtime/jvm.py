@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
-from frazil.runtime.gateway import start_jvm
+from frazil.runtime.gateway import forget_address, start_jvm
 from frazil.runtime.jars import Use, jars
 from frazil.runtime.ship import executor_python, ship_settings
 
@@ -72,6 +72,7 @@ class Jvm:
         self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
         self._process = start_jvm(self._settings, own_jars(needs_s3), JVM_OPTIONS)
         self._gateway = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
+        forget_address()
         leave_out_checksums(self._gateway)
         self._session: SparkSession | None = None
         self._making = threading.Lock()
@@ -127,6 +128,15 @@ class Jvm:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
+        _forget_gateway()
+
+
+def _forget_gateway() -> None:
+    """Makes PySpark forget a JVM that has ended: it would ask it for the properties of the next one."""
+    from pyspark import SparkContext  # noqa: PLC0415  (PySpark's, which is imported late)
+
+    SparkContext._gateway = None
+    SparkContext._jvm = None
 
 
 def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict[str, str]:
