@@ -73,6 +73,7 @@ class Jvm:
         self._process = start_jvm(self._settings, own_jars(needs_s3), JVM_OPTIONS)
         self._gateway = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
         forget_address()
+        _note_gateway(self._gateway)
         leave_out_checksums(self._gateway)
         self._session: SparkSession | None = None
         self._making = threading.Lock()
@@ -128,15 +129,17 @@ class Jvm:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()
-        _forget_gateway()
+        _note_gateway(None)
 
 
-def _forget_gateway() -> None:
-    """Makes PySpark forget a JVM that has ended: it would ask it for the properties of the next one."""
+def _note_gateway(gateway: Any) -> None:
+    """Tells PySpark which JVM is the one of this process: it asks that one about exceptions, before there is a session too.
+    None: the JVM has ended.
+    """
     from pyspark import SparkContext  # noqa: PLC0415  (PySpark's, which is imported late)
 
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+    SparkContext._gateway = gateway
+    SparkContext._jvm = gateway.jvm if gateway is not None else None
 
 
 def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict[str, str]:
