@@ -28,13 +28,6 @@ STEPS = (
 
 
 @pytest.fixture(scope="module")
-def jvm() -> Iterator[Jvm]:
-    running = Jvm({}, "local[2]")
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="module")
 def shared(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return Lake(jvm, tmp_path_factory.mktemp("lake"))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -47,10 +47,8 @@ _START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    running = Jvm({}, "local[2]")
-    yield Lake(running, tmp_path_factory.mktemp("lake"))
-    running.close()
+def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(jvm, tmp_path_factory.mktemp("lake"))
 
 
 def layout_of(partition_by: str, sort_by: str = "") -> Layout:
