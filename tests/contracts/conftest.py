@@ -8,16 +8,7 @@ from pathlib import Path
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
-from frazil.runtime.jvm import Jvm
 from tests.fixtures.registry import ApicurioRegistry
-
-
-@pytest.fixture(scope="session")
-def jvm() -> Iterator[Jvm]:
-    """A JVM with Iceberg's classes, without a Spark session."""
-    running = Jvm({}, "local[1]")
-    yield running
-    running.close()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
-from frazil.runtime.jvm import Jvm
 from tests.integration.servers import ObjectStore, RestCatalogServer
 
 _BUCKET = "lake"
@@ -38,11 +37,3 @@ def catalog(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Ite
     server.start()
     yield server
     server.kill()
-
-
-@pytest.fixture(scope="session")
-def jvm() -> Iterator[Jvm]:
-    """A JVM with Spark in the tests' own process: PySpark knows of one at a time."""
-    running = Jvm({}, "local[2]")
-    yield running
-    running.close()
