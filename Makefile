@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup demo picture test check lint docs bench soak lock clean
+.PHONY: setup demo picture test check lint docs bench soak soak-care lock clean
 
 setup: $(VENV)/.jars
 
@@ -60,6 +60,10 @@ bench: setup
 
 soak: setup
 	$(BIN)/python -m pytest -m soak
+
+# Half an hour of ingestion, care and other hands, killed at random; FRAZIL_SOAK_SECONDS for another time.
+soak-care: setup
+	$(BIN)/python -m pytest -m soak tests/acceptance/test_care_soak.py
 
 lock: $(VENV)/.requirements
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import care, connect, freshness, idle, many, new_schema, report, start, throughput, upsert
+from bench import care, connect, freshness, idle, many, metadata, new_schema, report, start, throughput, upsert
 from bench.place import Place, open_place
 from bench.settings import Settings
 
@@ -23,6 +23,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "many": many.measure,
     "start": start.measure,
     "upsert": upsert.measure,
+    "metadata": metadata.measure,
     "care": care.measure,
 }
 

@@ -43,6 +43,8 @@ _JSON = Reading()
 _LOG: tuple[MetadataField, ...] = ("op", "image", "source_ts", "connector_ts", "unavailable")
 _MIRROR = Envelope("debezium", is_upsert=True, keys=(("id",),))
 _CHANGE_LOG = Envelope("debezium", is_log=True)
+_OF_CANAL = Envelope("canal", is_upsert=True, keys=(("id",),))
+_MYSQL = {"long": "bigint(20)", "string": "varchar(99)"}
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ def forms() -> Iterator[Form]:
     yield Form("Debezium, change log", lambda n: _dump(_change(n, False)), _CHANGE_LOG, metadata=_LOG)
     yield Form("Debezium, change log with rows before", lambda n: _dump(_change(n, True)), _CHANGE_LOG, metadata=_LOG)
     yield Form("Debezium with its schema, mirror", lambda n: _dump(_wrapped(n)), _MIRROR)
+    yield Form("Canal, mirror, a row each", lambda n: _dump(_canal(n, 1)), _OF_CANAL)
+    yield Form("Canal, mirror, five rows each (per message)", lambda n: _dump(_canal(n, 5)), _OF_CANAL)
     yield Form("Avro row without an envelope", lambda n: encode_row(_row(n)), None, plain)
     yield Form("Debezium in Avro, mirror", lambda n: encode(_change(n, False)), _MIRROR, avro)
     yield Form("Debezium in Avro, change log with rows before", lambda n: encode(_change(n, True)), _CHANGE_LOG, avro)
@@ -108,6 +112,25 @@ def _wrapped(number: int) -> dict[str, Any]:
     ]
     op = {"type": "string", "optional": False, "field": "op"}
     return {"schema": {"type": "struct", "fields": [*images, op], "name": "e"}, "payload": _change(number, False)}
+
+
+def _canal(number: int, rows: int) -> dict[str, Any]:
+    texts = {name: str(value) for name, value in _row(number).items()}
+    return {
+        "data": [texts] * rows,
+        "database": "shop",
+        "es": 1795249134853,
+        "id": number,
+        "isDdl": False,
+        "mysqlType": {name: _MYSQL[str(kind)] for name, kind in _COLUMNS.items()},
+        "old": [{"quantity": "1"}] * rows,
+        "pkNames": ["id"],
+        "sql": "",
+        "sqlType": dict.fromkeys(_COLUMNS, 12),
+        "table": "orders",
+        "ts": 1795249134988,
+        "type": "UPDATE",
+    }
 
 
 def _avro_row() -> dict[str, Any]:

@@ -10,8 +10,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench.place import Place, Run, say
@@ -90,20 +91,50 @@ def _environment(place: Place, work: Path) -> dict[str, str]:
 
 
 def _throughput(place: Place, script: Path, environment: Mapping[str, str], work: Path) -> None:
-    topic, results = place.json_topic(place.settings.records), place.run_folder("connect") / "throughput.json"
-    more = {
-        "TOPIC": topic,
-        "RECORDS": str(place.settings.records),
-        "RUNS": str(place.settings.peer_runs),
-        "RESULTS": str(results),
-    }
+    """The first batch of a new process; and, from a topic that is longer, what the process costs once that is behind it."""
+    few = place.settings.records
+    many = few * (1 + place.settings.running_batches)
+    new, settings = _runs(place, script, environment, work, few)
+    place.write_result("throughput", "connect", "plain", new, peer_settings=settings)
+    longer, settings = _runs(place, script, environment, work, many)
+    running = after_first(longer, many, float(median(_cpu(run) for run in new)), few)
+    place.write_result("throughput", "connect", "running", running, peer_settings=settings)
+
+
+def _runs(
+    place: Place, script: Path, environment: Mapping[str, str], work: Path, records: int
+) -> tuple[list[Run], dict[str, Any]]:
+    topic, results = place.json_topic(records), place.run_folder("connect") / "throughput.json"
+    more = {"TOPIC": topic, "RECORDS": str(records), "RUNS": str(place.settings.peer_runs), "RESULTS": str(results)}
     _drive(script, "throughput", {**environment, **more}, work)
     answer = json.loads(results.read_text())
     runs = [renamed(run, _THROUGHPUT) for run in answer["runs"] + answer["noisy_runs"]]
-    wrong = [run["rows"] for run in runs if run["rows"] != place.settings.records]
+    wrong = [run["rows"] for run in runs if run["rows"] != records]
     if wrong:
-        raise RuntimeError(f"the sink's table holds rows={wrong}, produced were {place.settings.records}")
-    place.write_result("throughput", "connect", "plain", runs, peer_settings=answer["settings"])
+        raise RuntimeError(f"the sink's table holds rows={wrong}, produced were {records}")
+    return runs, answer["settings"]
+
+
+def _cpu(run: Run) -> float:
+    value = run["cpu_s_per_million"]
+    assert isinstance(value, float | int)
+    return float(value)
+
+
+def after_first(runs: Sequence[Run], records: int, first_cpu: float, first: int) -> list[Run]:
+    """The runs over `records` without their first ones, which cost what a run over `first` alone has cost; CPU seconds per
+    million. Records per second are the sink's own steady ones.
+    """
+    rest = records - first
+    return [
+        {
+            **run,
+            "cpu_s_per_million": round((_cpu(run) * records - first_cpu * first) / rest, 3),
+            "records_per_s": run["records_per_s_steady"],
+            "counted_records": rest,
+        }
+        for run in runs
+    ]
 
 
 def _freshness(place: Place, script: Path, environment: Mapping[str, str], work: Path) -> None:

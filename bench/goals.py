@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from bench.arithmetic import ratio
 from bench.results import Results
+
+_SCATTERED_2 = "scattered-2000000"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +65,21 @@ def _times_variant(variant: str, other: str) -> Callable[[Results], float | None
     return measured
 
 
+def _among(benchmark: str, peer: str, variant: str, own: str, name: str) -> Callable[[Results], float | None]:
+    """A number of one result by the same of another: `peer`'s `variant` by Frazil's `own`."""
+
+    def measured(results: Results) -> float | None:
+        return ratio(results.median(benchmark, peer, variant, name), results.median(benchmark, "frazil", own, name))
+
+    return measured
+
+
+def _cost_of_care(results: Results) -> float | None:
+    """What the process uses with care beyond what it uses without, by the latter; in percent."""
+    times = _among("care", "frazil", "on", "off", "cores")(results)
+    return None if times is None else 100 * (times - 1)
+
+
 def _fresh(name: str) -> Callable[[Results], float | None]:
     """One interval has to reach both percentiles: the one with the best p99."""
 
@@ -91,7 +109,8 @@ GOALS = (
         "CPU of Spark Structured Streaming, both running", "× Frazil's", 2.0, _times("stock", "running"), at_least=True
     ),
     Goal("the same, both new", "× Frazil's", 2.0, _times("stock", "plain"), at_least=True),
-    Goal("CPU of the Kafka Connect sink, both new", "× Frazil's", 2.0, _times("connect", "plain"), at_least=True),
+    Goal("CPU of the Kafka Connect sink, both running", "× Frazil's", 2.0, _times("connect", "running"), at_least=True),
+    Goal("the same, both new", "× Frazil's", 2.0, _times("connect", "plain"), at_least=True),
     Goal("Avro of the same record: CPU seconds per million records", "", 1.7, _cpu("avro")),
     Goal("the same: records/s", "", 800_000, _fast("avro"), at_least=True),
     Goal("Protobuf of the same record: CPU seconds per million records", "", 2.0, _cpu("protobuf")),
@@ -105,9 +124,44 @@ GOALS = (
         _times_plain("running_partitioned"),
     ),
     Goal(
-        "10,000 partitions in one batch of 1 M: CPU", "× unpartitioned", 4.0, _times_variant("many_partitions", "plain")
+        "10,000 partitions in one batch of 1 M: CPU",
+        "× unpartitioned",
+        4.0,
+        _times_variant("many_partitions", "one_million"),
     ),
     Goal("the same: memory, peak", "MB", 3000, _of("throughput", "many_partitions", "peak_pss_mb")),
+    Goal("20,000 records/s, a commit each second, with care: freshness p99", "ms", 1500, _of("care", "on", "p99_ms")),
+    Goal("the same: files as they should be after the last record", "s", 300, _of("care", "on", "tidy_after_s")),
+    Goal("the same: share of small files then", "", 0.1, _of("care", "on", "small_share")),
+    Goal("the same: CPU of care, beside that without", "%", 25, _cost_of_care),
+    Goal("metadata.json after 10,000 commits", "bytes", 2_000_000, _of("metadata", "", "metadata_bytes")),
+    Goal("the same: commit time", "× the first 100", 1.5, _of("metadata", "", "ratio")),
+    Goal(
+        "1,000 scattered updates into 2 M rows, plan to commit", "s", 0.9, _of("upsert", _SCATTERED_2, "took_median_s")
+    ),
+    Goal("the same into 50 M rows", "s", 2.5, _of("upsert", "scattered-50000000", "took_median_s")),
+    Goal("5,000 changes/s into 5 M rows: freshness p50", "ms", 1500, _of("upsert", "steady", "p50_ms")),
+    Goal("the same: freshness p99", "ms", 3000, _of("upsert", "steady", "p99_ms")),
+    Goal("the same: all committed after the last change", "s", 5, _of("upsert", "steady", "behind_s")),
+    Goal(
+        "the same: full read, when table care has had its time",
+        "× rewritten",
+        1.15,
+        _of("upsert", "steady", "read_ratio"),
+    ),
+    Goal(
+        "first load of 5 M inserts: CPU",
+        "× append",
+        1.5,
+        _among("upsert", "frazil", "load-upsert", "load-append", "cpu_s_per_million"),
+    ),
+    Goal(
+        "CPU of MERGE INTO per micro-batch",
+        "× Frazil's",
+        3.0,
+        _among("upsert", "stock", "steady", "steady", "cpu_s_per_million"),
+        at_least=True,
+    ),
     Goal("freshness p50, 10,000 records/s", "ms", 500, _fresh("p50_ms")),
     Goal("freshness p99, 10,000 records/s", "ms", 1000, _fresh("p99_ms")),
     Goal("a new writer schema in mid-stream: freshness back under 2 s after", "s", 3, _of("new_schema", "", "back_s")),

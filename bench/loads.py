@@ -20,6 +20,7 @@ LAYOUTS: Mapping[str, Mapping[str, object]] = {
     "many_partitions": {"partition_by": ["bucket(user_id, 10000)"]},
 }
 _MANY_RECORDS = 1_000_000
+_WIDE_FILE_BYTES = 16 * 1024 * 1024
 METADATA: Mapping[str, object] = {"metadata": ["partition", "offset", "timestamp"]}
 
 
@@ -52,7 +53,8 @@ class Load:
 
 def json_load(place: Place, variant: str) -> Load:
     """The plain records: as many as one batch has, or for a running process some more."""
-    records = min(place.settings.records, _MANY_RECORDS) if variant == "many_partitions" else place.settings.records
+    is_small = variant in ("one_million", "many_partitions")
+    records = min(place.settings.records, _MANY_RECORDS) if is_small else place.settings.records
     is_running = variant.startswith("running")
     total = _total(place, records) if is_running else records
     table = METADATA if variant.endswith("metadata") else LAYOUTS.get(variant, {})
@@ -80,7 +82,9 @@ def _wide_load(place: Place, topic: str) -> Load:
     pool, records = make_wide_pool(), place.settings.wide_records
     total = _total(place, records)
     _fill(place, topic, pool.value, total)
-    return Load(topic, total, records, pool.totals(total))
+    # With files of the usual size a batch would cover the whole topic, and none would be left for the warm process.
+    table = {"properties": {"write.target-file-size-bytes": str(_WIDE_FILE_BYTES)}}
+    return Load(topic, total, records, pool.totals(total), table=table)
 
 
 def _bad_load(place: Place, topic: str) -> Load:

@@ -1,13 +1,11 @@
 """What ten thousand commits leave of a table's metadata with expiry on: its size, and how long a commit takes.
 
-`python -m bench.metadata --commits 10000`; no Kafka and no Spark, a catalog on SQLite in a folder of its own.
+No Kafka and no Spark, a catalog on SQLite in a folder of its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import tempfile
 from pathlib import Path
 from statistics import median
 
@@ -15,6 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from bench.machine import CLOCK
+from bench.place import Place, Run, Surroundings, say
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.iceberg_upkeep import IcebergUpkeep
 from frazil.clock import SystemClock, new_id
@@ -31,7 +30,17 @@ _FIRST = 100
 _LOOK_EVERY = 50
 
 
-def measure(folder: Path, commits: int) -> dict[str, float]:
+def measure(place: Place) -> None:
+    """Size and times."""
+    with place.attempt("metadata"):
+        around, folder = Surroundings(place), place.run_folder("metadata")
+        run: Run = {**_one_run(folder, place.settings.metadata_commits), **around.end()}
+        say(json.dumps(run))
+        place.write_result("metadata", "frazil", "", [run])
+        place.discard(folder)
+
+
+def _one_run(folder: Path, commits: int) -> dict[str, float]:
     """Commits of nothing but progress; care looks as often as it would beside ingestion."""
     jvm = LightJvm({})
     jvm.listen()
@@ -66,15 +75,3 @@ def measure(folder: Path, commits: int) -> dict[str, float]:
         }
     finally:
         jvm.close()
-
-
-def main() -> None:
-    """Prints the figures as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m bench.metadata", description=__doc__)
-    parser.add_argument("--commits", type=int, default=10_000)
-    with tempfile.TemporaryDirectory(prefix="frazil-bench-") as folder:
-        print(json.dumps(measure(Path(folder), parser.parse_args().commits)))
-
-
-if __name__ == "__main__":
-    main()

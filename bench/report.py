@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from bench.goals import GOALS
 from bench.plot import draw
+from bench.report_tables import median_of as _median
+from bench.report_tables import number as _number
+from bench.report_tables import spread_of as _spread
+from bench.report_tables import table
+from bench.report_upkeep import care, upserts
 from bench.results import Result, Results, read_results
 from bench.settings import FORMAT_VARIANTS, Settings
 
@@ -55,6 +60,8 @@ def render(results: Results) -> str:
         "![CPU, throughput, freshness and memory](performance.svg)\n",
         _section("Throughput", _throughput(results)),
         _section("Formats and bad records", _formats(results)),
+        _section("Upserts", upserts(results)),
+        _section("Table care", care(results)),
         _section("Freshness", _freshness(results)),
         _section("A new schema in mid-stream", _new_schema(results)),
         _section("Idle and trickling topics", _crowds(results)),
@@ -67,14 +74,6 @@ def render(results: Results) -> str:
 
 def _section(title: str, body: str) -> str:
     return f"## {title}\n\n{body}\n" if body else ""
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, or nothing when it would be empty."""
-    if not rows:
-        return ""
-    lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-    return "\n".join(lines) + "\n"
 
 
 def _goals(results: Results) -> str:
@@ -245,22 +244,3 @@ def _files(results: Results) -> str:
 
 def _order(result: Result) -> tuple[bool, int]:
     return result.variant.startswith("metadata"), list(_NAMES).index(result.subject)
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
-
-
-def _median(result: Result, name: str) -> str:
-    return _number(result.median(name))
-
-
-def _spread(result: Result, name: str) -> str:
-    spread = result.spread(name)
-    if not spread:
-        return ""
-    return f"{_number(spread['min'])} / **{_number(spread['median'])}** / {_number(spread['max'])}"

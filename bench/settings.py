@@ -11,7 +11,7 @@ from frazil.runtime.jars import cache_directory
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SUBJECTS = ("frazil", "stock", "connect")
-LAYOUT_VARIANTS = ("running_partitioned", "many_partitions")
+LAYOUT_VARIANTS = ("running_partitioned", "one_million", "many_partitions")
 FORMAT_VARIANTS = ("avro", "protobuf", "json_schema", "bad", "wide")
 
 
@@ -22,7 +22,7 @@ class Settings:
     subjects: tuple[str, ...] = SUBJECTS
     variants: tuple[str, ...] = ("plain", "metadata", "running", "running_metadata", *LAYOUT_VARIANTS, *FORMAT_VARIANTS)
     records: int = 4_000_000
-    wide_records: int = 1_000_000
+    wide_records: int = 2_000_000
     running_batches: int = 2
     runs: int = 3
     peer_runs: int = 2
@@ -43,8 +43,12 @@ class Settings:
     upsert_keys: int = 5_000_000
     upsert_rate: int = 5_000
     upsert_seconds: int = 600
+    upsert_interval: str = "1s"
+    upsert_rest_s: float = 300.0
+    merge_seconds: int = 120
     care_rate: int = 20_000
     care_seconds: int = 1200
+    metadata_commits: int = 10_000
     heap: str = "2g"
     quiet_cores: float = 0.2
     quiet_wait_s: float = 60.0

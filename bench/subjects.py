@@ -58,10 +58,10 @@ def frazil_table_command(
     return frazil_command(frazil, folder, {**pipeline, "tables": {f"{NAMESPACE}.{TABLE}": table}}, *options)
 
 
-def stock_command(folder: Path, job: Mapping[str, object]) -> Command:
-    """Stock Spark with one topic and one table; `job` says which trigger and which settings."""
+def stock_command(folder: Path, job: Mapping[str, object], module: str = "bench.stock") -> Command:
+    """Stock Spark with one topic and one table, as `module` does it; `job` says which trigger and which settings."""
     file = folder / "job.json"
     file.write_text(json.dumps({"folder": str(folder), "catalog": str(catalog_file(folder)), **job}, indent=1))
-    arguments = [sys.executable, "-m", "bench.stock", str(file)]
+    arguments = [sys.executable, "-m", module, str(file)]
     path = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
     return Command("stock", arguments, folder, Table(catalog_file(folder), NAMESPACE, TABLE), {"PYTHONPATH": path})

@@ -75,8 +75,11 @@ class Table:
         ]
 
     def committed(self) -> int:
-        """How many rows the table's commits have added."""
-        return sum(snapshot.added_records for snapshot in self.snapshots())
+        """How many rows the current snapshot's data files hold: right also where older snapshots have expired."""
+        self.snapshots()
+        current = self._metadata.get("current-snapshot-id", -1)
+        found = [one for one in self._metadata.get("snapshots", []) if one["snapshot-id"] == current]
+        return int(found[0]["summary"].get("total-records", 0)) if found else 0
 
     def files(self) -> list[tuple[int, Path]]:
         """Every live data file with the id of the snapshot that added it."""

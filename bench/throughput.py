@@ -25,7 +25,7 @@ from bench.topics import delete_topics
 _TIMEOUT_S = 600
 _EXTRA_TRIES = 2
 # `batch_planned`, the moment from which CPU is counted, is a line for debugging.
-_LOG = ("--log-level", "debug")
+DEBUG_LOG = ("--log-level", "debug")
 STOCK_CODECS: dict[str, dict[str, str]] = {"zstd-3": {}, "zstd-1": {"write.parquet.compression-level": "1"}}
 STOCK_JVM = "-XX:+UseParallelGC"
 
@@ -75,7 +75,7 @@ def _measure_frazil(place: Place, variant: str, load: Load) -> None:
             load.topic,
             load.table,
             "--until-caught-up",
-            *_LOG,
+            *DEBUG_LOG,
         )
         shown.update(pipeline=_without_folder((folder / "pipeline.yaml").read_text(), folder))
         return _one_run(place, command, load)
@@ -145,12 +145,12 @@ def _one_run(place: Place, command: Command, load: Load) -> Run:
         raise RuntimeError(f"{command.subject} ended with exit={code}: {running.tail()}")
     # A topic that the first commit has whole is too small to be warm for: all of it counts.
     is_warm = 0 < warm < load.total
-    begun_s, records = (warm_s, load.total - warm) if is_warm else (_begun_s(running), load.total)
-    cpu_s = last_cpu - value_at(running.sampler.cpu, begun_s)
+    since_s, records = (warm_s, load.total - warm) if is_warm else (begun_s(running), load.total)
+    cpu_s = last_cpu - value_at(running.sampler.cpu, since_s)
     run: Run = {
-        "records_per_s": round(records / (committed_s - begun_s)),
-        "wall_s": round(committed_s - begun_s, 2),
-        "startup_s": round(_begun_s(running) - running.started_s, 2),
+        "records_per_s": round(records / (committed_s - since_s)),
+        "wall_s": round(committed_s - since_s, 2),
+        "startup_s": round(begun_s(running) - running.started_s, 2),
         "cpu_s_per_million": round(cpu_s / records * 1e6, 3),
         "counted_records": records,
         "cpu_s_per_million_with_start": round(running.sampler.cpu[-1][1] / load.total * 1e6, 3),
@@ -163,7 +163,7 @@ def _one_run(place: Place, command: Command, load: Load) -> Run:
     return run
 
 
-def _begun_s(running: Running) -> float:
+def begun_s(running: Running) -> float:
     """When the first batch was about to start: offsets are known, Spark is up, no record has been read.
 
     Frazil plans while its session is still coming up: the later of the two counts.

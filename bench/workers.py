@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from bench.records import make_pool
 from bench.wide import make_wide_pool
-from frazil.ingest.decode.json import infer_json
+from frazil.ingest.decode.json.records import infer_json
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.rows import decode_rows

@@ -65,7 +65,8 @@ Retries and drops of [dead letters](../how-to/dead-letters.md) make snapshots wi
 _PROGRESS_END = """\
 A table that Frazil made or has committed to has the property `frazil.<pipeline>.created` = `true`: with it, a table
 whose progress was lost is told from one that has none yet. `frazil.<pipeline>.dead-letters` is the name of its dead-letter
-table. A dead-letter table has `frazil.<pipeline>.retrying.<id>` while a retry is not finished.
+table. A dead-letter table has `frazil.<pipeline>.retrying.<id>` while a retry is not finished, and
+`frazil.<pipeline>.letters-sent` is the commit id whose letters are known to be in their Kafka topic.
 `frazil.<pipeline>.orphans-removed` says, in milliseconds, when table care last looked for orphans.
 
 How to read them: [query](../how-to/query.md#progress). What they are for: [the
@@ -100,6 +101,10 @@ _SECTIONS = {
         "tables.&lt;name&gt;.envelope",
         "The long form: with `operation`, a field of the row names the operation; with `type: debezium`, its settings.",
     ),
+    "atomic": (
+        "tables.&lt;name&gt;.atomic",
+        "The long form of `transaction` ([how](../how-to/cdc.md#whole-transactions)).",
+    ),
     "dead_letters": ("tables.&lt;name&gt;.dead_letters", ""),
     "limits": ("tables.&lt;name&gt;.limits", ""),
     "value": ("tables.&lt;name&gt;.value", ""),
@@ -119,11 +124,13 @@ _SAMPLE = Progress(
     watermark=Watermark({"page_views": {0: 1795258921596, 1: 1795258921210}}, 1795258921210),
     skipped={"page_views": {1: (900, 1100)}},
     bad_skipped=12,
+    passed_over={"heartbeat": 40, "transaction": 7},
     letters=Letters(
         "shop.page_views__dead_letters",
         (DataFile("s3://lake/shop/letters/00000-7f3a.parquet", 2, 4310, "{}"),),
         {"page_views": {0: 1100, 1: 1100}},
     ),
+    places={"page_views": {0: "00000000000026719680/00000000000026720120"}},
     schemas=("7", "12"),
 )
 

@@ -47,11 +47,21 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "Bad records that were left out since the table began, as `on_bad_record: skip` says. Absent while there are"
         " none.",
     ),
+    "passed-over": (
+        "JSON: kind → count",
+        "Records since the table began that are no change of a row, such as heartbeats, by what they are (see"
+        " [envelopes](envelopes.md)). Absent while there are none.",
+    ),
     "dead-letters": (
         "JSON: table, files, since, topic",
         "The letters of this commit's bad records: files that belong to the dead-letter table `table`, and where the"
         " batch began. They are promised here and committed there, under the same commit id, before anything else is"
         " done with the table. Absent when the batch had none.",
+    ),
+    "places": (
+        "JSON: topic → partition → text",
+        "Of a table that shows transactions whole: the place among the source's commits of the newest change that each"
+        " partition has seen. What comes up to it is a repetition. The texts sort as the source has committed.",
     ),
 }
 
@@ -61,7 +71,16 @@ RETRY_KEYS: dict[str, tuple[str, str]] = {
         "In a dead-letter table: rows of retried letters that this snapshot took out; the files are appended to the table"
         " unless it has them already, in a snapshot after `since`.",
     ),
-    "retry-id": ("UUID", "In a table: the retry whose rows this snapshot added."),
+    "retry-id": (
+        "UUID",
+        "In a table: the retry whose rows this snapshot added. A snapshot without files that has it stands in the way of a"
+        " retry that died.",
+    ),
+    "retry-letters": (
+        "JSON: id, table, since, read_at, removed, added",
+        "In a table with `mode: upsert`: files of the dead-letter table that go, now that the rows of their letters are"
+        " here, and the files with the letters that stay, which come in their place.",
+    ),
     "rewrite-id": (
         "UUID",
         "In a dead-letter table: the retry or the drop that made this snapshot; of two that have read the same snapshot one"
@@ -88,8 +107,14 @@ LOG_EVENTS: dict[str, str] = {
     " one is planned again.",
     "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
     "large_records": "A record was larger than 8 KiB: this batch, and later ones, are read in pieces of limited size.",
+    "pattern_without_topic": "At the start a regular expression of the file matches no topic; the run goes on with the"
+    " others and looks again. See [topic missing](../operations/topic-missing.md).",
     "records_passed_over": "A table met records that are no change of a row, such as heartbeats, for the first time: what"
     " they are, and how many the batch had. See [envelopes](envelopes.md).",
+    "records_skipped": "Records were gone from Kafka before they were read, and the table says `on_data_loss: skip`: the"
+    " first and the last offset that were passed over. The next commit has them in its summary.",
+    "values_gone": "Rows of a mirror lack a value for a required column: it was not sent, and no row had it. The table's"
+    " policy forbids that the column becomes optional, so the batch is planned again, and `lost` records are dead letters.",
     "rows_moved": "Rows of a mirror get another key, and their large values were not sent: the batch is planned again, for"
     " one task to read, which finds them with the old keys. `lost` records had a row that is gone: they are dead letters.",
     "rows_looked_up_again": "Another writer changed an upsert table between the look at it and the commit: the rows to"
@@ -101,9 +126,15 @@ LOG_EVENTS: dict[str, str] = {
     "schemas_fetched": "Records named schemas that this process had not met; the registry was asked for them, and the"
     " batch is planned again.",
     "session_started": "Spark is up: the first batch can run.",
+    "settings_left_out": "Settings under `kafka` that only the other of the two clients knows, by name; said once for"
+    " each client.",
     "starting": "The command has read its file.",
+    "stopping": "Asked to end: what is in hand, of the tables that are named, is finished and committed. A second"
+    " Ctrl-C does not wait for that.",
     "table_backs_off": "Something this table needs does not answer; it tries again after the time that is named.",
     "table_stopped": "The table does not go on until its operator has decided; says reason, place and remedy.",
+    "transaction_held": "A table that shows transactions whole waits for the rest of one: see"
+    " [transactions](../operations/transactions.md).",
     "unavailable": "Kafka or the catalog does not answer; everything tries again after the time that is named.",
     "unexpected": "A fault of Frazil's own, with its stack trace; the table stops. Please report it.",
 }
@@ -142,9 +173,12 @@ FAILPOINTS: dict[str, str] = {
     "commit.after": "the commit is known to have succeeded",
     "letters.before": "a batch is committed, its dead letters are not",
     "letters.after": "its dead letters are committed too",
+    "letters.sent": "they are in their Kafka topic too, their table does not say so yet",
     "retry.evolving": "a table is about to get columns that retried letters need",
     "retry.written": "retried letters are written to files that no snapshot names",
     "retry.announced": "the dead-letter table has the mark of a retry that has promised nothing yet",
+    "retry.replace-landed": "rows of retried letters have landed where rows are replaced, the answer was not used yet",
+    "retry.replaced": "these rows are known to be in the table, their letters are still there",
     "retry.rewrite-landed": "a commit that takes letters out has landed, its answer was not used yet",
     "retry.promised": "letters are taken out, their rows are promised",
     "retry.append-landed": "the promised rows have landed, the answer was not used yet",
@@ -170,4 +204,5 @@ ENVIRONMENT: dict[str, str] = {
     "FRAZIL_IVY_SETTINGS": "An Ivy settings file, for a mirror or a repository of your own to fetch the jars from.",
     "FRAZIL_PYTHON": "Set by Frazil for its executors on a cluster: which Python the shipped packages are for.",
     "FRAZIL_RECORD_CLASSES": "Set by Frazil for a JVM of its own: makes it note the classes that the next start maps.",
+    "FRAZIL_YOUNGEST_ORPHAN": "For tests: the least that `maintenance.orphans.age` may be, in place of 24 hours.",
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from frazil.runtime.jvm import Jvm
 
@@ -17,3 +19,14 @@ def jvm() -> Iterator[Jvm]:
     running = Jvm({}, "local[2]")
     yield running
     running.close()
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_before() -> Iterator[None]:
+    """A command that a test runs in its own process sets up all loggers of it."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()

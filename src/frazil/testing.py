@@ -91,7 +91,7 @@ class StepLanes:
     def wake(self) -> None:
         """Nothing sleeps."""
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:  # noqa: ARG002
         """Forgets what was not begun."""
         self._waiting.clear()
 

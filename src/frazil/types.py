@@ -26,6 +26,12 @@ RESERVED_COLUMNS = frozenset(
 FORMATS_OF_REGISTRY = ("avro", "protobuf", "json_schema")
 """Formats of values and keys whose schemas are in the schema registry."""
 
+MOST_NAMES = 100
+"""So many names of fields, or changes of a table, are remembered: producers can make up new ones for ever."""
+
+MORE_NAMES = "and more"
+"""Stands for the names beyond MOST_NAMES."""
+
 FIRST_PLACEHOLDER_ID = 1000
 """Ids from here on stand for fields that no table has given one yet."""
 
@@ -76,6 +82,11 @@ class DeleteFile:
     record_count: int
     content: str
 
+    @property
+    def is_of_one_file(self) -> bool:
+        """Whether it speaks of one data file alone: it goes with that file, and new deletes of it can take its place."""
+        return self.kind == "vector" or (self.kind == "positions" and bool(self.data_file))
+
 
 @dataclass(frozen=True)
 class Touched:
@@ -111,9 +122,11 @@ class Progress:
     offsets: the full vector. topic_ids: Kafka's ids, so that a topic made anew is not read on by offset alone. skipped:
     offsets that this commit passed over because Kafka no longer has them (from, to). schemas: ids of what the values
     were decoded with, or their format. bad_skipped: bad records left out since the table began, as `on_bad_record:
-    skip` says. letters: dead letters of this batch, still to be committed unless the dead-letter table has them
-    already. epoch, run_id: who wrote it; a later start of the same pipeline has a greater epoch. snapshot_id: None
-    before the first commit, together with an empty vector.
+    skip` says. passed_over: records since the table began that are no change of a row, by what they are. letters: dead
+    letters of this batch, still to be committed unless the dead-letter table has them already. epoch, run_id: who wrote
+    it; a later start of the same pipeline has a greater epoch. places: of a table that shows transactions whole, the
+    newest place among the source's commits that each partition has seen. snapshot_id: None before the first commit,
+    together with an empty vector.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -126,7 +139,9 @@ class Progress:
     skipped: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     schemas: tuple[str, ...] = ("json",)
     bad_skipped: int = 0
+    passed_over: Mapping[str, int] = field(default_factory=dict)
     letters: Letters | None = None
+    places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     snapshot_id: int | None = None
     committed_at_ms: int | None = None
 
@@ -252,7 +267,8 @@ class Resolved:
 class Commit:
     """One snapshot to be: its files and the progress it carries, valid only on top of `expected`.
 
-    delta: of an upsert table, the rows that it takes away; None: nothing but rows come.
+    delta: of an upsert table, the rows that it takes away; None: nothing but rows come. shape: the ids of the schema,
+    partition spec and sort order that the files were written for; None: whatever the table has.
     """
 
     table: str
@@ -260,6 +276,7 @@ class Commit:
     progress: Progress
     expected: Progress
     delta: RowDelta | None = None
+    shape: tuple[int, int, int] | None = None
 
 
 def dump_offsets(offsets: Offsets) -> str:
@@ -292,6 +309,11 @@ def later(one: Mapping[str, Mapping[int, int]], other: Mapping[str, Mapping[int,
     return merged
 
 
+def add_counts(*many: Mapping[str, int]) -> dict[str, int]:
+    """Per word the sum of all its numbers."""
+    return dict(sum(map(Counter, many), Counter()))
+
+
 def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) -> TaskReport:
     """All that the tasks of one batch said about `table`; of the bad records the first by place, `limit` at most."""
     mine = [report for report in reports if report.table == table]
@@ -319,7 +341,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         scattered=next((report.scattered for report in mine if report.scattered), ()),
         touched=tuple(t for report in mine for t in report.touched),
         key_columns=next((report.key_columns for report in mine if report.key_columns), ()),
-        passed_over=dict(sum((Counter(report.passed_over) for report in mine), Counter())),
+        passed_over=add_counts(*(report.passed_over for report in mine)),
         has_moves=any(report.has_moves for report in mine),
         unpaired=tuple(sorted(place for report in mine for place in report.unpaired)),
     )
@@ -328,3 +350,19 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
 def as_json(value: Any) -> str:
     """Compact JSON with sorted keys, for summaries and logs."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def note_names(known: frozenset[str], found: Iterable[str]) -> frozenset[str]:
+    """`known` and what is found besides: MOST_NAMES in all, and MORE_NAMES when there are others."""
+    new = sorted(set(found) - known)
+    if not new or MORE_NAMES in known:
+        return known
+    names = [name for name in new if name != MORE_NAMES]
+    room = MOST_NAMES - len(known)
+    more = {MORE_NAMES} if len(names) > room or len(names) < len(new) else set()
+    return known.union(names[:room], more)
+
+
+def list_names(names: Iterable[str]) -> list[str]:
+    """Sorted, MORE_NAMES at the end."""
+    return sorted(names, key=lambda name: (name == MORE_NAMES, name))

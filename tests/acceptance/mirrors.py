@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyiceberg.table import StaticTable
 from tests.acceptance.ledger import Feed, Ledger, Place
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
-from tests.acceptance.verifier import newest_snapshot, open_reader, prefix, progress_at, read_snapshot
+from tests.acceptance.verifier import is_cut, newest_snapshot, open_duckdb, prefix, progress_at, read_snapshot
 
 Row = dict[str, Any]
 
@@ -51,10 +52,20 @@ class Mirror:
     def change(self, count: int = 300, keys: int = 200) -> None:
         """Random changes: mostly rows, some deletes; a key stays in its partition."""
         for _ in range(count):
-            self._told += 1
             key = int(self._chance.integers(0, keys))
-            row = {"id": key, "v": self._told, "s": f"text {self._told}"} if self._chance.random() < 0.85 else None
-            self.feed.send(self.topic, [row], key % self._partitions, str(key).encode())
+            self._tell(key, is_row=self._chance.random() < 0.85)
+        self.feed.flush()
+
+    def put(self, keys: Iterable[int]) -> None:
+        """A row for each of these keys."""
+        for key in keys:
+            self._tell(key, is_row=True)
+        self.feed.flush()
+
+    def drop(self, keys: Iterable[int]) -> None:
+        """A delete of each of these keys."""
+        for key in keys:
+            self._tell(key, is_row=False)
         self.feed.flush()
 
     def wait(self, run: Run) -> None:
@@ -70,7 +81,7 @@ class Mirror:
         document = json.loads(metadata.read_text())
         newest = newest_snapshot(document)
         assert newest is not None
-        with open_reader() as reader:
+        with open_duckdb() as reader:
             for snapshot in document["snapshots"]:
                 progress = progress_at(document, snapshot, self.pipeline.name)
                 if not progress and is_cut(document, snapshot):
@@ -89,6 +100,11 @@ class Mirror:
         """What the newest snapshot must hold."""
         return self._expected(self.pipeline.progress(self.table))
 
+    def _tell(self, key: int, *, is_row: bool) -> None:
+        self._told += 1
+        row = {"id": key, "v": self._told, "s": f"text {self._told}"} if is_row else None
+        self.feed.send(self.topic, [row], key % self._partitions, str(key).encode())
+
     def _expected(self, progress: dict[str, dict[int, int]]) -> list[Row]:
         state: dict[int, Row] = {}
         told = prefix(self.pipeline.ledger.of(self.topic), progress)
@@ -103,15 +119,6 @@ class Mirror:
     @staticmethod
     def _rows(reader: duckdb.DuckDBPyConnection, metadata: Path, snapshot: dict[str, Any]) -> list[Row]:
         return _by_id(read_snapshot(reader, metadata, snapshot["snapshot-id"]))
-
-
-def is_cut(document: dict[str, Any], snapshot: dict[str, Any]) -> bool:
-    """Whether some ancestor of the snapshot has been expired."""
-    by_id = {one["snapshot-id"]: one for one in document["snapshots"]}
-    at = snapshot
-    while (parent := at.get("parent-snapshot-id")) in by_id:
-        at = by_id[parent]
-    return at.get("parent-snapshot-id") is not None
 
 
 def _by_id(rows: list[Row]) -> list[Row]:

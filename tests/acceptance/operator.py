@@ -134,6 +134,35 @@ class Table:
         with suppress(Py4JJavaError):
             rewrite.commit()
 
+    def scatter_manifests(self) -> None:
+        """Every data file gets a manifest of its own, in one commit."""
+        self._java.refresh()
+        iceberg, io, spec = self._jvm.org.apache.iceberg, self._java.io(), self._java.spec()
+        rewrite = self._java.rewriteManifests()
+        for manifest in list(self._java.currentSnapshot().dataManifests(io)):
+            rewrite.deleteManifest(manifest)
+            files = iceberg.ManifestFiles.read(manifest, io, self._java.specs()).iterator()
+            while files.hasNext():
+                file = files.next().copy()
+                path = f"{self._java.location()}/metadata/{new_id()}.avro"
+                writer = iceberg.ManifestFiles.write(2, spec, io.newOutputFile(path), None)
+                writer.existing(file, manifest.snapshotId(), file.dataSequenceNumber(), file.fileSequenceNumber())
+                writer.close()
+                rewrite.addManifest(writer.toManifestFile())
+        rewrite.commit()
+
+    def repeat_deletes(self, times: int) -> None:
+        """The table's one file of position deletes is there so many times more, which changes no row."""
+        for _ in range(times):
+            self._java.refresh()
+            [task] = list(self._java.newScan().planFiles().iterator())
+            delete = task.deletes()[0]
+            old = Path(str(delete.location()).removeprefix("file:"))
+            new = old.with_name(f"again-{new_id()}{old.suffix}")
+            shutil.copy(old, new)
+            builder = self._jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(self._java.spec()).copy(delete)
+            self._java.newRowDelta().addDeletes(builder.withPath(str(new)).build()).commit()
+
     def append_nothing(self) -> None:
         """A commit of another writer, without rows."""
         self._java.refresh()

@@ -22,13 +22,14 @@ from tests.acceptance.verifier import (
     Verdict,
     canonical,
     metadata_file,
+    newest_commit,
     newest_snapshot,
     progress_at,
     values_of,
     verify,
 )
 from tests.fixtures.foreign_spark import ForeignSpark
-from tests.fixtures.readers import assert_equal_everywhere
+from tests.fixtures.readers import Read, assert_equal_everywhere
 from tests.fixtures.waiting import PATIENCE_S, wait_until
 
 PLACE = ["topic", "partition", "offset"]
@@ -93,7 +94,7 @@ class Pipeline:
         self._runs.append(run)
         return run
 
-    def command(self, *words: str, failpoints: str = "", expected: int = 0) -> Document:
+    def command(self, *words: str, failpoints: str = "", expected: int = 0, within_s: float = PATIENCE_S) -> Document:
         """Runs another command with the file as it is now, to its end; what it printed, nothing if it was killed."""
         done = subprocess.run(
             [sys.executable, "-m", "frazil.cli.main", *words, "-f", str(self._write_file()), "--output", "json"],
@@ -101,21 +102,39 @@ class Pipeline:
             env={**os.environ, **self._environment(failpoints)},
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=within_s,
             check=False,
         )
         assert done.returncode == expected, done.stdout + done.stderr
         document: Document = json.loads(done.stdout or "{}")
         return document
 
+    def attempt(self, *words: str, failpoints: str = "", within_s: float = PATIENCE_S) -> int:
+        """Runs another command; its exit code. SIGKILL after so long."""
+        with (self.folder / "attempts.log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "frazil.cli.main", *words, "-f", str(self._write_file())],
+                cwd=self.folder,
+                env={**os.environ, **self._environment(failpoints)},
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            return process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
     def _write_file(self) -> Path:
-        file = self.folder / "frazil.yaml"
-        file.write_text(yaml.safe_dump(self.document, sort_keys=False))
+        file, text = self.folder / "frazil.yaml", yaml.safe_dump(self.document, sort_keys=False)
+        if not file.exists() or file.read_text() != text:  # Commands that run at a time may read it.
+            file.write_text(text)
         return file
 
     def _environment(self, failpoints: str) -> dict[str, str]:
         return {
             "FRAZIL_FAILPOINTS": failpoints,
+            "FRAZIL_YOUNGEST_ORPHAN": "1ms",
             "TMPDIR": str(self.folder / "tmp"),
             "SPARK_LOCAL_DIRS": str(self.folder / "tmp"),
         }
@@ -159,15 +178,17 @@ class Pipeline:
         found: Document = self.state_file().get("tables", {}).get(table, {})
         return found
 
-    def wait_for_state(self, run: Run, table: str, state: str, within_s: float = PATIENCE_S) -> Document:
-        """Waits until the running pipeline says so of the table; all that it says then."""
+    def wait_for_state(
+        self, run: Run, table: str, state: str, reason: str = "", within_s: float = PATIENCE_S
+    ) -> Document:
+        """Waits until the running pipeline says so of the table, for a reason with these words; all that it says then."""
         said: Document = {}
 
         def is_said() -> bool:
             said.update(self.state(table))
-            return said.get("state") == state
+            return said.get("state") == state and reason in said["reason"]
 
-        run.wait_while_running(is_said, f"{table} is {state}", within_s)
+        run.wait_while_running(is_said, f"{table} is {state} {reason}", within_s)
         return said
 
     def wait_for_commit_of(self, table: str, run: Run | None = None, within_s: float = PATIENCE_S) -> None:
@@ -193,7 +214,9 @@ class Pipeline:
         self.wait_for_commit_of(table, run)
         metadata = self.metadata(table)
         assert metadata is not None
-        newest = newest_snapshot(json.loads(metadata.read_text()))
+        document = json.loads(metadata.read_text())
+        head = newest_snapshot(document)
+        newest = head and newest_commit(document, head, self.name)
         committed_ms = newest and newest["timestamp-ms"]
 
         def is_settled() -> bool:
@@ -223,11 +246,14 @@ class Pipeline:
             assert verdict.row_count == len(records)
         return verdict
 
-    def check_readers(self, table: str) -> None:
-        """Spark, PyIceberg, DuckDB and Polars answer the same rows, of the newest snapshots and the oldest."""
+    def check_readers(self, table: str, readers: Mapping[str, Read] | None = None) -> None:
+        """Spark, PyIceberg, DuckDB and Polars answer the same rows, of the newest snapshots and the oldest.
+
+        readers: asked in place of all of those.
+        """
         metadata = self.metadata(table)
         assert metadata is not None, f"there is no table {table}"
-        assert_equal_everywhere(metadata, spark=self._spark)
+        assert_equal_everywhere(metadata, spark=None if readers else self._spark, readers=readers)
 
     def summary(self, table: str, part: str) -> Any:
         """One part of the newest progress, as it stands in the snapshot's summary; None when it is not there."""

@@ -117,6 +117,10 @@ class Run:
         """SIGTERM: it finishes what is in hand."""
         self._process.send_signal(signal.SIGTERM)
 
+    def interrupt(self) -> None:
+        """SIGINT, as Ctrl-C sends it; a second one ends it at once."""
+        self._process.send_signal(signal.SIGINT)
+
     def stop(self, within_s: float = PATIENCE_S) -> int:
         """SIGTERM; its exit code."""
         self.terminate()

@@ -175,9 +175,10 @@ def test_a_deleted_topic_is_missed_aloud(by_hand: ByHand) -> None:
     by_hand.goes_on("deleted")
     owned = by_hand.tables["deleted"]
     by_hand.pipeline.topics.delete(owned.topic)
-    state = by_hand.pipeline.wait_for_state(by_hand.run(), owned.table, "backing off")
-    assert f"topic {owned.topic} does not exist" in state["reason"]
-    assert state["remedy"]
+    run, missed = by_hand.run(), f"topic {owned.topic} does not exist"
+    run.wait_while_running(lambda: missed in by_hand.pipeline.state(owned.table).get("reason", ""), missed)
+    state = by_hand.pipeline.state(owned.table)
+    assert (state["state"], bool(state["remedy"])) == ("backing off", True)
     owned.check()
 
 

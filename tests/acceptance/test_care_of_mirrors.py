@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.mirrors import Mirror
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
-from tests.acceptance.test_care_soak import unnamed
+from tests.acceptance.verifier import unnamed
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -57,4 +57,4 @@ def test_mirrors_are_cared_for_under_load_whatever_is_killed(pipeline: Pipeline)
     pipeline.command("maintain")
     for mirror in mirrors:
         mirror.check_all()
-        assert unnamed(pipeline, mirror.table) == set()
+        assert unnamed(pipeline.metadata(mirror.table)) == frozenset()

@@ -1,137 +1,157 @@
-"""Half an hour of everything at once: records with ever new fields, ingestion and table care that are killed at random, a
-foreign compactor in the same tables. A slice of it is part of the suite.
+"""Half an hour of everything at once: records with ever new fields into partitioned tables, ingestion and table care that
+are killed at random, a foreign compactor in the same tables. A slice of it is part of the suite.
+
+`make soak-care` runs it; FRAZIL_SOAK_SECONDS says for how long.
 """
 
 from __future__ import annotations
 
 import signal
-import threading
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from typing import Any
 
 import pytest
-from pyiceberg.table import StaticTable
 
 from frazil.clock import SystemClock
-from frazil.spec.table_vocabulary import TABLE
 from tests.acceptance.ledger import Feed, events
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.running import Run
+from tests.acceptance.soaking import chance, die, live_on, soak_s
+from tests.acceptance.verifier import unnamed, untidy
+from tests.fixtures.background import repeated
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = pytest.mark.timeout(7200)
 
 SOAK_S = 1800.0
-CARE = {"min_input_files": 4, "snapshots": {"count": 8}}
-STEPS = ("care.planned", "care.compact.begins", "care.compact.written", "care.compact.landed", "care.expire.begins")
+SAFETY_AGE_S = 180
+CARE = {"min_input_files": 4, "snapshots": {"count": 12}, "orphans": {"age": f"{SAFETY_AGE_S}s"}}
+LAYOUTS = (["bucket(id, 4)"], ["even", "bucket(id, 2)"])
+STEPS = (
+    "care.planned",
+    "care.compact.begins",
+    "care.compact.written",
+    "care.compact.landed",
+    "care.expire.begins",
+    "care.expire.landed",
+    "care.orphans.found",
+)
 LIVES_MS = 12_000
+ROUND_MS = 20_000
+"""As long as a round of care may take before it is killed."""
+TIDY_WITHIN_S = 300.0
+FIELD_EVERY = 3000
+"""Records of one topic between two new fields."""
+
+
+class Soak:
+    """A pipeline of tables that differ in their partitions."""
+
+    def __init__(self, pipeline: Pipeline, operator: Operator, seed: int) -> None:
+        self.pipeline = pipeline
+        self._operator = operator
+        self._seed = seed
+        pipeline.document["maintenance"] = CARE
+        pairs = [
+            pipeline.add_fed_table(f"soaked{number}", 2, partition_by=layout) for number, layout in enumerate(LAYOUTS)
+        ]
+        self.tables = [table for table, _ in pairs]
+        self._topics = [topic for _, topic in pairs]
+        self._feed = Feed(pipeline.servers, pipeline.ledger)
+        self._told = 0
+
+    def produce(self) -> None:
+        """Some records for every table; now and then they get a new field, at the top and inside."""
+        field = self._told // FIELD_EVERY
+        for topic in self._topics:
+            rows = list(events(10, self._told))
+            for row in rows:
+                row[f"extra{field}"] = row["id"]
+                row["where"][f"extra{field}"] = f"e{field}"
+            self._feed.send(topic, rows)
+        self._feed.flush()
+        self._told += 10
+
+    def compact(self) -> None:
+        """What other hands do."""
+        for table in self.tables:
+            self._operator.open(self.pipeline.folder, table).compact_two()
+
+    def live_and_die(self, number: int) -> None:
+        """One run, every third of which dies in its care, and beside every other one a round of care that dies too."""
+        step = STEPS[chance(self._seed, number, len(STEPS))]
+        run = self.pipeline.run(failpoints=f"{step}=kill@2" if number % 3 == 0 else "")
+        with suppress(AssertionError):  # It may have died of its failpoint before that.
+            run.wait_for("batch_committed")
+        if number % 2:
+            within_s = chance(self._seed, number + 2000, ROUND_MS) / 1000
+            failpoints = f"{step}=kill" if number % 4 == 1 else ""
+            code = self.pipeline.attempt("maintain", failpoints=failpoints, within_s=180 if failpoints else within_s)
+            assert code in (0, -signal.SIGKILL), (self.pipeline.folder / "attempts.log").read_text()[-3000:]
+        live_on(run, chance(self._seed, number + 1000, LIVES_MS) / 1000)
+        assert troubles(run) == []
+        die(run, number)
+
+    def check(self) -> None:
+        """Lost 0, doubled 0."""
+        for table in self.tables:
+            self.pipeline.check(table)
+
+    def untidy(self) -> dict[str, tuple[str, ...]]:
+        """Tables whose files are not as they should be, and where."""
+        found = {table: self.pipeline.metadata(table) for table in self.tables}
+        return {table: words for table, metadata in found.items() if metadata and (words := untidy(metadata))}
+
+    def unnamed(self) -> set[str]:
+        """Files of all tables that no snapshot names."""
+        return set().union(*(unnamed(self.pipeline.metadata(table)) for table in self.tables))
+
+
+def troubles(run: Run) -> list[Any]:
+    """What a run may not say whatever others do."""
+    words = ("unexpected", "table_stopped", "care_failed", "care_put_off")
+    return [event for word in words for event in run.seen(word)]
 
 
 @contextmanager
-def feeding(pipeline: Pipeline, topics: list[str]) -> Iterator[None]:
-    """Some hundred records a second, with a new field now and then, until the block ends."""
-    stopping = threading.Event()
-    feed = Feed(pipeline.servers, pipeline.ledger)
-
-    def produce() -> None:
-        number = 0
-        while not stopping.wait(0.2):
-            for topic in topics:
-                rows = events(30, number)
-                feed.produce(topic, [{**row, f"extra{number // 3000}": number} for row in rows])
-            number += 30
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
+def in_bad_company(soak: Soak) -> Iterator[None]:
+    """Records keep coming, and others compact."""
+    with repeated(lambda _: soak.produce(), 0.2), repeated(lambda _: soak.compact(), 3.0):
         yield
-    finally:
-        stopping.set()
-        thread.join(60)
 
 
-@contextmanager
-def compacted_by_others(pipeline: Pipeline, operator: Operator, tables: list[str]) -> Iterator[None]:
-    """Somebody who puts two files together every few seconds."""
-    stopping = threading.Event()
-
-    def compact() -> None:
-        while not stopping.wait(3.0):
-            for table in tables:
-                operator.open(pipeline.folder, table).compact_two()
-
-    thread = threading.Thread(target=compact)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        thread.join(60)
-
-
-def chance(seed: int, number: int, below: int) -> int:
-    """The same for the same seed."""
-    return zlib.crc32(f"{seed} {number}".encode()) % below
-
-
-def soak(pipeline: Pipeline, operator: Operator, seed: int, seconds: float) -> None:
-    """Lives and deaths for so long; afterwards nothing is lost or doubled and nothing is left over."""
-    pipeline.document["maintenance"] = CARE
-    settings = {"partition_by": ["truncate(text, 1)"]} if TABLE["partition_by"].is_built else {}
-    pairs = [pipeline.add_fed_table(f"soaked{number}", 2, **settings) for number in range(2)]
-    tables = [table for table, _ in pairs]
-    for _, topic in pairs:
-        pipeline.feed.produce(topic, events(50, 0))
-    pipeline.catch_up()
-    clock = SystemClock()
-    end_s, number = clock.monotonic_s() + seconds, 0
-    with feeding(pipeline, [topic for _, topic in pairs]), compacted_by_others(pipeline, operator, tables):
-        while clock.monotonic_s() < end_s or number == 0:
-            live_and_die(pipeline, tables, seed, number)
+def lead_lives(soak: Soak, is_over: Callable[[int], bool]) -> None:
+    """A life after the other until it is over, and then all that is there is committed."""
+    soak.produce()
+    soak.pipeline.catch_up()
+    number = 0
+    with in_bad_company(soak):
+        while not is_over(number):
+            soak.live_and_die(number)
             number += 1
-    pipeline.catch_up()
-    pipeline.document["maintenance"] = {**CARE, "orphans": {"age": "1ms"}}
-    pipeline.command("maintain")
-    for table in tables:
-        pipeline.check(table)
-        assert unnamed(pipeline, table) == set()
-
-
-def live_and_die(pipeline: Pipeline, tables: list[str], seed: int, number: int) -> None:
-    step = STEPS[chance(seed, number, len(STEPS))]
-    run = pipeline.run(failpoints=f"{step}=kill@2" if number % 3 == 0 else "")
-    before = {table: pipeline.metadata(table) for table in tables}
-    with suppress(AssertionError):  # It may have died of its failpoint before that.
-        run.wait_while_running(
-            lambda: {t: pipeline.metadata(t) for t in tables} != before, "it has committed something"
-        )
-    if number % 2:
-        with suppress(AssertionError):  # It may have nothing to do at that step.
-            pipeline.command("maintain", failpoints=f"{step}=kill", expected=-signal.SIGKILL)
-    deadline = SystemClock().monotonic_s() + chance(seed, number + 1000, LIVES_MS) / 1000
-    with suppress(AssertionError):
-        run.wait_while_running(lambda: SystemClock().monotonic_s() > deadline, "its time has come")
-    if run.is_running:
-        run.kill(run.pid)
-    assert run.wait() == -signal.SIGKILL
-    run.close()
-
-
-def unnamed(pipeline: Pipeline, table: str) -> set[str]:
-    """Data files on the disk that no snapshot names."""
-    metadata = pipeline.metadata(table)
-    assert metadata is not None
-    named = StaticTable.from_metadata(str(metadata)).inspect.all_files()["file_path"].to_pylist()
-    there = {str(path) for path in (metadata.parent.parent / "data").rglob("*") if path.is_file()}
-    return there - {str(Path(path.removeprefix("file:"))) for path in named}
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(1))
-def test_half_an_hour_of_everything(pipeline: Pipeline, operator: Operator, seed: int) -> None:
-    soak(pipeline, operator, seed, SOAK_S)
+def test_half_an_hour_of_everything(pipeline: Pipeline, operator: Operator) -> None:
+    soak, clock = Soak(pipeline, operator, 0), SystemClock()
+    end_s = clock.monotonic_s() + soak_s(SOAK_S)
+    lead_lives(soak, lambda _: clock.monotonic_s() > end_s)
+    with pipeline.running() as run:
+        for table in soak.tables:
+            pipeline.wait_for_commit_of(table, run)
+        run.wait_while_running(lambda: not soak.untidy(), "files are as they should be", TIDY_WITHIN_S)
+        run.wait_while_running(lambda: not soak.unnamed(), "orphans are gone", SAFETY_AGE_S + TIDY_WITHIN_S)
+        assert run.stop() == 0, run.tail()
+        assert troubles(run) == []
+    soak.check()
 
 
 def test_a_minute_of_everything(pipeline: Pipeline, operator: Operator) -> None:
-    soak(pipeline, operator, 7, 0.0)
+    soak = Soak(pipeline, operator, 7)
+    lead_lives(soak, lambda number: number == 2)
+    pipeline.catch_up()
+    pipeline.document["maintenance"] = {**CARE, "orphans": {"age": "1ms"}}
+    pipeline.command("maintain")
+    assert (soak.untidy(), soak.unnamed()) == ({}, set())
+    soak.check()

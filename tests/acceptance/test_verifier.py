@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ COMMITS = 3
 
 
 class Victim:
-    """A table of several snapshots, whole."""
+    """A table of several snapshots, whole. files: the oldest first."""
 
     def __init__(self, pipeline: Pipeline, table: str, topic: str) -> None:
         self.pipeline = pipeline
@@ -33,7 +34,7 @@ class Victim:
         metadata = pipeline.metadata(table)
         assert metadata is not None
         self.metadata = metadata
-        self.files = sorted(data_files(metadata))
+        self.files = sorted(data_files(metadata), key=lambda file: file.stat().st_mtime_ns)
 
     def problems(self, metadata: Path | None = None) -> list[str]:
         """What the verifier says now."""
@@ -136,6 +137,20 @@ def test_a_file_committed_twice_is_doubled(victim: Victim, operator: Operator) -
     table.roll_back(before)
     assert any(f"doubled {count} (" in problem for problem in problems)
     assert any("is in the table 2 times" in problem for problem in problems)
+
+
+def test_a_snapshot_that_cannot_say_how_far_it_goes_may_lack_rows_and_nothing_else(victim: Victim) -> None:
+    document = json.loads(victim.metadata.read_text())
+    *_, silent, newest = sorted(document["snapshots"], key=lambda one: one["sequence-number"])
+    silent["summary"] = {"operation": "replace"}
+    document |= {"snapshots": [silent, newest], "snapshot-log": [], "metadata-log": []}
+    doctored = victim.metadata.with_name("doctored.metadata.json")
+    doctored.write_text(json.dumps(document))
+    assert victim.problems(doctored) == []
+    with victim.damaged(victim.files[0]) as rows:
+        pq.write_table(pa.concat_tables([rows, rows.slice(0, 1)]), victim.files[0])
+        problems = [problem for problem in victim.problems(doctored) if problem.startswith("snapshot")]
+    assert any(f"snapshot {silent['sequence-number']} at {{}}: doubled 1 (" in problem for problem in problems)
 
 
 def test_a_snapshot_with_a_file_that_is_gone_cannot_be_read(victim: Victim) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
+
+import pytest
 
 from frazil import failpoints
 from frazil.catalog.iceberg import IcebergCatalog
@@ -14,6 +16,7 @@ from frazil.catalog.port import Catalog
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
 from frazil.testing import live_rows
+from frazil.types import Commit, Progress
 
 
 class Lake(Protocol):
@@ -36,6 +39,27 @@ class Lake(Protocol):
 
     def lose_next_answer(self, point: str = "commit.landed") -> Any:
         """A context in which the next commit lands and its answer does not come back. point: where, in the real catalog."""
+
+    def send_twice(self, between: Callable[[], None]) -> Any:
+        """A context in which a commit lands, and after `between` is sent again."""
+
+
+class _SentTwice:
+    """An update whose commit lands, and is refused when it is sent again."""
+
+    def __init__(self, update: Any, operations: Any, between: Callable[[], None]) -> None:
+        self._update = update
+        self._operations = operations
+        self._between = between
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._update, name)
+
+    def commit(self) -> None:
+        before = self._operations.current()
+        self._update.commit()
+        self._between()
+        self._operations.commit(before, before)
 
 
 class MemoryLake:
@@ -66,6 +90,20 @@ class MemoryLake:
         self._first.losses.append("answer")
         yield
         assert not self._first.losses
+
+    @contextmanager
+    def send_twice(self, between: Callable[[], None]) -> Iterator[None]:
+        commit = MemoryCatalog.commit
+
+        def twice(catalog: MemoryCatalog, mine: Commit) -> Progress:
+            patch.undo()
+            commit(catalog, mine)
+            between()
+            return commit(catalog, mine)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MemoryCatalog, "commit", twice)
+            yield
 
 
 class IcebergLake:
@@ -110,6 +148,18 @@ class IcebergLake:
             yield
         finally:
             failpoints.arm({})
+
+    @contextmanager
+    def send_twice(self, between: Callable[[], None]) -> Iterator[None]:
+        made = IcebergCatalog._update_for
+
+        def make(catalog: IcebergCatalog, java: Any, commit: Commit) -> _SentTwice:
+            patch.undo()
+            return _SentTwice(made(catalog, java, commit), java.operations(), between)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(IcebergCatalog, "_update_for", make)
+            yield
 
     def _table(self, table: str) -> Any:
         catalog: Any = self.catalog()

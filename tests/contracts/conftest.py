@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from frazil.catalog.port import Catalog
 from frazil.runtime.broker import EmbeddedBroker
+from tests.contracts.catalogs import IcebergLake, Lake, MemoryLake
 from tests.fixtures.registry import ApicurioRegistry
 
 
@@ -31,3 +33,15 @@ def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApicurioRegis
 def folder(tmp_path: Path) -> Path:
     """Where tables go."""
     return tmp_path / "warehouse"
+
+
+@pytest.fixture(params=["memory", pytest.param("iceberg", marks=pytest.mark.jvm)])
+def lake(request: pytest.FixtureRequest, folder: Path) -> Lake:
+    """Tables of the twin in memory, or of Iceberg's own JDBC catalog."""
+    return MemoryLake(folder) if request.param == "memory" else IcebergLake(request.getfixturevalue("jvm"), folder)
+
+
+@pytest.fixture
+def catalog(lake: Lake) -> Catalog:
+    """The lake's catalog, as a fresh process sees it."""
+    return lake.catalog()

@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IcebergType, ListType, LongType, NestedField, StringType, StructType
 
 from frazil.catalog.history import Said
+from frazil.catalog.layout import METRICS_OF, Layout
 from frazil.catalog.port import Catalog, Rewrite, TableSize, TableState
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
@@ -21,24 +22,13 @@ from frazil.ingest.shape import shape_rows
 from frazil.ingest.table import Table
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.models import TableSpec, TopicSelector
+from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import Commit, DataFile, Progress, Watermark
-from tests.contracts.catalogs import IcebergLake, Lake, MemoryLake
+from tests.contracts.catalogs import IcebergLake, Lake
 from tests.unit.ingest.columns import decode
 
 _TABLE = "lake.sub.t"
 _SCHEMA = new_schema([("id", LongType()), ("s", StructType(NestedField(0, "a", LongType(), required=False)))])
-
-
-@pytest.fixture(params=["memory", pytest.param("iceberg", marks=pytest.mark.jvm)])
-def lake(request: pytest.FixtureRequest, folder: Path) -> Lake:
-    if request.param == "memory":
-        return MemoryLake(folder)
-    return IcebergLake(request.getfixturevalue("jvm"), folder)
-
-
-@pytest.fixture
-def catalog(lake: Lake) -> Catalog:
-    return lake.catalog()
 
 
 def _create(catalog: Catalog) -> TableState:
@@ -95,6 +85,12 @@ def test_a_created_table_has_its_columns_with_ids_and_no_progress(catalog: Catal
     assert made.properties["owner"] == "me"
 
 
+def test_a_table_whose_properties_name_a_column_that_it_lacks_cannot_be_made(catalog: Catalog) -> None:
+    with pytest.raises(UnavailableError, match="the table cannot be created"):
+        catalog.create(_TABLE, new_schema([("other", StringType())]), {METRICS_OF + "id": "full"}, 2)
+    assert catalog.load(_TABLE) is None
+
+
 def test_creating_a_table_that_is_there_answers_the_one_that_is_there(lake: Lake) -> None:
     first = _create(lake.catalog())
     second = lake.catalog().create(_TABLE, new_schema([("other", StringType())]), {}, 2)
@@ -128,6 +124,26 @@ def test_a_stale_writer_is_refused_by_the_table(lake: Lake) -> None:
         loser.commit(_commit(other, 7))
     assert _plain(_load(loser).progress) == _plain(first)
     assert loser.commit(_commit(_load(loser), 9)).offsets["a"][0] == 9
+
+
+@pytest.mark.parametrize("what", ["schema", "partition spec", "sort order"])
+def test_files_written_for_another_shape_of_the_table_are_refused(lake: Lake, what: str) -> None:
+    mine, other = lake.catalog(), lake.catalog("q")
+    state = _create(mine)
+    _load(other)
+    if what == "schema":
+        other.evolve(_TABLE, lambda schema: extend_schema(schema, {(): {"more": StringType()}}))
+    else:
+        partition_by = (parse_term("bucket(id, 2)"),) if what == "partition spec" else None
+        other.arrange(_TABLE, Layout(partition_by, (parse_sort("id"),) if partition_by is None else None))
+    with pytest.raises(ConflictError, match="changed after this batch was planned"):
+        mine.commit(replace(_commit(state, 5), shape=state.shape))
+    now = _load(mine)
+    assert (now.progress, now.shape == state.shape) == (Progress(), False)
+    assert mine.commit(replace(_commit(now, 5), shape=now.shape)).offsets["a"][0] == 5
+    with lake.lose_next_answer():
+        now = _load(mine)
+        assert mine.commit(replace(_commit(now, 7), shape=now.shape)).offsets["a"][0] == 7
 
 
 def test_of_many_committers_at_once_exactly_one_wins(lake: Lake) -> None:
@@ -375,6 +391,15 @@ def test_a_rewrite_whose_answer_was_lost_is_looked_up(catalog: Catalog, lake: La
     with lake.lose_next_answer("retry.rewrite-landed"):
         catalog.rewrite(_rewrite(catalog, first))
     assert _paths(catalog) == [second]
+
+
+def test_a_rewrite_that_somebody_else_has_done_is_done(lake: Lake) -> None:
+    slow, quick = lake.catalog(), lake.catalog()
+    first, second = _begin(slow)
+    late, done = _rewrite(slow, first, 7), _rewrite(quick, first, 7)
+    quick.rewrite(done)
+    slow.rewrite(late)
+    assert _paths(slow) == sorted([second, done.added[0].path])
 
 
 def test_files_are_appended_once_under_a_name_and_leave_the_progress_alone(lake: Lake) -> None:

@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap64
 
 from frazil.catalog.layout import Layout, order_words, words_of
 from frazil.catalog.port import Catalog, TableState
+from frazil.catalog.scans import Scan
 from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.ingest.evolve import extend_schema, new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.table import Table
+from frazil.ingest.table import Table, letters_target
+from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
-from frazil.types import Commit, DataFile, Progress
-from tests.contracts.catalogs import IcebergLake, Lake, MemoryLake
+from frazil.types import Commit, DataFile, Progress, RowDelta
+from tests.contracts.catalogs import Lake
 
 _TABLE = "lake.sub.t"
 _COLUMNS = {"id": "long", "at": "timestamptz", "x": "double", "s": "struct<a: string, b: struct<c: int>>"}
-
-
-@pytest.fixture(params=["memory", pytest.param("iceberg", marks=pytest.mark.jvm)])
-def lake(request: pytest.FixtureRequest, folder: Path) -> Lake:
-    if request.param == "memory":
-        return MemoryLake(folder)
-    return IcebergLake(request.getfixturevalue("jvm"), folder)
-
-
-@pytest.fixture
-def catalog(lake: Lake) -> Catalog:
-    return lake.catalog()
 
 
 def _layout(partition_by: str | None = None, sort_by: str | None = None) -> Layout:
@@ -43,9 +35,11 @@ def _layout(partition_by: str | None = None, sort_by: str | None = None) -> Layo
     return Layout(terms, sorts)
 
 
-def _create(catalog: Catalog, partition_by: str | None = None, sort_by: str | None = None) -> TableState:
+def _create(
+    catalog: Catalog, partition_by: str | None = None, sort_by: str | None = None, version: int = 2
+) -> TableState:
     schema = new_schema((name, parse_type(word)) for name, word in _COLUMNS.items())
-    return catalog.create(_TABLE, schema, {}, 2, _layout(partition_by, sort_by))
+    return catalog.create(_TABLE, schema, {}, version, _layout(partition_by, sort_by))
 
 
 def _words(state: TableState | None) -> tuple[list[str], list[str]]:
@@ -62,10 +56,14 @@ def _write(state: TableState, *ids: int) -> tuple[DataFile, ...]:
     return tuple(writer.finish())
 
 
-def _commit(catalog: Catalog, files: tuple[DataFile, ...]) -> None:
+def _commit(
+    catalog: Catalog, files: tuple[DataFile, ...], delta_of: Callable[[Scan, TableTarget], RowDelta] | None = None
+) -> None:
     state = catalog.load(_TABLE)
     assert state is not None
-    catalog.commit(Commit(_TABLE, files, Progress(offsets={"a": {0: 1}}, commit_id=new_id()), state.progress))
+    delta = None if delta_of is None else delta_of(catalog.scan(_TABLE), letters_target(state))
+    progress = Progress(offsets={"a": {0: 1}}, commit_id=new_id())
+    catalog.commit(Commit(_TABLE, files, progress, state.progress, delta))
 
 
 def test_a_table_is_made_with_partitions_and_an_order(catalog: Catalog, lake: Lake) -> None:
@@ -146,6 +144,37 @@ def test_processes_that_change_the_layout_at_a_time_end_with_it(lake: Lake) -> N
 def test_values_that_json_has_no_word_for_are_committed(catalog: Catalog, partition_by: str) -> None:
     _commit(catalog, _write(_create(catalog, partition_by), 1, 2, 3, 4))
     assert catalog.size(_TABLE).row_count == 4
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("partition_by", ["x", "s.a;x"])
+def test_rows_of_such_partitions_go_and_a_fresh_process_sees_the_same(
+    lake: Lake, partition_by: str, version: int
+) -> None:
+    state = _create(lake.catalog(), partition_by, version=version)
+    _commit(lake.catalog(), _write(state, 1, 2, 3, 4))
+    for left in (3, 2):
+        catalog = lake.catalog()
+        _commit(catalog, (), lambda scan, target: _first_row_gone(scan, target, version))
+        assert len(lake.column(_TABLE, "id")) == left
+    catalog = lake.catalog()
+    _commit(catalog, _write(state, 5), _all_gone)
+    assert lake.column(_TABLE, "id") == [5]
+
+
+def _first_row_gone(scan: Scan, target: TableTarget, version: int) -> RowDelta:
+    """Takes away a row that is still there, of a file with a NaN first."""
+    by_need = sorted(scan.files, key=lambda file: (bool(file.deletes), "NaN" not in file.content))
+    file = by_need[0]
+    first = next(n for n in range(file.record_count) if n not in read_deletes(target, file.path, file.deletes))
+    gone = read_deletes(target, file.path, file.deletes) | BitMap64([first])
+    deletes = tuple(write_deletes(target, {file: gone}, version))
+    return RowDelta(scan.read_at, deletes, file.deletes, (), (file.path,))
+
+
+def _all_gone(scan: Scan, _: TableTarget) -> RowDelta:
+    removed = tuple(DataFile(file.path, file.record_count, 0, file.content) for file in scan.files)
+    return RowDelta(scan.read_at, removed=removed)
 
 
 @pytest.mark.parametrize(("path", "name"), [((), "at_day"), (("s",), "a_trunc_2")])

@@ -16,8 +16,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.ingest.decode.frames import split_frames
-from frazil.ingest.decode.json import decode_json
-from frazil.ingest.decode.json_schema import struct_of_json_schema
+from frazil.ingest.decode.json.records import decode_json
+from frazil.ingest.decode.json_schema.types import struct_of_json_schema
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import RegisteredSchema, SchemaKind
 from frazil.spec import RegistrySpec

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +11,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap64
 
-from frazil.catalog.port import Catalog, TableMoved, TableState
+from frazil.catalog.port import Catalog, NotSent, Replacement, TableMoved, TableState
 from frazil.catalog.scans import LiveFile, Scan
 from frazil.clock import new_id
-from frazil.errors import ConflictError
+from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.table import letters_target
@@ -23,17 +22,10 @@ from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
 from frazil.ingest.upserts.live_rows import read_columns
 from frazil.types import Commit, DataFile, Progress, RowDelta
-from tests.contracts.catalogs import IcebergLake, Lake, MemoryLake
+from tests.contracts.catalogs import Lake
 
 _TABLE = "lake.t"
 _SCHEMA: Schema = new_schema([("id", LongType()), ("v", StringType())])
-
-
-@pytest.fixture(params=["memory", pytest.param("iceberg", marks=pytest.mark.jvm)])
-def lake(request: pytest.FixtureRequest, folder: Path) -> Lake:
-    if request.param == "memory":
-        return MemoryLake(folder)
-    return IcebergLake(request.getfixturevalue("jvm"), folder)
 
 
 class Hand:
@@ -233,6 +225,120 @@ def test_a_lost_answer_is_found_in_the_table(hand: Hand, lake: Lake) -> None:
         done = hand.catalog.commit(commit)
     assert done.commit_id == commit.progress.commit_id
     assert list(_live(hand, hand.scan()).values()) == [[0], [0]]
+
+
+@pytest.mark.parametrize("is_delta", [False, True])
+def test_a_commit_is_found_under_that_of_a_later_run(hand: Hand, lake: Lake, is_delta: bool) -> None:
+    """It was sent again after its answer was lost, and the second time it is refused: a later run has gone on from there."""
+    hand.send(hand.commit(1, 2))
+    later = Hand(lake.catalog(), hand.version)
+
+    def go_on() -> None:
+        for number in (7, 8):
+            later.fresh()
+            later.send(later.commit(number))
+
+    commit = hand.commit(2, delta=hand.delete(hand.scan(), f0=[1]) if is_delta else None)
+    with lake.send_twice(go_on):
+        done = hand.catalog.commit(commit)
+    assert (done.commit_id, done.offsets) == (commit.progress.commit_id, commit.progress.offsets)
+    assert lake.column(_TABLE, "id") == ([1, 2, 7, 8] if is_delta else [1, 2, 2, 7, 8])
+
+
+def test_where_history_does_not_tell_whether_a_commit_landed_nothing_is_said(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2))
+    later = Hand(lake.catalog(), hand.version)
+
+    def go_on() -> None:
+        later.fresh()
+        later.send(later.commit(7))
+        lake.expire_all_but_newest(_TABLE)
+
+    commit = hand.commit(2)
+    with lake.send_twice(go_on), pytest.raises(UnavailableError, match="snapshots were expired") as told:
+        hand.catalog.commit(commit)
+    assert not isinstance(told.value, NotSent)
+    assert later.fresh().progress.offsets == commit.progress.offsets
+
+
+def _replacement(hand: Hand, *ids: int, delta: RowDelta, name: str = "r1") -> Replacement:
+    since, progress = hand.fresh().head_id, hand.state.progress
+    return Replacement(_TABLE, hand.write(*ids), delta, progress, since, name, {"retry-letters": "x"})
+
+
+def test_rows_are_replaced_once_under_a_name_and_the_progress_stays(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2, 3))
+    progress = hand.state.progress
+    hand.catalog.replace_once(_replacement(hand, 2, delta=hand.delete(hand.scan(), f0=[1])))
+    other = lake.catalog()
+    state = other.load(_TABLE)
+    assert state is not None
+    assert (state.progress.commit_id, state.progress.offsets) == (progress.commit_id, progress.offsets)
+    newest = next(iter(other.history(_TABLE, ("retry-id", "retry-letters", "commit-id"))))
+    assert newest.words == {"retry-id": "r1", "retry-letters": "x"}
+    for scan in (hand.scan(), other.scan(_TABLE)):
+        assert sorted(_live(hand, scan).values()) == [[0], [0, 2]]
+    assert lake.column(_TABLE, "id") == [1, 2, 3]
+    hand.fresh()
+    hand.send(hand.commit(9, delta=hand.delete(hand.scan(), f0=[0])))
+    assert lake.column(_TABLE, "id") == [2, 3, 9]
+
+
+def test_a_replacement_that_was_made_for_another_progress_is_refused(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2))
+    stale = _replacement(hand, 2, delta=hand.delete(hand.scan(), f0=[1]))
+    other = Hand(lake.catalog(), hand.version)
+    other.fresh()
+    other.send(replace(other.commit(offset=2), delta=RowDelta(other.scan().read_at)))
+    with pytest.raises(ConflictError):
+        hand.catalog.replace_once(stale)
+    assert lake.column(_TABLE, "id") == [1, 2]
+
+
+def test_a_replacement_whose_rows_another_writer_has_touched_is_refused(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2))
+    stale = _replacement(hand, 2, delta=hand.delete(hand.scan(), f0=[1]))
+    other = Hand(lake.catalog("other"), hand.version)
+    other.fresh()
+    other.send(other.commit(2))
+    with pytest.raises(ConflictError):
+        hand.catalog.replace_once(stale)
+    assert lake.column(_TABLE, "id") == [1, 2, 2]
+
+
+def test_of_two_retries_that_began_together_one_is_refused_also_when_it_was_only_stood_in_the_way_of(
+    hand: Hand, lake: Lake
+) -> None:
+    hand.send(hand.commit(1, 2))
+    other = lake.catalog()
+    for name in ("", "quick"):
+        slow = _replacement(hand, 7, delta=RowDelta(hand.scan().read_at), name="slow")
+        assert other.load(_TABLE) is not None
+        other.append_once(_TABLE, hand.write(8) if name else (), "retry-id", name or "barrier", slow.since)
+        with pytest.raises(ConflictError):
+            hand.catalog.replace_once(slow)
+    assert lake.column(_TABLE, "id") == [1, 2, 8]
+
+
+def test_a_replacement_whose_answer_was_lost_is_looked_up(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2))
+    with lake.lose_next_answer("retry.replace-landed"):
+        hand.catalog.replace_once(_replacement(hand, 2, delta=hand.delete(hand.scan(), f0=[1])))
+    assert lake.column(_TABLE, "id") == [1, 2]
+    assert sorted(_live(hand, hand.scan()).values()) == [[0], [0]]
+
+
+def test_a_replacement_where_the_history_does_not_reach_back_far_enough_is_refused(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2))
+    since = hand.fresh().head_id
+    hand.send(hand.commit(3))
+    lake.expire_all_but_newest(_TABLE)
+    hand.fresh()
+    late = replace(_replacement(hand, 4, delta=RowDelta(hand.scan().read_at)), since=since)
+    before = lake.column(_TABLE, "id")
+    with pytest.raises((ConflictError, UnavailableError)):
+        hand.catalog.replace_once(late)
+    assert lake.column(_TABLE, "id") == before
 
 
 def test_many_files_and_positions_are_read_alike_by_java(hand: Hand, lake: Lake) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.iceberg_upkeep import IcebergUpkeep
 from frazil.catalog.look import TableLook
+from frazil.catalog.upkeep import Transfer
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.target import TableTarget
@@ -111,9 +112,10 @@ class Lake:
         mode: Mode = "thorough",
         owners: Sequence[str] = (),
         is_stopping: Callable[[], bool] = lambda: False,
+        transfer: Transfer | None = None,
     ) -> list[Outcome]:
         """One round."""
-        charge = Charge(table, Care(spec, TARGET), f"{table}__dead_letters", tuple(owners))
+        charge = Charge(table, Care(spec, TARGET, transfer=transfer), f"{table}__dead_letters", tuple(owners))
         plan = self.carer.plan(charge, mode)
         assert plan is not None
         return list(self.carer.run(plan, charge.care, is_stopping))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from frazil.runtime.jars import cache_directory
+from tests.fixtures.processes import plain_environment
 from tests.fixtures.waiting import wait_until
 
 _RUN_TIMEOUT_S = 280.0
@@ -159,12 +158,6 @@ class Running:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait(20)
-
-
-def plain_environment() -> dict[str, str]:
-    """Without what could lend a secret, a proxy or a Spark of the machine; the cache of jars is the tests' own."""
-    kept = ("PATH", "LANG", "LC_ALL", "TMPDIR", "JAVA_HOME", "HOME")
-    return {name: os.environ[name] for name in kept if name in os.environ} | {"FRAZIL_CACHE": str(cache_directory())}
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:

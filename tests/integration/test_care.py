@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from frazil import failpoints
+from frazil.catalog import iceberg_upkeep
 from frazil.catalog.upkeep import Compaction
 from frazil.clock import new_id
-from frazil.errors import ConflictError, SpecError
+from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.maintain.run import Outcome
 from frazil.runtime.jvm import Jvm
+from frazil.spec.models import MaintenanceSpec
 from frazil.types import Letters
-from tests.integration.lakes import KEEN, Lake, age
+from tests.integration.lakes import KEEN, TARGET, Lake, age
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
@@ -64,6 +70,23 @@ def test_a_round_leaves_the_same_rows_in_fewer_files_and_snapshots(lake: Lake, t
     assert not list(lake.root.rglob("*.crc")), "no checksum file lies beside a table's"
 
 
+def noise(number: int, size_bytes: int) -> str:
+    """Text that takes about so much in a file: it cannot be compressed."""
+    return base64.b85encode(np.random.default_rng(number).bytes(size_bytes)).decode()
+
+
+def test_files_that_are_enough_for_one_become_it_while_records_arrive(lake: Lake, table: str) -> None:
+    rows = [(number, noise(number, TARGET // 32)) for number in range(32)]
+    for row in rows:
+        lake.commit(table, [row])
+    assert len(lake.look(table).files) == 32
+    spec = MaintenanceSpec(orphan_age_s=3600.0)
+    assert "compact" in kinds(lake.care(table, spec, "busy"))
+    assert len(lake.look(table).files) <= 2
+    assert lake.rows(table) == rows
+    assert "compact" not in kinds(lake.care(table, spec, "busy"))
+
+
 def test_queries_on_snapshots_that_are_kept_find_their_files(lake: Lake, table: str) -> None:
     lake.fill(table, 3)
     before = {snapshot: lake.rows(table, snapshot) for snapshot in lake.look(table).snapshots}
@@ -107,8 +130,9 @@ def test_what_cannot_be_sorted_is_refused_by_name(lake: Lake, table: str) -> Non
     lake.fill(table, 2)
     with pytest.raises(SpecError, match=r"maintenance\.sort"):
         lake.upkeep.compact(table, Compaction(sort=("nothing",)))
-    with pytest.raises(SpecError, match=r"maintenance\.zorder"):
-        lake.upkeep.compact(table, Compaction(zorder=("id",)))
+    for words in (("nothing",), ("id", "nothing")):
+        with pytest.raises(SpecError, match=r"maintenance\.zorder` names a column that has no place .* `nothing`"):
+            lake.upkeep.compact(table, Compaction(zorder=words))
 
 
 def test_tags_branches_and_progress_are_never_expired(lake: Lake, table: str) -> None:
@@ -176,6 +200,32 @@ def test_a_folder_of_two_tables_is_left_alone(lake: Lake, table: str) -> None:
     assert len(lake.rows(table)) == 20
 
 
+def test_a_table_that_lies_in_the_data_folder_of_another_keeps_its_files(lake: Lake, table: str) -> None:
+    inner = f"{table}.data"
+    lake.create(inner)
+    for name in (table, inner):
+        lake.fill(name, 2)
+    for path in Path(lake.java(table).location()).rglob("*"):
+        if path.is_file():
+            age(path, hours=2)
+    outcomes = lake.care(table)
+    assert "another table's metadata" in outcomes[-1].failure
+    assert (len(lake.rows(table)), len(lake.rows(inner))) == (20, 20)
+    assert "orphans" in kinds(lake.care(inner))
+
+
+def test_a_table_that_shares_its_files_keeps_them(lake: Lake, table: str) -> None:
+    lake.fill(table, 8)
+    lake.java(table).updateProperties().set("gc.enabled", "false").commit()
+    assert kinds(lake.care(table)) == ["compact"]
+    snapshots = sorted(lake.look(table).snapshots)
+    with pytest.raises(UnavailableError, match=r"snapshots cannot be expired: .*GC is disabled"):
+        lake.upkeep.expire(table, snapshots[:1])
+    with pytest.raises(UnavailableError, match=r"orphans cannot be looked for: .*GC is disabled"):
+        lake.upkeep.orphans(table, 0)
+    assert sorted(lake.look(table).snapshots) == snapshots
+
+
 def test_an_open_retry_keeps_the_history_that_will_tell(lake: Lake, table: str) -> None:
     box = f"{table}__dead_letters"
     lake.create(box)
@@ -190,6 +240,23 @@ def test_an_open_retry_keeps_the_history_that_will_tell(lake: Lake, table: str) 
     lake.catalog.load(box)
     lake.catalog.mark(box, "retrying.1234", None)
     assert "expire" in kinds(lake.care(table))
+
+
+def test_letters_that_are_yet_to_come_are_no_orphans(lake: Lake, table: str) -> None:
+    box = f"{table}__dead_letters"
+    lake.create(box)
+    lake.fill(box, 8)
+    waiting = Path(lake.files(box, [(9, "waiting")])[0].path)
+    age(waiting, hours=2)
+    state = lake.catalog.load(box)
+    assert state is not None
+    lake.catalog.mark(box, "retrying.1234", f"{state.head_id} - {table}")
+    assert "orphans" not in kinds(lake.care(box))
+    assert waiting.exists()
+    lake.catalog.load(box)
+    lake.catalog.mark(box, "retrying.1234", None)
+    assert "orphans" in kinds(lake.care(box))
+    assert not waiting.exists()
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -214,8 +281,9 @@ def test_an_answer_that_is_lost_is_cleared_up(lake: Lake, table: str, step: str)
     rows, progress = lake.rows(table), lake.progress(table)
     failpoints.arm({failpoints.VARIABLE: f"{step}=reset"})
     outcomes = lake.care(table)
-    assert "Connection reset" in outcomes[-1].failure
-    assert not outcomes[-1].is_lost
+    (failed,) = [outcome for outcome in outcomes if outcome.failure]
+    assert "Connection reset" in failed.failure
+    assert not failed.is_lost
     failpoints.arm({})
     lake.care(table)
     assert (lake.rows(table), lake.progress(table)) == (rows, progress)
@@ -281,6 +349,21 @@ def test_equality_deletes_of_another_writer_are_converted(lake: Lake, table: str
     assert "compact" in kinds(lake.care(table))
     look = lake.look(table)
     assert (len(look.deletes), lake.rows(table)) == (0, rows)
+
+
+def test_a_look_at_very_many_files_is_taken_in_lots(lake: Lake, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.fill(table, 8)
+    lake.delete_equal(table, [1, 12])
+    whole = lake.look(table)
+    (text,) = lake.upkeep._files(lake.java(table))
+    monkeypatch.setattr(iceberg_upkeep, "_FILES_AT_ONCE", 3)
+    texts = list(lake.upkeep._files(lake.java(table)))
+    assert [len(json.loads(lot)["file-scan-tasks"]) for lot in texts] == [3, 3, 2]
+    assert max(map(len, texts)) < len(text) / 2
+    look = lake.look(table)
+    assert (len(look.files), len(look.deletes)) == (8, 1)
+    assert Counter(look.files) == Counter(whole.files)
+    assert look.deletes == whole.deletes
 
 
 def test_manifests_and_statistics(lake: Lake, table: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +20,8 @@ import pytest
 from frazil.catalog import compaction
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.layout import Layout
+from frazil.catalog.swap import Swap
+from frazil.catalog.upkeep import Compaction
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
@@ -29,7 +31,7 @@ from frazil.ingest.task import Job
 from frazil.ingest.upserts.upsert import commit_changes
 from frazil.maintain.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
-from frazil.spec.models import METADATA_COLUMNS, MetadataField
+from frazil.spec.models import METADATA_COLUMNS, MaintenanceSpec, MetadataField
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
 from frazil.types import Commit, DataFile, Progress, Resolved
@@ -198,6 +200,30 @@ def test_files_of_an_old_partition_spec_become_files_of_the_new_one(lake: Lake) 
     assert max(table.files().values()) == 1
 
 
+def test_rows_of_an_old_spec_go_to_very_many_partitions_one_file_at_a_time(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Tended(lake, layout_of("region"))
+    rows = [table.row(number) for number in range(1500)]
+    for start in range(0, 1500, 500):
+        table.append(rows[start : start + 500])
+    table.arrange(layout_of("bucket(id, 500)"))
+    asked: list[dict[str, str]] = []
+    writing = compaction._writing
+
+    def noted(group: Any, is_mixed: bool) -> dict[str, str]:
+        asked.append(writing(group, is_mixed))
+        return asked[-1]
+
+    monkeypatch.setattr(compaction, "_writing", noted)
+    assert lake.care(table.name)[0].failure == ""
+    assert {(words["distribution-mode"], words["fanout-enabled"]) for words in asked} == {("range", "false")}
+    files = table.files()
+    assert {json.loads(partition)[0] for partition in files} == {1}
+    assert (len(files) > 400, max(files.values())) == (True, 1)
+    assert table.read() == in_order(rows)
+
+
 @pytest.mark.parametrize(
     ("partition_by", "sort_by", "key"),
     [
@@ -219,6 +245,88 @@ def test_sorted_tables_stay_sorted(lake: Lake, partition_by: str, sort_by: str, 
     for path in made:
         found = pq.ParquetFile(path).read().to_pylist()
         assert [row["v"] for row in found] == [row["v"] for row in sorted(found, key=key)]
+
+
+def read_file(path: Path) -> list[Row]:
+    """The rows of a data file, as they lie there."""
+    rows: list[Row] = pq.ParquetFile(path).read().to_pylist()
+    return rows
+
+
+def place_on_curve(values: Iterable[Any]) -> str:
+    """Where a row lies on Iceberg's Z-curve: the bits of eight ordered bytes of each value, first all the highest ones."""
+    return "".join(map("".join, zip(*(f"{_ordered(value):064b}" for value in values), strict=True)))
+
+
+def _ordered(value: int | str | datetime | None) -> int:
+    """Eight bytes that are in the order of the values, as a number; nulls come first."""
+    if value is None:
+        return 0
+    if isinstance(value, str):
+        return int.from_bytes(value.encode()[:8].ljust(8, b"\0"))
+    return 2**63 + (value if isinstance(value, int) else int(value.timestamp()))
+
+
+@pytest.mark.parametrize(
+    ("words", "columns", "ordering"),
+    [
+        ("", ("id", "v"), ("id", "v")),
+        ("bucket(id, 2)", ("v", "name"), ("v", "name")),
+        ("region", ("region", "at", "id"), ("at", "id")),
+        ("", ("_partition", "_offset", "id"), ("_partition", "_offset", "id")),
+    ],
+)
+def test_files_follow_a_z_curve_where_the_file_asks(
+    lake: Lake, words: str, columns: tuple[str, ...], ordering: tuple[str, ...]
+) -> None:
+    table = Tended(lake, layout_of(words))
+    rows = [table.row(number * 37 % 120) for number in range(120)]
+    for start in range(0, 120, 30):
+        table.append(rows[start : start + 30])
+    before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
+    outcomes = lake.care(table.name, KEEN.model_copy(update={"snapshot_count": 100, "zorder": columns}))
+    assert [(one.action.kind, one.failure) for one in outcomes][:1] == [("compact", "")]
+    assert table.read() == in_order(rows)
+    made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before
+    assert len(made) == len(table.files())
+    for path in made:
+        # Spark has written a column of a name that it keeps for itself under another one.
+        found = [{name.partition("__")[0]: value for name, value in row.items()} for row in read_file(path)]
+        places = [place_on_curve(row[name] for name in ordering) for row in found]
+        assert places == sorted(places)
+        for name in ordering if ordering == ("id", "v") else ():
+            values = [row[name] for row in found]
+            assert values != sorted(values), "no column alone is in order"
+
+
+def test_files_of_one_group_are_pieces_of_the_curve(lake: Lake) -> None:
+    table = Tended(lake, layout_of(""))
+    rows = [table.row(number * 37 % 240) for number in range(240)]
+    for start in range(0, 240, 60):
+        table.append(rows[start : start + 60])
+    target = sum(file.size_bytes for file in lake.look(table.name).files) // 3
+    options = {"rewrite-all": "true", "target-file-size-bytes": str(target), "min-file-size-bytes": "1"}
+    options["max-file-size-bytes"] = str(10 * target)
+    before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
+    assert lake.upkeep.compact(table.name, Compaction(options, zorder=("id", "v"))).added > 1
+    assert table.read() == in_order(rows)
+    made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before
+    pieces = [[place_on_curve((row["id"], row["v"])) for row in read_file(path)] for path in made]
+    pieces.sort(key=lambda places: places[0])
+    assert [place for places in pieces for place in places] == sorted(place for places in pieces for place in places)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_mirror_is_put_on_a_z_curve_without_its_deleted_rows(lake: Lake, version: int) -> None:
+    table = Tended(lake, layout_of(""), version)
+    mirror: dict[int, Row] = {}
+    for _ in range(4):
+        table.upsert(mirror, 40)
+    progress = lake.progress(table.name)
+    assert lake.care(table.name, KEEN.model_copy(update={"zorder": ("id", "v")}))[0].failure == ""
+    assert table.read() == in_order(list(mirror.values()))
+    assert lake.progress(table.name) == progress
+    assert table.totals("total-delete-files", "total-data-files") == [0, 1]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -271,36 +379,42 @@ def test_a_compaction_by_another_process_makes_rows_be_looked_up_again(lake: Lak
         assert table.read() == in_order(list(mirror.values()))
 
 
-def test_a_compaction_that_is_sent_twice_keeps_what_it_wrote(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("spec", [KEEN, KEEN.model_copy(update={"zorder": ("id", "v")})])
+def test_a_compaction_that_is_sent_twice_keeps_what_it_wrote(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, spec: MaintenanceSpec
+) -> None:
     table = Tended(lake, layout_of(""), 2)
     rows = [table.row(number) for number in range(20)]
     for start in (0, 10):
         table.append(rows[start : start + 10])
-    send = compaction._replace
+    send = Swap._replace
 
-    def send_twice(jvm: Any, rewrite: Any, groups: Sequence[Any], deletes: Sequence[Any]) -> Any:
-        send(jvm, rewrite, groups, deletes).commit()
-        return send(jvm, lake.java(table.name).newRewrite(), groups, deletes)
+    def send_twice(swap: Swap, rewrite: Any, *files: Any) -> Any:
+        send(swap, rewrite, *files).commit()
+        return send(swap, lake.java(table.name).newRewrite(), *files)
 
-    monkeypatch.setattr(compaction, "_replace", send_twice)
-    done = lake.care(table.name)[0].rewritten
+    monkeypatch.setattr(Swap, "_replace", send_twice)
+    done = lake.care(table.name, spec)[0].rewritten
     assert (done.removed, done.added, done.lost) == (2, 1, 0)
     assert table.read() == in_order(rows)
 
 
-def test_a_compaction_that_is_lost_leaves_no_file_behind(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("spec", [KEEN, KEEN.model_copy(update={"zorder": ("id", "v")})])
+def test_a_compaction_that_is_lost_leaves_no_file_behind(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, spec: MaintenanceSpec
+) -> None:
     table = Tended(lake, layout_of("bucket(id, 2)"), 3)
     mirror: dict[int, Row] = {}
     for _ in range(3):
         table.upsert(mirror, 40)
-    send = compaction._replace
+    send = Swap._replace
 
-    def send_late(jvm: Any, rewrite: Any, groups: Sequence[Any], deletes: Sequence[Any]) -> Any:
+    def send_late(swap: Swap, rewrite: Any, *files: Any) -> Any:
         table.upsert(mirror, 40)
-        return send(jvm, rewrite, groups, deletes)
+        return send(swap, rewrite, *files)
 
-    monkeypatch.setattr(compaction, "_replace", send_late)
-    done = lake.care(table.name)[0].rewritten
+    monkeypatch.setattr(Swap, "_replace", send_late)
+    done = lake.care(table.name, spec)[0].rewritten
     assert (done.removed, done.added) == (0, 0)
     assert done.lost > 0
     assert table.read() == in_order(list(mirror.values()))

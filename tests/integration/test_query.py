@@ -10,7 +10,8 @@ from pathlib import Path
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jars import jars
-from tests.integration.pipelines import Ledger, Pipeline, plain_environment
+from tests.fixtures.processes import plain_environment
+from tests.integration.pipelines import Ledger, Pipeline
 
 _QUERY = """
 import json, sys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from hashlib import md5
 from pathlib import Path
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from pyiceberg.types import BinaryType, IntegerType, MapType, NestedField, Strin
 from frazil.runtime.jars import jars
 from tests.fixtures import readers
 from tests.fixtures.foreign_spark import ForeignSpark
-from tests.fixtures.readers import assert_equal_everywhere, rows_of
+from tests.fixtures.readers import DIGESTS, assert_equal_everywhere, rows_of
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
@@ -56,6 +57,10 @@ def _changed_table(spark: ForeignSpark, version: int) -> Path:
     spark.sql(f"update {name} set late = 'now', word = null where id % 5 = 1")
     spark.sql(f"insert into {name} select *, null from ({_ROW.format(first=40, last=50)})")
     spark.sql(f"delete from {name} where id % 11 = 3")
+    return _metadata(spark, name)
+
+
+def _metadata(spark: ForeignSpark, name: str) -> Path:
     [newest] = spark.sql(f"select file from {name}.metadata_log_entries order by timestamp desc limit 1")
     return Path(newest["file"].removeprefix("file:"))
 
@@ -67,19 +72,33 @@ def test_all_readers_agree_on_every_snapshot_of_a_table_with_deletes(spark: Fore
     assert len(snapshots) == 5
     assert_equal_everywhere(metadata, snapshots, spark)
     assert_equal_everywhere(metadata)
+    assert_equal_everywhere(metadata, snapshots, readers=DIGESTS)
 
 
 def test_a_reader_that_misses_a_delete_is_told_apart(spark: ForeignSpark, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "lake.db.blind"
     spark.sql(f"create table {name} (id bigint) using iceberg tblproperties ('format-version'='3')")
     spark.sql(f"insert into {name} values (1), (2), (2)")
-    [newest] = spark.sql(f"select file from {name}.metadata_log_entries order by timestamp desc limit 1")
-    metadata = Path(newest["file"].removeprefix("file:"))
+    metadata = _metadata(spark, name)
     assert_equal_everywhere(metadata)
     blind = pa.table({"id": [1, 2, 2, 3]})
     monkeypatch.setattr(readers, "IN_PROCESS", {**readers.IN_PROCESS, "blind": lambda *_: blind})
     with pytest.raises(AssertionError, match="DuckDB reads 3 rows, blind 4"):
         assert_equal_everywhere(metadata)
+
+
+def test_a_reader_that_has_another_text_is_told_apart_by_its_digest(spark: ForeignSpark) -> None:
+    name = "lake.db.words"
+    spark.sql(f"create table {name} (id bigint, word string, place struct<word: string>) using iceberg")
+    spark.sql(f"insert into {name} values (1, 'é 日', struct('deep')), (2, null, null), (3, '', struct(null))")
+    metadata = _metadata(spark, name)
+    assert_equal_everywhere(metadata, readers=DIGESTS)
+    [snapshot] = [one.snapshot_id for one in StaticTable.from_metadata(f"file://{metadata}").snapshots()]
+    found = DIGESTS["DuckDB"](metadata, snapshot).sort_by("id")
+    assert found["word"].to_pylist() == [md5("é 日".encode()).hexdigest(), None, md5(b"").hexdigest()]
+    other = {**DIGESTS, "other": lambda *_: found.set_column(1, "word", pa.array(["x", None, ""]))}
+    with pytest.raises(AssertionError, match="only other"):
+        assert_equal_everywhere(metadata, readers=other)
 
 
 def test_values_are_equal_however_a_reader_says_them() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import numpy as np
@@ -10,14 +11,14 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.history import Said
 from frazil.catalog.layout import UNARRANGED, Layout
-from frazil.catalog.port import Rewrite, StoredFile, TableSize, TableState
+from frazil.catalog.port import Replacement, Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.task import Job
 from frazil.kafka.memory import MemoryOutbox
-from frazil.kafka.port import OutRecord, Partition, TopicDescription
+from frazil.kafka.port import OutRecord, Partition, ReadRecord, TopicDescription
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
-from frazil.types import Batch, Commit, DataFile, Progress, TaskReport
+from frazil.types import Batch, Commit, DataFile, OffsetRange, Progress, TaskReport
 
 
 class CrashError(BaseException):
@@ -71,25 +72,39 @@ class UnsureSource:
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         self._fate.step("source.ends")
-        found = self._source.ends(partitions)
-        # A partition without a leader just now is absent.
-        return {partition: end for partition, end in found.items() if not self._fate.maybe(self._fate.outage / 4)}
+        return self._some(self._source.ends(partitions))
 
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         self._fate.step("source.beginnings")
-        return self._source.beginnings(partitions)
+        return self._some(self._source.beginnings(partitions))
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
         self._fate.step("source.at_time")
-        return self._source.at_time(times)
+        return self._some(self._source.at_time(times))
+
+    def _some(self, found: dict[Partition, int]) -> dict[Partition, int]:
+        """A partition without a leader just now is absent."""
+        return {partition: offset for partition, offset in found.items() if not self._fate.maybe(self._fate.outage / 4)}
+
+    def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
+        self._fate.step("reader.read")
+        return self._source.read(ranges, self._fate.pick(1, enough_bytes) if self._fate.maybe(0.1) else enough_bytes)
+
+    def lots(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
+        for lot in self._source.lots(wanted):
+            self._fate.step("reader.lots")
+            yield lot
 
 
 class UnsureCatalog:
-    """A catalog whose questions and answers may be lost; a commit may land all the same."""
+    """A catalog whose questions and answers may be lost; a commit may land all the same. others: get their turn while it
+    is not known that one has landed.
+    """
 
-    def __init__(self, catalog: MemoryCatalog, fate: Fate) -> None:
+    def __init__(self, catalog: MemoryCatalog, fate: Fate, others: Callable[[], None] = lambda: None) -> None:
         self._catalog = catalog
         self._fate = fate
+        self._others = others
 
     def load(self, table: str) -> TableState | None:
         self._fate.step("catalog.load")
@@ -128,8 +143,14 @@ class UnsureCatalog:
         if self._fate.maybe(self._fate.outage / 2):
             raise ConflictError("refused by another writer's commit", where=commit.table)
         committed = self._catalog.commit(commit)
+        if self._fate.maybe(self._fate.outage / 2):
+            self._others()
+            committed = self._catalog.commit(commit)  # The client sends again what it has no answer to.
         self._fate.step("catalog.committed")
         return committed
+
+    def turn(self, table: str) -> AbstractContextManager[object]:
+        return self._catalog.turn(table)
 
     def scan(self, table: str) -> Scan:
         self._fate.step("catalog.scan")
@@ -157,6 +178,11 @@ class UnsureCatalog:
         self._fate.step("catalog.append_once")
         self._catalog.append_once(table, files, name, value, since)
         self._fate.step("catalog.appended")
+
+    def replace_once(self, replacement: Replacement) -> None:
+        self._fate.step("catalog.replace_once")
+        self._catalog.replace_once(replacement)
+        self._fate.step("catalog.replaced")
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         self._fate.step("catalog.delete_files")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from frazil.catalog.port import Catalog
 from frazil.errors import ConflictError, FencedError, UnavailableError
 from frazil.ingest.letters.letters import Selection
 from frazil.ingest.letters.retry import Retrier
@@ -83,10 +84,16 @@ class Replay:
                 break
             service.turn(until_caught_up=True)
         assert service.is_over(until_caught_up=True), [(t.run_state, t.reason) for t in service.tables]
-        Retrier(self.catalog, None).retry(self._table(), Selection())
+        self._retrier(self.catalog).retry(self._table(), Selection())
+        self._check_end()
+
+    def _check_end(self) -> None:
         rows, letters = self.check()
         assert set(rows) == self.produced.keys() - self.broken
         assert set(letters) == self.broken - self.dropped
+
+    def _retrier(self, catalog: Catalog) -> Retrier:
+        return Retrier(catalog, None)
 
     def check(self) -> tuple[dict[Place, int], dict[Place, bytes | None]]:
         """Nothing twice, nothing in two places, each with its value; the rows and the letters."""
@@ -130,7 +137,7 @@ class Replay:
 
     def _work_on_letters(self) -> None:
         selection = Selection(partition=self.fate.pick(0, 1)) if self.fate.maybe(0.5) else Selection()
-        retrier = Retrier(UnsureCatalog(self.catalog, self.retry_fate), None)
+        retrier = self._retrier(UnsureCatalog(self.catalog, self.retry_fate))
         self.depth += 1
         try:
             with suppress(CrashError, UnavailableError, ConflictError):

@@ -35,6 +35,8 @@ class Scene(ABC):
         self.services: list[Service] = []
         self.started = 0
         self.bad: dict[Place, bytes | None] = {}
+        self._turning: Service | None = None
+        self._is_overtaken = False
 
     def play(self, rounds: int) -> None:
         """Lets things happen, then lets all of them be finished in peace, and checks the truth."""
@@ -85,13 +87,15 @@ class Scene(ABC):
     def _start(self) -> Service:
         self.started += 1
         clock, fate = self.clock, self.fate
+        source = UnsureSource(self.source, fate)
         parts = Parts(
-            source=UnsureSource(self.source, fate),
-            catalog=UnsureCatalog(self.catalog, fate),
+            source=source,
+            catalog=UnsureCatalog(self.catalog, fate, self._go_on),
             jobs=UnsureJobs(self.source, fate),
             clock=clock,
             lanes=StepLanes(clock),
             outbox=UnsureOutbox(self.outbox, fate),
+            reader=source,
         )
         service = Service(self._wanted(), parts, f"run-{self.started:04}", lambda _: None)
         try:
@@ -102,14 +106,32 @@ class Scene(ABC):
         return service
 
     def _turn(self) -> None:
-        if not self.services:
+        if self.services:
+            self._turn_of(self.services[self.fate.pick(0, len(self.services) - 1)])
+
+    def _go_on(self) -> None:
+        """Other runs go on while one does not know whether its commit has landed."""
+        others = [service for service in self.services if service is not self._turning]
+        if self._is_overtaken:
             return
-        service = self.services[self.fate.pick(0, len(self.services) - 1)]
+        self._is_overtaken = True
+        try:
+            for service in others:
+                for _ in range(self.fate.pick(1, 8)):
+                    if service in self.services:
+                        self._turn_of(service)
+        finally:
+            self._is_overtaken = False
+
+    def _turn_of(self, service: Service) -> None:
+        before, self._turning = self._turning, service
         try:
             service.turn()
         except CrashError:
             self.services.remove(service)
             return
+        finally:
+            self._turning = before
         if service.fatal is not None:
             if not isinstance(service.fatal, FencedError):
                 raise service.fatal

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from structlog.testing import capture_logs
 
 from tests.simulation.history import History
+from tests.simulation.late import LateReplay
 from tests.simulation.replay import Replay
 from tests.simulation.upserts import UpsertHistory
 
@@ -35,47 +37,56 @@ def test_a_record_is_a_row_or_a_letter_and_never_both_while_letters_are_retried(
 
 
 @pytest.mark.parametrize("seed", _SLICE)
+def test_letters_of_a_mirror_come_late_and_never_over_something_newer(seed: int, tmp_path: Path) -> None:
+    LateReplay(seed, tmp_path).play(rounds=40)
+
+
+@pytest.mark.parametrize("seed", _SLICE)
 def test_every_snapshot_of_an_upsert_table_is_what_a_dictionary_says(seed: int, tmp_path: Path) -> None:
     UpsertHistory(seed, tmp_path).play(rounds=60)
+
+
+class Playable(Protocol):
+    """A history."""
+
+    def play(self, rounds: int) -> None:
+        """Plays it to its end, and checks."""
+
+
+def _play_all(
+    history: Callable[[int, Path], Playable], root: Path, rounds: Callable[[int], int], count: int = 3000
+) -> None:
+    """From FRAZIL_FIRST_SEED on FRAZIL_HISTORIES of them, or `count`. rounds: how long the one of a seed is."""
+    first = int(os.environ.get("FRAZIL_FIRST_SEED", "1000"))
+    for seed in range(first, first + int(os.environ.get("FRAZIL_HISTORIES", count))):
+        place = root / str(seed)
+        try:
+            history(seed, place).play(rounds(seed))
+        except BaseException as error:
+            error.add_note(f"FRAZIL_SEED={seed}, rounds={rounds(seed)}")
+            raise
+        shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_thousands_of_longer_replays_hold_too(tmp_path: Path) -> None:
-    first = int(os.environ.get("FRAZIL_FIRST_SEED", "1000"))
-    for seed in range(first, first + int(os.environ.get("FRAZIL_HISTORIES", "3000"))):
-        root = tmp_path / str(seed)
-        try:
-            Replay(seed, root).play(rounds=50 + seed % 100)
-        except BaseException as error:
-            error.add_note(f"FRAZIL_SEED={seed}, rounds={50 + seed % 100}")
-            raise
-        shutil.rmtree(root, ignore_errors=True)
+    _play_all(Replay, tmp_path, lambda seed: 50 + seed % 100)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_thousands_of_longer_histories_of_late_letters_hold_too(tmp_path: Path) -> None:
+    _play_all(LateReplay, tmp_path, lambda seed: 40 + seed % 60, count=1000)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_thousands_of_longer_histories_hold_too(tmp_path: Path) -> None:
-    first = int(os.environ.get("FRAZIL_FIRST_SEED", "1000"))
-    for seed in range(first, first + int(os.environ.get("FRAZIL_HISTORIES", "3000"))):
-        root = tmp_path / str(seed)
-        try:
-            History(seed, root).play(rounds=60 + seed % 200)
-        except BaseException as error:
-            error.add_note(f"FRAZIL_SEED={seed}, rounds={60 + seed % 200}")
-            raise
-        shutil.rmtree(root, ignore_errors=True)
+    _play_all(History, tmp_path, lambda seed: 60 + seed % 200)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_thousands_of_longer_histories_of_upserts_hold_too(tmp_path: Path) -> None:
-    first = int(os.environ.get("FRAZIL_FIRST_SEED", "1000"))
-    for seed in range(first, first + int(os.environ.get("FRAZIL_HISTORIES", "3000"))):
-        root, rounds = tmp_path / str(seed), 1500 if seed % 100 == 0 else 60 + seed % 200
-        try:
-            UpsertHistory(seed, root).play(rounds)
-        except BaseException as error:
-            error.add_note(f"FRAZIL_SEED={seed}, rounds={rounds}")
-            raise
-        shutil.rmtree(root, ignore_errors=True)
+    _play_all(UpsertHistory, tmp_path, lambda seed: 60 + seed % 200 if seed % 100 else 1500)

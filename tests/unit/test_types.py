@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from frazil.ingest.table import Table
 from frazil.ingest.task import dump_report, load_report
+from frazil.ops.state_file import StateFile
+from frazil.spec import TableSpec, TopicSelector
+from frazil.testing import FakeClock
 from frazil.types import (
+    MORE_NAMES,
+    MOST_NAMES,
     BadRecord,
     Batch,
     DataFile,
@@ -16,8 +24,10 @@ from frazil.types import (
     as_json,
     dump_offsets,
     later,
+    list_names,
     load_offsets,
     merge_reports,
+    note_names,
 )
 
 _vectors = st.dictionaries(
@@ -123,3 +133,24 @@ def test_a_report_survives_its_way_to_the_driver() -> None:
 
 def test_summaries_are_compact_and_sorted() -> None:
     assert as_json({"b": [1, "é"], "a": None}) == '{"a":null,"b":[1,"é"]}'
+
+
+def test_a_hundred_names_are_remembered_however_many_come(tmp_path: Path) -> None:
+    known: frozenset[str] = frozenset()
+    for batch in range(1000):
+        known = note_names(known, {f"{batch:04}.{number}" for number in range(3)})
+    assert len(known) == MOST_NAMES + 1
+    assert list_names(known)[0] == "0000.0"
+    assert list_names(known)[-1] == MORE_NAMES
+    table = Table(TableSpec(name="s.t", topics=(TopicSelector(literal="t"),)), dropped=known, refusals=known)
+    StateFile(tmp_path, "p", FakeClock(), str).write([table])
+    assert (tmp_path / "p.json").stat().st_size < 5000
+
+
+def test_names_that_a_task_has_left_out_are_not_forgotten() -> None:
+    of_task = note_names(frozenset(), map(str, range(MOST_NAMES + 1)))
+    assert MORE_NAMES in of_task
+    assert note_names(frozenset(), of_task) == of_task
+    assert note_names(frozenset({"x"}), [MORE_NAMES]) == {"x", MORE_NAMES}
+    assert note_names(frozenset({"x"}), ["x"]) == {"x"}
+    assert MORE_NAMES not in note_names(frozenset(), map(str, range(MOST_NAMES)))

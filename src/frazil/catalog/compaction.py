@@ -7,15 +7,14 @@ reason of a failed group to itself, and commits all at the end or in lots of its
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
-
-from frazil.catalog.iceberg import is_conflict
+from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
-from frazil.catalog.upkeep import Compaction, Rewritten
+from frazil.catalog.swap import Swap
+from frazil.catalog.upkeep import Compaction, Rewritten, Transfer
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 
@@ -28,35 +27,33 @@ RESERVED = frozenset(
     | {"_change_type", "_change_ordinal", "_commit_snapshot_id"}
 )
 _MOST_GROUPS_A_COMMIT = 50
+_Z_RUNNER = "org.apache.iceberg.spark.actions.SparkZOrderFileRewriteRunner"
+_Z_TYPES = frozenset(
+    {"BOOLEAN", "INTEGER", "LONG", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP", "STRING", "UUID", "FIXED", "BINARY"}
+)
+"""Types whose values Iceberg places on a Z-curve."""
 
 
-def compact_table(spark: SparkSession, jvm: Any, java: Any, compaction: Compaction) -> Rewritten:
-    """Rewrites the files that `compaction.options` choose. java: the table, fresh and of the caller's own.
+def compact_table(
+    spark: SparkSession, catalog: IcebergCatalog, table: str, compaction: Compaction, transfer: Transfer | None = None
+) -> Rewritten:
+    """Rewrites the files that `compaction.options` choose.
 
     Groups whose commit was refused are counted as lost. Raises what the JVM raises where a group cannot be rewritten.
     """
+    jvm, java = catalog.gateway.jvm, catalog.java_table(table)
     seen_as = readable(jvm, java)
-    order = _columns(java, compaction.sort) or _own_order(java)
-    head = java.currentSnapshot()
-    read_at, number = head.snapshotId(), head.sequenceNumber()
-    has_deletes = head.summary().get("total-delete-files") != "0"
+    rewrite_group = _group_rewriter(spark, jvm, java, seen_as, compaction)
+    swap = Swap(catalog, table, java, transfer)
     removed = added = size = lost = 0
     for groups in _lots(_planned(jvm, seen_as, compaction.options)):
         for group in groups:
             hit("care.compact.begins")
-            group.setOutputFiles(_rewrite(spark, jvm, seen_as, group, order))
+            group.setOutputFiles(rewrite_group(group))
         hit("care.compact.written")
-        gone = _scoped_deletes(jvm, groups) if has_deletes else ()
-        rewrite = java.newRewrite().validateFromSnapshot(read_at).dataSequenceNumber(number)
-        try:
-            _replace(jvm, rewrite, groups, gone).commit()
-            hit("care.compact.landed")
-        except Py4JJavaError as error:
-            if not is_conflict(error):
-                raise  # It may have landed: what it wrote stays.
-            if not _has_landed(java, read_at, groups):
-                lost += sum(int(group.inputFileNum()) for group in groups)
-                continue
+        if not swap.commit(groups):
+            lost += sum(int(group.inputFileNum()) for group in groups)
+            continue
         removed += sum(int(group.inputFileNum()) for group in groups)
         added += sum(int(group.addedFiles().size()) for group in groups)
         size += sum(int(group.inputFilesSizeInBytes()) for group in groups)
@@ -83,17 +80,6 @@ def _reserved_in(java: Any) -> list[str]:
     return [name for field in each(java.schema().columns()) if (name := str(field.name())) in RESERVED]
 
 
-def refuse_reserved(java: Any, table: str, setting: str) -> None:
-    """Raises SpecError where Spark cannot read the table by its own names."""
-    names = _reserved_in(java)
-    if names:
-        raise SpecError(
-            f"`{setting}` cannot be done for a table with the column `{names[0]}`: Spark takes it for one of Iceberg's own",
-            remedy=f"remove `{setting}`, or use `maintenance.sort`; or give the column another name under `metadata`",
-            where=table,
-        )
-
-
 def _planned(jvm: Any, table: Any, options: Mapping[str, str]) -> Iterator[Any]:
     planner = jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(table)
     planner.init(dict(options))
@@ -115,45 +101,53 @@ def _lots(groups: Iterator[Any]) -> Iterator[list[Any]]:
         yield lot
 
 
-def _scoped_deletes(jvm: Any, groups: Sequence[Any]) -> list[Any]:
-    """Delete files that speak of one rewritten file alone. Iceberg itself would leave position deletes of format 2 in the
-    table until no older data file is in it, which may be never.
+def _group_rewriter(
+    spark: SparkSession, jvm: Any, java: Any, seen_as: Any, compaction: Compaction
+) -> Callable[[Any], Any]:
+    """What writes the files that a group becomes, and answers them."""
+    zorder = _z_columns(java, compaction.zorder)
+    if zorder:
+        return _z_rewriter(spark, jvm, seen_as, zorder)
+    return partial(_rewrite, spark, jvm, seen_as, _columns(java, compaction.sort) or _own_order(java))
+
+
+def _z_rewriter(spark: SparkSession, jvm: Any, table: Any, columns: Sequence[str]) -> Callable[[Any], Any]:
+    """Iceberg's own writer in Z-order, alone: its action for the whole table removes the files of a commit whose answer was
+    lost, though they may be the table's by then. The class is not public.
     """
-    is_scoped = jvm.org.apache.iceberg.util.ContentFileUtil.isFileScoped
-    deletes = (delete for group in groups for task in group.fileScanTasks() for delete in task.deletes())
-    return [delete for delete in deletes if is_scoped(delete)]
+    session: Any = spark
+    names = jvm.java.util.ArrayList()
+    for name in columns:
+        names.append(name)
+    arguments = session.sparkContext._gateway.new_array(jvm.java.lang.Object, 3)
+    arguments[0], arguments[1], arguments[2] = session._jsparkSession, table, names
+    kind = jvm.java.lang.Class.forName(_Z_RUNNER, True, table.getClass().getClassLoader())
+    (constructor,) = kind.getDeclaredConstructors()
+    constructor.setAccessible(True)
+    runner = constructor.newInstance(arguments)
+    runner.init(jvm.java.util.HashMap())
+    rewrite: Callable[[Any], Any] = runner.rewrite
+    return rewrite
 
 
-def _replace(jvm: Any, rewrite: Any, groups: Sequence[Any], deletes: Sequence[Any]) -> Any:
-    sets = jvm.org.apache.iceberg.util
-    old, new, gone, none = (kind.create() for kind in (sets.DataFileSet,) * 2 + (sets.DeleteFileSet,) * 2)
-    for group in groups:
-        old.addAll(group.rewrittenFiles())
-        new.addAll(group.addedFiles())
-    for delete in deletes:
-        gone.add(delete)
-    return rewrite.rewriteFiles(old, gone, new, none)
+def _z_columns(java: Any, wanted: Sequence[str]) -> list[str]:
+    """Columns to order by, as Spark names them; without those that are the same in all of a partition."""
+    constant = set(java.spec().identitySourceIds())
+    found = []
+    for name in wanted:
+        field = java.schema().asStruct().field(name)
+        if field is None or str(field.type().typeId()) not in _Z_TYPES:
+            raise SpecError(
+                f"`maintenance.zorder` names a column that has no place on a Z-curve: `{name}`",
+                remedy="name columns of numbers, text, bytes or times; or wait until records have brought the column",
+                where=str(java.name()),
+            )
+        if field.fieldId() not in constant:
+            found.append(f"{name}__{field.fieldId()}" if name in RESERVED else name)
+    return found
 
 
-def _has_landed(java: Any, read_at: int, groups: Sequence[Any]) -> bool:
-    """Whether a commit that was refused has landed before: Iceberg sends one again whose answer was lost, and is then told
-    that the files are gone. If it has not, what was written for it is removed; where nobody can tell any more, it stays.
-    """
-    paths = {str(file.location()) for group in groups for file in group.addedFiles()}
-    java.refresh()
-    at = java.currentSnapshot()
-    while at is not None and at.snapshotId() != read_at:
-        if at.operation() == "replace" and any(str(f.location()) in paths for f in at.addedDataFiles(java.io())):
-            return True
-        parent = at.parentId()
-        at = java.snapshot(parent) if parent is not None else None
-    for path in paths if at is not None else ():
-        with suppress(Py4JJavaError):  # An orphan costs space, not truth.
-            java.io().deleteFile(path)
-    return False
-
-
-def _rewrite(spark: SparkSession, jvm: Any, table: Any, group: Any, order: Sequence[tuple[str, bool]]) -> Any:
+def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: Sequence[tuple[str, bool]], group: Any) -> Any:
     """The files that one group becomes, not committed yet."""
     own = jvm.org.apache.iceberg.spark
     name = str(jvm.java.util.UUID.randomUUID())
@@ -163,14 +157,11 @@ def _rewrite(spark: SparkSession, jvm: Any, table: Any, group: Any, order: Seque
         tasks.stageTasks(table, name, jvm.java.util.ArrayList(group.fileScanTasks()))
         rows = spark.read.format("iceberg").option("scan-task-set-id", name)
         frame = rows.option("split-size", str(group.inputSplitSize())).option("file-open-cost", "0").load(name)
-        writer = _ordered(frame, order, int(group.expectedOutputFiles())).write.format("iceberg")
-        for option, value in {
-            "rewritten-file-scan-task-set-id": name,
-            "target-file-size-bytes": str(group.maxOutputFileSize()),
-            "distribution-mode": "none",
-            "fanout-enabled": "true",
-            "output-spec-id": str(group.outputSpecId()),
-        }.items():
+        is_mixed = _is_mixed(table, group)
+        if not is_mixed:
+            frame = _ordered(frame, order, int(group.expectedOutputFiles()))
+        writer = frame.write.format("iceberg")
+        for option, value in {"rewritten-file-scan-task-set-id": name, **_writing(group, is_mixed)}.items():
             writer = writer.option(option, value)
         writer.mode("append").save(name)
         return results.fetchNewFiles(table, name)
@@ -178,6 +169,24 @@ def _rewrite(spark: SparkSession, jvm: Any, table: Any, group: Any, order: Seque
         cache.remove(name)
         tasks.removeTasks(table, name)
         results.clearRewrite(table, name)
+
+
+def _is_mixed(table: Any, group: Any) -> bool:
+    """Whether rows of one of its files may be for any number of partitions: it has another spec than the files to be."""
+    spec_id = group.outputSpecId()
+    return bool(table.specs().get(spec_id).isPartitioned()) and group.fileScanTasks().get(0).file().specId() != spec_id
+
+
+def _writing(group: Any, is_mixed: bool) -> dict[str, str]:
+    """The writer's options. Rows of one partition are written as they come. Mixed ones are ordered by partition first, so
+    that one file is open at a time, and in a partition by nothing but the table's own order.
+    """
+    return {
+        "target-file-size-bytes": str(group.maxOutputFileSize()),
+        "distribution-mode": "range" if is_mixed else "none",
+        "fanout-enabled": "false" if is_mixed else "true",
+        "output-spec-id": str(group.outputSpecId()),
+    }
 
 
 def _ordered(frame: DataFrame, order: Sequence[tuple[str, bool]], files: int) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Data files that tasks described as JSON, handed to Iceberg's Java API: thousands in a few calls.
+"""Files that are described as JSON, data files and their deletes, handed to Iceberg's Java API: thousands in a few calls.
 
 A call by py4j takes a tenth of a millisecond and more on either side, and a batch may have ten thousand files. So Java
 itself goes through them: what is to be done with each is put together of method handles.
@@ -6,16 +6,34 @@ itself goes through them: what is to be done with each is put together of method
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal
 
-from frazil.types import DataFile
+from frazil.catalog.java import each
 
-Adding = Literal["AppendFiles.appendFile", "OverwriteFiles.addFile", "RowDelta.addRows"]
+Telling = Literal[
+    "AppendFiles.appendFile",
+    "OverwriteFiles.addFile",
+    "RowDelta.addRows",
+    "RowDelta.removeRows",
+    "RowDelta.addDeletes",
+    "RowDelta.removeDeletes",
+    "RewriteFiles.addFile",
+    "RewriteFiles.deleteFile",
+]
+"""A method of an update that takes one file."""
+_OF_DELETES: tuple[Telling, ...] = (
+    "RowDelta.addDeletes",
+    "RowDelta.removeDeletes",
+    "RewriteFiles.addFile",
+    "RewriteFiles.deleteFile",
+)
 _SPEC_ID = re.compile(r'"spec-id": ?(\d+)')
+_QUOTED = ('"NaN"', 'Infinity"')
 _AT_ONCE = 2000
 _ICEBERG = "org.apache.iceberg"
 _JACKSON = f"{_ICEBERG}.shaded.com.fasterxml.jackson"
@@ -28,17 +46,22 @@ class DataFiles:
         self._gateway = gateway
         self._jvm = gateway.jvm
 
-    def add(self, files: Sequence[DataFile], table: Any, update: Any, adding: Adding) -> None:
-        """Calls the update's method `adding` for each file. A file has the partition spec that it was written with, which
+    def tell(self, contents: Iterable[str], table: Any, update: Any, telling: Telling) -> None:
+        """Calls the update's method `telling` for each file. A file has the partition spec that it was written with, which
         need not be the table's newest.
         """
         specs = table.specs()
-        for spec_id, alike in groupby(files, key=_spec_id):
-            found = list(alike)
-            add_one = self._consumer(specs.get(spec_id), update, adding)
+        for spec_id, alike in groupby(contents, key=_spec_id_of):
+            spec = specs.get(spec_id)
+            found = [_as_read(content, spec) for content in alike]
+            tell_one = self._consumer(spec, update, telling)
             for first in range(0, len(found), _AT_ONCE):
-                text = ",".join(file.content for file in found[first : first + _AT_ONCE])
-                self._reader.readTree(f"[{text}]").forEach(add_one)
+                self._reader.readTree(f"[{','.join(found[first : first + _AT_ONCE])}]").forEach(tell_one)
+
+    def texts(self, words: Iterable[str]) -> Any:
+        """A Java list of these; none may have a NUL in it."""
+        separated = self._jvm.java.util.regex.Pattern.compile("\x00").splitAsStream("\0".join(words))
+        return separated.toList()
 
     @cached_property
     def _reader(self) -> Any:
@@ -49,14 +72,15 @@ class DataFiles:
         )  # A word of Python's.
         return with_feature(feature.mappedFeature())
 
-    def _consumer(self, spec: Any, update: Any, adding: Adding) -> Any:
-        """A Java Consumer: node -> update.adding(ContentFileParser.fromJson(node, spec))."""
+    def _consumer(self, spec: Any, update: Any, telling: Telling) -> Any:
+        """A Java Consumer: node -> update.telling(ContentFileParser.fromJson(node, spec))."""
         handles = self._jvm.java.lang.invoke.MethodHandles
         arguments = self._gateway.new_array(self._jvm.java.lang.Object, 1)
         arguments[0] = spec
         parse = handles.insertArguments(self._parse, 1, arguments)
-        owner, name = adding.split(".")
-        interface, file = self._class(f"{_ICEBERG}.{owner}"), self._class(f"{_ICEBERG}.DataFile")
+        owner, name = telling.split(".")
+        interface = self._class(f"{_ICEBERG}.{owner}")
+        file = self._class(f"{_ICEBERG}.{'DeleteFile' if telling in _OF_DELETES else 'DataFile'}")
         kind = self._kind(interface, file)
         add = handles.publicLookup().findVirtual(interface, name, kind).bindTo(update)
         node = parse.type().parameterType(0)
@@ -82,6 +106,25 @@ class DataFiles:
         return self._jvm.py4j.reflection.ReflectionUtil.classForName(name)
 
 
-def _spec_id(file: DataFile) -> int:
-    found = _SPEC_ID.search(file.content)
+def _as_read(content: str, spec: Any) -> str:
+    """The JSON of one file as Java's parser takes it. Iceberg itself writes NaN and Infinity in quotes, which it does not
+    read again.
+    """
+    return _unquoted(content, spec) if any(word in content for word in _QUOTED) else content
+
+
+def _spec_id_of(content: str) -> int:
+    found = _SPEC_ID.search(content)
     return int(found[1]) if found else 0
+
+
+def _unquoted(content: str, spec: Any) -> str:
+    """With numbers in place of texts as the values of partition fields that are fractions."""
+    described = json.loads(content)
+    values = described["partition"]
+    for place, field in enumerate(each(spec.partitionType().fields())):
+        name = place if isinstance(values, list) else str(field.fieldId())
+        value = values[place] if isinstance(values, list) else values.get(name)
+        if isinstance(value, str) and str(field.type().typeId()) in ("FLOAT", "DOUBLE"):
+            values[name] = float(value)
+    return json.dumps(described)

@@ -9,10 +9,16 @@ RETRY = "retry"
 """Summary key of a dead-letter table: what the retry that made this snapshot promises."""
 RETRY_ID = "retry-id"
 """Summary key of a table: the retry whose rows this snapshot added."""
+TAKEN = "retry-letters"
+"""Summary key of a table whose records replace rows: the letters that go, as their rows came with this snapshot."""
+COMMIT_ID = "commit-id"
+"""Summary key of a table: the commit that moved its progress."""
 OPEN_RETRY = "retrying."
-"""What the mark of a retry that is not finished begins with; its value is the snapshot that the retry has read."""
+"""What the mark of a retry that is not finished begins with; its value begins with the snapshot that the retry has read."""
 LETTERS_MARK = "dead-letters"
 """The mark of a table that has a dead-letter table: its name."""
+SENT_MARK = "letters-sent"
+"""The mark of a dead-letter table whose letters go to a Kafka topic too: the commit whose letters are known to be there."""
 REWRITE_ID = "rewrite-id"
 """Summary key of a dead-letter table: the retry or the drop that made this snapshot."""
 
@@ -51,3 +57,32 @@ def is_undisturbed(history: Iterable[Said], name: str, since: int) -> bool:
         if name in said.words:
             return False
     return False
+
+
+def read_by_retry(name: str, value: str) -> int | None:
+    """The snapshot of its dead-letter table that an open retry has read; None where the mark is another one."""
+    return int(value.split(" ", 1)[0]) if name.startswith(OPEN_RETRY) else None
+
+
+def is_unmoved(history: Iterable[Said], since: int | None, commit_id: str) -> bool:
+    """Whether the newest progress is that of `commit_id` (empty: none), and no snapshot after `since` has rows of a retry.
+
+    since: None for the beginning of the table.
+    """
+    newest: str | None = None
+    is_after = True
+    for said in history:
+        is_after = is_after and said.snapshot_id != since
+        newest = said.words.get(COMMIT_ID) if newest is None else newest
+        if is_after and (RETRY_ID in said.words or said.is_cut):
+            return False
+        if not is_after and newest is not None:
+            break
+    return (newest or "") == commit_id and (not is_after or since is None)
+
+
+def has_letters_to_come(mark: str) -> bool:
+    """Whether an open retry, by the value of its mark, has files of the dead-letter table that no snapshot of it names yet:
+    those that stand in the summary under TAKEN.
+    """
+    return " " in mark

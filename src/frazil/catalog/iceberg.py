@@ -1,4 +1,4 @@
-"""Iceberg's Java API through py4j: the only module that talks to it.
+"""Tables and commits through Iceberg's Java API, which is reached by py4j.
 
 A stale writer is refused by the table: `validateWith` runs inside every commit attempt, on the base that the attempt will
 replace (Iceberg 1.11 and later). PyIceberg is not used to commit: it rebases on conflict, so a stale writer would win.
@@ -7,8 +7,9 @@ replace (Iceberg 1.11 and later). PyIceberg is not used to commit: it rebases on
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,20 +20,22 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.arranging import arrange
 from frazil.catalog.data_files import DataFiles
-from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
+from frazil.catalog.history import COMMIT_ID, RETRY_ID, REWRITE_ID, Said, is_undisturbed, is_unmoved, was_said
 from frazil.catalog.java import each
+from frazil.catalog.java_errors import cause_of, is_named, is_not_there, is_refused, unavailable
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
-from frazil.catalog.port import Rewrite, StoredFile, TableMoved, TableSize, TableState
+from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
-from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of
+from frazil.catalog.row_deltas import row_delta
+from frazil.catalog.scans import Scan
+from frazil.catalog.table_scans import TableScans, planned, stored_files
+from frazil.catalog.validators import HistoryValidator, ProgressValidator, said
 from frazil.catalog.vended import VENDED
-from frazil.errors import ConflictError, FrazilError, InvariantError, UnavailableError
+from frazil.errors import ConflictError, InvariantError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, Progress
 
-_CONFLICTS = ("ValidationException", "CommitFailedException")
 _TRIES = 5
-_NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException", "NotFoundException")
 # The catalog's own secrets are not among them.
 _STORE_PROPERTIES = ("s3.", "client.region", "gcs.", "adls.", "hdfs.", "py-io-impl")
 
@@ -52,7 +55,9 @@ class IcebergCatalog:
         self._adopted: set[str] = set()
         self._files = DataFiles(gateway)
         self._states: dict[str, tuple[str, TableState]] = {}
-        self._scans: dict[str, Scan] = {}
+        self._scans = TableScans(jvm)
+        self._turns: dict[str, AbstractContextManager[object]] = {}
+        self._behind: set[str] = set()
         configuration = jvm.org.apache.hadoop.conf.Configuration()
         for name, value in hadoop.items():
             configuration.set(name, value)
@@ -68,7 +73,7 @@ class IcebergCatalog:
         try:
             java = self._fresh(table)
         except Py4JJavaError as error:
-            if _is(error, *_NOT_THERE):
+            if is_not_there(error):
                 self._tables.pop(table, None)
                 return None
             raise unavailable("the table cannot be loaded", error, table) from None
@@ -115,7 +120,7 @@ class IcebergCatalog:
             )
             builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json())).create()
         except Py4JJavaError as error:
-            if not _is(error, "AlreadyExistsException"):
+            if not is_named(error, "AlreadyExistsException"):
                 raise unavailable("the table cannot be created", error, table) from None
         state = self.load(table)
         if state is None:
@@ -137,7 +142,7 @@ class IcebergCatalog:
             try:
                 update.commit()
             except Py4JJavaError as error:
-                if not _is(error, *_CONFLICTS):
+                if not is_refused(error):
                     raise unavailable("the schema cannot be changed", error, table) from None
         raise ConflictError("the schema changes faster than this change can be made", where=table)
 
@@ -159,7 +164,7 @@ class IcebergCatalog:
             try:
                 arrange(self._jvm, self._tables[table], state, layout)
             except Py4JJavaError as error:
-                if not _is(error, *_CONFLICTS):
+                if not is_refused(error):
                     raise unavailable("the partition spec cannot be changed", error, table) from None
         raise ConflictError("the partition spec changes faster than this change can be made", where=table)
 
@@ -168,20 +173,24 @@ class IcebergCatalog:
         java = self._tables.get(commit.table)
         if java is None:
             raise InvariantError("commit to a table that was not loaded", where=commit.table)
-        validator = _ProgressValidator(self._pipeline, commit.expected)
+        validator = ProgressValidator(self._pipeline, commit, java)
         try:
-            update = self._row_delta(java, commit) if commit.delta is not None else self._append(java, commit)
+            newest = int(java.operations().current().lastSequenceNumber())
+            update = self._update_for(java, commit)
             for name, value in to_summary(self._pipeline, commit.progress).items():
                 update.set(name, value)
             update.validateWith(validator)
+        except Py4JJavaError as error:
+            raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
+        try:
             hit("commit.before")
             update.commit()
             hit("commit.landed")
         except (Py4JJavaError, ConnectionError) as error:
-            return self._resolve(commit, error, validator)
+            return self._resolve(commit, error, validator, newest)
         self._adopt(commit.table, java)
         snapshot = java.currentSnapshot()
-        self._note_scan(commit, snapshot)
+        self._scans.note(commit, snapshot)
         return replace(commit.progress, snapshot_id=snapshot.snapshotId(), committed_at_ms=snapshot.timestampMillis())
 
     def _adopt(self, table: str, java: Any) -> None:
@@ -197,14 +206,7 @@ class IcebergCatalog:
 
     def files(self, table: str) -> list[StoredFile]:
         """See the port."""
-        found = []
-        try:
-            for task in _planned(self._tables[table].newScan()):
-                file, deleted = task.file(), not task.deletes().isEmpty()
-                found.append(StoredFile(str(file.location()), file.recordCount(), file.fileSizeInBytes(), deleted))
-        except Py4JJavaError as error:
-            raise unavailable("the table's files cannot be listed", error, table) from None
-        return found
+        return stored_files(table, self._tables[table])
 
     def mark(self, table: str, name: str, value: str | None) -> None:
         """See the port."""
@@ -218,24 +220,24 @@ class IcebergCatalog:
     def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
         """See the port."""
         ancestors = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])
-        return _said(self._pipeline, names, ancestors)
+        return said(self._pipeline, names, ancestors)
 
     def rewrite(self, rewrite: Rewrite) -> None:
         """See the port."""
         java = self._tables[rewrite.table]
-        validator = _HistoryValidator(
+        validator = HistoryValidator(
             self._pipeline, REWRITE_ID, lambda history: is_undisturbed(history, REWRITE_ID, rewrite.read_at)
         )
         try:
             overwrite = java.newOverwrite().validateFromSnapshot(rewrite.read_at).validateNoConflictingDeletes()
             left = set(rewrite.removed)
-            for task in _planned(java.newScan().useSnapshot(rewrite.read_at)) if left else ():
+            for task in planned(java.newScan().useSnapshot(rewrite.read_at)) if left else ():
                 if (path := str(task.file().location())) in left:
                     overwrite.deleteFile(task.file())
                     left.remove(path)
             if left:
                 raise ConflictError("the files were not there when they were read", where=rewrite.table)
-            self._files.add(rewrite.added, java, overwrite, "OverwriteFiles.addFile")
+            self._files.tell((file.content for file in rewrite.added), java, overwrite, "OverwriteFiles.addFile")
             for name, value in {**rewrite.words, REWRITE_ID: rewrite.id}.items():
                 overwrite.set(key(self._pipeline, name), value)
             overwrite.validateWith(validator).commit()
@@ -246,19 +248,40 @@ class IcebergCatalog:
     def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
         """See the port."""
         java = self._tables[table]
-        validator = _HistoryValidator(
+        validator = HistoryValidator(
             self._pipeline, name, lambda history: was_said(history, name, value, since) is False
         )
         try:
             append = java.newAppend()
-            self._files.add(files, java, append, "AppendFiles.appendFile")
+            self._files.tell((file.content for file in files), java, append, "AppendFiles.appendFile")
             append.set(key(self._pipeline, name), value).validateWith(validator).commit()
             hit("retry.append-landed")
         except (Py4JJavaError, ConnectionError) as error:
             self._look_up(table, error, validator, value, since)
 
+    def replace_once(self, replacement: Replacement) -> None:
+        """See the port."""
+        made, java = replacement, self._tables[replacement.table]
+        validator = HistoryValidator(
+            self._pipeline,
+            RETRY_ID,
+            lambda history: is_unmoved(history, made.since, made.expected.commit_id),
+            COMMIT_ID,
+        )
+        commit = Commit(made.table, made.files, Progress(), made.expected, made.delta)
+        try:
+            update = self._update_for(java, commit)
+            for name, value in {**made.words, RETRY_ID: made.id}.items():
+                update.set(key(self._pipeline, name), value)
+            update.validateWith(validator).commit()
+            hit("retry.replace-landed")
+        except (Py4JJavaError, ConnectionError) as error:
+            self._look_up(made.table, error, validator, made.id, made.since)
+            return
+        self._scans.note(commit, java.currentSnapshot())
+
     def _look_up(
-        self, table: str, error: Exception, validator: _HistoryValidator, value: str, since: int | None
+        self, table: str, error: Exception, validator: HistoryValidator, value: str, since: int | None
     ) -> None:
         """A commit that raised (law 4): all is well if the table says what it was to say."""
         if self.load(table) is None:
@@ -266,8 +289,8 @@ class IcebergCatalog:
         is_said = was_said(self.history(table, (validator.name,)), validator.name, value, since)
         if is_said:
             return
-        if is_said is not None and (validator.refused or _is(error, *_CONFLICTS)):
-            raise ConflictError(f"the commit was refused: {_cause(error)}", where=table) from None
+        if is_said is not None and (validator.refused or is_refused(error)):
+            raise ConflictError(f"the commit was refused: {cause_of(error)}", where=table) from None
         raise unavailable("the commit did not go through", error, table) from None
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
@@ -281,88 +304,75 @@ class IcebergCatalog:
             except Py4JJavaError:
                 continue  # An orphan costs space, not truth; orphan removal finds it.
 
-    def _append(self, java: Any, commit: Commit) -> Any:
+    def _update_for(self, java: Any, commit: Commit) -> Any:
+        if commit.delta is not None:
+            return row_delta(java, commit.files, commit.delta, self._files)
         append = java.newAppend()
-        self._files.add(commit.files, java, append, "AppendFiles.appendFile")
+        self._files.tell((file.content for file in commit.files), java, append, "AppendFiles.appendFile")
         return append
 
-    def _row_delta(self, java: Any, commit: Commit) -> Any:
-        """Rows that come and go, with all of Iceberg's own checks that nobody has changed what they go from."""
-        delta = commit.delta
-        assert delta is not None
-        update = java.newRowDelta().validateDeletedFiles()
-        if delta.read_at is not None:
-            update.validateFromSnapshot(delta.read_at)
-        update.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
-        if delta.touched:
-            update.validateDataFilesExist(self._list(delta.touched))
-        self._files.add(commit.files, java, update, "RowDelta.addRows")
-        for file in delta.removed:
-            update.removeRows(self._content_file(java, file.content))
-        for delete in delta.deletes:
-            update.addDeletes(self._content_file(java, delete.content))
-        for delete in delta.replaced:
-            update.removeDeletes(self._content_file(java, delete.content))
-        return update
-
-    def _list(self, words: Sequence[str]) -> Any:
-        found = self._jvm.java.util.ArrayList()
-        for word in words:
-            found.add(word)
-        return found
-
-    def _content_file(self, java: Any, content: str) -> Any:
-        iceberg = self._jvm.org.apache.iceberg
-        return iceberg.ContentFileParser.fromJson(iceberg.util.JsonUtil.mapper().readTree(content), java.specs())
-
     def scan(self, table: str) -> Scan:
-        """See the port. What this process itself has committed it knows; all else is asked for again."""
-        java = self._tables[table]
-        snapshot = java.currentSnapshot()
-        if snapshot is None:
-            return Scan()
-        known = self._scans.get(table)
-        if known is None or known.read_at != snapshot.snapshotId():
-            known = self._scans[table] = self._read_scan(table, java, snapshot.snapshotId())
-        return known
+        """See the port."""
+        if table in self._behind:
+            try:
+                self._fresh(table)
+            except Py4JJavaError as error:
+                raise unavailable("the table cannot be loaded", error, table) from None
+            self._behind.discard(table)
+        return self._scans.scan(table, self._tables[table])
 
-    def _read_scan(self, table: str, java: Any, snapshot_id: int) -> Scan:
-        parser, specs = self._jvm.org.apache.iceberg.ContentFileParser, java.specs()
-        files = []
-        try:
-            for task in _planned(java.newScan().useSnapshot(snapshot_id).includeColumnStats()):
-                file, deletes = task.file(), task.deletes()
-                content = str(parser.toJson(file, specs.get(file.specId())))
-                texts = [str(parser.toJson(delete, specs.get(delete.specId()))) for delete in each(deletes)]
-                known = tuple(delete_file_of(text) for text in texts)
-                files.append(LiveFile(str(file.location()), file.recordCount(), content, known))
-        except Py4JJavaError as error:
-            raise unavailable("the table's files cannot be listed", error, table) from None
-        return Scan(snapshot_id, tuple(files))
+    def turn(self, table: str) -> AbstractContextManager[object]:
+        """See the port."""
+        return self._turns.setdefault(table, threading.RLock())
 
-    def _note_scan(self, commit: Commit, snapshot: Any) -> None:
-        """Moves the known files on by a commit of our own that came right after them."""
-        known = self._scans.get(commit.table)
-        if known is not None and snapshot.parentId() == known.read_at:
-            self._scans[commit.table] = after_commit(known, commit, snapshot.snapshotId())
+    def scan_of(self, table: str, java: Any) -> Scan:
+        """What is in a Java table of the caller's own, whose turn it is. UnavailableError as `scan`."""
+        return self._scans.scan(table, java)
 
-    def _resolve(self, commit: Commit, error: Exception, validator: _ProgressValidator) -> Progress:
+    def note_rewrite(self, commit: Commit, snapshot: Any) -> None:
+        """Table care, whose turn it is, has made `snapshot` with what goes and comes in `commit`."""
+        self._scans.note(commit, snapshot)
+        self._behind.add(commit.table)
+
+    def _resolve(self, commit: Commit, error: Exception, validator: ProgressValidator, newest: int) -> Progress:
         """A commit that raised: refused, landed all the same, or not known (law 4). Asks the table for our commit id."""
-        # Iceberg tries again by itself after an attempt whose answer was lost, and is then refused by our own progress.
-        if validator.refused and validator.found != commit.progress.commit_id:
-            raise ConflictError(
-                f"the table's progress is not the one this batch started from: found={validator.found}",
-                where=commit.table,
-            ) from None
         state = self.load(commit.table)
-        if state is not None and state.progress.commit_id == commit.progress.commit_id:
-            return state.progress
-        if _is(error, *_CONFLICTS):
+        if state is None:
+            raise unavailable("the commit did not go through", error, commit.table) from None
+        # Iceberg tries again by itself after an attempt whose answer was lost, and is then refused by our own progress, or
+        # by that of a later run which has gone on from there.
+        landed = self._landed(commit, newest)
+        if landed is not None:
+            return landed
+        if validator.refused:
+            raise validator.refusal(commit.table) from None
+        if is_refused(error):
             # Iceberg looks at files before it asks the validator: a stale writer may be told of another's files first.
-            is_ours = state is not None and state.progress.commit_id == commit.expected.commit_id
+            is_ours = state.progress.commit_id == commit.expected.commit_id
             refusal = TableMoved if commit.delta is not None and is_ours else ConflictError
-            raise refusal(f"the commit was refused: {_cause(error)}", where=commit.table) from None
+            raise refusal(f"the commit was refused: {cause_of(error)}", where=commit.table) from None
         raise unavailable("the commit did not go through", error, commit.table) from None
+
+    def _landed(self, commit: Commit, newest: int) -> Progress | None:
+        """The progress of a commit that is on the main branch, in which all snapshots up to the sequence number `newest`
+        were there before. None where it is not; UnavailableError where so much has been expired that nobody can tell.
+        """
+        java = self._tables[commit.table]
+        snapshot = java.currentSnapshot()
+        while snapshot is not None:
+            said = snapshot.summary().get(key(self._pipeline, "commit-id"))
+            if said == commit.progress.commit_id:
+                summary = self._strings_of(snapshot.summary())
+                return from_summary(self._pipeline, summary, snapshot.snapshotId(), snapshot.timestampMillis())
+            is_older = 0 < snapshot.sequenceNumber() <= newest  # Tables of format 1 do not number their snapshots.
+            if is_older or (said is not None and said == commit.expected.commit_id) or snapshot.parentId() is None:
+                return None
+            snapshot = java.snapshot(snapshot.parentId())
+            if snapshot is None:
+                raise UnavailableError(
+                    "snapshots were expired that say whether the commit went through", where=commit.table
+                )
+        return None
 
     @property
     def gateway(self) -> Any:
@@ -481,127 +491,6 @@ class IcebergCatalog:
                 # Another thread or process was quicker; a database catalog says so by a constraint of its own.
                 if not self._catalog.namespaceExists(part):
                     raise
-
-
-class _ProgressValidator:
-    """Iceberg's SnapshotAncestryValidator: true only while the newest progress is the expected one.
-
-    Iceberg asks it on every attempt, newest snapshot first. It must never raise: an exception would look like an unknown
-    outcome, so trouble is a refusal.
-    """
-
-    class Java:
-        """What py4j needs to know."""
-
-        implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
-
-    def __init__(self, pipeline: str, expected: Progress) -> None:
-        self._offsets = key(pipeline, "offsets")
-        self._commit_id = key(pipeline, "commit-id")
-        self._expected = expected.commit_id
-        self.found = ""
-        self.refused = False
-
-    def validate(self, snapshots: Any) -> bool:
-        """Called by the JVM with the snapshots of the branch."""
-        hit("commit.validating")
-        self.found = ""
-        iterator = snapshots.iterator()
-        while iterator.hasNext():
-            summary = iterator.next().summary()
-            if summary.get(self._offsets) is not None:
-                self.found = str(summary.get(self._commit_id))
-                break
-        self.refused = self.found != self._expected
-        return not self.refused
-
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
-        """Called by the JVM, also when all is well."""
-        return f"progress is {self.found or 'none'}, not {self._expected or 'none'}"
-
-
-class _HistoryValidator:
-    """Iceberg's SnapshotAncestryValidator: true while `is_right` of what the branch says under `name`. It must never raise,
-    as above.
-    """
-
-    class Java:
-        """What py4j needs to know."""
-
-        implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
-
-    def __init__(self, pipeline: str, name: str, is_right: Callable[[Iterable[Said]], bool]) -> None:
-        self.name = name
-        self.refused = False
-        self._pipeline = pipeline
-        self._is_right = is_right
-
-    def validate(self, snapshots: Any) -> bool:
-        """Called by the JVM with the snapshots of the branch."""
-        self.refused = not self._is_right(_said(self._pipeline, (self.name,), snapshots))
-        return not self.refused
-
-    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
-        """Called by the JVM, also when all is well."""
-        return f"the table says another {self.name}, or its history is gone"
-
-
-def _said(pipeline: str, names: Sequence[str], snapshots: Any) -> Iterator[Said]:
-    """What Java snapshots of one branch say, newest first."""
-    iterator = snapshots.iterator()
-    has_next = iterator.hasNext()
-    while has_next:
-        snapshot = iterator.next()
-        summary = snapshot.summary()
-        found = {name: summary.get(key(pipeline, name)) for name in names}
-        has_next = iterator.hasNext()
-        words = {name: str(text) for name, text in found.items() if text is not None}
-        yield Said(snapshot.snapshotId(), words, is_cut=not has_next and snapshot.parentId() is not None)
-
-
-def _planned(scan: Any) -> Iterator[Any]:
-    """The tasks of a table scan."""
-    tasks = scan.planFiles()
-    yield from each(tasks)
-    tasks.close()
-
-
-def unavailable(what: str, error: Exception, where: str) -> FrazilError:
-    """An outage, with the innermost cause in words."""
-    return UnavailableError(f"{what}: {_cause(error)}", where=where)
-
-
-def is_conflict(error: Exception, *names: str) -> bool:
-    """Whether a commit was refused because another one was in the way; names: further exceptions that say so."""
-    causes = [error.java_exception] if isinstance(error, Py4JJavaError) else []
-    while causes and (inner := causes[-1].getCause()) is not None and len(causes) < 10:
-        causes.append(inner)
-    found = [cause.getClass().getName() for cause in causes]
-    if any("CommitStateUnknown" in name for name in found):
-        return False
-    return any(wanted in name for name in found for wanted in (*_CONFLICTS, *names))
-
-
-def is_not_there(error: Exception) -> bool:
-    """Whether the catalog says that there is no such table."""
-    return _is(error, *_NOT_THERE)
-
-
-def _is(error: Exception, *names: str) -> bool:
-    return isinstance(error, Py4JJavaError) and any(name in error.java_exception.getClass().getName() for name in names)
-
-
-def _cause(error: Exception) -> str:
-    if not isinstance(error, Py4JJavaError):
-        return str(error)
-    cause = error.java_exception
-    for _ in range(10):
-        inner = cause.getCause()
-        if inner is None:
-            break
-        cause = inner
-    text = " ".join(str(cause.getMessage() or "").split())
-    return f"{cause.getClass().getSimpleName()}: {text}".rstrip(": ")[:400]
 
 
 def _length(iterable: Any) -> int:

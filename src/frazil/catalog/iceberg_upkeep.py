@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.catalog.compaction import RESERVED, compact_table, refuse_reserved
-from frazil.catalog.iceberg import IcebergCatalog, is_conflict, is_not_there, unavailable
+from frazil.catalog.compaction import RESERVED, compact_table
+from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
+from frazil.catalog.java_errors import is_conflict, is_not_there, unavailable
 from frazil.catalog.look import TableLook, carried_progress, read_look
 from frazil.catalog.progress import key
-from frazil.catalog.upkeep import Compaction, Rewritten
+from frazil.catalog.upkeep import Compaction, Rewritten, Transfer
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
 
@@ -29,8 +30,13 @@ if TYPE_CHECKING:
 POOL = "care"
 """Spark's scheduler pool of table care."""
 _DELETED_AT_ONCE = 100
+_FILES_AT_ONCE = 10_000
 _METADATA = ".metadata.json"
 _DAY_MS = 86_400_000
+_GONE = ("No such file", "FileNotFoundException")
+"""What listing a folder says of a file that goes meanwhile: another process has expired a snapshot."""
+_LASTING = ("ValidationException",)
+"""Here it is no other commit that is in the way, but the table itself, as with `gc.enabled`."""
 
 
 class IcebergUpkeep:
@@ -54,36 +60,21 @@ class IcebergUpkeep:
         try:
             java = self._catalog.java_table(table)
             text = str(iceberg.TableMetadataParser.toJson(java.operations().current()))
-            files, manifests = "", tuple[int, ...]()
-            if with_files and java.currentSnapshot() is not None:
-                files, manifests = self._files(java), self._manifests(java)
+            if not with_files or java.currentSnapshot() is None:
+                return read_look(table, text)
+            return read_look(table, text, self._files(java), self._manifests(java))
         except Py4JJavaError as error:
             if is_not_there(error):
                 return None
             raise unavailable("the table cannot be looked at", error, table) from None
-        return read_look(table, text, files, manifests)
 
-    def compact(self, table: str, compaction: Compaction) -> Rewritten:
+    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
         """See the port."""
         with _explained("data files cannot be rewritten", table):
-            java = self._catalog.java_table(table)
-            if compaction.zorder:
-                return self._zorder(table, java, compaction)
-            spark = self._activated()
-            done = compact_table(spark, self._jvm, java, compaction)
+            done = compact_table(self._activated(), self._catalog, table, compaction, transfer)
             if compaction.removes_dangling:
                 self._actions().removeDanglingDeleteFiles(self._catalog.java_table(table)).execute()
             return done
-
-    def _zorder(self, table: str, java: Any, compaction: Compaction) -> Rewritten:
-        refuse_reserved(java, table, "maintenance.zorder")
-        action = self._actions().rewriteDataFiles(java).zOrder(self._catalog.java_strings(compaction.zorder))
-        for name, value in compaction.options.items():
-            action = action.option(name, value)
-        hit("care.compact.begins")
-        result = action.option("max-concurrent-file-group-rewrites", "1").execute()
-        hit("care.compact.landed")
-        return Rewritten(result.rewrittenDataFilesCount(), result.addedDataFilesCount(), result.rewrittenBytesCount())
 
     def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
         """See the port."""
@@ -109,7 +100,7 @@ class IcebergUpkeep:
 
     def expire(self, table: str, snapshots: Sequence[int]) -> None:
         """See the port."""
-        with _explained("snapshots cannot be expired", table, conflicts=("IllegalArgumentException",)):
+        with _explained("snapshots cannot be expired", table, ("IllegalArgumentException",), _LASTING):
             # By id alone: no age may take a snapshot that was not chosen.
             java = self._catalog.java_table(table)
             there = [snapshot for snapshot in snapshots if java.snapshot(snapshot) is not None]
@@ -140,14 +131,14 @@ class IcebergUpkeep:
 
     def orphans(self, table: str, older_than_ms: int) -> list[str]:
         """See the port."""
-        with _explained("orphans cannot be looked for", table):
+        with _explained("orphans cannot be looked for", table, lasting=_LASTING):
             java = self._catalog.java_table(table)
             location = str(java.location()).rstrip("/")
-            # Metadata of any age, for a table that shares the folder may have been made today.
-            strange = self._unnamed(java, f"{location}/metadata", self._now_ms() + _DAY_MS)
+            # Metadata of any age, for a table that shares the folder may have been made today; by its name, the folder of a
+            # table `a.data` is the one for data of `a`.
+            strange = self._mine(java, location, self._now_ms() + _DAY_MS)
             self._refuse_shared(java, table, [path for path in strange if path.endswith(_METADATA)])
-            found = self._unnamed(java, location, older_than_ms)
-            return sorted(path for path in found if _is_own(path, location))
+            return sorted(self._mine(java, location, older_than_ms))
 
     def remove(self, table: str, paths: Sequence[str]) -> None:
         """See the port."""
@@ -176,14 +167,19 @@ class IcebergUpkeep:
         with _explained("a property of the table cannot be set", table):
             self._catalog.java_table(table).updateProperties().set(key(self._catalog.pipeline, name), text).commit()
 
-    def _files(self, java: Any) -> str:
-        """Every data file of the newest snapshot with the deletes that count for it, as JSON, in two calls."""
+    def _files(self, java: Any) -> Iterator[str]:
+        """The data files of the newest snapshot, with the deletes that count for them, as JSON. Very many are in one text:
+        few calls, and yet not all at once, for a table may be of any size.
+        """
         iceberg = self._jvm.org.apache.iceberg
-        lists = iceberg.relocated.com.google.common.collect.Lists
-        tasks = lists.newArrayList(java.newScan().planFiles())
-        responses = iceberg.rest.responses
-        response = responses.FetchScanTasksResponse.builder().withFileScanTasks(tasks).withSpecsById(java.specs())
-        return str(responses.FetchScanTasksResponseParser.toJson(response.build()))
+        planned, responses = java.newScan().planFiles(), iceberg.rest.responses
+        try:
+            lots = iceberg.relocated.com.google.common.collect.Iterators.partition(planned.iterator(), _FILES_AT_ONCE)
+            while lots.hasNext():
+                response = responses.FetchScanTasksResponse.builder().withFileScanTasks(lots.next())
+                yield str(responses.FetchScanTasksResponseParser.toJson(response.withSpecsById(java.specs()).build()))
+        finally:
+            planned.close()
 
     def _manifests(self, java: Any) -> tuple[int, ...]:
         return tuple(int(manifest.length()) for manifest in each(java.currentSnapshot().allManifests(java.io())))
@@ -208,6 +204,10 @@ class IcebergUpkeep:
         session: SparkSession = chosen
         return session
 
+    def _mine(self, java: Any, location: str, older_than_ms: int) -> list[str]:
+        """Files that no snapshot names, of those where this table's lie."""
+        return [path for path in self._unnamed(java, location, older_than_ms) if _is_own(path, location)]
+
     def _unnamed(self, java: Any, location: str, older_than_ms: int) -> list[str]:
         """What Iceberg would remove, without doing so. ConflictError when files go while they are listed."""
         collector = _Collector()
@@ -215,7 +215,7 @@ class IcebergUpkeep:
         try:
             action.usePrefixListing(True).deleteWith(collector).execute()
         except (Py4JJavaError, *_spark_errors()) as error:
-            if "No such file" in str(error):
+            if any(words in str(error) for words in _GONE):
                 raise ConflictError("files went while they were listed", where=location) from None
             raise
         return collector.found
@@ -305,16 +305,21 @@ def _count(iterable: Any) -> int:
 
 
 @contextmanager
-def _explained(what: str, table: str, conflicts: Sequence[str] = ()) -> Iterator[None]:
-    """In its block trouble in the JVM is a ConflictError or an UnavailableError with the cause in words."""
+def _explained(what: str, table: str, conflicts: Sequence[str] = (), lasting: Sequence[str] = ()) -> Iterator[None]:
+    """In its block trouble in the JVM is a ConflictError or an UnavailableError with the cause in words.
+
+    conflicts: exceptions that tell of another commit, besides the usual ones; lasting: those of the usual ones that do not.
+    """
     try:
         yield
     except Py4JJavaError as error:
-        raise _failure(what, error, table, is_conflict(error, *conflicts)) from None
+        is_lasting = any(name in str(error.java_exception) for name in lasting)
+        raise _failure(what, error, table, is_conflict(error, *conflicts) and not is_lasting) from None
     except _spark_errors() as error:
         text = f"{type(error).__name__}: {error}"
-        names = ("ValidationException", "CommitFailedException", *conflicts)
-        raise _failure(what, error, table, "CommitStateUnknown" not in text and any(n in text for n in names)) from None
+        names = {"ValidationException", "CommitFailedException", "CommitStateUnknown", *conflicts}
+        found = {name for name in names if name in text}
+        raise _failure(what, error, table, bool(found) and found.isdisjoint({"CommitStateUnknown", *lasting})) from None
     except (Py4JError, ConnectionError) as error:
         raise unavailable(what, error, table) from None
 

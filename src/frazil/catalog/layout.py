@@ -19,6 +19,9 @@ from frazil.errors import SpecError
 from frazil.spec.partitioning import PartitionTerm, SortTerm, check_type, transform_of
 from frazil.spec.problems import advice
 
+METRICS_OF = "write.metadata.metrics.column."
+"""What table properties begin with that say which statistics are kept of a column; Iceberg makes no table that lacks one."""
+
 _VOID = "void"
 
 

@@ -1,13 +1,13 @@
 """A table as table care sees it: snapshots, references, files and manifests, taken from Iceberg's own JSON of them.
 
-One answer holds all of a kind: asking file by file across py4j would take seconds for ten thousand files.
+One answer holds very many of a kind: asking file by file across py4j would take seconds for ten thousand files.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from frazil.types import as_json
 
 _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
 _CARRIED = ("offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark")
-_CARRIED_IF_THERE = ("bad-skipped", "dead-letters")
+_CARRIED_IF_THERE = ("bad-skipped", "passed-over", "dead-letters")
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 
 
@@ -37,14 +37,14 @@ class Snapshot:
 @dataclass(frozen=True)
 class StoredData:
     """A data file. partition: its spec and values, as text. deleted: how many of its rows delete files of its own delete, as
-    far as those say which file they are about. has_equality: whether equality deletes count for it.
+    far as those say which file they are about. has_deletes: whether any deletes count for it.
     """
 
     size_bytes: int
     record_count: int
     partition: str = ""
     deleted: int = 0
-    has_equality: bool = False
+    has_deletes: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class TableLook:
     """A table at one moment.
 
     head: the newest snapshot of the main branch. refs: the snapshot of every branch and tag but `main`. has_own_retention:
-    the branch main says itself how long its snapshots are kept. statistics: snapshots that have a file of statistics.
-    metadata_bytes: length of the metadata as JSON. manifests: their lengths. promised: paths of files that the newest
-    progress of some pipeline has promised to other tables.
+    the branch main says itself how long its snapshots are kept. is_sorted: the table has a sort order of its own.
+    statistics: snapshots that have a file of statistics. metadata_bytes: length of the metadata as JSON. manifests: their
+    lengths. promised: paths of files that the newest progress of some pipeline has promised to other tables.
     """
 
     name: str
@@ -77,6 +77,7 @@ class TableLook:
     head: int | None
     refs: Mapping[str, int] = field(default_factory=dict)
     has_own_retention: bool = False
+    is_sorted: bool = False
     statistics: tuple[int, ...] = ()
     files: tuple[StoredData, ...] = ()
     deletes: tuple[StoredDeletes, ...] = ()
@@ -91,11 +92,12 @@ class TableLook:
             at = self.snapshots[at].parent
 
 
-def read_look(name: str, metadata_text: str, files_text: str, manifests: tuple[int, ...]) -> TableLook:
-    """From the table's metadata (TableMetadataParser) and its files (FetchScanTasksResponseParser), both as JSON."""
+def read_look(
+    name: str, metadata_text: str, files_texts: Iterable[str] = (), manifests: tuple[int, ...] = ()
+) -> TableLook:
+    """From the table's metadata (TableMetadataParser) and lots of its files (FetchScanTasksResponseParser), as JSON."""
     metadata = json.loads(metadata_text)
-    found = json.loads(files_text) if files_text else {}
-    deletes = [_deletes(file) for file in found.get("delete-files", ())]
+    files, deletes = _read_files(files_texts)
     refs = metadata.get("refs", {})
     main = refs.get("main", {})
     head = metadata.get("current-snapshot-id")
@@ -110,12 +112,33 @@ def read_look(name: str, metadata_text: str, files_text: str, manifests: tuple[i
         head=None if head in (None, -1) else head,
         refs={ref: held["snapshot-id"] for ref, held in refs.items() if ref != "main"},
         has_own_retention=bool(main.keys() & {"max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"}),
+        is_sorted=_is_sorted(metadata),
         statistics=tuple(held["snapshot-id"] for held in metadata.get("statistics", ())),
-        files=tuple(_data(task, deletes) for task in found.get("file-scan-tasks", ())),
+        files=tuple(files),
         deletes=tuple(deletes),
         manifests=manifests,
         promised=frozenset(_promised(metadata)),
     )
+
+
+def _read_files(texts: Iterable[str]) -> tuple[list[StoredData], Iterable[StoredDeletes]]:
+    """Each text has the delete files that count for its own data files: one of them may be in several."""
+    files: list[StoredData] = []
+    deletes: dict[tuple[str, int | None], StoredDeletes] = {}
+    for text in texts:
+        found = json.loads(text)
+        described = found.get("delete-files", ())
+        own = [_deletes(file) for file in described]
+        deletes |= {
+            (file["file-path"], file.get("content-offset")): one for file, one in zip(described, own, strict=True)
+        }
+        files += [_data(task, own) for task in found.get("file-scan-tasks", ())]
+    return files, deletes.values()
+
+
+def _is_sorted(metadata: Mapping[str, Any]) -> bool:
+    own = metadata.get("default-sort-order-id", 0)
+    return any(order["order-id"] == own and order["fields"] for order in metadata.get("sort-orders", ()))
 
 
 def carried_progress(metadata_text: str) -> dict[str, str]:
@@ -173,7 +196,7 @@ def _data(task: Mapping[str, Any], deletes: list[StoredDeletes]) -> StoredData:
         record_count=file["record-count"],
         partition=as_json([file["spec-id"], file.get("partition", [])]),
         deleted=sum(file.record_count for file in applied if file.is_scoped),
-        has_equality=any(file.kind == "equality" for file in applied),
+        has_deletes=bool(applied),
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from frazil.catalog.history import REWRITE_ID, Said, is_undisturbed, was_said
+from frazil.catalog.history import COMMIT_ID, RETRY_ID, REWRITE_ID, Said, is_undisturbed, is_unmoved, was_said
 from frazil.catalog.layout import (
+    METRICS_OF,
     UNARRANGED,
     Layout,
     find_column,
@@ -21,7 +23,7 @@ from frazil.catalog.layout import (
     spec_change,
     spec_of,
 )
-from frazil.catalog.port import Rewrite, StoredFile, TableMoved, TableSize, TableState
+from frazil.catalog.port import Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.catalog.scans import LiveFile, Scan
 from frazil.clock import new_id
@@ -105,6 +107,7 @@ class MemoryCatalog:
             if table not in self._tables:
                 location = str(self._root / table)
                 fresh = assign_fresh_schema_ids(schema)
+                _refuse_strange_metrics(properties, fresh, table)
                 spec = spec_of(layout.partition_by or (), fresh, table)
                 order = order_of(layout.sort_by or (), fresh, table)
                 state = TableState(
@@ -124,7 +127,9 @@ class MemoryCatalog:
                 raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
             wanted = change(found.state.schema)
             refuse_taken_names(found.state.schema, wanted, found.specs, table)
-            found.state = replace(found.state, schema=wanted)
+            if wanted != found.state.schema:
+                number = found.state.schema.schema_id + 1
+                found.state = replace(found.state, schema=_numbered(wanted, number))
         loaded = self.load(table)
         assert loaded is not None
         return loaded
@@ -151,19 +156,45 @@ class MemoryCatalog:
             loss = self._lost_question()
             newest = self._progress(found)
             if newest.commit_id != commit.expected.commit_id:
+                landed = self._landed(found, commit)
+                if landed is not None:
+                    return landed
                 raise ConflictError("the table's progress is not the one this batch started from", where=commit.table)
+            if commit.shape not in (None, found.state.shape):
+                raise ConflictError("the table's shape was changed after this batch was planned", where=commit.table)
             number = self._commit(found, commit)
             found.adopted_by.add(self._pipeline)
             _lose_outcome(loss)
         return replace(commit.progress, snapshot_id=number)
+
+    def _landed(self, found: _Table, commit: Commit) -> Progress | None:
+        """The progress of a commit that was sent before and is on the main branch; UnavailableError where so much has been
+        expired that nobody can tell.
+        """
+        for snapshot in self._ancestors(found):
+            progress = from_summary(self._pipeline, snapshot.summary, snapshot.id)
+            if progress is not None and progress.commit_id == commit.progress.commit_id:
+                return progress
+            if snapshot.id <= (commit.expected.snapshot_id or 0):
+                return None
+        if self._is_cut(found):
+            raise UnavailableError(
+                "snapshots were expired that say whether the commit went through", where=commit.table
+            )
+        return None
 
     def _commit(self, found: _Table, commit: Commit) -> int:
         delta, summary = commit.delta, to_summary(self._pipeline, commit.progress)
         if delta is None:
             return self._add(found, commit.files, summary)
         self._check_delta(found, commit.table, delta)
+        return self._add_delta(found, commit.files, delta, summary)
+
+    def _add_delta(
+        self, found: _Table, files: tuple[DataFile, ...], delta: RowDelta, summary: Mapping[str, str]
+    ) -> int:
         removed = frozenset(file.path for file in delta.removed)
-        number = self._add(found, commit.files, summary, removed)
+        number = self._add(found, files, summary, removed)
         found.snapshots[number] = replace(
             found.snapshots[number], deletes=delta.deletes, replaced=frozenset(delta.replaced)
         )
@@ -184,6 +215,10 @@ class MemoryCatalog:
         left = {delete.data_file for delete in known - set(delta.replaced) if delete.kind == "vector"}
         if any(delete.data_file in left for delete in delta.deletes):
             raise InvariantError("a data file was to have two deletion vectors", where=table)
+
+    def turn(self, table: str) -> AbstractContextManager[object]:  # noqa: ARG002
+        """See the port; one thread has all of it."""
+        return nullcontext()
 
     def scan(self, table: str) -> Scan:
         """See the port."""
@@ -217,6 +252,8 @@ class MemoryCatalog:
         with self._lock:
             found = self._tables[rewrite.table]
             loss = self._lost_question()
+            if was_said(self._said(found, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
+                return
             there = {file.path for file in _files_of(self._ancestors(found))}
             is_right = is_undisturbed(self._said(found, (REWRITE_ID,)), REWRITE_ID, rewrite.read_at)
             if not is_right or not there.issuperset(rewrite.removed):
@@ -236,6 +273,20 @@ class MemoryCatalog:
                 raise UnavailableError("the table's history is gone", where=table)
             if not is_said:
                 self._add(found, tuple(files), {key(self._pipeline, name): value})
+            _lose_outcome(loss)
+
+    def replace_once(self, replacement: Replacement) -> None:
+        """See the port."""
+        made, table = replacement, replacement.table
+        with self._lock:
+            found = self._tables[table]
+            loss = self._lost_question()
+            history = self._said(found, (RETRY_ID, COMMIT_ID))
+            if not is_unmoved(history, made.since, made.expected.commit_id):
+                raise ConflictError("the table is not as it was when its rows were looked up", where=table)
+            self._check_delta(found, table, made.delta)
+            words = {**made.words, RETRY_ID: made.id}
+            self._add_delta(found, made.files, made.delta, {key(self._pipeline, n): v for n, v in words.items()})
             _lose_outcome(loss)
 
     def _lost_question(self) -> str:
@@ -315,6 +366,10 @@ class MemoryCatalog:
         return Progress()
 
 
+def _numbered(schema: Schema, number: int) -> Schema:
+    return Schema(*schema.fields, schema_id=number, identifier_field_ids=schema.identifier_field_ids)
+
+
 def _files_of(line: Sequence[MemorySnapshot]) -> list[DataFile]:
     """What is left of the files that the snapshots of a branch, newest first, have added."""
     removed: set[str] = set()
@@ -364,3 +419,11 @@ def _rearranged(state: TableState, layout: Layout) -> TableState:
         partition_spec=spec.model_dump_json(),
         sort_order=order.model_dump_json(),
     )
+
+
+def _refuse_strange_metrics(properties: Mapping[str, str], schema: Schema, table: str) -> None:
+    """As Iceberg does: statistics may be asked for of columns that are there."""
+    for name in properties:
+        column = name.removeprefix(METRICS_OF)
+        if column != name and column not in schema.column_names:
+            raise UnavailableError(f"the table cannot be created: {name} names no column", where=table)

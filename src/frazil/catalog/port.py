@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,8 +14,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from frazil.catalog.history import Said
 from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.scans import Scan
-from frazil.errors import ConflictError
-from frazil.types import Commit, DataFile, Progress
+from frazil.errors import ConflictError, UnavailableError
+from frazil.types import Commit, DataFile, Progress, RowDelta
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class TableState:
     def sorting(self) -> SortOrder:
         """The sort order."""
         return SortOrder.model_validate_json(self.sort_order) if self.sort_order else UNSORTED_SORT_ORDER
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The ids of schema, partition spec and sort order: what files are written for."""
+        return (self.schema.schema_id, self.spec_id, self.sorting.order_id)
 
     @property
     def credentials_end_ms(self) -> int | None:
@@ -97,9 +103,33 @@ class Rewrite:
     words: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Replacement:
+    """Rows that take the place of others without any progress, as one snapshot: those of retried letters.
+
+    files: the rows that come; delta: what goes. expected: the newest progress that it was made for. since: a snapshot after
+    which no other retry has brought rows; None: since the table began. id: the commit's own name, in its summary under
+    RETRY_ID. words: what the summary says besides, under this pipeline's keys.
+    """
+
+    table: str
+    files: tuple[DataFile, ...]
+    delta: RowDelta
+    expected: Progress
+    since: int | None
+    id: str
+    words: Mapping[str, str] = field(default_factory=dict)
+
+
 class TableMoved(ConflictError):
     """another writer has changed what this commit takes rows from
     the changes are looked up again in the table as it is now
+    """
+
+
+class NotSent(UnavailableError):
+    """the commit was not made, and nothing of it was sent
+    Frazil retries with back-off; look at the service that is named
     """
 
 
@@ -138,14 +168,20 @@ class Catalog(Protocol):
     def commit(self, commit: Commit) -> Progress:
         """One snapshot with the files and the progress, if the newest progress in the ancestry is `commit.expected`.
 
-        Returns the progress as committed, also when the answer was lost but the table has our commit id. Raises
-        ConflictError when the progress is another one, UnavailableError when the outcome could not be found out: the
-        caller plans again from the table's progress and deletes nothing. TableMoved, of a commit that takes rows away, when
-        another writer has added, removed or deleted from files since the snapshot that it was made for.
+        Returns the progress as committed, also when the answer was lost but the table has our commit id, be it below that
+        of another run. Raises ConflictError when the progress is another one, or the table has another shape than
+        `commit.shape`; UnavailableError when the outcome could not be found out: the caller plans again from the table's
+        progress and deletes nothing. NotSent when nothing was asked of the table. TableMoved, of a commit that takes rows
+        away, when another writer has added, removed or deleted from files since the snapshot that it was made for.
         """
 
     def scan(self, table: str) -> Scan:
         """The files of a table as it was last loaded or committed to, with what is deleted of them."""
+
+    def turn(self, table: str) -> AbstractContextManager[object]:
+        """While it lasts, no other thread of this process has it: neither a batch that looks rows up in the table and takes
+        them away, nor table care that puts other files in the place of those that were looked at.
+        """
 
     def files(self, table: str) -> list[StoredFile]:
         """The data files of the newest snapshot of a table that was loaded."""
@@ -169,6 +205,14 @@ class Catalog(Protocol):
 
         Raises ConflictError when another writer was in the way, UnavailableError when the outcome could not be found out or
         the history does not reach back to `since`.
+        """
+
+    def replace_once(self, replacement: Replacement) -> None:
+        """One snapshot with these rows in place of others; also when the answer was lost but the table has it.
+
+        Raises ConflictError when the newest progress is another one, another retry has brought rows since, or another writer
+        has added, removed or deleted from files since the snapshot that it was made for: the caller looks anew.
+        UnavailableError when the outcome could not be found out: the caller deletes nothing.
         """
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:

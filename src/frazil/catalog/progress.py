@@ -32,6 +32,11 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         )
     if progress.bad_skipped:
         parts["bad-skipped"] = str(progress.bad_skipped)
+    if progress.places:
+        places = {topic: {str(p): place for p, place in ps.items()} for topic, ps in progress.places.items()}
+        parts["places"] = as_json(places)
+    if progress.passed_over:
+        parts["passed-over"] = as_json(dict(progress.passed_over))
     if progress.letters is not None:
         parts["dead-letters"] = as_json(asdict(progress.letters))
     if progress.watermark.complete_to_ms is not None:
@@ -60,7 +65,9 @@ def from_summary(
         skipped=_load_skipped(summary.get(key(pipeline, "skipped"), "{}")),
         schemas=tuple(filter(None, summary.get(key(pipeline, "schemas"), "").split(","))),
         bad_skipped=int(summary.get(key(pipeline, "bad-skipped"), "0")),
+        passed_over=json.loads(summary.get(key(pipeline, "passed-over"), "{}")),
         letters=_load_letters(summary.get(key(pipeline, "dead-letters"))),
+        places=_load_places(summary.get(key(pipeline, "places"), "{}")),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms,
     )
@@ -73,6 +80,11 @@ def _load_letters(text: str | None) -> Letters | None:
     since = {topic: {int(p): offset for p, offset in ps.items()} for topic, ps in parsed["since"].items()}
     files = tuple(DataFile(**file) for file in parsed["files"])
     return Letters(parsed["table"], files, since, parsed.get("topic", ""))
+
+
+def _load_places(text: str) -> dict[str, dict[int, str]]:
+    parsed: dict[str, dict[str, str]] = json.loads(text)
+    return {topic: {int(p): place for p, place in ps.items()} for topic, ps in parsed.items()}
 
 
 def _load_skipped(text: str) -> dict[str, dict[int, tuple[int, int]]]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from frazil.catalog.look import TableLook
+from frazil.catalog.scans import LiveFile
+from frazil.types import DeleteFile
+
+Transfer = Callable[[Sequence[LiveFile], Sequence[LiveFile], Sequence[LiveFile]], Sequence[DeleteFile] | None]
+"""Given files as they were read for a rewrite, the same as they are now, and the files that have their rows: deletes of the
+latter for the rows that were deleted meanwhile; None where these cannot be told apart.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,11 @@ class Upkeep(Protocol):
     def look(self, table: str, with_files: bool) -> TableLook | None:
         """The table, fresh from the catalog; None where there is none. with_files: files and manifests too."""
 
-    def compact(self, table: str, compaction: Compaction) -> Rewritten:
-        """Rewrites small data files, and those with many deleted rows, into files of the right size."""
+    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
+        """Rewrites small data files, and those with many deleted rows, into files of the right size.
+
+        transfer: what is done about rows that are deleted while they are rewritten; without it such a rewrite is lost.
+        """
 
     def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
         """Rewrites small files of position deletes into larger ones."""

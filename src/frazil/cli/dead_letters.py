@@ -19,10 +19,12 @@ from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.job import named_jvm_death
+from frazil.ingest.letters.later import Witness
 from frazil.ingest.letters.letters import Selection
 from frazil.ingest.letters.retry import Retrier
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
+from frazil.kafka.reader import KafkaReader
 from frazil.ops.dead_letters import LetterClass, classes_of, count_letters, find_tables, newest_letters
 from frazil.ops.state_file import StateFile
 from frazil.ops.words import plural
@@ -119,11 +121,11 @@ def retry(
     """Try dead letters again with the schemas, the columns and the code of today, and put those that fit into their
     table, each exactly once. A table that lacks columns these letters need gets them first.
 
-    What does not fit stays, with the reason of today. Works beside `frazil run`; when it is ended at any moment, the next
-    command or run finishes what it had begun.
+    What does not fit stays, with the reason of today; where records replace rows, so does a letter when something newer is
+    there. Works beside `frazil run`; when it is ended at any moment, the next command or run finishes what it had begun.
 
-    Exit code: 0; 1 when the catalog, the store or the schema registry does not answer: nothing is lost then; 2 when the
-    file is wrong.
+    Exit code: 0; 1 when the catalog, the store, Kafka or the schema registry does not answer: nothing is lost then; 2 when
+    the file is wrong.
     """
     spec = read_spec(output, file)
     selection = Selection(error_class, topic, partition, offset)
@@ -178,11 +180,13 @@ def drop(  # noqa: PLR0913  (each is an option)
 @contextmanager
 def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) -> Iterator[_Desk]:
     """The catalog and the tables. What stops a table is said as an error: there is no other table to go on with."""
-    said = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
-    tables = find_tables(spec, topics_to_look_at(spec), said, name)
+    clock, topics = SystemClock(), topics_to_look_at(spec)
+    said = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
+    tables = find_tables(spec, topics, said, name)
+    witness = Witness(topics, KafkaReader(spec.kafka, clock))
     try:
         with named_jvm_death(), catalog_to_change(spec) as catalog:
-            yield _Desk(catalog, Retrier(catalog, schemas), tables)
+            yield _Desk(catalog, Retrier(catalog, schemas, witness), tables)
     except TableStopped as error:
         raise UnavailableError(error.reason, remedy=error.remedy, where=error.where) from None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
@@ -27,9 +26,10 @@ from frazil.cli.wiring import (
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.job import named_jvm_death
-from frazil.maintain.plan import Plan
+from frazil.ingest.table import Table
+from frazil.maintain.plan import Action, Plan
 from frazil.maintain.run import Carer, Charge, Outcome
-from frazil.ops.care import charges
+from frazil.ops.care import charges, load_mirrors
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import known_tables
 from frazil.ops.words import count, duration, plural, size
@@ -61,7 +61,9 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
     Exit code: 0 when all that was due is done or was lost to another writer; 1 when something failed.
     """
     spec = read_spec(output, file)
-    chosen = _chosen(spec, table)
+    said = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
+    known = known_tables(spec, topics_to_look_at(spec), said)
+    chosen = _chosen(known, table)
     if not has_catalog(spec):
         cared = []
     elif dry_run:
@@ -71,15 +73,16 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
             )
     else:
         with running_jvm(spec) as jvm, named_jvm_death():
-            upkeep = IcebergUpkeep(open_catalog(jvm, spec), jvm.session, spec.maintenance.cores)
-            cared = list(_round(upkeep, spec, chosen))
+            catalog = open_catalog(jvm, spec)
+            load_mirrors(known, catalog)
+            upkeep = IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores)
+            cared = list(_round(upkeep, spec, _chosen(known, table)))
     output.result(_document(cared, dry_run), _render(cared, dry_run))
     return FAILED if any(found.failure or any(_is_bad(o) for o in found.outcomes) for found in cared) else 0
 
 
-def _chosen(spec: PipelineSpec, table: str | None) -> list[Charge]:
-    said = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
-    found = charges(known_tables(spec, topics_to_look_at(spec), said))
+def _chosen(known: Sequence[Table], table: str | None) -> list[Charge]:
+    found = charges(known)
     if table is None:
         return found
     mine = [charge for charge in found if table == charge.name or table in charge.owners]
@@ -123,7 +126,7 @@ def _of_table(found: _Cared) -> dict[str, Any]:
     document: dict[str, Any] = {"failure": found.failure, "actions": [], "waiting": [], "debt": None}
     if plan is None:
         return document
-    for action, outcome in zip_longest(plan.actions, found.outcomes):
+    for action, outcome in _ends(found):
         said: dict[str, Any] = {"action": action.kind, "reason": action.reason, "gain": action.gain}
         if outcome is not None:
             said |= {"took_s": round(outcome.took_s, 3), "failure": outcome.failure, "lost": outcome.is_lost}
@@ -131,6 +134,13 @@ def _of_table(found: _Cared) -> dict[str, Any]:
         document["actions"].append(said)
     debt = {**asdict(plan.debt), "small_share": round(plan.debt.small_share, 4), "above_cap": list(plan.debt.above_cap)}
     return {**document, "waiting": list(plan.waiting), "debt": debt}
+
+
+def _ends(found: _Cared) -> Iterator[tuple[Action, Outcome | None]]:
+    """Each action with how it ended; None: it was not begun."""
+    outcomes = {outcome.action.kind: outcome for outcome in found.outcomes}
+    for action in found.plan.actions if found.plan is not None else ():
+        yield action, outcomes.get(action.kind)
 
 
 def _render(cared: Sequence[_Cared], dry_run: bool) -> RenderableType:
@@ -149,7 +159,7 @@ def _lines(found: _Cared, dry_run: bool) -> Iterator[Text]:
     if debt.delete_files:
         numbers += f", {plural(debt.delete_files, 'delete file')} with {plural(debt.deleted_rows, 'row')}"
     yield Text.assemble((found.name, "bold"), f"  {numbers}, {count(debt.snapshots)} snapshots")
-    for action, outcome in zip_longest(plan.actions, found.outcomes):
+    for action, outcome in _ends(found):
         end = "" if outcome is None else _end(outcome)
         if outcome is None and not dry_run:
             end = "not begun"

@@ -20,12 +20,13 @@ from frazil.cli.output import Output
 from frazil.cli.wiring import open_catalog, open_schemas, read_spec, running_jvm, topics_to_look_at
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.errors import UnavailableError
-from frazil.ingest.discovery import refuse_empty_patterns
+from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.job import SparkJobs, named_jvm_death
 from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.outbox import KafkaOutbox
+from frazil.kafka.reader import KafkaReader
 from frazil.kafka.topics import KafkaTopics
 from frazil.maintain.caretaker import Caretaker
 from frazil.maintain.run import Carer
@@ -54,21 +55,23 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
     state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text)
     source = KafkaTopics(spec.kafka)
     with suppress(UnavailableError):  # Without a broker the service waits for one, and looks then.
-        refuse_empty_patterns(spec, topics_to_look_at(spec))
+        tolerate_empty_patterns(spec, topics_to_look_at(spec))
     log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
     with running_jvm(spec) as jvm, named_jvm_death():
         # The session is the slow part of a start: it comes up while the catalog is asked for the tables.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
         catalog = _open_catalog(jvm, spec, stopping, clock)
-        if catalog is None:
-            return 0
+        if catalog is None:  # It was asked to end before there was anything to look at.
+            return _report(output, (), until_caught_up)
         expected = core_count() if is_local(spec.spark.master) else 1
         jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected)
         outbox = KafkaOutbox(spec.kafka)
+        reader = KafkaReader(spec.kafka, clock)
         carer = Carer(IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores), spec.pipeline, clock)
         caretaker = Caretaker(carer, clock)
-        parts = Parts(source, catalog, jobs, clock, schemas=open_schemas(spec), outbox=outbox, pace=caretaker)
+        schemas = open_schemas(spec)
+        parts = Parts(source, catalog, jobs, clock, schemas=schemas, outbox=outbox, reader=reader, pace=caretaker)
         service = Service(spec, parts, new_id(), partial(_publish, state_file, caretaker))
         stopping.then(service.stop)
         if not until_caught_up:
@@ -77,8 +80,9 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
             service.run(until_caught_up)
         finally:
             state_file.write(service.tables, ended=True, care=caretaker.said())
-            warming.join()
-            _end_care(caretaker, jvm)
+            if not stopping.is_urgent:  # Else the JVM takes with it what still runs in it.
+                warming.join()
+                _end_care(caretaker, jvm)
     return _report(output, service.tables, until_caught_up)
 
 
@@ -109,7 +113,7 @@ def _open_catalog(jvm: Jvm, spec: PipelineSpec, stopping: _Stopping, clock: Cloc
 
 
 def _make_session(jvm: Jvm) -> None:
-    with suppress(UnavailableError):  # The first batch asks again, and says so.
+    with suppress(UnavailableError, Py4JError, OSError):  # The first batch asks again, and says so.
         jvm.session()
         log.info("session_started")
 
@@ -147,10 +151,11 @@ def _words(table: Table) -> str:
 
 
 class _Stopping:
-    """SIGTERM and Ctrl-C, before and after there is something to stop."""
+    """SIGTERM and Ctrl-C, before and after there is something to stop. is_urgent: asked for a second time."""
 
     def __init__(self) -> None:
         self.is_set = False
+        self.is_urgent = False
         self._stop: Any = None
         if threading.current_thread() is threading.main_thread():
             for kind in (signal.SIGTERM, signal.SIGINT):
@@ -164,6 +169,7 @@ class _Stopping:
 
     def _on_signal(self, *_: object) -> None:
         if self.is_set:
+            self.is_urgent = True
             raise KeyboardInterrupt
         self.is_set = True
         if self._stop is not None:

@@ -109,9 +109,18 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
         if table.dropped_fields:
             fields = ", ".join(table.dropped_fields)
             yield Text(f"\n{table.name} drops undeclared fields: {fields}", style="dim")
+        yield from _about_layout(table)
         yield from _about_records(table)
         if table.care is not None:
             yield from _about_care(table.name, table.care)
+
+
+def _about_layout(table: TableReport) -> Iterator[Text]:
+    """How new files are partitioned and sorted, where they are."""
+    known = {"partitioned": table.partition_spec, "sorted": table.sort_order}
+    words = [f"{how} by {', '.join(terms)}" for how, terms in known.items() if terms]
+    if words:
+        yield Text(f"\n{table.name} is {' and '.join(words)}", style="dim")
 
 
 def _about_records(table: TableReport) -> Iterator[Text]:
@@ -120,6 +129,12 @@ def _about_records(table: TableReport) -> Iterator[Text]:
         yield Text(f"\n{table.name} has {plural(table.dead_letters, 'dead letter')}: see frazil dead-letters list")
     if table.bad_skipped:
         yield Text(f"\n{table.name} has left out {plural(table.bad_skipped, 'bad record')}: `on_bad_record: skip`")
+    if table.skipped_offsets:
+        offsets = plural(table.skipped_offsets, "offset")
+        yield Text(f"\n{table.name} has passed over {offsets} that Kafka no longer had: `on_data_loss: skip`")
+    if table.passed_over:
+        kinds = ", ".join(f"{count(number)} {what}" for what, number in sorted(table.passed_over.items()))
+        yield Text(f"\n{table.name} has passed over records that are no change of a row: {kinds}", style="dim")
     if table.last_upsert is not None:
         last = table.last_upsert
         looked, deleted = (

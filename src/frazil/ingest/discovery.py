@@ -13,7 +13,8 @@ from frazil.errors import FrazilError, SpecError
 from frazil.ingest.layouts import layout_misfit
 from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
-from frazil.spec import PipelineSpec
+from frazil.spec import PipelineSpec, TopicSelector
+from frazil.types import OffsetRange
 
 
 class TableStopped(Exception):
@@ -36,6 +37,8 @@ class Discovery:
         self.tables: dict[str, Table] = {table.name: Table(table) for table in spec.tables}
         self._found: dict[str, TopicDescription] = {}
         self._behind: set[str] = set()
+        self._has_looked = False
+        self._letters_of: dict[str, str] = {}
 
     def refresh_topics(self) -> None:
         """Finds new topics and partitions; a top-level topic that appears gets its table."""
@@ -51,6 +54,9 @@ class Discovery:
                 self._behind.add(known.name)
             else:
                 self._match(known, found)
+        self._has_looked = True
+        writing = (table for table in self.tables.values() if table.spec.on_bad_record == "dead_letter")
+        self._letters_of = {table.letters_name: table.name for table in writing}
 
     def is_behind(self, table: Table) -> bool:
         """Whether the table was in a batch when topics were last asked for, and has not been told what was found."""
@@ -60,44 +66,71 @@ class Discovery:
         """Takes the table's state from the catalog and checks that its progress belongs to this cluster and these
         topics.
         """
+        self._refuse_taken_name(table)
         table.state = self._catalog.load(table.name)
         table.is_loaded = True
+        table.forget_passed_over()
         if table.state is None:
             return
         table.size = self._catalog.size(table.name)
         self._check_state(table, cluster_id)
         self._check_topic_ids(table)
 
+    def check_start(self, table: Table) -> None:
+        """Raises TableStopped when a table without progress is to begin at a partition that its topic does not have."""
+        if table.progress.snapshot_id is not None:
+            return
+        for name, offsets in table.spec.start.offsets.items():
+            for topic in table.topics.values():
+                strange = [number for number in sorted(offsets) if number >= topic.partition_count]
+                if strange and name in (None, topic.name):
+                    raise TableStopped(
+                        f"`start` has an offset of partition {strange[0]}, and the topic has {topic.partition_count}",
+                        "correct `start`: partitions are counted from 0",
+                        f"topic {topic.name}, partition {strange[0]}",
+                    )
+
     def add_first_offsets(self, table: Table) -> None:
-        """Decides where partitions begin that nothing was read from: `start` for a table without progress; partitions
-        and topics that appear later from their beginning, so that nothing of them is missed.
+        """Decides where partitions begin that nothing was read from, as far as Kafka answers.
+
+        A partition that joins a topic which the table has progress of begins at 0: what is gone from there was never read.
+        The topics of a table without progress begin at `start`; what it does not speak of, and topics that a table with
+        progress gets, at the first record that is left.
         """
-        vector = table.position()
-        fresh = [(t, p) for t, p in table.partitions() if p not in vector.get(t, {})]
+        fresh = table.unplaced()
         if not fresh:
             return
-        start = table.spec.start
-        is_new = table.progress.snapshot_id is None and not table.first
-        if is_new and start.kind == "latest":
-            offsets = self._source.ends(fresh)
-        elif is_new and start.kind == "timestamp":
-            offsets = self._source.at_time(dict.fromkeys(fresh, start.timestamp_ms or 0))
-        elif is_new and start.kind == "offsets":
-            declared = {p: self._declared(table, p) for p in fresh}
-            missing = self._source.beginnings([p for p, offset in declared.items() if offset is None])
-            offsets = {p: missing.get(p, 0) if offset is None else offset for p, offset in declared.items()}
-        else:
-            offsets = self._source.beginnings(fresh)
+        joined = [partition for partition in fresh if partition[0] in table.progress.offsets]
+        begun = () if table.progress.snapshot_id is not None else table.at_start or ()
+        declared = [partition for partition in fresh if partition in begun]
+        rest = [partition for partition in fresh if partition not in {*joined, *declared}]
+        offsets = dict.fromkeys(joined, 0) | self._starts(table, declared)
+        offsets |= self._source.beginnings(rest) if rest else {}
+        table.needs_check |= bool(joined)
         for (topic, partition), offset in offsets.items():
             table.first.setdefault(topic, {})[partition] = offset
 
-    def check_offsets(self, table: Table, ends: dict[Partition, int]) -> None:
+    def _starts(self, table: Table, partitions: list[Partition]) -> dict[Partition, int]:
+        """Where `start` lets partitions begin; one that has no leader just now is absent."""
+        start = table.spec.start
+        if not partitions:
+            return {}
+        if start.kind == "latest":
+            return self._source.ends(partitions)
+        if start.kind == "timestamp":
+            return self._source.at_time(dict.fromkeys(partitions, start.timestamp_ms or 0))
+        declared = {p: offset for p in partitions if (offset := self._declared(table, p)) is not None}
+        rest = [p for p in partitions if p not in declared]
+        return declared | (self._source.beginnings(rest) if rest else {})
+
+    def check_offsets(self, table: Table, ends: dict[Partition, int]) -> list[OffsetRange]:
         """Compares the next offsets with what Kafka still has; TableStopped when records are gone, unless they may be
-        skipped.
+        skipped: then those that the table has passed over now.
         """
         vector = table.position()
         there = [(t, p) for t, p in table.partitions() if p in vector.get(t, {})]
         beginnings = self._source.beginnings(there)
+        lost = []
         for topic, partition in there:
             offset = vector[topic][partition]
             first = beginnings.get((topic, partition), offset)
@@ -117,8 +150,10 @@ class Discovery:
                     where,
                 )
             if offset < first:
-                table.skipped.setdefault(topic, {})[partition] = (offset, first)
+                table.pass_over(topic, partition, offset, first)
+                lost.append(OffsetRange(topic, partition, offset, first))
         table.needs_check = False
+        return lost
 
     def _check_state(self, table: Table, cluster_id: str) -> None:
         state = table.state
@@ -141,6 +176,16 @@ class Discovery:
                 table.name,
             )
 
+    def _refuse_taken_name(self, table: Table) -> None:
+        """A topic may appear whose table would be another table's dead-letter table."""
+        owner = self._letters_of.get(table.name)
+        if owner is not None:
+            raise TableStopped(
+                f"this table is where dead letters of {owner} go",
+                "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
+                table.name,
+            )
+
     def _check_topic_ids(self, table: Table) -> None:
         for topic, topic_id in table.progress.topic_ids.items():
             now = table.topics.get(topic)
@@ -152,7 +197,8 @@ class Discovery:
                 )
 
     def verify(self, table: Table) -> None:
-        """Raises TableStopped when a topic of the table is not the one it was read from."""
+        """Raises TableStopped when a topic of the table is not the one it was read from, or its name is taken."""
+        self._refuse_taken_name(table)
         if self.is_behind(table):
             self._match(table, self._found)
         self._check_topic_ids(table)
@@ -166,6 +212,10 @@ class Discovery:
     def _match(self, table: Table, found: dict[str, TopicDescription]) -> None:
         self._behind.discard(table.name)
         table.topics = {n: t for n, t in found.items() if any(s.matches(n) for s in table.spec.topics)}
+        if table.at_start is None and table.topics:
+            # `latest` means what is produced after the start: of a topic that was made since then that is all of it.
+            is_late = self._has_looked and table.spec.start.kind == "latest"
+            table.at_start = frozenset() if is_late else frozenset(table.partitions())
 
     @staticmethod
     def _declared(table: Table, partition: Partition) -> int | None:
@@ -193,15 +243,37 @@ def missing_topics(tables: Iterable[Table]) -> list[tuple[Table, str]]:
 
 def refuse_empty_patterns(spec: PipelineSpec, source: Source) -> None:
     """Raises a SpecError with file, line and nearest topic for a regular expression that matches nothing."""
-    selectors = [(selector, 0) for selector in spec.topics]
-    selectors += [(selector, table.line) for table in spec.tables for selector in table.topics]
-    patterns = [(selector, line) for selector, line in selectors if selector.pattern is not None]
+    for error in empty_patterns(spec, source):
+        raise error
+
+
+def tolerate_empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecError]:
+    """What a run says of regular expressions that match nothing yet: it goes on with the other topics. The SpecError of the
+    first one is raised where there are no others: no topic is named, and no expression matches one.
+    """
+    errors = empty_patterns(spec, source)
+    if errors and len(errors) == len(_selectors(spec)):
+        raise errors[0]
+    return errors
+
+
+def empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecError]:
+    """A SpecError with file, line and nearest topic for each regular expression that matches nothing."""
+    patterns = [(selector, line) for selector, line in _selectors(spec) if selector.pattern is not None]
     if not patterns:
-        return
+        return []
     names = source.topics(lambda name: any(selector.matches(name) for selector, _ in patterns))
-    for selector, line in patterns:
-        if not any(map(selector.matches, names)):
-            raise _empty_pattern(spec, selector.pattern or "", line, source)
+    return [
+        _empty_pattern(spec, selector.pattern or "", line, source)
+        for selector, line in patterns
+        if not any(map(selector.matches, names))
+    ]
+
+
+def _selectors(spec: PipelineSpec) -> list[tuple[TopicSelector, int]]:
+    """All of the file, each with the line of its table."""
+    of_tables = [(selector, table.line) for table in spec.tables for selector in table.topics]
+    return [*((selector, 0) for selector in spec.topics), *of_tables]
 
 
 def _empty_pattern(spec: PipelineSpec, pattern: str, line: int, source: Source) -> SpecError:

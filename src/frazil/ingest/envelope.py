@@ -43,6 +43,16 @@ class Envelope:
         return self.kind == "debezium" and self.is_upsert
 
     @property
+    def names_keys(self) -> bool:
+        """Whether each record says itself which columns identify a row."""
+        return self.kind == "canal"
+
+    @property
+    def has_many_rows(self) -> bool:
+        """Whether a record may tell of several rows."""
+        return self.kind == "canal"
+
+    @property
     def takes_tombstones(self) -> bool:
         """Whether a record without a value deletes the row of its key. It may be all that is left of a delete: Debezium's
         unwrap transform can leave the delete out, and compaction takes it away.
@@ -57,6 +67,8 @@ OWN_TYPES: Mapping[str, IcebergType] = {
     "connector_ts": TimestamptzType(),
     "transaction_id": StringType(),
     "total_order": LongType(),
+    "collection_order": LongType(),
+    "source_order": StringType(),
     "position": StringType(),
     "unavailable": ListType(0, StringType(), element_required=False),
     "deleted": BooleanType(),

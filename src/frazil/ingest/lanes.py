@@ -1,4 +1,5 @@
-"""Threads that work while the service plans: one lane for small batches, one for catch-ups, a few hands for commits.
+"""Threads that work while the service plans: one lane for small batches, one for catch-ups, one that looks where
+transactions end, a few hands for commits.
 
 Everything comes back through one queue, so that only the service's own thread changes tables.
 """
@@ -26,7 +27,7 @@ _WAKE = Done(None, Future())
 
 
 class Lanes(Protocol):
-    """`small` and `catch-up` take one piece of work at a time; `commit` several."""
+    """`small`, `catch-up` and `look` take one piece of work at a time; `commit` several."""
 
     def is_free(self, lane: str) -> bool:
         """Whether nothing is under way in the lane."""
@@ -44,8 +45,8 @@ class Lanes(Protocol):
     def wake(self) -> None:
         """Ends a `wait`. Safe in a signal handler."""
 
-    def close(self) -> None:
-        """Waits for what is under way."""
+    def close(self, wait: bool = True) -> None:
+        """Waits for what is under way; or does not, and begins nothing that was not begun."""
 
 
 class ThreadLanes:
@@ -57,6 +58,7 @@ class ThreadLanes:
             "small": ThreadPoolExecutor(1, "small"),
             "catch-up": ThreadPoolExecutor(1, "catch-up"),
             "commit": ThreadPoolExecutor(COMMIT_THREADS, "commit"),
+            "look": ThreadPoolExecutor(1, "look"),
         }
         self._under_way = dict.fromkeys(self._executors, 0)
 
@@ -97,7 +99,9 @@ class ThreadLanes:
         """See the protocol."""
         self._done.put(_WAKE)  # Unlike an Event, this queue may be used by the very thread that a signal interrupts.
 
-    def close(self) -> None:
-        """Waits for what is under way and ends the threads."""
+    def close(self, wait: bool = True) -> None:
+        """Ends the threads. Those that are not waited for keep the process alive until their work has ended: whoever gives
+        it up ends the JVM that it is done in.
+        """
         for executor in self._executors.values():
-            executor.shutdown(wait=True)
+            executor.shutdown(wait=wait, cancel_futures=not wait)

@@ -5,23 +5,43 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from frazil.catalog.layout import bind, find_column, is_arranged, unknown_transform
+from frazil.catalog.layout import METRICS_OF, bind, find_column, is_arranged, unknown_transform
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.table import layout_of, own_columns
 from frazil.spec import TableSpec
+from frazil.spec.problems import advice
 
 
 def has_layout_columns(spec: TableSpec) -> bool:
-    """Whether every column that a table is partitioned or sorted by is declared or of its own; if not, the table is made
-    when records have shown it.
+    """Whether every column that a table is partitioned or sorted by, or that its properties name, is declared or of its own;
+    if not, the table is made when records have shown it.
     """
     declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
     schema = new_schema(declared.items())
-    return all(find_column(schema, term.column) is not None for term in layout_of(spec).terms)
+    named = [*(term.column for term in layout_of(spec).terms), *measured_columns(spec)]
+    return all(find_column(schema, name) is not None for name in named)
+
+
+def measured_columns(spec: TableSpec) -> list[str]:
+    """The columns that table properties of the file name."""
+    return [name.removeprefix(METRICS_OF) for name in spec.properties if name.startswith(METRICS_OF)]
+
+
+def check_measured_columns(spec: TableSpec, schema: Schema) -> None:
+    """Raises SpecError for a property of a column that a new table does not have: Iceberg would not make it."""
+    for name in measured_columns(spec):
+        setting = METRICS_OF + name
+        if find_column(schema, name) is None:
+            raise SpecError(
+                f"`{setting}`: the table has no column `{name}`",
+                remedy=f"declare it under `columns`, or correct the name: {advice(name, schema.column_names)}",
+                where=spec.name,
+            )
 
 
 def arranged(catalog: Catalog, spec: TableSpec, state: TableState) -> TableState:

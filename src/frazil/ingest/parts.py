@@ -10,7 +10,7 @@ from frazil.clock import Clock
 from frazil.ingest.job import JobRunner
 from frazil.ingest.lanes import Lanes, ThreadLanes
 from frazil.ingest.schemas import Schemas
-from frazil.kafka.port import Outbox, Source
+from frazil.kafka.port import Outbox, RecordReader, Source
 
 
 class Pace(Protocol):
@@ -31,7 +31,7 @@ class UsualPace:
 @dataclass(frozen=True)
 class Parts:
     """The ports that the service works with; each has a twin in memory (`frazil.testing`). schemas: None where no
-    registry is named.
+    registry is named. reader: for tables that show transactions whole.
     """
 
     source: Source
@@ -41,4 +41,5 @@ class Parts:
     lanes: Lanes = field(default_factory=ThreadLanes)
     schemas: Schemas | None = None
     outbox: Outbox | None = None
+    reader: RecordReader | None = None
     pace: Pace = field(default_factory=UsualPace)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.schema import Schema
 
-from frazil.catalog.port import TableState
+from frazil.catalog.port import NotSent, TableState
 from frazil.clock import new_id
 from frazil.errors import ConflictError, FrazilError, RecordError, SpecError
 from frazil.failpoints import hit
@@ -28,18 +28,20 @@ from frazil.ingest.evolve import (
     new_schema,
 )
 from frazil.ingest.files.partition_limit import TooManyPartitions, exceeds
-from frazil.ingest.letters.letter_box import NEW_TABLE_PROPERTIES, LetterBox
+from frazil.ingest.layouts import check_measured_columns
+from frazil.ingest.letters.letter_box import LetterBox, new_table_properties
 from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
 from frazil.ingest.parts import Parts
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
 from frazil.ingest.target import WriterSchema
 from frazil.ingest.task import Job
-from frazil.ingest.upserts.upsert import OldRowsGone, commit_changes
+from frazil.ingest.transactions.runs import Cut
+from frazil.ingest.upserts.upsert import OldRowsGone, ValuesGone, commit_changes
 from frazil.ingest.watermark import advance_watermark
 from frazil.kafka.port import Partition
 from frazil.spec import TableSpec
-from frazil.types import Batch, Commit, Letters, Progress, Resolved, TaskReport, advance, merge_reports
+from frazil.types import Batch, Commit, Letters, Progress, Resolved, TaskReport, add_counts, advance, merge_reports
 
 _MOST_SCHEMAS = 200
 
@@ -56,13 +58,23 @@ class Identity:
 
 @dataclass(frozen=True)
 class Planned:
-    """A batch with what was known when it was planned: the table, its vector and the ends."""
+    """A batch with what was known when it was planned: the table, its vector, the ends, and partitions without a leader.
+    places: of a batch that ends where transactions do, those in the progress after it; None while that is not looked for.
+    """
 
     table: Table
     batch: Batch
     position: Mapping[str, Mapping[int, int]]
     ends: Mapping[Partition, int]
     planned_at_s: float
+    silent: frozenset[Partition] = frozenset()
+    places: Mapping[str, Mapping[int, str]] | None = None
+
+    def with_cut(self, cut: Cut | None) -> Planned:
+        """The same up to where transactions end, if that is known for this position."""
+        if cut is None or cut.position != self.position:
+            return self
+        return replace(self, batch=replace(self.batch, ranges=cut.ranges), places=cut.places)
 
 
 @dataclass(frozen=True)
@@ -70,7 +82,8 @@ class Outcome:
     """How a batch ended. state: the table afterwards. is_committed: False when its schema changed and it must be
     planned again, or when nothing could be done with it yet (`is_empty`). letters: the dead-letter table, where the batch is
     planned again to write to it. schemas: those that it is planned again to read with. resolved: what changes did to an
-    upsert table. unpaired: as in TaskReport; it is planned again without these records.
+    upsert table. unpaired: as in TaskReport; unfilled: records that have no value for a required column, which no row had
+    either; it is planned again without these records.
     """
 
     state: TableState | None
@@ -81,6 +94,12 @@ class Outcome:
     schemas: Mapping[str, WriterSchema] = field(default_factory=dict)
     resolved: Resolved | None = None
     unpaired: tuple[tuple[str, int, int], ...] = ()
+    unfilled: tuple[tuple[str, int, int], ...] = ()
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether rows need values that are not in their records."""
+        return bool(self.report.has_moves or self.unpaired or self.unfilled)
 
 
 class Pipeline:
@@ -124,7 +143,7 @@ class Pipeline:
         if report.bad_count and table.tally.share_with(report) > table.spec.dead_letters.stop_above:
             self._delete_files(table, report)
             raise self._too_many(planned, report)
-        if report.bad_count > report.letter_count and on_bad == "dead_letter":
+        if report.bad_count > report.letter_count and on_bad == "dead_letter" and not _moves_first(table, report):
             self._delete_files(table, report)
             return Outcome(table.state, report, letters=self._letters.open(table))
         return self._commit(planned, report)
@@ -137,10 +156,10 @@ class Pipeline:
         columns |= {field.name: field.field_type for field in found_fields if field.name not in columns}
         columns |= own_columns(spec)
         docs = {field.name: field.doc for field in found_fields if field.doc}
-        properties = {**NEW_TABLE_PROPERTIES, **spec.properties}
-        return self._catalog.create(
-            table.name, document(new_schema(columns.items()), docs), properties, spec.format_version, layout_of(spec)
-        )
+        schema = document(new_schema(columns.items()), docs)
+        check_measured_columns(spec, schema)
+        properties = new_table_properties(spec.properties)
+        return self._catalog.create(table.name, schema, properties, spec.format_version, layout_of(spec))
 
     def _check_topic_ids(self, planned: Sequence[Planned]) -> None:
         """A topic made anew while we read would give other records under the same offsets: the ids before and after the
@@ -230,12 +249,12 @@ class Pipeline:
 
     def _wanted(self, planned: Planned, report: TaskReport) -> Wanted:
         """What the tasks want together. Where they contradict each other, TypesDiffer, or what was seen first if the rest
-        may be bad records.
+        may be bad records or can be rescued.
         """
         try:
             return merge_wanted(load_wanted(text) for text in report.wanted)
         except TypesDiffer:
-            if planned.table.spec.on_bad_record == "stop":
+            if planned.table.spec.on_bad_record == "stop" and not planned.table.spec.rescue:
                 raise
             return first_wanted(load_wanted(text) for text in report.wanted)
 
@@ -255,14 +274,21 @@ class Pipeline:
             commit_id=new_id(),
             epoch=self._identity.epoch,
             run_id=self._identity.run_id,
-            watermark=advance_watermark(before.watermark, report.latest_ms, ranges, offsets, planned.ends),
+            watermark=advance_watermark(
+                before.watermark, report.latest_ms, ranges, offsets, planned.ends, planned.silent
+            ),
             skipped=table.skipped,
             schemas=_read_with(table),
             bad_skipped=before.bad_skipped + (report.bad_count if is_skipping else 0),
+            passed_over=add_counts(before.passed_over, report.passed_over),
             letters=_promise(planned, report),
+            places=planned.places or {},
         )
-        commit, resolved = Commit(table.name, report.files, progress, before), None
+        commit, resolved = Commit(table.name, report.files, progress, before, shape=state.shape), None
         try:
+            # The state may have come with a change of columns, and another process may have committed between that and
+            # the load that looked for promises.
+            self._letters.deliver(table.name, before)
             if table.spec.mode == "upsert":
                 committed, resolved = commit_changes(self._catalog, table.target(), state, report, commit)
             else:
@@ -270,12 +296,29 @@ class Pipeline:
         except OldRowsGone as gone:
             self._delete_files(table, report)
             return Outcome(state, report, unpaired=gone.places(sorted(planned.batch.topics)))
-        except (ConflictError, SpecError):
+        except ValuesGone as gone:
+            self._delete_files(table, report)
+            return self._without_values(planned, report, gone)
+        except (ConflictError, NotSent, SpecError):
             self._delete_files(table, report)
             raise
         hit("commit.after")
-        self._letters.deliver(table.name, committed)
-        return Outcome(replace(state, progress=committed), report, is_committed=True, resolved=resolved)
+        delivered = self._letters.deliver(table.name, committed)
+        return Outcome(replace(state, progress=delivered), report, is_committed=True, resolved=resolved)
+
+    def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesGone) -> Outcome:
+        """What follows where a row has no value for a required column: as for a record that lacks one."""
+        if planned.table.spec.on_drift == "evolve":
+            return self._evolve(
+                planned, replace(report, loosened=frozenset(json.dumps([name]) for name in gone.columns))
+            )
+        places = gone.places(sorted(planned.batch.topics))
+        return Outcome(planned.table.state, report, unfilled=places)
+
+
+def _moves_first(table: Table, report: TaskReport) -> bool:
+    """Whether there are no letters because rows got another key, and not because batches do not carry what they need."""
+    return table.letters is not None and (report.has_moves or bool(report.unpaired))
 
 
 def _within(table: Table, change: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from frazil.ingest.sizes import ASSUMED_SHARE, records_per_file, span_of_whole_files, whole_files
@@ -25,7 +25,7 @@ LONGEST_HEAD_START_S = 1.0
 LONGEST_SLOWED_S = 60.0
 # Tables of one job are committed one after another: with 200 at a time the last of them would be seconds late, and all
 # of them due again in the same moment.
-MAX_TABLES_PER_JOB = 32
+MAX_TABLES_PER_JOB = 16
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class TableClock:
     next_due_s: on the monotonic clock. target_bytes: of a data file; min_bytes: of one that need not wait for the
     interval, None for the target. record_bytes: average size of its records, as far as known; row_bytes: what each takes
     in a file, None while that is not known. is_light: they are known to be small, every one of them. is_first: nothing is
-    known of its columns yet. records_per_s: how fast its last batch was. tasks: that a large batch is split into.
+    known of its columns yet; empty_batches: so many first batches had no field, and more was behind them. records_per_s: how
+    fast its last batch was. tasks: that a large batch is split into.
     """
 
     table: str
@@ -48,6 +49,7 @@ class TableClock:
     min_bytes: int | None = None
     records_per_s: float = 0.0
     tasks: int = 1
+    empty_batches: int = 0
 
     def file_bytes(self, span: int) -> float:
         """How large the files of so many records will be together."""
@@ -73,12 +75,11 @@ def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClo
     ]
     written, is_early = clock.file_bytes(sum(r.span for r in waiting)), now_s < clock.next_due_s
     is_full = written >= (clock.min_bytes or clock.target_bytes)
-    if not waiting or (is_early and not is_full):
+    if not waiting or (is_early and (clock.is_first or not is_full)):
         return None
     limit, files = batch_limit(clock), int(written / clock.target_bytes)
-    if (
-        is_early or files >= clock.tasks
-    ):  # What is more than whole files can wait for the next ones, or for the interval.
+    # What is more than whole files can wait for the next ones, or for the interval; a search for columns makes no files.
+    if (is_early or files >= clock.tasks) and not (clock.is_first and clock.empty_batches):
         limit = min(limit, clock.records_per_file * whole_files(files, clock.tasks))
     ranges = tuple(limit_ranges(waiting, limit))
     return Batch(clock.table, ranges, clock.is_light, _most_tasks(clock, sum(r.span for r in ranges), is_early))
@@ -109,7 +110,8 @@ def batch_limit(clock: TableClock) -> int:
     """The most offsets that one batch of the table covers."""
     by_bytes = int(MAX_BATCH_BYTES / max(1.0, clock.record_bytes))
     if clock.is_first:
-        return max(1, min(FIRST_BATCH_RECORDS, by_bytes))
+        # It is never committed, so each try begins where the last one did: without a longer one it would find no more.
+        return max(1, min(FIRST_BATCH_RECORDS, by_bytes)) << clock.empty_batches
     usual = max(1, min(MAX_BATCH_RECORDS, by_bytes))
     most = max(usual, int(clock.records_per_s * LONGEST_BATCH_S))
     return span_of_whole_files(usual, most, clock.records_per_file, clock.tasks)
@@ -129,21 +131,27 @@ def limit_ranges(ranges: Iterable[OffsetRange], limit: int) -> list[OffsetRange]
     return sorted(kept, key=lambda r: (r.topic, r.partition))
 
 
-def group_batches(batches: Iterable[Batch]) -> tuple[list[list[Batch]], list[Batch]]:
-    """Small batches in groups that one job each can serve (no topic twice), and the catch-ups, which go alone."""
+def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple[list[list[Batch]], list[Batch]]:
+    """Small batches in groups that one job each can serve (no topic twice), and the catch-ups, which go alone. alone: tables
+    that share no job. Groups come in the order of their first batches.
+    """
     groups: list[list[Batch]] = []
     catch_ups = []
     for batch in batches:
         if batch.span > CATCH_UP_RECORDS:
             catch_ups.append(batch)
             continue
-        for group in groups:
-            if len(group) < MAX_TABLES_PER_JOB and all(batch.topics.isdisjoint(other.topics) for other in group):
-                group.append(batch)
-                break
-        else:
+        group = None if batch.table in alone else next((one for one in groups if _has_room(one, batch, alone)), None)
+        if group is None:
             groups.append([batch])
+        else:
+            group.append(batch)
     return groups, catch_ups
+
+
+def _has_room(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
+    is_open = len(group) < MAX_TABLES_PER_JOB and group[0].table not in alone
+    return is_open and all(batch.topics.isdisjoint(other.topics) for other in group)
 
 
 def lag_records(position: Offsets, ends: Mapping[Partition, int]) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
+
+import structlog
 
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import Discovery
@@ -12,33 +14,70 @@ from frazil.ingest.pipeline import Planned
 from frazil.ingest.plan import TableClock, lag_records, plan_batch
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition
+from frazil.types import TaskReport, advance
+
+log = structlog.get_logger("frazil")
 
 
 class Planner:
-    """Plans one table at a time. ends: of every partition, as last asked for."""
+    """Plans one table at a time. ends: of every partition, as last asked for; silent: those that have none, as a partition
+    without a leader has.
+    """
 
     def __init__(self, discovery: Discovery, jobs: JobRunner) -> None:
         self._discovery = discovery
         self._jobs = jobs
         self._goal: dict[Partition, int] | None = None
+        self._open_goals: set[Partition] = set()
         self.ends: dict[Partition, int] = {}
+        self.silent: frozenset[Partition] = frozenset()
+
+    def note_ends(self, asked: Set[Partition], ends: dict[Partition, int]) -> None:
+        """Takes Kafka's answer about the ends of these partitions."""
+        self.ends, self.silent = ends, frozenset(asked - ends.keys())
+
+    def silent_of(self, table: Table) -> list[Partition]:
+        """The partitions without a leader that the table waits for."""
+        waits_for = self.silent if self._goal is None else self._open_goals
+        return [partition for partition in table.partitions() if partition in waits_for] if waits_for else []
 
     def set_goal(self) -> None:
-        """From the first call on nothing is read beyond the ends that were known then."""
+        """From the first call on nothing is read beyond the ends that were known then; of a partition that had none, beyond
+        the first one that is known.
+        """
         if self._goal is None:
-            self._goal = dict(self.ends)
+            self._goal, self._open_goals = {}, {*self.ends, *self.silent}
+        for partition in self._open_goals & self.ends.keys():
+            self._goal[partition] = self.ends[partition]
+        self._open_goals -= self.ends.keys()
 
     def is_caught_up(self, tables: Iterable[Table]) -> bool:
-        """Whether every table that goes on has reached the goal."""
+        """Whether every table that goes on has reached the goal, or all up to it but a transaction that is not whole."""
         if self._goal is None:
             return False
         for table in tables:
             if table.run_state is RunState.STOPPED:
                 continue
-            vector = table.position()
-            if any(vector.get(t, {}).get(p, -1) < self._goal.get((t, p), 0) for t, p in table.partitions()):
+            if not self._open_goals.isdisjoint(table.partitions()):
+                return False
+            vector = table.empty_to if table.is_first and table.empty_to else table.position()
+            held = table.held.ends if table.held is not None else {}
+            if any(
+                max(vector.get(t, {}).get(p, -1), held.get((t, p), -1)) < self._goal.get((t, p), 0)
+                for t, p in table.partitions()
+            ):
                 return False
         return True
+
+    def note_empty(self, planned: Planned) -> bool:
+        """Remembers how far a batch went without finding a column; whether nothing more can be read. Where there is more,
+        the next try goes further.
+        """
+        table = planned.table
+        table.empty_to = advance(planned.position, planned.batch.ranges)
+        is_all = not lag_records(table.empty_to, self._readable(planned.ends))
+        table.empty_batches += not is_all
+        return is_all
 
     def plan(self, table: Table, now_s: float) -> Planned | None:
         """The table's next batch, or None when it is not due or has nothing to read; notes its lag.
@@ -47,18 +86,25 @@ class Planner:
         """
         if not table.is_loaded or not table.topics or (not table.needs_check and self._has_nothing_new(table)):
             return None
+        self._discovery.check_start(table)
         self._discovery.add_first_offsets(table)
+        if table.unplaced():  # A commit would say that it has begun, and what `start` says would no longer count.
+            return None
         position = table.position()
         table.lag_records = lag_records(position, self.ends)
         is_behind_start = any(self.ends.get((t, p), o) < o for t, ps in position.items() for p, o in ps.items())
         if table.needs_check or is_behind_start:
-            self._discovery.check_offsets(table, self.ends)
+            for lost in self._discovery.check_offsets(table, self.ends):
+                place = {"topic": lost.topic, "partition": lost.partition, "first": lost.start, "last": lost.end - 1}
+                log.warning("records_skipped", table=table.name, **place)
         position = table.position()
-        batch = plan_batch(position, self._readable_ends(), self._clock(table, now_s), now_s)
+        if self._is_held(table, now_s):
+            return None
+        batch = plan_batch(position, self._readable(self.ends), self._clock(table, now_s), now_s)
         if batch is None:
             table.read_to = None if table.lag_records else {p: self.ends.get(p) for p in table.partitions()}
             return None
-        return Planned(table, batch, position, dict(self.ends), now_s)
+        return Planned(table, batch, position, dict(self.ends), now_s, self.silent).with_cut(table.cut)
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
         clock = table.clock(self._jobs.parallelism)
@@ -66,6 +112,16 @@ class Planner:
         # due when it says so, or it would be tried without a pause.
         is_hurrying = self._goal is not None and not clock.is_first
         return replace(clock, next_due_s=min(clock.next_due_s, now_s)) if is_hurrying else clock
+
+    def _is_held(self, table: Table, now_s: float) -> bool:
+        """Whether the table waits for the rest of a transaction, and nothing has come since it was looked for."""
+        held = table.held
+        return (
+            held is not None
+            and now_s < held.until_s
+            and held.position == table.position()
+            and all(self.ends.get(partition) == end for partition, end in held.ends.items())
+        )
 
     def _has_nothing_new(self, table: Table) -> bool:
         """The quick look that hundreds of idle tables get: are the ends those that it was last read to?"""
@@ -76,13 +132,33 @@ class Planner:
             and all(self.ends.get(p) == end for p, end in read_to.items())
         )
 
-    def _readable_ends(self) -> dict[Partition, int]:
+    def _readable(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
         if self._goal is None:
-            return self.ends
-        return {partition: min(end, self._goal.get(partition, 0)) for partition, end in self.ends.items()}
+            return ends
+        return {partition: min(end, self._goal.get(partition, 0)) for partition, end in ends.items()}
 
 
 def no_topic(table: Table) -> UnavailableError:
     """What is said of a table none of whose topics exists."""
     names = ", ".join(s.literal or f"/{s.pattern}/" for s in table.spec.topics)
     return UnavailableError(f"topic {names} does not exist", remedy="create the topic, or correct its name")
+
+
+def no_leader(partition: Partition) -> UnavailableError:
+    """What is said of a table that waits for this partition."""
+    return UnavailableError(
+        f"partition {partition[1]} of topic {partition[0]} has no leader",
+        remedy="see whether the brokers that hold it run; what the others have is read on",
+        where=f"topic {partition[0]}, partition {partition[1]}",
+    )
+
+
+def no_columns(report: TaskReport) -> UnavailableError:
+    """What is said of a table of whose records none has brought a column yet."""
+    remedy = "produce records with fields, or declare `columns`"
+    if not report.bad:
+        return UnavailableError("no record has a field yet, so the table has no column", remedy=remedy)
+    first = report.bad[0]
+    return UnavailableError(
+        f"no record could become a row yet, so the table has no column; the first: {first.reason}", remedy=remedy
+    )

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.decode.envelope import read_envelope
-from frazil.ingest.decode.slices import MAX_MISFITS
+from frazil.ingest.decode.envelopes.changes import read_envelope
+from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.envelope import OWN_TYPES
 from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
@@ -54,10 +54,5 @@ def _change_rows(target: TableTarget, changes: Changes, records: Records) -> pa.
     """A row for each change."""
     places = pa.array(changes.records)
     own = {name: records[name].take(places) for name, _ in target.metadata if name not in OWN_TYPES}
-    rescued = changes.decoded.rescued
-    decoded = Decoded(
-        changes.columns,
-        np.zeros(changes.records.size, np.bool_),
-        rescued=None if rescued is None else rescued.take(places),
-    )
+    decoded = Decoded(changes.columns, np.zeros(changes.records.size, np.bool_), rescued=changes.rescued_rows)
     return shape_rows(target, decoded, {**own, **changes.own})

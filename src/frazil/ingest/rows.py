@@ -11,12 +11,12 @@ from pyiceberg.types import IcebergType, NestedField
 
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.fit import Fitting, Place, require
-from frazil.ingest.decode.json import list_paths
+from frazil.ingest.decode.json.records import list_paths
+from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.keys import decode_keys
 from frazil.ingest.decode.own_columns import own_column
 from frazil.ingest.decode.regroup import member_at, regroup
 from frazil.ingest.decode.rescue import add_members
-from frazil.ingest.decode.slices import MAX_MISFITS
 from frazil.ingest.decode.values import decode_values
 from frazil.ingest.evolve import merge_wanted
 from frazil.ingest.naming import Layout, Shaping, is_one_column, unfold

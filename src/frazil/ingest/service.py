@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
-from frazil.clock import jitter
 from frazil.errors import (
     ConflictError,
     FencedError,
@@ -22,35 +22,48 @@ from frazil.errors import (
     SpecError,
     UnavailableError,
 )
-from frazil.ingest.discovery import Discovery, TableStopped, refuse_empty_patterns, words_of
+from frazil.ingest.discovery import Discovery, TableStopped, tolerate_empty_patterns
 from frazil.ingest.evolve import NamesClash
-from frazil.ingest.job import HEAVY_BYTES, is_jvm_gone, jvm_has_ended
+from frazil.ingest.job import is_jvm_gone, jvm_has_ended
 from frazil.ingest.lanes import Done
 from frazil.ingest.load import Loader
+from frazil.ingest.outcomes import (
+    backoff_s,
+    explain,
+    hold,
+    note_committed,
+    note_obstacle,
+    note_passed_over,
+    note_refusals,
+)
 from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.plan import group_batches, lag_records, pace_s, slowed_s
-from frazil.ingest.planner import Planner, no_topic
+from frazil.ingest.planner import Planner, no_columns, no_leader, no_topic
+from frazil.ingest.polling import Polling
 from frazil.ingest.table import RunState, Table
+from frazil.ingest.transactions.look import Boundaries
+from frazil.ingest.transactions.runs import Cut
 from frazil.spec import PipelineSpec
-from frazil.types import TaskReport
+from frazil.types import TaskReport, note_names
 
 log = structlog.get_logger("frazil")
 
 TOPICS_EVERY_S = 5.0
 RELOAD_IDLE_EVERY_S = 60.0
 PUBLISH_EVERY_S = 0.5
-SHORTEST_POLL_S = 0.02
-LONGEST_POLL_S = 0.25
-# Asking Kafka for ends may take this share of the loop's time, so that hundreds of idle topics cost little.
-POLL_SHARE = 0.03
-# While tables become due one after another it may take this share.
-BUSY_POLL_SHARE = 0.25
-# One slow answer out of so many must not make the loop wait for seconds.
-ASKS_REMEMBERED = 8
 EMPTY_RETRY_S = 5.0
-FIRST_BACKOFF_S = 0.5
-LONGEST_BACKOFF_S = 30.0
+# A search for columns begins where the last one did: it may take a tenth of the time.
+EMPTY_RETRY_TIMES = 9
+# A refused commit is tried again at once, unless nobody else gets any further either.
+CONFLICTS_AT_ONCE = 3
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a look is about."""
+
+    planned: Planned
 
 
 class Service:
@@ -66,12 +79,15 @@ class Service:
         self._discovery = Discovery(spec, parts.source, parts.catalog)
         self._loader = Loader(spec.pipeline, parts, self._discovery, run_id)
         self._planner = Planner(self._discovery, parts.jobs)
+        self._boundaries = Boundaries(parts.source, parts.reader, parts.schemas)
         self._lanes = parts.lanes
         self._is_stopping = False
+        self._has_said_stopping = False
         self._topics_at_s = float("-inf")
         self._published_at_s = float("-inf")
         self._outages = 0
-        self._ask_cost_s = 0.0
+        self._leaderless: set[str] = set()
+        self._polling = Polling()
         self._fatal: BaseException | None = None
 
     @property
@@ -87,33 +103,47 @@ class Service:
     def run(self, until_caught_up: bool = False) -> None:
         """Returns when it was stopped, or when all that was there at the start is committed.
 
-        Raises FencedError when a later run of this pipeline has taken over, SpecError when a pattern matches nothing.
+        Raises FencedError when a later run of this pipeline has taken over, SpecError when patterns are
+        all there is and none matches a topic.
         """
         try:
             self.connect()
             while not self.is_over(until_caught_up):
                 self.turn(until_caught_up)
-        finally:
-            self._lanes.close()
-            self._settle(self._lanes.wait(0))
-            self._publish(self.tables)
+        except BaseException:
+            # A second Ctrl-C among others: nothing is waited for, and nothing follows from what still comes back.
+            self._lanes.close(wait=False)
+            raise
+        self._lanes.close()
+        self._publish(self.tables)
         if self._fatal is not None:
             raise self._fatal
 
     def turn(self, until_caught_up: bool = False) -> None:
         """One round: plan and start what is due, wait a little, take what has finished."""
-        pause_s = 0.0 if self._is_stopping else self._turn(until_caught_up)
-        self._settle(self._lanes.wait(pause_s if not self._is_stopping else 1.0))
+        self._say_stopping()
+        pause_s = 0.0 if self._is_ending else self._turn(until_caught_up)
+        self._settle(self._lanes.wait(pause_s if not self._is_ending else 1.0))
         self._publish_if_due()
+
+    def _say_stopping(self) -> None:
+        if self._is_stopping and not self._has_said_stopping:
+            self._has_said_stopping = True
+            log.info("stopping", in_hand=[table.name for table in self.tables if table.in_flight])
 
     @property
     def fatal(self) -> BaseException | None:
         """Why the whole process must end."""
         return self._fatal
 
+    @property
+    def _is_ending(self) -> bool:
+        """From now on nothing new is begun; what is in hand is finished."""
+        return self._is_stopping or self._fatal is not None
+
     def is_over(self, until_caught_up: bool = False) -> bool:
         """Whether there is nothing left to do."""
-        if self._fatal is not None or self._is_stopping:
+        if self._is_ending:
             return self._lanes.is_idle
         return until_caught_up and self._lanes.is_idle and self._planner.is_caught_up(self.tables)
 
@@ -125,7 +155,8 @@ class Service:
             try:
                 self._loader.cluster_id = self._parts.source.cluster_id()
                 self._discovery.refresh_topics()
-                refuse_empty_patterns(self._spec, self._parts.source)
+                for error in tolerate_empty_patterns(self._spec, self._parts.source):
+                    log.warning("pattern_without_topic", reason=error.message, where=error.where, remedy=error.remedy)
                 self._topics_at_s = self._clock.monotonic_s()
                 for table in self.tables:
                     self._load(table)
@@ -137,16 +168,18 @@ class Service:
         log.info("connected", cluster_id=self._loader.cluster_id, tables=len(self.tables), epoch=epoch)
 
     def _wait_out(self, error: UnavailableError) -> None:
-        """An outage that concerns every table: says so and waits, longer each time."""
+        """An outage that concerns every table: says so and waits, longer each time. What a table's own tries have failed for
+        stays its reason.
+        """
         self._outages += 1
         delay_s = backoff_s(self._outages)
         log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=round(delay_s, 1))
         for table in self.tables:
-            if table.run_state in (RunState.WAITING, RunState.RUNNING):
-                self._explain(table, RunState.BACKING_OFF, error)
+            if table.run_state is not RunState.STOPPED and not table.failures:
+                explain(table, RunState.BACKING_OFF, error)
         self._publish(self.tables)
         until_s = self._clock.monotonic_s() + delay_s
-        while not self._is_stopping and (left_s := until_s - self._clock.monotonic_s()) > 0:
+        while not self._is_ending and (left_s := until_s - self._clock.monotonic_s()) > 0:
             self._settle(self._lanes.wait(left_s))
 
     def _load(self, table: Table) -> None:
@@ -160,6 +193,8 @@ class Service:
         except SpecError as error:
             self._stop_table(table, error)
         except FencedError as error:
+            # Its state is the other run's now, and what that has promised is not kept: nothing may be built on it.
+            table.is_loaded = False
             self._end(error)
         except (UnavailableError, ConflictError) as error:
             self._back_off(table, error)
@@ -173,7 +208,7 @@ class Service:
             self._refresh(now_s)
             began_s = self._clock.monotonic_s()
             self._ask_for_ends()
-            self._ask_cost_s += (self._clock.monotonic_s() - began_s - self._ask_cost_s) / ASKS_REMEMBERED
+            self._polling.note(self._clock.monotonic_s() - began_s)
             if self._outages:
                 log.info("available_again", after_failures=self._outages)
             if until_caught_up:
@@ -219,7 +254,8 @@ class Service:
 
     def _ask_for_ends(self) -> None:
         active = [t for t in self.tables if t.run_state is not RunState.STOPPED]
-        self._planner.ends = self._parts.source.ends({p for table in active for p in table.partitions()})
+        asked = {p for table in active for p in table.partitions()}
+        self._planner.note_ends(asked, self._parts.source.ends(asked))
 
     def _guard(self, table: Table, step: Callable[[], None]) -> bool:
         try:
@@ -235,21 +271,30 @@ class Service:
         except TableStopped as error:
             self._stop_table(table, error)
             return None
-        if planned is None and table.is_loaded and not table.topics:
-            self._explain(table, RunState.BACKING_OFF, no_topic(table))
-        elif (
-            planned is None
-            and table.is_loaded
-            and table.read_to is not None
-            and table.run_state is not RunState.WAITING
-        ):
-            self._explain(table, RunState.WAITING, None)
+        if planned is None and table.is_loaded:
+            self._explain_idle(table)
         return planned
 
+    def _explain_idle(self, table: Table) -> None:
+        silent = self._planner.silent_of(table)
+        is_over = table.read_to is not None or table.name in self._leaderless
+        self._leaderless.discard(table.name)
+        if not table.topics:
+            explain(table, RunState.BACKING_OFF, no_topic(table))
+        elif silent:
+            self._leaderless.add(table.name)
+            explain(table, RunState.BACKING_OFF, no_leader(silent[0]))
+        elif is_over and table.run_state is not RunState.WAITING:
+            explain(table, RunState.WAITING, None)
+
     def _start(self, planned: list[Planned]) -> None:
-        planned = sorted(planned, key=lambda p: p.table.last_batch_at_s)
-        groups, catch_ups = group_batches(p.batch for p in planned if not p.table.goes_alone)
-        groups += [[p.batch] for p in planned if p.table.goes_alone]
+        if self._is_ending:
+            return
+        ready = [p for p in planned if not self._looks_first(p)]
+        planned = sorted(ready, key=lambda p: p.table.last_batch_at_s)
+        alone = {p.table.name for p in planned if p.table.goes_alone}
+        # The first group has the table whose last batch is the longest ago: so each table has its turn, also one that fails.
+        groups, catch_ups = group_batches((p.batch for p in planned), alone)
         by_name = {p.table.name: p for p in planned}
         if groups and self._lanes.is_free("small"):
             self._submit("small", [by_name[batch.table] for batch in groups[0]])
@@ -257,21 +302,27 @@ class Service:
             fairest = min(catch_ups, key=lambda batch: by_name[batch.table].table.last_batch_at_s)
             self._submit("catch-up", [by_name[fairest.table]])
 
+    def _looks_first(self, planned: Planned) -> bool:
+        """Starts to look where the batch of a table may end that shows transactions whole, unless that is known."""
+        if planned.table.spec.atomic is None or planned.places is not None:
+            return False
+        planned.table.in_flight = True
+        self._lanes.submit("look", _Look(planned), partial(self._boundaries.look, planned))
+        return True
+
     def _submit(self, lane: str, planned: list[Planned]) -> None:
         pipeline = self._loader.pipeline
         for p in planned:
             p.table.in_flight = True
             p.table.last_batch_at_s = p.planned_at_s
-            self._explain(p.table, RunState.RUNNING, None)
+            explain(p.table, RunState.RUNNING, None)
             log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, lane=lane)
         self._lanes.submit(lane, planned, lambda: pipeline.run_tasks(planned, lane))
 
     def _pause_s(self) -> float:
-        """As long as asking for ends has earned, but not past the moment at which the next table is due."""
         now_s = self._clock.monotonic_s()
-        earned_s = max(SHORTEST_POLL_S, self._ask_cost_s / POLL_SHARE)
         next_due_s = min((t.next_due_s for t in self._free_tables(now_s) if t.next_due_s > now_s), default=float("inf"))
-        return min(earned_s, max(LONGEST_POLL_S, self._ask_cost_s / BUSY_POLL_SHARE, next_due_s - now_s))
+        return self._polling.pause_s(next_due_s - now_s)
 
     # ---- results
 
@@ -281,12 +332,27 @@ class Service:
                 self._after_tasks(done.about, done.future)
             elif isinstance(done.about, Planned):
                 self._after_finish(done.about, done.future)
+            elif isinstance(done.about, _Look):
+                self._after_look(done.about.planned, done.future)
+
+    def _after_look(self, planned: Planned, future: Future[Cut | None]) -> None:
+        error = future.exception()
+        if error is not None:
+            self._failed(planned, error)
+            return
+        table = planned.table
+        table.in_flight, table.cut = False, future.result()
+        if table.cut is None:
+            hold(planned, self._clock.monotonic_s())
+        elif not self._is_ending:
+            table.held = None
+            self._start([planned.with_cut(table.cut)])
 
     def _after_tasks(self, planned: list[Planned], future: Future[dict[str, TaskReport]]) -> None:
         error = future.exception()
         if error is not None:
             for p in planned:
-                p.table.goes_alone = len(planned) > 1
+                p.table.goes_alone = True  # Until a job of its own has succeeded: whose fault it was is not known.
                 self._failed(p, error)
             return
         pipeline = self._loader.pipeline
@@ -304,9 +370,9 @@ class Service:
         table.in_flight = False
         table.failures = 0
         table.state = outcome.state
-        table.dropped |= outcome.report.dropped
+        table.dropped = note_names(table.dropped, outcome.report.dropped)
         table.schemas |= outcome.schemas
-        self._note_refusals(table, outcome.report)
+        note_refusals(table, outcome.report)
         if outcome.letters is not None:
             table.letters, table.good_batches = outcome.letters, 0
         table.note_sizes(outcome.report)
@@ -314,57 +380,45 @@ class Service:
         if outcome.is_committed:
             self._committed(planned, outcome, now_s)
         else:
-            self._plan_again(table, outcome, now_s)
+            self._plan_again(planned, outcome, now_s)
 
-    @staticmethod
-    def _plan_again(table: Table, outcome: Outcome, now_s: float) -> None:
+    def _plan_again(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
         """Says what was in the way of a commit."""
+        table = planned.table
         table.next_due_s = 0.0
-        if outcome.report.has_heavy:
-            log.info("large_records", table=table.name, larger_than_bytes=HEAVY_BYTES)
-        elif outcome.schemas:
-            log.info("schemas_fetched", table=table.name, schemas=sorted(outcome.schemas))
-        elif outcome.letters is not None:
-            log.info("dead_letters_begin", table=table.name, dead_letter_table=outcome.letters.name)
-        elif outcome.is_empty:
-            table.next_due_s = now_s + EMPTY_RETRY_S
-            table.reason = _why_empty(outcome.report)
-        elif outcome.report.has_moves or outcome.unpaired:
-            table.is_whole, table.unpaired = True, table.unpaired | frozenset(outcome.unpaired)
-            log.info("rows_moved", table=table.name, lost=len(table.unpaired))
+        if outcome.is_empty:
+            self._after_empty(planned, outcome.report, now_s)
         else:
-            log.info(
-                "schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0
-            )
+            note_obstacle(table, outcome)
+
+    def _after_empty(self, planned: Planned, report: TaskReport, now_s: float) -> None:
+        """No record has brought a column: looks further at once, or again after a while where there is nothing further."""
+        if self._planner.note_empty(planned):
+            took_s = now_s - planned.planned_at_s
+            planned.table.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * took_s)
+            # Where offsets are all there is (aborted transactions, compacted records), nobody waits for anything.
+            state = RunState.BACKING_OFF if report.record_count else RunState.WAITING
+            explain(planned.table, state, no_columns(report))
 
     def _committed(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
         table, report = planned.table, outcome.report
         took_s = now_s - planned.planned_at_s
         table.next_due_s = planned.planned_at_s + pace_s(self._interval_s(table))
-        table.skipped, table.unpaired = {}, frozenset()
+        table.conflicts = 0
+        table.skipped, table.unpaired, table.unfilled = {}, frozenset(), frozenset()
         table.note_bad(report)
         note_passed_over(table, report)
         table.lag_records = lag_records(table.position(), self._planner.ends)
-        self._explain(table, RunState.RUNNING if table.lag_records else RunState.WAITING, None)
+        explain(table, RunState.RUNNING if table.lag_records else RunState.WAITING, None)
         table.records_per_s = report.record_count / max(took_s, 1e-3)
         with suppress(UnavailableError):  # The commit is done; its numbers can wait for the next.
             table.size = self._parts.catalog.size(table.name)
             if report.letter_count:
                 table.letter_count = self._parts.catalog.size(table.letters_name).row_count
         table.resolved = outcome.resolved
-        if outcome.resolved is not None and outcome.resolved.tries > 1:
-            log.info("rows_looked_up_again", table=table.name, times=outcome.resolved.tries - 1)
         latest = [ms for partitions in report.latest_ms.values() for ms in partitions.values()]
         table.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None
-        log.info(
-            "batch_committed",
-            table=table.name,
-            records=report.record_count,
-            files=len(report.files),
-            bad=report.bad_count,
-            lag_records=table.lag_records,
-            took_s=round(took_s, 3),
-        )
+        note_committed(table, outcome, took_s)
 
     def _interval_s(self, table: Table) -> float:
         """As the file says, unless table care cannot keep up with commits that take rows away."""
@@ -377,13 +431,6 @@ class Service:
             log.warning("commits_slowed", table=table.name, interval_s=interval_s)
         table.interval_s = interval_s
         return interval_s
-
-    @staticmethod
-    def _note_refusals(table: Table, report: TaskReport) -> None:
-        """Says once which changes of the table its policy forbids."""
-        for change in sorted(report.refusals - table.refusals):
-            log.warning("schema_change_refused", table=table.name, change=change, on_drift=table.spec.on_drift)
-        table.refusals |= report.refusals
 
     def _failed(self, planned: Planned, error: BaseException) -> None:
         """A batch that came to nothing: forget it; the table's progress says what comes next."""
@@ -405,13 +452,18 @@ class Service:
 
     def _after_conflict(self, table: Table, error: ConflictError) -> None:
         log.warning("conflict", table=table.name, reason=error.message)
+        before = table.progress.commit_id
         self._load(table)
+        table.conflicts = table.conflicts + 1 if table.progress.commit_id == before else 0
         if table.run_state is RunState.STOPPED:
             return
         try:
-            self._guard(table, lambda: self._discovery.verify_anew(table))
+            goes_on = self._guard(table, lambda: self._discovery.verify_anew(table))
         except UnavailableError as outage:
             self._back_off(table, outage)
+            return
+        if goes_on and table.conflicts > CONFLICTS_AT_ONCE:
+            self._back_off(table, error)
 
     def _end(self, error: FrazilError) -> None:
         if self._fatal is None:
@@ -419,7 +471,7 @@ class Service:
             log.error("ending", reason=error.message, where=error.where)
 
     def _stop_table(self, table: Table, error: FrazilError | TableStopped) -> None:
-        self._explain(table, RunState.STOPPED, error)
+        explain(table, RunState.STOPPED, error)
         log.error("table_stopped", table=table.name, reason=table.reason, where=table.where, remedy=table.remedy)
         self._publish(self.tables)
 
@@ -429,37 +481,13 @@ class Service:
         table.is_loaded = False
         delay_s = backoff_s(table.failures)
         table.next_due_s = self._clock.monotonic_s() + delay_s
-        self._explain(table, RunState.BACKING_OFF, error)
+        explain(table, RunState.BACKING_OFF, error)
         log.warning(
             "table_backs_off", table=table.name, reason=table.reason, where=table.where, retry_in_s=round(delay_s, 1)
         )
-
-    @staticmethod
-    def _explain(table: Table, state: RunState, error: FrazilError | TableStopped | None) -> None:
-        table.run_state = state
-        table.reason, table.remedy, table.where = words_of(error) if error is not None else ("", "", "")
 
     def _publish_if_due(self) -> None:
         now_s = self._clock.monotonic_s()
         if now_s - self._published_at_s >= PUBLISH_EVERY_S:
             self._published_at_s = now_s
             self._publish(self.tables)
-
-
-def note_passed_over(table: Table, report: TaskReport) -> None:
-    """Counts records that are no change of a row; of each kind the first time is said."""
-    for kind in sorted(report.passed_over.keys() - table.passed_over.keys()):
-        log.info("records_passed_over", table=table.name, what=kind, records=report.passed_over[kind])
-    table.passed_over.update(report.passed_over)
-
-
-def _why_empty(report: TaskReport) -> str:
-    if not report.bad:
-        return "no record has a field yet, so the table has no column"
-    first = report.bad[0]
-    return f"no record could become a row yet, so the table has no column; the first: {first.reason}"
-
-
-def backoff_s(failures: int) -> float:
-    """How long to wait after so many failures in a row."""
-    return jitter(min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (failures - 1)))

@@ -23,9 +23,10 @@ from frazil.ingest.naming import Shaping
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
 from frazil.ingest.sizes import learn_row_bytes, stored_row_bytes
 from frazil.ingest.target import ChangeReading, Reading, TableTarget, WriterSchema, metadata_columns
+from frazil.ingest.transactions.runs import Cut, Held
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
-from frazil.spec.models import CommitSpec
+from frazil.spec.models import CommitSpec, ValueSpec
 from frazil.types import RESCUED_COLUMN, Offsets, Progress, Resolved, TaskReport
 
 FEWEST_TO_JUDGE = 100
@@ -79,11 +80,16 @@ class Table:
     record in any batch of this process; row_bytes: what one takes in a file, None before this process has written a
     telling one. letters: its dead-letter table, as last loaded; None while it is not needed.
     schemas: of the registry, by id, those that its records have named; schemas_at_s: when the newest one was asked for.
-    refusals: changes of the table that records asked for and its policy forbids.
+    refusals: changes of the table that records asked for and its policy forbids. conflicts: so many in a
+    row without progress. skipped: offsets that are gone and that no commit has passed over yet; skipped_offsets: how many
+    this process has passed over.
     tally: records of the last batches, and bad ones among them. letter_count: rows of its dead-letter table, as last seen.
     is_scattered: whether rows of the last batch went to very many partitions; None before the first. resolved: what its
     last batch of changes did. passed_over: records of this process's batches that are no change of a row, by what they are.
-    is_whole, unpaired: as tasks are told (TableTarget), the latter for the batch that is planned again.
+    is_whole, unpaired, unfilled: as tasks are told (TableTarget), the latter two for the batch that is planned again.
+    at_start: the partitions that `start` speaks of, None before a topic was seen. empty_to: how far its records have been
+    read without finding a column; empty_batches: as planning is told (TableClock). cut, held: of a table that shows
+    transactions whole, where the next batch ends, or that there is none yet.
     """
 
     spec: TableSpec
@@ -100,6 +106,8 @@ class Table:
     goes_alone: bool = False
     is_loaded: bool = False
     failures: int = 0
+    conflicts: int = 0
+    skipped_offsets: int = 0
     next_due_s: float = 0.0
     interval_s: float | None = None
     loaded_at_s: float = 0.0
@@ -126,6 +134,12 @@ class Table:
     passed_over: Counter[str] = field(default_factory=Counter)
     is_whole: bool = False
     unpaired: frozenset[tuple[str, int, int]] = frozenset()
+    at_start: frozenset[Partition] | None = None
+    empty_to: Offsets = field(default_factory=dict)
+    empty_batches: int = 0
+    cut: Cut | None = None
+    held: Held | None = None
+    unfilled: frozenset[tuple[str, int, int]] = frozenset()
 
     @property
     def name(self) -> str:
@@ -147,19 +161,46 @@ class Table:
 
         Topics that are not there now keep their place in the vector.
         """
-        vector = {topic: dict(partitions) for topic, partitions in self.progress.offsets.items()}
-        for topic, partitions in self.first.items():
-            mine = vector.setdefault(topic, {})
-            for partition, offset in partitions.items():
-                mine.setdefault(partition, offset)
+        vector = self._begun()
         for topic, lost in self.skipped.items():
             for partition, (_, to) in lost.items():
                 vector[topic][partition] = max(to, vector[topic][partition])
         return vector
 
+    def _begun(self) -> dict[str, dict[int, int]]:
+        """The same as if nothing were to be passed over."""
+        vector = {topic: dict(partitions) for topic, partitions in self.progress.offsets.items()}
+        for topic, partitions in self.first.items():
+            mine = vector.setdefault(topic, {})
+            for partition, offset in partitions.items():
+                mine.setdefault(partition, offset)
+        return vector
+
+    def forget_passed_over(self) -> None:
+        """After a load: what begins elsewhere than the table now does is in a commit that has landed, or was rolled back."""
+        begun = self._begun()
+        kept: dict[str, dict[int, tuple[int, int]]] = {}
+        for topic, partitions in self.skipped.items():
+            for partition, lost in partitions.items():
+                if begun.get(topic, {}).get(partition) == lost[0]:
+                    kept.setdefault(topic, {})[partition] = lost
+        self.needs_check |= kept != self.skipped
+        self.skipped = kept
+
     def partitions(self) -> list[Partition]:
         """Every partition of the topics that are there."""
         return [(t.name, p) for t in self.topics.values() for p in range(t.partition_count)]
+
+    def unplaced(self) -> list[Partition]:
+        """Partitions of which it is not known where they begin."""
+        vector = self.position()
+        return [(t, p) for t, p in self.partitions() if p not in vector.get(t, {})]
+
+    def pass_over(self, topic: str, partition: int, start: int, end: int) -> None:
+        """Reads on from `end`, as the records before it are gone. What was passed over before and is not committed stays."""
+        lost = self.skipped.setdefault(topic, {})
+        lost[partition] = (lost[partition][0] if partition in lost else start, end)
+        self.skipped_offsets += end - start
 
     def clock(self, tasks: int = 1) -> TableClock:
         """What planning needs to know. tasks: that a large batch is split into."""
@@ -175,6 +216,7 @@ class Table:
             min_bytes=min(least, target) if least else None,
             records_per_s=self.records_per_s,
             tasks=tasks,
+            empty_batches=self.empty_batches,
         )
 
     @property
@@ -237,6 +279,7 @@ class Table:
             envelope=envelope_of(self.spec, changes.paths if changes else ()),
             is_whole=self.is_whole,
             unpaired=tuple(sorted(self.unpaired)),
+            unfilled=tuple(sorted(self.unfilled)),
         )
 
     def _change_reading(self) -> ChangeReading:
@@ -245,7 +288,7 @@ class Table:
         reading = self._key_reading()
         if spec.envelope is not None and spec.key.format == "raw":
             # The keys of an envelope are written as its values are.
-            reading = replace(reading, format=spec.value.format)
+            reading = self._key_reading(spec.value.model_copy(update={"message": None}))
         elif is_key_of_record and spec.key.format in ("text", "raw"):
             # The column that the key is kept in as a whole: it is there already, without another look at the key.
             columns, is_key_of_record = (spec.metadata["key"],), False
@@ -272,9 +315,11 @@ class Table:
             max_record_bytes=spec.limits.record_bytes,
         )
 
-    def _key_reading(self) -> Reading:
+    def _key_reading(self, written: ValueSpec | None = None) -> Reading:
+        """How keys are read. written: as what, where that is not what the file says of keys."""
         spec = self.spec
-        key, is_by_header = spec.key, spec.key.framing == "header"
+        key = written or spec.key
+        is_by_header = key.framing == "header"
         known = (
             (name.removeprefix(KEY_SCHEMA), schema)
             for name, schema in sorted(self.schemas.items())

@@ -114,7 +114,7 @@ class Reading:
     on_bad: what becomes of a record that cannot become a row (`dead_letter`, `stop`, `skip`). max_record_bytes: larger
     values are not read. selection: the fields that count; None: all. units: of numbers in fields of time, by path;
     without one they are milliseconds in JSON, and no times elsewhere. envelope: how records wrap a change, where what is
-    read is not the record but its opened envelope (`decode.opened`).
+    read is not the record but its opened envelope (`decode.envelopes.opened`).
     """
 
     format: str = "json"
@@ -184,7 +184,8 @@ class TableTarget:
     task may write; 0: any number. changes: how records become changes; None where they are appended. envelope: how records
     wrap a change; None where they are rows. is_whole: a batch is read by one task, which keeps
     every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
-    partition and offset of records whose row had another key, and the row of that key is not known.
+    partition and offset of records whose row had another key, and the row of that key is not known; unfilled: of those that
+    lack a value for a required column, which no row had either.
     """
 
     name: str
@@ -206,6 +207,7 @@ class TableTarget:
     envelope: Envelope | None = None
     is_whole: bool = False
     unpaired: tuple[tuple[str, int, int], ...] = ()
+    unfilled: tuple[tuple[str, int, int], ...] = ()
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"

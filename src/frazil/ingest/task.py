@@ -19,20 +19,21 @@ import pyarrow as pa
 
 from frazil.failpoints import hit
 from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.decode.envelope_schemas import warm_up as warm_up_envelopes
+from frazil.ingest.decode.envelopes.schemas import warm_up as warm_up_envelopes
 from frazil.ingest.decode.framed import warm_up as warm_up_formats
-from frazil.ingest.decode.json import decode_json
-from frazil.ingest.decode.slices import MAX_MISFITS
+from frazil.ingest.decode.json.records import decode_json
+from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.evolve import dump_wanted, new_schema
 from frazil.ingest.files.partition_limit import TooManyPartitions
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas, pick
+from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas
+from frazil.ingest.picking import pick
 from frazil.ingest.reading import ReadRecords, read_records
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import ChangeRows
 from frazil.ingest.upserts.changes import Changes
 from frazil.ingest.upserts.row_changes import read_checked, rows_of
-from frazil.types import BadRecord, DataFile, TaskReport, Touched, later
+from frazil.types import BadRecord, DataFile, TaskReport, Touched, later, note_names
 
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20
@@ -134,8 +135,8 @@ class _TableRun:
     wanted: dict[str, None] = field(default_factory=dict)
     loosened: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
-    refusals: set[str] = field(default_factory=set)
-    dropped: set[str] = field(default_factory=set)
+    refusals: frozenset[str] = frozenset()
+    dropped: frozenset[str] = frozenset()
     bad: list[BadRecord] = field(default_factory=list)
     bad_count: int = 0
     scattered: tuple[str, ...] = ()
@@ -167,13 +168,13 @@ class _TableRun:
         self.record_count += records.num_rows
         self._measure(columns["value"])
         self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
-        self.dropped |= decoded.dropped
+        self.dropped = note_names(self.dropped, decoded.dropped)
         self._note_bad(topic, columns, decoded)
         if decoded.wanted:
             self.wanted[dump_wanted(decoded.wanted)] = None
         self.loosened |= {json.dumps(path) for path in decoded.loosened}
         self.missing |= decoded.missing
-        self.refusals |= decoded.refusals
+        self.refusals = note_names(self.refusals, decoded.refusals)
         self.passed_over.update(read.passed_over)
         if self.is_writing and records.num_rows:
             if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.letters):
@@ -257,8 +258,8 @@ class _TableRun:
             wanted=tuple(self.wanted),
             loosened=frozenset(self.loosened),
             missing=frozenset(self.missing),
-            refusals=frozenset(self.refusals),
-            dropped=frozenset(self.dropped),
+            refusals=self.refusals,
+            dropped=self.dropped,
             bad=tuple(self.bad),
             bad_count=self.bad_count,
             letters=tuple(letters),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
-from frazil.kafka.port import OutRecord, Partition, TopicDescription
+from frazil.kafka.port import OutRecord, Partition, ReadRecord, TopicDescription
+from frazil.types import OffsetRange
+
+_AT_ONCE = 3
+"""Few, so that tests see more than one lot."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,12 @@ class MemoryTopic:
 
 
 class MemorySource:
-    """See the port; `is_down` makes every answer an outage."""
+    """See the ports Source and RecordReader; `is_down` makes every answer an outage, `silent` partitions have no leader."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, MemoryTopic] = {}
         self.is_down = False
+        self.silent: set[Partition] = set()
 
     def create(self, topic: str, partition_count: int = 1) -> MemoryTopic:
         """Makes a topic, also in place of one that is there."""
@@ -105,12 +110,47 @@ class MemorySource:
             found[topic, partition] = next(later, log.end(partition))
         return found
 
+    def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
+        """See the port RecordReader."""
+        self._answer()
+        found: list[ReadRecord] = []
+        reached: dict[Partition, int] = {}
+        for r in ranges:
+            log = self.by_name[r.topic]
+            if log.first.get(r.partition, 0) > r.start:
+                raise UnavailableError("offsets are gone", where=r.topic)
+            reached[r.topic, r.partition] = r.start
+            for record in log.partitions[r.partition]:
+                if r.start <= record.offset < r.end and enough_bytes > 0:
+                    found.append(_read(r, record))
+                    reached[r.topic, r.partition] = record.offset + 1
+                    enough_bytes -= len(record.value or b"")
+            if enough_bytes > 0:
+                reached[r.topic, r.partition] = r.end
+        return found, reached
+
+    def lots(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
+        """See the port RecordReader."""
+        self._answer()
+        there = self.by_name[wanted.topic].partitions[wanted.partition]
+        found = [_read(wanted, record) for record in there if wanted.start <= record.offset < wanted.end]
+        for start in range(0, len(found), _AT_ONCE):
+            yield found[start : start + _AT_ONCE]
+
     def _has(self, topic: str, partition: int) -> bool:
+        if (topic, partition) in self.silent:
+            return False
         return topic in self.by_name and partition < len(self.by_name[topic].partitions)
 
     def _answer(self) -> None:
         if self.is_down:
             raise UnavailableError("Kafka does not answer", where="memory")
+
+
+def _read(r: OffsetRange, record: MemoryRecord) -> ReadRecord:
+    return ReadRecord(
+        r.topic, r.partition, record.offset, record.value, record.timestamp_ms, record.headers, record.key
+    )
 
 
 @dataclass
@@ -120,6 +160,10 @@ class MemoryOutbox:
     topics: dict[str, list[OutRecord]] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)
     _last: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """What a broker does with the offsets of groups that were idle for long."""
+        self._last.clear()
 
     def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
         """See the port."""

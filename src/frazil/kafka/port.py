@@ -1,12 +1,14 @@
-"""What Frazil asks of Kafka besides records: which topics there are, under which ids, and how far they reach; and to write
-a lot of records once.
+"""What Frazil asks of Kafka besides a batch's records: which topics there are, under which ids, and how far they reach; to
+read a few records in the driver; and to write a lot of records once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from frazil.types import OffsetRange
 
 Partition = tuple[str, int]
 """A topic and a partition number."""
@@ -37,11 +39,11 @@ class Source(Protocol):
         """
 
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Per partition the first offset that is still there."""
+        """Per partition the first offset that is still there; absent as in `ends`."""
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
         """Per partition the first offset whose record is not older than the given time (ms); its end when there is
-        none.
+        none; absent as in `ends`.
         """
 
 
@@ -52,6 +54,34 @@ class OutRecord:
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecord:
+    """One record that was read, with all that Kafka has of it. timestamp_ms: None where it has none."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes | None
+    timestamp_ms: int | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    key: bytes | None = None
+
+
+class RecordReader(Protocol):
+    """The port by which the driver reads records itself: those that a consumer of our isolation level may read. Every method
+    raises UnavailableError when they do not come in time.
+    """
+
+    def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
+        """The records of `ranges`, those of a partition in their order, and how far it is read: to its range's end, unless
+        there is more than about `enough_bytes`. For what must not have a hole: records that are not there any more are
+        UnavailableError too.
+        """
+
+    def lots(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
+        """The records of the range that are still there, in their order, some at a time."""
 
 
 class Outbox(Protocol):

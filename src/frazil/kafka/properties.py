@@ -7,10 +7,15 @@ what only one of them knows goes to that one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
+import structlog
+
 from frazil.errors import SpecError
+
+log = structlog.get_logger("frazil")
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -24,13 +29,30 @@ _NATIVE_ONLY = {
     "enable.ssl.certificate.verification", "broker.address.family", "debug", "log_level",
     "socket.keepalive.enable", "socket.timeout.ms", "topic.metadata.refresh.interval.ms", "queued.max.messages.kbytes",
 }  # fmt: skip
-# Known to Java alone; librdkafka would refuse to start.
-_JAVA_ONLY_PREFIXES = ("ssl.truststore.", "ssl.keystore.", "sasl.jaas.", "sasl.login.", "sasl.client.", "max.poll.rec")
+# Known to Java's consumer alone; librdkafka would refuse to start. What neither knows is left to librdkafka to refuse: it is
+# misspelt.
+_JAVA_ONLY_PREFIXES = (
+    "ssl.truststore.", "ssl.keystore.", "sasl.jaas.", "sasl.login.", "sasl.client.", "max.poll.rec", "metric.", "metrics.",
+    "sasl.oauthbearer.jwks.", "sasl.kerberos.ticket.", "config.providers",
+)  # fmt: skip
 _JAVA_ONLY = {
     "default.api.timeout.ms", "request.timeout.ms", "receive.buffer.bytes", "send.buffer.bytes",
     "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols", "ssl.protocol", "fetch.max.wait.ms",
     "metadata.max.age.ms", "client.dns.lookup", "max.partition.fetch.bytes", "fetch.max.bytes", "fetch.min.bytes",
     "reconnect.backoff.max.ms", "reconnect.backoff.ms", "isolation.level",
+    "auto.include.jmx.reporter", "exclude.internal.topics", "interceptor.classes", "security.providers",
+    "socket.connection.setup.timeout.max.ms", "ssl.engine.factory.class", "ssl.keymanager.algorithm", "ssl.provider",
+    "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.header.urlencode",
+    "sasl.oauthbearer.scope.claim.name", "sasl.oauthbearer.sub.claim.name",
+}  # fmt: skip
+_HOST_CHECK = "ssl.endpoint.identification.algorithm"
+_NATIVE_CA = ("ssl.ca.location", "ssl.ca.pem")
+_NATIVE_KEYS = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem")
+# What reaches the other client under another name.
+_TRANSLATED = {
+    "sasl.username", "sasl.password", "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "isolation.level",
+    "ssl.truststore.type", "ssl.keystore.type", "enable.ssl.certificate.verification", *_NATIVE_CA, *_NATIVE_KEYS,
 }  # fmt: skip
 _CREDENTIAL = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
@@ -42,8 +64,9 @@ def native_properties(properties: Mapping[str, str]) -> dict[str, str]:
         for name, value in properties.items()
         if name not in _JAVA_ONLY and not name.startswith(_JAVA_ONLY_PREFIXES)
     }
-    if properties.get("ssl.truststore.type") == "PEM" and "ssl.truststore.location" in properties:
-        native.setdefault("ssl.ca.location", properties["ssl.truststore.location"])
+    native |= _native_certificates(properties)
+    if _HOST_CHECK in properties:
+        native[_HOST_CHECK] = properties[_HOST_CHECK] or "none"  # Java says it with an empty text.
     jaas = properties.get("sasl.jaas.config")
     if jaas and "sasl.username" not in native:
         found = dict(_CREDENTIAL.findall(jaas))
@@ -53,6 +76,7 @@ def native_properties(properties: Mapping[str, str]) -> dict[str, str]:
                 remedy="write sasl.username and sasl.password",
             )
         native |= {f"sasl.{name}": re.sub(r"\\(.)", r"\1", value) for name, value in found.items()}
+    _say_left_out("librdkafka", frozenset(properties.keys() - native.keys() - _TRANSLATED))
     return native
 
 
@@ -73,17 +97,66 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
             f'{name}="{_quoted(properties.get(f"sasl.{name}", ""))}"' for name in ("username", "password")
         )
         java["sasl.jaas.config"] = f"{module} required {credentials};"
-    if "ssl.ca.location" in properties:
-        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": properties["ssl.ca.location"]}
-    if "ssl.certificate.location" in properties and "ssl.key.location" in properties:
-        java |= {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.certificate.chain": _read(properties["ssl.certificate.location"]),
-            "ssl.keystore.key": _read(properties["ssl.key.location"]),
-        }
-    if properties.get("enable.ssl.certificate.verification") == "false":
-        java["ssl.endpoint.identification.algorithm"] = ""
+    java |= _java_certificates(properties)
+    if properties.get("enable.ssl.certificate.verification") == "false" or properties.get(_HOST_CHECK) == "none":
+        java[_HOST_CHECK] = ""
+    _say_left_out("java", frozenset(properties.keys() - java.keys() - _TRANSLATED))
     return java
+
+
+def _native_certificates(properties: Mapping[str, str]) -> dict[str, str]:
+    """Java's stores in librdkafka's words, as far as it can read them (PEM, and PKCS12 for keys) and has none of its own."""
+    said: dict[str, str | None] = {}
+    if properties.get("ssl.truststore.type", "").upper() == "PEM" and not _has_any(properties, _NATIVE_CA):
+        said["ssl.ca.location"] = properties.get("ssl.truststore.location")
+        said["ssl.ca.pem"] = properties.get("ssl.truststore.certificates")
+    if _has_any(properties, _NATIVE_KEYS):
+        pass
+    elif properties.get("ssl.keystore.type", "").upper() == "PEM":
+        said["ssl.certificate.location"] = said["ssl.key.location"] = properties.get("ssl.keystore.location")
+        said["ssl.certificate.pem"] = properties.get("ssl.keystore.certificate.chain")
+        said["ssl.key.pem"] = properties.get("ssl.keystore.key")
+    elif _is_pkcs12(properties):
+        said |= {name: properties.get(name) for name in ("ssl.keystore.location", "ssl.keystore.password")}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _java_certificates(properties: Mapping[str, str]) -> dict[str, str]:
+    """librdkafka's certificates in Java's words, where it has none of its own."""
+    java: dict[str, str] = {}
+    if not any(name.startswith("ssl.truststore.") for name in properties):
+        if "ssl.ca.location" in properties:
+            java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": properties["ssl.ca.location"]}
+        elif "ssl.ca.pem" in properties:
+            java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": properties["ssl.ca.pem"]}
+    if any(name.startswith("ssl.keystore.") for name in properties):
+        return java | ({"ssl.keystore.type": "PKCS12"} if _is_pkcs12(properties) else {})
+    chain, key = (_pem(properties, name) for name in ("ssl.certificate", "ssl.key"))
+    if chain is not None and key is not None:
+        java |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
+    return java
+
+
+def _is_pkcs12(properties: Mapping[str, str]) -> bool:
+    kind, location = properties.get("ssl.keystore.type"), properties.get("ssl.keystore.location", "")
+    return kind.upper() == "PKCS12" if kind else location.lower().endswith((".p12", ".pfx"))
+
+
+def _pem(properties: Mapping[str, str], name: str) -> str | None:
+    if f"{name}.pem" in properties:
+        return properties[f"{name}.pem"]
+    return _read(properties[f"{name}.location"]) if f"{name}.location" in properties else None
+
+
+def _has_any(properties: Mapping[str, str], names: Iterable[str]) -> bool:
+    return any(name in properties for name in names)
+
+
+@cache
+def _say_left_out(client: str, names: frozenset[str]) -> None:
+    """Once for each client and set of names: they are asked for whenever a client is made."""
+    if names:
+        log.debug("settings_left_out", client=client, settings=sorted(names))
 
 
 def _read(path: str) -> str:

@@ -13,6 +13,7 @@ from frazil.kafka.port import Partition, TopicDescription
 from frazil.kafka.properties import native_properties
 
 _TIMEOUT_S = 10.0
+_NO_RECORD = -1
 _GONE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
@@ -74,7 +75,8 @@ class KafkaTopics:
         """See the port."""
         found = self._offsets({partition: OffsetSpec.for_timestamp(ms) for partition, ms in times.items()})
         missing = [partition for partition, offset in found.items() if offset < 0]
-        return {**found, **(self.ends(missing) if missing else {})}
+        known = {partition: offset for partition, offset in found.items() if offset >= 0}
+        return known | self.ends(missing)
 
     def _offsets(self, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
         if not specs:
@@ -86,7 +88,9 @@ class KafkaTopics:
         offsets = {}
         for partition, future in futures.items():
             answer = self._result(future)
-            if answer is not None:
+            # A broker that has just come back answers with -1001 for a partition it does not lead yet; -1 alone means
+            # something: no record is as young as the time asked for.
+            if answer is not None and answer.offset >= _NO_RECORD:
                 offsets[partition.topic, partition.partition] = int(answer.offset)
         return offsets
 

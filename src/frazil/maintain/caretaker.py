@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -14,7 +14,7 @@ import structlog
 from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.maintain.debt import Debt
-from frazil.maintain.plan import QUIET_AFTER_MS, Mode, Plan
+from frazil.maintain.plan import DAILY, DAILY_MS, QUIET_AFTER_MS, Kind, Mode, Plan
 from frazil.maintain.run import Carer, Charge, Outcome
 
 log = structlog.get_logger("frazil")
@@ -34,18 +34,23 @@ _MOST_REST_S = 30.0
 
 @dataclass(frozen=True)
 class Seen:
-    """A table as ingestion last left it. version: differs after every commit. files, snapshots: as the commit said."""
+    """A table as ingestion last left it. version: differs after every commit. files, snapshots: as the commit said. batch_s:
+    when the batch in hand was planned, on the monotonic clock; None: no batch is.
+    """
 
     charge: Charge
     version: str
     files: int
     snapshots: int
+    batch_s: float | None = None
 
 
 @dataclass
 class _Known:
-    """What the caretaker knows of a table. changed_s: when it saw the last commit. lost_rounds: compactions in a row that
-    other commits have refused. is_behind: what it owes is above a cap, and the last round was not the end of it.
+    """What the caretaker knows of a table. changed_s: when it saw the last commit. again: how the last round looked at it,
+    if something came to nothing there. lost_rounds: compactions in a row that other commits have refused. is_behind: what it
+    owes is above a cap, and the last round was not the end of it. files_since_ms: no file of a batch in hand, or of a later
+    one, is older. put_off: daily actions that came to nothing: until when they are not tried again, and why.
     """
 
     seen: Seen
@@ -57,11 +62,14 @@ class _Known:
     not_before_s: float = 0.0
     is_noted: bool = False
     has_more: bool = False
+    again: Mode | None = None
     lost_rounds: int = 0
     is_behind: bool = False
     last_ms: int | None = None
     plan: Plan | None = None
     failure: str = ""
+    files_since_ms: int = 0
+    put_off: dict[Kind, tuple[float, str]] = field(default_factory=dict)
 
 
 class Caretaker:
@@ -88,21 +96,22 @@ class Caretaker:
 
     def note(self, tables: Sequence[Seen]) -> None:
         """What ingestion knows of its tables now; takes no time."""
-        now_s = self._clock.monotonic_s()
+        now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         with self._lock:
             for seen in tables:
                 known = self._known.get(seen.charge.name)
+                since_ms = _files_since_ms(seen, known, now_ms, now_s)
                 if known is None:
                     # All that was there before is worth one thorough look.
                     known = self._known[seen.charge.name] = _Known(seen, now_s, thorough_s=now_s, looked_s=now_s)
                 elif known.seen.version != seen.version:
                     known.changed_s = now_s
-                known.seen = seen
+                known.seen, known.files_since_ms = seen, since_ms
 
     def said(self) -> Mapping[str, Mapping[str, Any]]:
         """For each table: when it was last cared for, what is due, what is above its cap, and why the last care failed."""
         with self._lock:
-            return {name: _said(known) for name, known in self._known.items() if known.plan is not None}
+            return {name: _said(known) for name, known in self._known.items() if known.plan or known.failure}
 
     def slowed_by(self, table: str) -> float:
         """How many times as far apart as usual a table's commits should be, if each may undo care's work: 1.0 while care
@@ -130,30 +139,38 @@ class Caretaker:
             rest_s = self.turn()
 
     def _look_after(self, known: _Known, mode: Mode) -> None:
-        seen, now_s = known.seen, self._clock.monotonic_s()
-        known.looked_s, known.looked_at = now_s, seen
+        with self._lock:
+            seen = known.seen
+            charge = replace(seen.charge, files_since_ms=known.files_since_ms)
+        now_s = self._clock.monotonic_s()
+        known.looked_s, known.looked_at, known.again = now_s, seen, None
         if mode == "thorough":
             known.thorough_s, known.thorough_at = now_s, seen.version
         try:
             if not known.is_noted:
-                self._carer.first_note(seen.charge)
+                self._carer.first_note(charge)
                 known.is_noted = True
-            plan = self._carer.plan(seen.charge, mode)
+            known.plan = plan = self._carer.plan(charge, mode)
             if plan is None:
+                known.failure = ""
                 return
+            plan = _without_put_off(plan, known, now_s)
             known.plan, known.is_behind = plan, bool(plan.debt.above_cap)
-            outcomes = list(self._carer.run(plan, seen.charge.care, self._stopping.is_set))
-            self._settle(known, outcomes)
+            outcomes = list(self._carer.run(plan, charge.care, self._stopping.is_set))
+            self._settle(known, outcomes, mode)
         except FrazilError as error:
-            self._put_off(known, error.message)
+            self._put_off(known, error.message, mode)
         except Exception as error:  # noqa: BLE001  (care must never end the pipeline)
             if not self._stopping.is_set():
-                log.error("unexpected", table=seen.charge.name, error=f"{type(error).__name__}: {error}")
-                self._put_off(known, f"{type(error).__name__}: {error}")
+                log.error("unexpected", table=charge.name, error=f"{type(error).__name__}: {error}")
+                self._put_off(known, f"{type(error).__name__}: {error}", mode)
 
-    def _settle(self, known: _Known, outcomes: Sequence[Outcome]) -> None:
+    def _settle(self, known: _Known, outcomes: Sequence[Outcome], mode: Mode) -> None:
+        known.again = mode if any(one.failure and one.action.kind not in DAILY for one in outcomes) else None
         failed = [outcome for outcome in outcomes if outcome.failure and not outcome.is_lost]
-        known.failure = failed[0].failure if failed else ""
+        _put_off_daily(known, outcomes, self._clock.monotonic_s())
+        wrong = [outcome.failure for outcome in failed] + [words for _, words in known.put_off.values() if words]
+        known.failure = wrong[0] if wrong else ""
         if failed:
             known.not_before_s = self._clock.monotonic_s() + FAILED_RETRY_S
         if any(not outcome.failure for outcome in outcomes):
@@ -167,8 +184,8 @@ class Caretaker:
         if is_undone and known.lost_rounds == 1:
             known.not_before_s = self._clock.monotonic_s() + FAILED_RETRY_S
 
-    def _put_off(self, known: _Known, reason: str) -> None:
-        known.failure = reason
+    def _put_off(self, known: _Known, reason: str, mode: Mode) -> None:
+        known.failure, known.again = reason, mode
         known.not_before_s = self._clock.monotonic_s() + FAILED_RETRY_S
         if not self._stopping.is_set():
             log.warning("care_put_off", table=known.seen.charge.name, reason=reason, retry_in_s=FAILED_RETRY_S)
@@ -189,7 +206,40 @@ def _due(known: _Known, now_s: float) -> Mode | None:
         return "busy"
     if seen.snapshots - then.snapshots >= max(1, spec.snapshot_count // 4) or seen.files < then.files:
         return "busy"
+    if known.again is not None:
+        return known.again
+    if now_s - known.looked_s >= min(
+        DAILY_MS / 1000, spec.orphan_age_s
+    ):  # What time alone makes due: snapshots, orphans.
+        return "thorough"
     return "quiet" if then.version != seen.version and quiet_s * 1000 >= QUIET_AFTER_MS else None
+
+
+def _put_off_daily(known: _Known, outcomes: Sequence[Outcome], now_s: float) -> None:
+    """What is done once a day is tried once a day too: it takes a listing, or a read, of the whole table. What was lost is
+    tried again soon, and says nothing.
+    """
+    for outcome in outcomes:
+        kind = outcome.action.kind
+        if kind in DAILY:
+            known.put_off.pop(kind, None)
+        if kind in DAILY and outcome.failure:
+            pause_s = THOROUGH_EVERY_S if outcome.is_lost else DAILY_MS / 1000
+            known.put_off[kind] = (now_s + pause_s, "" if outcome.is_lost else outcome.failure)
+
+
+def _without_put_off(plan: Plan, known: _Known, now_s: float) -> Plan:
+    left = {kind for kind, (until_s, _) in known.put_off.items() if now_s < until_s}
+    return replace(plan, actions=tuple(action for action in plan.actions if action.kind not in left))
+
+
+def _files_since_ms(seen: Seen, known: _Known | None, now_ms: int, now_s: float) -> int:
+    """By the clock that files go by: a machine that sleeps stops the other one."""
+    if seen.batch_s is None:
+        return now_ms
+    if known is not None and known.seen.batch_s == seen.batch_s:
+        return known.files_since_ms
+    return now_ms - int((now_s - seen.batch_s) * 1000)
 
 
 def _has_more(outcome: Outcome) -> bool:

@@ -72,9 +72,9 @@ def measure(look: TableLook, target_bytes: int) -> Debt:
 
 
 def small_files(look: TableLook, below_bytes: int) -> Mapping[str, list[int]]:
-    """The sizes of small files, smallest first, by partition; only of partitions with more than one."""
+    """The sizes of small files by partition, in the order of the table; only of partitions with more than one."""
     found: dict[str, list[int]] = {}
     for file in look.files:
         if file.size_bytes < below_bytes:
             found.setdefault(file.partition, []).append(file.size_bytes)
-    return {partition: sorted(sizes) for partition, sizes in found.items() if len(sizes) > 1}
+    return {partition: sizes for partition, sizes in found.items() if len(sizes) > 1}

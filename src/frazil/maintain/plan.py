@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from frazil.catalog.look import TableLook
-from frazil.catalog.upkeep import Compaction
+from frazil.catalog.look import StoredData, TableLook
+from frazil.catalog.upkeep import Compaction, Transfer
 from frazil.maintain.debt import SMALL_SHARE_OF_TARGET, Debt, measure, small_files
+from frazil.maintain.packing import Packing, choose
 from frazil.maintain.retention import Retention, expirable, needs_carrying
 from frazil.spec.models import MaintenanceSpec
 
 Kind = Literal["compact", "deletes", "manifests", "carry", "expire", "orphans", "statistics"]
+REWRITES: tuple[Kind, ...] = ("compact", "deletes", "manifests")
+DAILY: tuple[Kind, ...] = ("orphans", "statistics")
 Mode = Literal["busy", "quiet", "thorough"]
 
 QUIET_AFTER_MS = 60_000
-MOST_DELETED_SHARE = 0.3
-"""A data file with more deleted rows than this is written anew without them."""
+MOST_DELETED: Mapping[Mode, float] = {"busy": 0.3, "quiet": 0.1, "thorough": 0.05}
+"""A data file is written anew without its deleted rows when they are more of all than this: while changes arrive, each of
+them would else cause many rows to be written, and afterwards readers are not to pay for them for long.
+"""
+_VERY_SMALL_SHARE = 0.25
+"""Of the target: files that are no larger become fewer, however they are dealt out to tasks."""
 MOST_POSITION_DELETES = 100
 MANIFEST_BYTES = 8 * 1024 * 1024
 FEWEST_MANIFESTS = 100
@@ -29,11 +35,14 @@ ORPHANS_NOTE = "orphans-removed"
 
 @dataclass(frozen=True)
 class Care:
-    """How one table is cared for. target_bytes: of data files. most_bytes: of them that one round rewrites; None: all."""
+    """How one table is cared for. target_bytes: of data files. most_bytes: of them that one round rewrites; None: all.
+    transfer: see Upkeep.compact.
+    """
 
     spec: MaintenanceSpec
     target_bytes: int
     most_bytes: int | None = None
+    transfer: Transfer | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -63,13 +72,16 @@ class Action:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a table owes and what is to be done about it, in this order. waiting: what is due and must not be done yet."""
+    """What a table owes and what is to be done about it, in this order. waiting: what is due and must not be done yet.
+    files_since_ms: files that were written since then may be those of a batch in hand; None: no batch is known of.
+    """
 
     table: str
     debt: Debt
     actions: tuple[Action, ...] = ()
     waiting: tuple[str, ...] = ()
     spared: frozenset[str] = field(default=frozenset(), repr=False)
+    files_since_ms: int | None = None
 
 
 def plan_care(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode, noted: Mapping[str, int]) -> Plan:
@@ -82,6 +94,7 @@ def plan_care(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode
     debt = measure(look, care.target_bytes)
     if not spec.is_on or look.head is None:
         return Plan(table, debt)
+    holds = _held(look, holds)
     waiting = [holds.waits] if holds.waits else []
     actions: list[Action] = []
     if is_open(spec.window, now_ms):
@@ -95,6 +108,13 @@ def plan_care(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode
     if is_open(spec.window, now_ms):
         actions += _daily(look, spec, holds, now_ms, noted)
     return Plan(table, debt, tuple(actions), tuple(waiting), holds.spared)
+
+
+def _held(look: TableLook, holds: Holds) -> Holds:
+    """With what the table itself says."""
+    is_kept = look.properties.get("gc.enabled", "true").lower() == "false"
+    words = "nothing is removed from a table whose property gc.enabled is false"
+    return replace(holds, waits=words) if is_kept and not holds.waits else holds
 
 
 def is_open(window: tuple[int, int] | None, now_ms: int) -> bool:
@@ -131,66 +151,65 @@ def _rewrites(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Iterator[A
 
 def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action | None:
     small = small_files(look, int(care.target_bytes * SMALL_SHARE_OF_TARGET))
+    group_bytes = _group_bytes(look, care, small)
+    chosen = None
     if mode != "thorough" or debt.small_share > care.spec.small_file_share:
-        chosen = {p: n for p, sizes in small.items() if (n := _worth(sizes, care, mode))}
-    else:
-        chosen = {}
-    files = [size for partition, count in chosen.items() for size in small[partition][:count]]
-    options = {} if not files else _packing(files, care, mode)
-    reasons = [f"{len(files):,} files of {_size(sum(files) / len(files))} on average"] if files else []
+        chosen = choose(small, Packing(care.target_bytes, group_bytes, care.spec.min_input_files, mode))
+    files = chosen.sizes if chosen is not None else []
+    options = _common(care, max((file.size_bytes for file in look.files), default=0), group_bytes)
+    reasons = []
+    if chosen is not None:
+        options |= chosen.options
+        reasons.append(f"{len(files):,} files of {_size(sum(files) / len(files))} on average")
     if debt.equality_deletes:
         options["delete-file-threshold"] = "1"
         reasons.append(f"{_files(debt.equality_deletes)} of equality deletes, which every reader must apply")
-    worn = sum(file.deleted >= MOST_DELETED_SHARE * max(1, file.record_count) for file in look.files)
+    most = MOST_DELETED[mode]
+    worn = sum(_is_worn(file, most) for file in look.files)
     if worn:
-        options["delete-ratio-threshold"] = str(MOST_DELETED_SHARE)
-        reasons.append(f"{_files(worn)} with more than {MOST_DELETED_SHARE:.0%} of their rows deleted")
+        options["delete-ratio-threshold"] = str(most)
+        reasons.append(f"{_files(worn)} with more than {most:.0%} of their rows deleted")
     if not reasons:
         return None
-    largest = max((file.size_bytes for file in look.files), default=0)
-    compaction = Compaction(
-        _common(care, largest) | options, care.spec.sort, care.spec.zorder, removes_dangling=debt.equality_deletes > 0
-    )
-    after = sum(max(1, round(sum(small[p][:n]) / care.target_bytes)) for p, n in chosen.items())
+    # These are chosen for their deletes, whatever their size.
+    others = [f.size_bytes for f in look.files if _is_worn(f, most) or (debt.equality_deletes and f.has_deletes)]
+    options |= _limit([*files, *others], care, 2 if files else 1)
+    compaction = Compaction(options, care.spec.sort, care.spec.zorder, removes_dangling=debt.equality_deletes > 0)
+    after = sum(max(1, round(sum(group) / care.target_bytes)) for group in chosen.groups) if chosen is not None else 0
     gain = f"{len(files):,} files become about {after:,}" if files else "readers skip no deleted rows there"
     return Action("compact", look.name, "; ".join(reasons), gain, compaction)
 
 
-def _worth(sizes: list[int], care: Care, mode: Mode) -> int:
-    """How many of a partition's small files, smallest first, are worth putting together now; 0 for none.
+def _is_worn(file: StoredData, most: float) -> bool:
+    return file.deleted >= most * max(1, file.record_count)
 
-    A file much larger than all the smaller ones together is left alone until there are more of them: so a row is written
-    again a few times only, however small the commits are.
+
+def _group_bytes(look: TableLook, care: Care, small: Mapping[str, Sequence[int]]) -> int:
+    """What is rewritten at once: about one file for each task. Of files that are not very small, and of rows in an order, it
+    is one file in all: more of them might become as many as they were, and would be rewritten for ever.
     """
-    if mode == "thorough" or sum(sizes) >= care.target_bytes:
-        return len(sizes)
-    fewest, weight = (2, 2) if mode == "quiet" else (care.spec.min_input_files, 1)
-    smaller = list(accumulate(sizes))
-    count = next((n for n in range(len(sizes), 1, -1) if sizes[n - 1] <= weight * smaller[n - 2]), 0)
-    return count if count >= fewest else 0
+    largest = max((size for sizes in small.values() for size in sizes), default=0)
+    is_ordered = look.is_sorted or care.spec.sort or care.spec.zorder
+    one_by_one = is_ordered or largest > care.target_bytes * _VERY_SMALL_SHARE
+    return care.target_bytes * (1 if one_by_one else care.spec.cores)
 
 
-def _packing(files: list[int], care: Care, mode: Mode) -> dict[str, str]:
-    """Iceberg's options that make it choose these files."""
-    floor = int(care.target_bytes * SMALL_SHARE_OF_TARGET)
-    options = {
-        "min-file-size-bytes": str(min(floor, max(files) + 1)),
-        "min-input-files": str(care.spec.min_input_files if mode == "busy" else 2),
-    }
-    if care.most_bytes is not None:
-        affordable = max(2, int(care.most_bytes / max(1.0, sum(files) / len(files))))
-        options["max-files-to-rewrite"] = str(affordable)
-    return options
+def _limit(files: list[int], care: Care, least: int) -> dict[str, str]:
+    """How many of such files one round rewrites, `least` whatever their size."""
+    if care.most_bytes is None or not files:
+        return {}
+    affordable = max(least, int(care.most_bytes / max(1.0, sum(files) / len(files))))
+    return {"max-files-to-rewrite": str(affordable)}
 
 
-def _common(care: Care, largest_bytes: int) -> dict[str, str]:
+def _common(care: Care, largest_bytes: int, group_bytes: int) -> dict[str, str]:
     return {
         "target-file-size-bytes": str(care.target_bytes),
         # A file that is large enough is never chosen for its size.
         "min-file-size-bytes": "0",
         "max-file-size-bytes": str(max(largest_bytes + 1, int(1.8 * care.target_bytes))),
-        # One group makes about one file for each task; groups are committed soon, and lost alone if they are.
-        "max-file-group-size-bytes": str(care.target_bytes * care.spec.cores),
+        # Groups are committed soon, and lost alone if they are.
+        "max-file-group-size-bytes": str(group_bytes),
         "rewrite-job-order": "files-desc",
     }
 
@@ -231,7 +250,7 @@ def _daily(
         gain = f"the space of those older than {spec.orphan_age_s / 3600:.0f} h"
         yield Action("orphans", look.name, reason, gain)
     counted = [look.snapshots[i].at_ms for i in look.statistics if i in look.snapshots]
-    if spec.statistics and now_ms - max(counted, default=0) >= DAILY_MS:
+    if spec.statistics and look.head not in look.statistics and now_ms - max(counted, default=0) >= DAILY_MS:
         yield Action("statistics", look.name, "distinct values were not counted for a day", "better query plans")
 
 

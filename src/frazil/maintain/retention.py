@@ -37,7 +37,7 @@ def expirable(look: TableLook, retention: Retention, keep_back_to: Iterable[int]
     oldest_ms = now_ms - retention.age_ms
     held = _unbroken(line, count, oldest_ms, keep_back_to)
     on_main = {snapshot.id for snapshot in line}
-    kept = {snapshot.id for snapshot in line[:held]} | set(look.refs.values()) | set(look.statistics[-1:])
+    kept = {snapshot.id for snapshot in line[:held]} | set(look.refs.values()) | set(_counted(look))
     kept |= {snapshot.id for snapshot in _for_readers(look, line, held, oldest_ms)[:count]}
     branched = _of_branches(look)
     return tuple(
@@ -52,6 +52,12 @@ def expirable(look: TableLook, retention: Retention, keep_back_to: Iterable[int]
 def needs_carrying(look: TableLook, retention: Retention) -> bool:
     """Whether the newest progress of some pipeline lies so far back that it holds more snapshots than should be kept."""
     return len(look.snapshots) > 1 and _progress_depth(list(look.ancestors())) > _count(look, retention.count)
+
+
+def _counted(look: TableLook) -> list[int]:
+    """The newest snapshot with statistics: where Iceberg has them, they are in no order."""
+    there = [look.snapshots[one] for one in look.statistics if one in look.snapshots]
+    return [max(there, key=lambda one: (one.at_ms, one.id)).id] if there else []
 
 
 def _count(look: TableLook, wanted: int) -> int:

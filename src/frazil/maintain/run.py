@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
-from frazil.catalog.history import LETTERS_MARK, OPEN_RETRY
+from frazil.catalog.history import LETTERS_MARK, has_letters_to_come, read_by_retry
 from frazil.catalog.look import TableLook
 from frazil.catalog.upkeep import Rewritten, Upkeep
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
-from frazil.maintain.plan import ORPHANS_NOTE, Action, Care, Holds, Mode, Plan, mode_of, plan_care
+from frazil.maintain.plan import ORPHANS_NOTE, REWRITES, Action, Care, Holds, Mode, Plan, mode_of, plan_care
 
 log = structlog.get_logger("frazil")
 
@@ -24,12 +24,15 @@ _DELETES_OPTIONS = {"rewrite-all": "true", "partial-progress.enabled": "true"}
 
 @dataclass(frozen=True)
 class Charge:
-    """A table in care. letters: the name of its dead-letter table; owners: of a dead-letter table those whose it is."""
+    """A table in care. letters: the name of its dead-letter table; owners: of a dead-letter table those whose it is.
+    files_since_ms: see Plan.
+    """
 
     name: str
     care: Care
     letters: str = ""
     owners: tuple[str, ...] = ()
+    files_since_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ class Carer:
             return None
         now_ms = self._clock.now_ms()
         noted = self._noted(look)
-        return plan_care(look, charge.care, self._holds(look, charge), now_ms, mode or mode_of(look, now_ms), noted)
+        holds, mode = self._holds(look, charge), mode or mode_of(look, now_ms)
+        return replace(plan_care(look, charge.care, holds, now_ms, mode, noted), files_since_ms=charge.files_since_ms)
 
     def first_note(self, charge: Charge) -> None:
         """Notes a table that has never been cared for as one without orphans: what it has is looked for a day later."""
@@ -70,12 +74,15 @@ class Carer:
             self._upkeep.note(charge.name, ORPHANS_NOTE, str(self._clock.now_ms()))
 
     def run(self, plan: Plan, care: Care, is_stopping: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
-        """Does what is planned, one action after another; what fails keeps only the table's later actions from being done
-        when it was not lost to another commit.
+        """Does what is planned, one action after another. Where one has failed, and was not lost to another commit, no
+        more files are rewritten; books are kept nevertheless, or the metadata would grow for as long as it fails.
         """
+        has_failed = False
         for action in plan.actions:
             if is_stopping():
                 return
+            if has_failed and action.kind in REWRITES:
+                continue
             began_s = self._clock.monotonic_s()
             try:
                 rewritten = self._do(action, plan, care)
@@ -85,21 +92,20 @@ class Carer:
                 outcome = Outcome(action, took_s, failure=error.message, is_lost=isinstance(error, ConflictError))
             _tell(outcome)
             yield outcome
-            if outcome.failure and not outcome.is_lost:
-                return
+            has_failed = has_failed or bool(outcome.failure and not outcome.is_lost)
 
     def _do(self, action: Action, plan: Plan, care: Care) -> Rewritten:
         hit("care.planned")
         upkeep, table = self._upkeep, action.table
         done = Rewritten()
         if action.kind == "compact" and action.compaction is not None:
-            done = upkeep.compact(table, action.compaction)
+            done = upkeep.compact(table, action.compaction, care.transfer)
         elif action.kind == "deletes":
             done = upkeep.rewrite_deletes(table, _DELETES_OPTIONS)
         elif action.kind == "manifests":
             done = upkeep.rewrite_manifests(table)
         elif action.kind == "orphans":
-            done = self._remove_orphans(table, care, plan.spared)
+            done = self._remove_orphans(plan, care)
         else:
             self._keep_books(action)
         return done
@@ -112,10 +118,12 @@ class Carer:
         elif action.kind == "statistics":
             self._upkeep.compute_statistics(action.table)
 
-    def _remove_orphans(self, table: str, care: Care, spared: frozenset[str]) -> Rewritten:
-        now_ms = self._clock.now_ms()
-        found = self._upkeep.orphans(table, now_ms - int(care.spec.orphan_age_s * 1000))
-        names = {_plain(path) for path in spared}
+    def _remove_orphans(self, plan: Plan, care: Care) -> Rewritten:
+        table, now_ms = plan.table, self._clock.now_ms()
+        # A process that was stopped for days has files that are as old, and may commit them next.
+        oldest_ms = plan.files_since_ms if plan.files_since_ms is not None else now_ms
+        found = self._upkeep.orphans(table, min(oldest_ms, now_ms - int(care.spec.orphan_age_s * 1000)))
+        names = {_plain(path) for path in plan.spared}
         orphans = [path for path in found if _plain(path) not in names]
         hit("care.orphans.found")
         self._upkeep.remove(table, orphans)
@@ -127,9 +135,12 @@ class Carer:
     def _holds(self, look: TableLook, charge: Charge) -> Holds:
         """What promises to and from dead-letter tables still need (docs/decisions/0009, 0010, 0019)."""
         marks = dict(_marks(look))
-        back_to = tuple(int(value) for (_, name), value in marks.items() if name.startswith(OPEN_RETRY))
+        read = [(value, read_by_retry(name, value)) for (_, name), value in marks.items()]
+        back_to = tuple(snapshot for _, snapshot in read if snapshot is not None)
         boxes = {value for (_, name), value in marks.items() if name == LETTERS_MARK} | {charge.letters}
         waits = next((words for box in sorted(boxes - {""}) if (words := self._open_retry(box))), "")
+        if any(snapshot is not None and has_letters_to_come(value) for value, snapshot in read):
+            waits = _unfinished(look.name)
         others = {pipeline for pipeline, name in marks if name == "created"} - {self._pipeline}
         if charge.owners and others:
             waits = f"another pipeline keeps dead letters here as well: {min(others)}"
@@ -137,8 +148,8 @@ class Carer:
 
     def _open_retry(self, box: str) -> str:
         look = self._upkeep.look(box, with_files=False)
-        is_open = look is not None and any(name.startswith(OPEN_RETRY) for (_, name), _ in _marks(look))
-        return f"a retry of dead letters is not finished: {box}" if is_open else ""
+        is_open = look is not None and any(read_by_retry(name, value) is not None for (_, name), value in _marks(look))
+        return _unfinished(box) if is_open else ""
 
     def _promised(self, owner: str) -> frozenset[str]:
         look = self._upkeep.look(owner, with_files=False)
@@ -147,6 +158,10 @@ class Carer:
     def _noted(self, look: TableLook) -> Mapping[str, int]:
         text = look.properties.get(f"frazil.{self._pipeline}.{ORPHANS_NOTE}", "")
         return {ORPHANS_NOTE: int(text)} if text.isdecimal() else {}
+
+
+def _unfinished(box: str) -> str:
+    return f"a retry of dead letters is not finished: {box}"
 
 
 def _marks(look: TableLook) -> Iterator[tuple[tuple[str, str], str]]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from frazil.catalog.upkeep import Upkeep
+from frazil.catalog.port import Catalog
+from frazil.catalog.upkeep import Transfer, Upkeep
 from frazil.clock import Clock
+from frazil.errors import FrazilError
 from frazil.ingest.table import Table
+from frazil.ingest.upserts.transfer import transfer_deletes
 from frazil.maintain.caretaker import ROUND_BYTES, Seen
 from frazil.maintain.plan import Care
 from frazil.maintain.run import Carer, Charge
@@ -22,7 +28,8 @@ def charges(tables: Iterable[Table], is_limited: bool = False) -> list[Charge]:
         owners.setdefault(table.letters_name, []).append(table)
     own = [charge_of(table, is_limited) for table in known]
     boxes = [
-        Charge(name, _care(of[0], is_limited), owners=tuple(table.name for table in of)) for name, of in owners.items()
+        Charge(name, _of_letters(_care(of[0], is_limited)), owners=tuple(table.name for table in of))
+        for name, of in owners.items()
     ]
     return own + boxes
 
@@ -32,18 +39,39 @@ def charge_of(table: Table, is_limited: bool = False) -> Charge:
     return Charge(table.name, _care(table, is_limited), letters=table.letters_name)
 
 
+def load_mirrors(tables: Iterable[Table], catalog: Catalog) -> None:
+    """Asks for the tables whose records replace rows: only with their keys is a rewrite of their files not lost to
+    ingestion. What the catalog does not tell stays unknown.
+    """
+    for table in tables:
+        if table.spec.mode == "upsert":
+            with suppress(FrazilError):
+                table.state = catalog.load(table.name)
+
+
 def seen_by(tables: Iterable[Table]) -> list[Seen]:
     """What a running pipeline last saw of its tables; those that nothing was committed to yet are left out."""
     known = list(tables)
+    in_hand = _batches(known)
     by_name = {charge.name: charge for charge in charges(known, is_limited=True)}
     found = []
     for table in known:
         if table.size is None:
             continue
         version, size = table.progress.commit_id, table.size
-        found.append(Seen(by_name[table.name], version, size.file_count, size.snapshot_count))
+        found.append(Seen(by_name[table.name], version, size.file_count, size.snapshot_count, in_hand.get(table.name)))
         if table.letter_count:
-            found.append(Seen(by_name[table.letters_name], str(table.letter_count), 0, 0))
+            box = table.letters_name
+            found.append(Seen(by_name[box], str(table.letter_count), 0, 0, in_hand.get(box)))
+    return found
+
+
+def _batches(tables: Iterable[Table]) -> dict[str, float]:
+    """When the oldest batch in hand of each table was planned; a batch may have letters for the dead-letter table too."""
+    found: dict[str, float] = {}
+    for table in tables:
+        for name in (table.name, table.letters_name) if table.in_flight else ():
+            found[name] = min(found.get(name, table.last_batch_at_s), table.last_batch_at_s)
     return found
 
 
@@ -75,7 +103,21 @@ def report_care(
     )
 
 
+def _of_letters(care: Care) -> Care:
+    """The same without an order of rows and without keys: both are of the table's columns, which letters do not have."""
+    return replace(care, spec=care.spec.model_copy(update={"sort": (), "zorder": ()}), transfer=None)
+
+
 def _care(table: Table, is_limited: bool) -> Care:
     spec = table.spec.maintenance
     target = spec.target_file_size_bytes or table.spec.commit.target_file_size_bytes
-    return Care(spec, target, ROUND_BYTES * spec.cores if is_limited else None)
+    return Care(spec, target, ROUND_BYTES * spec.cores if is_limited else None, _transfer(table))
+
+
+def _transfer(table: Table) -> Transfer | None:
+    """How rows that ingestion deletes while they are rewritten are found again: by the keys of the table."""
+    if table.state is None or table.spec.mode != "upsert":
+        return None
+    target = table.target()
+    has_keys = target.changes is not None and bool(target.changes.paths)
+    return partial(transfer_deletes, target, table.state.format_version) if has_keys else None

@@ -84,10 +84,19 @@ def check_kafka(
     wanted += [
         (f"{spec.namespace}.{topic}", topic) for topic in sorted(named - source.topics(named.__contains__).keys())
     ]
+    wanted += _missing_events(tables, source)
     for name, topic in wanted:
         found = f"the topic does not exist; table {name} waits for it"
         remedy = missing_topic_remedy(topic, source)
         yield Finding(f"topic {topic}", False, "asked Kafka to describe it", found, remedy, f"topic {topic}")
+
+
+def _missing_events(tables: Iterable[Table], source: Source) -> list[tuple[str, str]]:
+    """Tables that wait for a topic of transactions that is not there."""
+    named = {table.name: table.spec.atomic.transaction_topic for table in tables if table.spec.atomic is not None}
+    wanted = {table: topic for table, topic in named.items() if topic is not None}
+    there = source.topics(set(wanted.values()).__contains__) if wanted else {}
+    return [(table, topic) for table, topic in wanted.items() if topic not in there]
 
 
 def _check_topics(table: Table, denied: set[str]) -> Iterator[Finding]:
@@ -136,7 +145,11 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
     rows = f", {plural(table.size.row_count, 'row')}" if table.size else ""
     parts = ", ".join(words_of(table.state.partitioning, table.state.schema))
     layout = f", partitioned by {parts}" if parts else ""
-    return Finding(name, True, tried, f"there, {plural(len(table.state.schema.fields), 'column')}{rows}{layout}")
+    there = f"there, {plural(len(table.state.schema.fields), 'column')}{rows}{layout}"
+    kept = [key for key, text in table.spec.properties.items() if table.state.properties.get(key) != text]
+    if kept:
+        there += f"; keeps its own {', '.join(sorted(kept))}: `properties` are those of a table that is made"
+    return Finding(name, True, tried, there)
 
 
 def check_local_folder(name: str, folder: Path) -> Finding:

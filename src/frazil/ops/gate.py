@@ -10,14 +10,15 @@ import pyarrow as pa
 from pyiceberg.types import StructType
 
 from frazil.errors import SpecError, UnavailableError
-from frazil.ingest.decode.columns import Columns
+from frazil.ingest.decode.columns import Columns, Decoded
 from frazil.ingest.decode.fit import Fitting, fit_columns
-from frazil.ingest.decode.framed import struct_of
-from frazil.ingest.evolve import NamesClash, SchemaChange, compare_schemas, new_schema
+from frazil.ingest.decode.framed import row_aliases, row_struct
+from frazil.ingest.decode.json_schema.refusals import refused_changes
+from frazil.ingest.evolve import NamesClash, SchemaChange, compare_schemas, lacking_of, new_schema
 from frazil.ingest.pipeline import adder
 from frazil.ingest.schemas import UNKNOWN, Schemas
 from frazil.ingest.table import Table
-from frazil.ingest.target import arrow_type
+from frazil.ingest.target import TableTarget, WriterSchema, arrow_type
 from frazil.ops.check import Finding, failed
 from frazil.ops.plan import describe_type
 
@@ -61,26 +62,39 @@ def _check_topic(table: Table, topic: str, schemas: Schemas) -> Finding:
     if schema.kind != value.format:
         remedy = f"write `value: {{format: {schema.kind}}}`, or correct the subject"
         return Finding(name, False, tried, f"it is {schema.kind}, and the table reads {value.format}", remedy, subject)
-    changes, refusals = compare(table, struct_of(schema, value.message or ""), subject)
+    changes, refusals = compare(table, schema, subject)
     if refusals:
         return Finding(name, False, tried, "; ".join(refusals), _REMEDIES[table.spec.on_bad_record], table.name)
     return Finding(name, True, tried, _in_words(changes))
 
 
-def compare(table: Table, struct: StructType, subject: str) -> tuple[list[SchemaChange], list[str]]:
-    """What a table becomes for records of a struct, and what of them its policy or its types refuse."""
+def compare(table: Table, written: WriterSchema, subject: str) -> tuple[list[SchemaChange], list[str]]:
+    """What a table becomes for records of a schema, and what of them its policy or its types refuse."""
     schema = table.state.schema if table.state else new_schema({c.name: c.type for c in table.spec.columns}.items())
-    target = table.target(schema)
-    fields, reading = target.fields, target.reading
-    if target.shaping is not None:
-        fields, reading = target.layout.fields, replace(reading, selection=target.shaping.selection)
-    nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
-    decoded = fit_columns(Fitting(reading, subject, 0, 0), struct, nothing, fields)
+    decoded = _compared(table, table.target(schema), written, subject)
     try:
         after = adder(table.spec, decoded.wanted)(schema)
     except NamesClash as error:
         return [], [str(error), *sorted(decoded.refusals)]
     return compare_schemas(schema, after), sorted(decoded.refusals)
+
+
+def _compared(table: Table, target: TableTarget, written: WriterSchema, subject: str) -> Decoded:
+    """What tasks would find of records of a schema, without one."""
+    fields, reading = target.fields, target.reading
+    if target.shaping is not None:
+        fields, reading = target.layout.fields, replace(reading, units=target.layout.units)
+    struct = row_struct(written, target.envelope, fields, table.spec.value.message or "")
+    if target.shaping is not None:
+        struct = target.shaping.selection.prune_struct(struct) or StructType()
+    if written.kind == "json_schema":  # What the records hold is text, of which columns take more than of such types.
+        wanted = lacking_of(StructType(*fields), struct, reading.may_widen) if reading.undeclared == "add" else {}
+        refusals = refused_changes(reading, StructType(*fields), struct, subject)
+        return Decoded(
+            [], np.zeros(0, np.bool_), wanted={path: dict(of) for path, of in wanted.items()}, refusals=refusals
+        )
+    nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
+    return fit_columns(Fitting(reading, subject, 0, 0, row_aliases(written, target.envelope)), struct, nothing, fields)
 
 
 def _in_words(changes: list[SchemaChange]) -> str:

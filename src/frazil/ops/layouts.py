@@ -8,6 +8,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import order_of, order_words, spec_change, words_of
+from frazil.ingest.layouts import check_measured_columns
 from frazil.ingest.table import Table, layout_of
 
 
@@ -50,4 +51,6 @@ def plan_layout(table: Table, schema: Schema) -> PlannedLayout:
         spec_change(layout.partition_by, schema, PartitionSpec(), table.name)
     if layout.sort_by is not None:
         order = order_words(order_of(layout.sort_by, schema, table.name), schema)
+    if state is None:
+        check_measured_columns(table.spec, schema)
     return PlannedLayout(spec, spec_before, order, order_before)

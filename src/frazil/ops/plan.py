@@ -19,8 +19,7 @@ from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, key_column_of, shaping_of
 from frazil.ingest.target import metadata_columns
-from frazil.kafka.port import Partition, Source
-from frazil.kafka.sample import SampledRecord
+from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem
 from frazil.ops.sampling import decode_sample
@@ -36,7 +35,7 @@ _REMEDIES = {
     "dead_letter": "a run puts such records into the dead-letter table; `on_bad_record: stop` would stop instead",
     "skip": "a run leaves such records out and counts them; `on_bad_record: dead_letter` would keep them",
 }
-ReadSample = Callable[[list[OffsetRange]], list[SampledRecord]]
+ReadSample = Callable[[list[OffsetRange]], list[ReadRecord]]
 
 
 @dataclass(frozen=True)
@@ -159,6 +158,7 @@ def _plan_table(
     try:
         discovery.load(table, cluster_id)
         committed = {(t, p) for t, partitions in table.progress.offsets.items() for p in partitions}
+        discovery.check_start(table)
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
         _add_columns(table, draft, _sample(table, ends, looking.read_sample), looking.schemas)
@@ -183,17 +183,18 @@ def action_of(table: Table, draft: _Draft, committed: set[Partition]) -> str:
     return "none" if set(table.partitions()) <= committed else "start"
 
 
-def _sample(table: Table, ends: Mapping[Partition, int], read_sample: ReadSample) -> list[SampledRecord]:
+def _sample(table: Table, ends: Mapping[Partition, int], read_sample: ReadSample) -> list[ReadRecord]:
     position = table.position()
+    placed = {*table.partitions()} - {*table.unplaced()}  # A partition may have lost its leader between two questions.
     unread = [
         OffsetRange(topic, partition, position[topic][partition], end)
         for (topic, partition), end in sorted(ends.items())
-        if (topic, partition) in set(table.partitions()) and end > position[topic][partition]
+        if (topic, partition) in placed and end > position[topic][partition]
     ]
     return read_sample(limit_ranges(unread, SAMPLE_RECORDS))
 
 
-def _add_columns(table: Table, draft: _Draft, records: list[SampledRecord], schemas: Schemas | None) -> None:
+def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], schemas: Schemas | None) -> None:
     """The columns that these records and the pipeline file ask for and the table lacks."""
     spec, state = table.spec, table.state
     declared = {column.name: column for column in spec.columns}
@@ -224,9 +225,7 @@ def _add_columns(table: Table, draft: _Draft, records: list[SampledRecord], sche
             raise TableStopped(*words_of(error)) from None
 
 
-def _read(
-    table: Table, schema: Schema, records: list[SampledRecord], schemas: Schemas | None
-) -> tuple[Schema, Decoded]:
+def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Schemas | None) -> tuple[Schema, Decoded]:
     """The records as a task reads them, and the schema that they ask for. Raises TableStopped when there can be none."""
     for _ in range(_MOST_ROUNDS):
         decoded = decode_sample(table, records, schema, schemas)
@@ -240,7 +239,7 @@ def _read(
     return after, decoded
 
 
-def _misfit(decoded: Decoded, records: list[SampledRecord], remedy: str) -> Problem:
+def _misfit(decoded: Decoded, records: list[ReadRecord], remedy: str) -> Problem:
     first, more = decoded.misfits[0], decoded.misfit_count - 1
     record = records[first.row]
     where = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"

@@ -52,9 +52,11 @@ class CareReport:
 @dataclass(frozen=True)
 class TableReport:
     """One table; None is what could not be found out. problem: why it does not go on, or what it waits for. dead_letters:
-    records in its dead-letter table; bad_skipped: records left out since it began; refused_changes: changes of the table
-    that its policy forbids, as the running process has met them. last_upsert: what its last batch of changes did: keys, rows
-    deleted, files that were there and that were looked at.
+    records in its dead-letter table; bad_skipped: records left out since it began; passed_over: records since then that
+    are no change of a row, by what they are; skipped_offsets: those that Kafka no longer had and the running process
+    has passed over; refused_changes: changes of the table that its policy forbids, as the running process has met them.
+    last_upsert: what its last batch of changes did: keys, rows deleted, files that were there and that were looked at.
+    partition_spec, sort_order: what new files get, in the words of a pipeline file.
     """
 
     name: str
@@ -73,9 +75,13 @@ class TableReport:
     dropped_fields: tuple[str, ...] = ()
     dead_letters: int | None = None
     bad_skipped: int | None = None
+    skipped_offsets: int | None = None
+    passed_over: Mapping[str, int] | None = None
     refused_changes: tuple[str, ...] = ()
     last_upsert: Mapping[str, int] | None = None
     care: CareReport | None = None
+    partition_spec: tuple[str, ...] | None = None
+    sort_order: tuple[str, ...] | None = None
 
     @property
     def average_file_bytes(self) -> float | None:
@@ -132,9 +138,13 @@ def _table_document(table: TableReport) -> dict[str, Any]:
         "size_bytes": table.size_bytes,
         "average_file_bytes": None if average is None else round(average),
         "snapshots": table.snapshots,
+        "partition_spec": None if table.partition_spec is None else list(table.partition_spec),
+        "sort_order": None if table.sort_order is None else list(table.sort_order),
         "dropped_fields": list(table.dropped_fields),
         "dead_letters": table.dead_letters,
         "bad_skipped": table.bad_skipped,
+        "skipped_offsets": table.skipped_offsets,
+        "passed_over": None if table.passed_over is None else dict(table.passed_over),
         "refused_changes": list(table.refused_changes),
         "last_upsert": None if table.last_upsert is None else dict(table.last_upsert),
         "care": None if table.care is None else asdict(table.care),

@@ -8,18 +8,18 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.decode.slices import MAX_MISFITS
+from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.reading import read_records
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.ingest.target import METADATA_TYPES, arrow_type
 from frazil.ingest.upserts.row_changes import read_checked
-from frazil.kafka.sample import SampledRecord
+from frazil.kafka.port import ReadRecord
 
 _ROUNDS = 3
 
 
-def decode_sample(table: Table, records: Sequence[SampledRecord], schema: Schema, schemas: Schemas | None) -> Decoded:
+def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, schemas: Schemas | None) -> Decoded:
     """The records' columns and what the table, with `schema`, lacks for them. Schemas that the records name are asked of
     the registry; UnavailableError when it does not answer.
     """
@@ -32,7 +32,7 @@ def decode_sample(table: Table, records: Sequence[SampledRecord], schema: Schema
         ),
         "partition": pa.array([record.partition for record in records], pa.int32()),
         "offset": pa.array([record.offset for record in records], pa.int64()),
-        "timestamp": pa.nulls(len(records), pa.timestamp("ms", tz="UTC")),
+        "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),
     }
     topic = min(table.topics, default="")
     for _ in range(_ROUNDS):

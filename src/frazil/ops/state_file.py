@@ -14,12 +14,13 @@ from typing import Any
 
 from frazil.clock import Clock
 from frazil.ingest.table import Table
+from frazil.types import list_names
 
 _REWRITE_EVERY_MS = 5000
 
 
 class StateFile:
-    """The file of one pipeline in `directory`. `redact` masks secrets in reasons."""
+    """The file of one pipeline in `directory`. `redact` masks secrets in texts."""
 
     def __init__(self, directory: Path, pipeline: str, clock: Clock, redact: Callable[[str], str]) -> None:
         self.path = directory / f"{pipeline}.json"
@@ -40,7 +41,7 @@ class StateFile:
             return
         self._last, self._written_ms = described, now_ms
         document = {"pid": os.getpid(), "host": socket.gethostname(), "ended": ended, "updated_ms": now_ms}
-        text = self._redact(json.dumps({**document, "tables": described}))
+        text = json.dumps({**document, "tables": self._redacted(described)})
         partial = self.path.with_suffix(f".{os.getpid()}.tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,6 +49,14 @@ class StateFile:
             partial.replace(self.path)
         except OSError:
             partial.unlink(missing_ok=True)  # A full disk must not stop ingestion over a cache.
+
+    def _redacted(self, value: Any) -> Any:
+        """The same with every text in it redacted; names and states are none: a secret may be a word such as `false`."""
+        if isinstance(value, dict):
+            return {name: held if name == "state" else self._redacted(held) for name, held in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._redacted(held) for held in value]
+        return self._redact(value) if isinstance(value, str) else value
 
     def read(self) -> dict[str, Any]:
         """The document; empty when there is none that can be read."""
@@ -66,6 +75,8 @@ def is_process_alive(document: dict[str, Any]) -> bool | None:
         return None
     try:
         os.kill(int(document["pid"]), 0)
+    except PermissionError:
+        return True  # It is another user's.
     except (OSError, KeyError):
         return False
     return True
@@ -85,10 +96,12 @@ def describe(table: Table) -> dict[str, Any]:
         "records_per_s": round(table.records_per_s, 1),
         "watermark_ms": progress.watermark.complete_to_ms,
         "last_commit_ms": progress.committed_at_ms,
-        "dropped_fields": sorted(table.dropped),
+        "dropped_fields": list_names(table.dropped),
         "dead_letters": table.letter_count,
         "bad_skipped": progress.bad_skipped,
-        "refused_changes": sorted(table.refusals),
+        "skipped_offsets": table.skipped_offsets,
+        "passed_over": dict(progress.passed_over),
+        "refused_changes": list_names(table.refusals),
         "size": asdict(table.size) if table.size else None,
         "last_upsert": asdict(table.resolved) if table.resolved else None,
     }

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from frazil.catalog.history import LETTERS_MARK
+from frazil.catalog.layout import order_words
+from frazil.catalog.layout import words_of as terms_of
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, UnavailableError
-from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, words_of
+from frazil.ingest.discovery import Discovery, TableStopped, empty_patterns, missing_topics, words_of
 from frazil.ingest.plan import lag_records
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition, Source
@@ -116,15 +118,20 @@ def _look(
         known = {topic for table in discovery.tables.values() for topic in table.topics}
         literals = (selector.literal for selector in spec.topics if selector.literal not in known)
         problems += [_missing(topic) for topic in literals if topic]
+        with suppress(UnavailableError):  # It has just answered; if it no longer does, that is said already.
+            problems += map(problem_of, empty_patterns(spec, source))
     return found
 
 
 def _look_at_care(
     look_at_care: LookAtCare, catalog: Catalog, found: Mapping[str, _Found], said: Mapping[str, Any]
 ) -> None:
+    is_over = is_process_alive(dict(said)) is False
     for name, held in found.items():
         if held.is_reached and held.table.state is not None:
             told = said.get("tables", {}).get(name, {}).get("care") or {}
+            if is_over:  # What troubled a care that is no more is in its log; what it left undone is due.
+                told = {"last_ms": told.get("last_ms")}
             with suppress(UnavailableError):  # The table has just been loaded: what is missing is its figures alone.
                 held.care = look_at_care(catalog, held.table, told)
 
@@ -226,7 +233,7 @@ def _lag(discovery: Discovery, table: Table, ends: Mapping[Partition, int]) -> i
 
 def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms: int) -> TableReport:
     """What the table and Kafka say; what they could not be asked for as the process last said it."""
-    table, progress = found.table, found.table.progress
+    table, progress, stored = found.table, found.table.progress, found.table.state
     said: Mapping[str, Any] = document.get("tables", {}).get(table.name, {})
     told = Problem(said["reason"], said["remedy"], said["where"]) if said.get("reason") else None
     state = _state(found, said, process, document.get("updated_ms", 0))
@@ -253,9 +260,13 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         dropped_fields=tuple(said.get("dropped_fields", ())),
         dead_letters=table.letter_count if found.is_reached else said.get("dead_letters"),
         bad_skipped=progress.bad_skipped if found.is_reached else said.get("bad_skipped"),
+        skipped_offsets=said.get("skipped_offsets"),
+        passed_over=progress.passed_over if found.is_reached else said.get("passed_over"),
         refused_changes=tuple(said.get("refused_changes", ())),
         last_upsert=said.get("last_upsert"),
         care=found.care,
+        partition_spec=terms_of(stored.partitioning, stored.schema) if stored is not None else None,
+        sort_order=order_words(stored.sorting, stored.schema) if stored is not None else None,
     )
 
 

@@ -19,6 +19,7 @@ from frazil.spec.document import Entry, Node, Scalar, Section
 from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields, read_items, read_string, read_text, whole_number
+from frazil.spec.secrets import has_reference
 from frazil.spec.types import parse_column_type
 from frazil.spec.vocabulary import COLUMN, FLATTEN
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
@@ -92,6 +93,9 @@ def _check_source(column: ColumnSpec) -> None:
         )
     if column.is_own and column.unit is not None:
         raise SpecError(f"`columns.{name}`: a unit is for numbers in records", remedy=f"write `{kind}` alone")
+    if column.constant is not None and has_reference(column.constant):
+        message = f"the constant of `columns.{name}` refers to a secret, and it would be in every row"
+        raise SpecError(message, remedy="write the value itself")
     if column.constant is not None:
         parse_constant(column.constant, kind)
 

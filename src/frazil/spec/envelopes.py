@@ -12,21 +12,27 @@ from frazil.spec.reading import Fields, read_items, read_text
 from frazil.spec.table_vocabulary import ENVELOPE
 
 _FORMATS: Mapping[str, tuple[str, ...]] = {
-    "debezium": ("json", "avro"),
+    "debezium": ("json", "avro", "json_schema"),
     "maxwell": ("json",),
-    "operation": ("json", "avro", "protobuf"),
+    "canal": ("json",),
+    "operation": ("json", "avro", "protobuf", "json_schema"),
 }
 _OPERATIONS = ("insert", "update", "delete")
 _OF_CHANGES = ("op", "image")
 _OF_DELETES = ("deleted", "deleted_at")
 _OF_SOURCES: Mapping[str, tuple[str, ...]] = {
-    "debezium": ("source_ts", "connector_ts", "transaction_id", "total_order", "position", "unavailable"),
+    "debezium": (
+        "source_ts", "connector_ts", "transaction_id", "total_order", "collection_order", "position", "source_order",
+        "unavailable",
+    ),
     "maxwell": ("source_ts", "transaction_id"),
+    "canal": ("source_ts", "connector_ts", "unavailable"),
     "operation": (),
-}
+}  # fmt: skip
 _OF_LOGS: Mapping[str, tuple[str, ...]] = {
     "debezium": ("op", "image", "source_ts", "connector_ts", "unavailable"),
     "maxwell": ("op", "image", "source_ts"),
+    "canal": ("op", "image", "source_ts", "connector_ts", "unavailable"),
     "operation": ("op", "image"),
 }
 """The columns that a change log has without being asked."""
@@ -50,7 +56,7 @@ def read_change_settings(
     added: tuple[str, ...] = ()
     if is_log:
         added = _OF_LOGS.get(kind, ())
-    elif kind == "debezium" and mode == "append":
+    elif mode == "append" and "unavailable" in _OF_SOURCES.get(kind, ()):
         added = ("unavailable",)
     if deletes == "mark":
         added = (*added, *_OF_DELETES)

@@ -101,7 +101,7 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
     tables, topics, namespace = fields.get("tables"), fields.get("topics"), fields.get("namespace")
     _check_registry(spec, fields, problems)
     _check_dead_letter_topics(spec, problems)
-    _check_dead_letter_tables(spec, problems)
+    _check_dead_letter_tables(spec, topics.line if topics else 1, problems)
     if tables is None and topics is None:
         problems.add(document.line, "the file has neither `tables` nor `topics`", "write one of them")
     if topics and not namespace:
@@ -124,16 +124,22 @@ def _check_dead_letter_topics(spec: PipelineSpec, problems: Problems) -> None:
             problems.add(table.line, message, "name another topic under `dead_letters`")
 
 
-def _check_dead_letter_tables(spec: PipelineSpec, problems: Problems) -> None:
+def _check_dead_letter_tables(spec: PipelineSpec, topics_line: int, problems: Problems) -> None:
     """A dead-letter table says by its newest commit whether it has the letters of its table, and a retry takes its letters
     to that table: it can be that of one table only.
     """
-    owners = {table.name: f"the table `{table.name}` itself" for table in spec.tables}
-    for table in spec.tables:
+    named = [selector.literal for selector in spec.topics if selector.literal is not None and spec.namespace]
+    tables = {table.name: table for table in (*map(spec.table_for, named), *spec.tables)}
+    owners = {name: f"the table `{name}` itself" for name in tables}
+    for table in tables.values():
         name = table.dead_letters.table or f"{table.name}__dead_letters"
-        if name in owners:
+        if name in owners and not _is_shared(spec, table):
             message = f"dead letters of `{table.name}` go to `{name}`, which is {owners[name]}"
-            problems.add(table.line, message, "give each table a dead-letter table of its own, or leave `table` out")
+            problems.add(
+                table.line or topics_line,
+                message,
+                "give each table a dead-letter table of its own, or leave `table` out",
+            )
         owners.setdefault(name, f"where those of `{table.name}` go")
     shared = spec.defaults.dead_letters.table if spec.defaults is not None and spec.topics else None
     if shared is not None:
@@ -141,6 +147,11 @@ def _check_dead_letter_tables(spec: PipelineSpec, problems: Problems) -> None:
             f"`defaults` sends dead letters of every table to `{shared}`, and each table of `topics` needs its own"
         )
         problems.add(spec.defaults.line if spec.defaults else 1, message, "leave `table` out of `dead_letters`")
+
+
+def _is_shared(spec: PipelineSpec, table: TableSpec) -> bool:
+    """Whether it is `defaults` that names the dead-letter table, which is said of them all at once."""
+    return spec.defaults is not None and not table.line and spec.defaults.dead_letters.table is not None
 
 
 def _check_registry(spec: PipelineSpec, fields: Fields, problems: Problems) -> None:

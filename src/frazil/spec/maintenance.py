@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +19,9 @@ _WHOLE: JsonSchema = {"type": "integer", "minimum": 1}
 _COLUMNS: JsonSchema = {"type": "array", "items": TEXT, "minItems": 1, "uniqueItems": True}
 _SHARE: JsonSchema = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*%$", "examples": ["10%"]}
 WINDOW_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"
+_YOUNGEST_ORPHAN = "24h"
+YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_YOUNGEST_ORPHAN"
+"""For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
 _SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
 
 SNAPSHOTS: Mapping[str, Setting] = {
@@ -25,7 +29,9 @@ SNAPSHOTS: Mapping[str, Setting] = {
     "count": Setting("How many snapshots are kept, however young they are.", _WHOLE, default=200),
 }
 ORPHANS: Mapping[str, Setting] = {
-    "age": Setting("How old a file must be that no snapshot names, to be removed.", DURATION, default="72h"),
+    "age": Setting(
+        "How old a file must be that no snapshot names, to be removed: 24h or more.", DURATION, default="72h"
+    ),
 }
 TABLE_MAINTENANCE: Mapping[str, Setting] = {
     "target_file_size": Setting("The size that compaction aims at; that of `commit` unless written.", SIZE),
@@ -96,8 +102,19 @@ def _quantities(fields: Fields, problems: Problems) -> dict[str, Any]:
         found["snapshot_count"] = _count(kept, "count", problems)
     if orphans is not None:
         removed = Fields(orphans.value, ORPHANS, "maintenance.orphans", problems)
-        found["orphan_age_s"] = _parsed(removed, "age", parse_duration, problems)
+        found["orphan_age_s"] = _parsed(removed, "age", _parse_orphan_age, problems)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _parse_orphan_age(text: str) -> float:
+    """In seconds: what no snapshot names may be a file of a batch in hand, of this process or another."""
+    age_s, youngest = parse_duration(text), os.environ.get(YOUNGEST_ORPHAN_VARIABLE, _YOUNGEST_ORPHAN)
+    if age_s < parse_duration(youngest):
+        raise SpecError(
+            f"`{text}` is too short for `maintenance.orphans.age`: files that are about to be committed would be removed",
+            remedy=f"write {youngest} or more",
+        )
+    return age_s
 
 
 def _parsed(fields: Fields, key: str, parse: Callable[[str], Any], problems: Problems) -> Any:

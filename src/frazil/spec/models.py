@@ -20,7 +20,8 @@ from frazil.types import FORMATS_OF_REGISTRY
 
 MetadataField = Literal[
     "topic", "partition", "offset", "timestamp", "headers", "key", "op", "image", "source_ts", "connector_ts",
-    "transaction_id", "total_order", "position", "unavailable", "deleted", "deleted_at",
+    "transaction_id", "total_order", "collection_order", "position", "source_order", "unavailable", "deleted",
+    "deleted_at",
 ]  # fmt: skip
 SecretText = Annotated[str, Field(repr=False, exclude=True)]
 SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
@@ -116,12 +117,20 @@ class EnvelopeSpec(_Declared):
     `placeholder`: what Debezium writes for a value that it was not given.
     """
 
-    kind: Literal["debezium", "maxwell", "operation"]
+    kind: Literal["debezium", "maxwell", "canal", "operation"]
     operation: str = ""
     insert: tuple[str, ...] = ("c", "C", "i", "I", "insert", "INSERT")
     update: tuple[str, ...] = ("u", "U", "update", "UPDATE")
     delete: tuple[str, ...] = ("d", "D", "delete", "DELETE")
     placeholder: str = "__debezium_unavailable_value"
+
+
+class AtomicSpec(_Declared):
+    """That a snapshot shows transactions of the source whole. `transaction_topic`: where Debezium says how many changes each
+    had; None: a transaction is whole when the next one has begun.
+    """
+
+    transaction_topic: str | None = None
 
 
 class CommitSpec(_Declared):
@@ -239,12 +248,12 @@ class TableSpec(_Declared):
     column goes to the column `_rescued`. `flatten`, `column_case`: how columns are made from nested records and called.
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
     `envelope`: how records wrap changes; None: they are rows. `changelog`: whether every image of every change becomes a
-    row. `deletes`: whether a deleted row goes or is marked.
-    `on_drift`: which changes of the table records may bring about. `metadata`: what is known of a record besides its
-    value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not say; then what
-    the table has stays. `mode`: whether records are appended or replace the row of their key, which `key_columns` are
-    (none: those of the record's key); `order_by`: the column that tells the last change (None: partition and offset do).
-    `properties`: Iceberg's table properties. `line`: where the file
+    row. `deletes`: whether a deleted row goes or is marked. `atomic`: None where a snapshot may show a part of a
+    transaction. `on_drift`: which changes of the table records may bring about. `metadata`: what is known of a record
+    besides its value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not
+    say; then what the table has stays. `mode`: whether records are appended or replace the row of their key, which
+    `key_columns` are (none: those of the record's key); `order_by`: the column that tells the last change (None: partition
+    and offset do). `properties`: Iceberg's table properties. `line`: where the file
     declares it; 0 if it does not.
     """
 
@@ -276,6 +285,7 @@ class TableSpec(_Declared):
     envelope: EnvelopeSpec | None = None
     changelog: bool = False
     deletes: Literal["apply", "mark"] = "apply"
+    atomic: AtomicSpec | None = None
     format_version: Literal[2, 3] = 2
     properties: dict[str, str] = {}
     line: int = 0
@@ -330,7 +340,9 @@ METADATA_COLUMNS: Mapping[MetadataField, str] = {
     "connector_ts": "_connector_ts",
     "transaction_id": "_transaction_id",
     "total_order": "_total_order",
+    "collection_order": "_collection_order",
     "position": "_position",
+    "source_order": "_source_order",
     "unavailable": "_unavailable",
     "deleted": "_deleted",
     "deleted_at": "_deleted_at",

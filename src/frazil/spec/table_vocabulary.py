@@ -45,6 +45,11 @@ ENVELOPE: Mapping[str, Setting] = {
     "update": Setting("Its values for an update; u and update unless written.", _OPERATIONS),
     "delete": Setting("Its values for a delete; d and delete unless written.", _OPERATIONS),
 }
+ATOMIC: Mapping[str, Setting] = {
+    "transaction_topic": Setting(
+        "The topic to which Debezium writes when transactions begin and end, `<prefix>.transaction`.", TOPIC
+    ),
+}
 OF_ONE_TABLE = ("topic", "topics", "start")
 """Settings that are no defaults for others."""
 
@@ -126,10 +131,9 @@ TABLE: Mapping[str, Setting] = {
         "How the table is cared for.", {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/table_maintenance"}]}
     ),
     "envelope": Setting(
-        "How a record wraps a change: none, debezium, maxwell, or a field that names the operation.",
+        "How a record wraps a change: none, debezium, maxwell, canal, or a field that names the operation.",
         _ENVELOPE,
         choices=("none", "debezium", "maxwell", "canal"),
-        not_built=("canal",),
         default="none",
     ),
     "mode": Setting(
@@ -137,7 +141,9 @@ TABLE: Mapping[str, Setting] = {
         choices=("append", "upsert"),
         default="append",
     ),
-    "key_columns": Setting("The columns that identify a row; by default the record key's.", PATHS),
+    "key_columns": Setting(
+        "The columns that identify a row; by default the record key's, or those that Canal's messages name.", PATHS
+    ),
     "order_by": Setting("The column that tells the last change; by default partition and offset.", TEXT),
     "changelog": Setting(
         "Whether every change becomes a row, with the rows before and after it.", choices=(True, False), default=False
@@ -148,13 +154,19 @@ TABLE: Mapping[str, Setting] = {
         default="apply",
     ),
     "atomic": Setting(
-        "Whether a snapshot may show a part of a transaction of the source.",
+        "Whether a snapshot may show a part of a transaction of the source: `transaction` of a table of one topic, with"
+        " Debezium's envelope.",
+        {"anyOf": [{"enum": ["batch", "transaction"]}, {"$ref": "#/$defs/atomic"}]},
         choices=("batch", "transaction"),
-        not_built=("transaction",),
         default="batch",
     ),
     "format_version": Setting(
-        "Iceberg's format version; unless written 2 for append, 3 for upsert.", choices=(2, 3), default=2
+        "Iceberg's format version of a table that is made; unless written 2 for append, 3 for upsert.",
+        choices=(2, 3),
+        default=2,
     ),
-    "properties": Setting("Iceberg's table properties, with Iceberg's names.", STRINGS),
+    "properties": Setting(
+        "Iceberg's table properties, with Iceberg's names, of a table that is made; one that is there keeps its own.",
+        STRINGS,
+    ),
 }

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from frazil.errors import SpecError
+from frazil.spec.atomic import read_atomic
 from frazil.spec.changes import read_changes
 from frazil.spec.columns import check_columns, read_columns, read_shaping
 from frazil.spec.document import Entry, Node, Section
@@ -25,11 +26,13 @@ from frazil.spec.models import (
     TableSpec,
     TopicSelector,
 )
+from frazil.spec.named_columns import check_named_columns
 from frazil.spec.partitioning import METADATA_TYPES, check_terms, read_partition_by, read_sort_by
 from frazil.spec.problems import Problems, advice
 from frazil.spec.reading import Fields, read_items, read_text, whole_number
 from frazil.spec.secrets import has_reference
 from frazil.spec.sections import read_commit
+from frazil.spec.table_properties import check_property
 from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
 from frazil.spec.units import parse_share, parse_size
@@ -42,11 +45,12 @@ _ONLY_FOR = {
     "subject": FORMATS_OF_REGISTRY,
     "message": ("protobuf",),
 }
-_SINGLE_CHOICES = ("atomic",)
 
 
 def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
     """Raises if `name` is not at least so many parts joined by dots."""
+    if has_reference(name):
+        raise SpecError(f"the name of a {what} cannot refer to `{name}`", remedy="write the name itself")
     parts = name.split(".")
     if not all(re.fullmatch(r"[^\s`'\"/\\]+", part) for part in parts):
         remedy = "join non-empty parts by dots, without spaces, quotes and slashes"
@@ -92,8 +96,6 @@ def _read_settings(
     inherited: tuple[CommitSpec, MaintenanceSpec],
     problems: Problems,
 ) -> TableSpec:
-    for key in _SINGLE_CHOICES:
-        fields.choice(key)
     columns = read_columns(fields.get("columns"), problems)
     value = _read_value(fields.get("value"), VALUE, "value", problems)
     of_key = _read_value(fields.get("key"), KEY, "key", problems)
@@ -109,30 +111,31 @@ def _read_settings(
     if undeclared == "drop" and not columns and not metadata:
         message = f"table `{entry.key}` drops every field: `undeclared` is drop, and no `columns` are declared"
         problems.add(entry.line, message, "declare `columns`")
-    return TableSpec.model_validate(
-        {
-            "name": entry.key,
-            "topics": topics,
-            "start": _read_start(fields.get("start"), topics, problems),
-            "value": value,
-            "key": of_key,
-            "columns": columns,
-            "undeclared": undeclared,
-            "rescue": fields.choice("rescue"),
-            **shaping,
-            **changes,
-            "on_drift": fields.choice("on_drift"),
-            "on_bad_record": fields.choice("on_bad_record"),
-            "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
-            "limits": _read_limits(fields.get("limits"), problems),
-            **_read_layout(fields, columns, metadata, undeclared, problems),
-            "commit": read_commit(fields.get("commit"), inherited[0], problems),
-            "maintenance": read_maintenance(fields.get("maintenance"), inherited[1], problems, TABLE_MAINTENANCE),
-            "on_data_loss": fields.choice("on_data_loss"),
-            "properties": fields.strings("properties", _table_property),
-            "line": entry.line,
-        }
-    )
+    settings = {
+        "name": entry.key,
+        "topics": topics,
+        "start": _read_start(fields.get("start"), topics, problems),
+        "value": value,
+        "key": of_key,
+        "columns": columns,
+        "undeclared": undeclared,
+        "rescue": fields.choice("rescue"),
+        **shaping,
+        **changes,
+        "atomic": read_atomic(fields, topics, wrapped["envelope"], problems),
+        "on_drift": fields.choice("on_drift"),
+        "on_bad_record": fields.choice("on_bad_record"),
+        "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
+        "limits": _read_limits(fields.get("limits"), problems),
+        **_read_layout(fields, columns, metadata, undeclared, problems),
+        "commit": read_commit(fields.get("commit"), inherited[0], problems),
+        "maintenance": read_maintenance(fields.get("maintenance"), inherited[1], problems, TABLE_MAINTENANCE),
+        "on_data_loss": fields.choice("on_data_loss"),
+        "properties": fields.strings("properties", _table_property),
+        "line": entry.line,
+    }
+    check_named_columns(fields, settings, columns, problems)
+    return TableSpec.model_validate(settings)
 
 
 def _read_limits(entry: Entry | None, problems: Problems) -> LimitsSpec:
@@ -278,6 +281,7 @@ def _table_property(text: str, key: str) -> str:
         raise SpecError("`format-version` is not for `properties`", remedy="write `format_version: 3`")
     if key.startswith("frazil."):
         raise SpecError(f"`{key}` is one of Frazil's own names", remedy="use another name")
+    check_property(text, key)
     if has_reference(text):
         message = f"`properties.{key}` refers to a secret, and table properties are for everyone to read"
         raise SpecError(message, remedy="write the value, or put it under `catalog.properties`")

@@ -16,6 +16,7 @@ from bench.arithmetic import (
     summary,
     value_at,
 )
+from bench.connect import after_first
 
 
 def test_a_spread_is_smallest_median_and_largest_of_the_values_that_are_there() -> None:
@@ -134,3 +135,10 @@ def test_a_table_that_is_still_behind_at_the_end_was_never_back() -> None:
     assert back_under_s(steady(0, 10_500), 10_000, 30_000, 2000, 60_000) is None
     assert back_under_s([*steady(0, 10_500), (31_000, 29_000)], 10_000, 30_000, 2000, 60_000) is None
     assert back_under_s([], 10_000, 30_000, 2000, 10_000) is None
+
+
+def test_a_run_without_its_first_records_costs_what_is_left() -> None:
+    """12 M at 4 s per million are 48 s; the first 4 M took 6 s each: 24 s for the other 8 M."""
+    (run,) = after_first([{"cpu_s_per_million": 4.0, "records_per_s_steady": 9}], 12_000_000, 6.0, 4_000_000)
+    assert run["cpu_s_per_million"] == 3.0
+    assert (run["records_per_s"], run["counted_records"]) == (9, 8_000_000)

@@ -12,7 +12,8 @@ from bench.arithmetic import summary
 from bench.connect import renamed
 from bench.goals import GOALS, Goal
 from bench.plot import draw
-from bench.report import between_markers, render, table
+from bench.report import between_markers, render
+from bench.report_tables import table
 from bench.results import Result, Results, read_results
 from bench.settings import FORMAT_VARIANTS
 

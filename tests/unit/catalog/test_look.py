@@ -44,9 +44,11 @@ def test_snapshots_references_and_promises_are_read() -> None:
             snapshot(3, 2, {"operation": "replace", "deleted-data-files": "2"}),
             refs={"main": {"snapshot-id": 3, "type": "branch"}, "tag": {"snapshot-id": 1, "type": "tag"}},
             statistics=[{"snapshot-id": 2}],
+            **{
+                "default-sort-order-id": 1,
+                "sort-orders": [{"order-id": 0, "fields": []}, {"order-id": 1, "fields": [{}]}],
+            },
         ),
-        "",
-        (),
     )
     assert look.snapshots[2] == Snapshot(2, 1, 2000, "append", {"p": "c2"})
     assert look.snapshots[3] == Snapshot(3, 2, 3000, "replace", {}, removes_files=True)
@@ -54,27 +56,48 @@ def test_snapshots_references_and_promises_are_read() -> None:
     assert (look.head, look.refs, look.statistics) == (3, {"tag": 1}, (2,))
     assert look.promised == {"/x/1.parquet"}
     assert not look.has_own_retention
+    assert look.is_sorted
 
 
 def test_a_retention_of_the_main_branch_is_noticed() -> None:
     main = {"snapshot-id": 1, "type": "branch", "max-snapshot-age-ms": 1000}
-    assert read_look("t.a", metadata(snapshot(1), refs={"main": main}), "", ()).has_own_retention
+    assert read_look("t.a", metadata(snapshot(1), refs={"main": main})).has_own_retention
 
 
 def test_an_empty_table_has_no_head() -> None:
-    assert read_look("t.a", metadata(), "", ()).head is None
+    look = read_look("t.a", metadata(**{"sort-orders": [{"order-id": 0, "fields": []}]}))
+    assert (look.head, look.is_sorted) == (None, False)
 
 
 def test_files_come_with_the_deletes_that_count_for_them() -> None:
     file = {"spec-id": 1, "partition": ["x"], "file-size-in-bytes": 10, "record-count": 5}
     vector = {"content": "position-deletes", "file-format": "puffin", "content-size-in-bytes": 3, "record-count": 2}
+    vector |= {"file-path": "/t/1.puffin", "content-offset": 4}
     equal = {"content": "equality-deletes", "file-format": "parquet", "file-size-in-bytes": 4, "record-count": 1}
+    equal |= {"file-path": "/t/2.parquet"}
     tasks = [{"data-file": file, "delete-file-references": [0]}, {"data-file": file, "delete-file-references": [1]}]
     found = json.dumps({"file-scan-tasks": tasks, "delete-files": [{**vector, "file-size-in-bytes": 100}, equal]})
-    look = read_look("t.a", metadata(snapshot(1)), found, (7,))
+    look = read_look("t.a", metadata(snapshot(1)), [found], (7,))
     assert look.deletes == (StoredDeletes("vector", 3, 2, True), StoredDeletes("equality", 4, 1))
-    assert look.files == (StoredData(10, 5, '[1,["x"]]', 2), StoredData(10, 5, '[1,["x"]]', 0, has_equality=True))
+    assert look.files == (StoredData(10, 5, '[1,["x"]]', 2, True), StoredData(10, 5, '[1,["x"]]', 0, True))
     assert look.manifests == (7,)
+
+
+def test_files_come_in_lots_and_deletes_that_are_in_several_count_once() -> None:
+    file = {"spec-id": 0, "file-size-in-bytes": 10, "record-count": 5}
+    equal = {"content": "equality-deletes", "file-format": "parquet", "file-size-in-bytes": 4, "record-count": 1}
+    vectors = [
+        {"content": "position-deletes", "file-format": "puffin", "file-path": "/t/v", "content-offset": offset}
+        | {"content-size-in-bytes": 3, "record-count": offset}
+        for offset in (1, 2)
+    ]
+    lots = [
+        {"file-scan-tasks": [{"data-file": file, "delete-file-references": [0]}], "delete-files": [vector, shared]}
+        for vector, shared in zip(vectors, [{**equal, "file-path": "/t/e"}] * 2, strict=True)
+    ]
+    look = read_look("t.a", metadata(snapshot(1)), [json.dumps(lot) for lot in [*lots, {"file-scan-tasks": []}]])
+    assert [file.deleted for file in look.files] == [1, 2]
+    assert [(one.kind, one.record_count) for one in look.deletes] == [("vector", 1), ("equality", 1), ("vector", 2)]
 
 
 def test_progress_is_carried_word_for_word_but_for_what_happened_once() -> None:
@@ -87,6 +110,13 @@ def test_progress_is_carried_word_for_word_but_for_what_happened_once() -> None:
         if name.rpartition(".")[2] in kept
     }
     assert carried_progress(text) == expected
+
+
+def test_what_was_counted_since_the_table_began_is_carried() -> None:
+    counts = {"bad-skipped": "3", "passed-over": '{"delete":1}'}
+    text = metadata(snapshot(1, None, progress("p", "c1", **counts)), snapshot(2, 1))
+    found = carried_progress(text)
+    assert {name: found[f"frazil.p.{name}"] for name in counts} == counts
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ _PROGRESS = Progress(
     run_id="run",
     watermark=Watermark({"a": {0: 1790000000000}}, 1780000000000),
     skipped={"a": {0: (2, 4)}},
+    passed_over={"heartbeat": 4, "delete": 1},
 )
 
 
@@ -36,6 +37,7 @@ def test_its_keys_are_the_documented_ones() -> None:
         "frazil.p.watermarks": '{"a":{"0":1790000000000}}',
         "frazil.p.watermark": "1780000000000",
         "frazil.p.skipped": '{"a":{"0":[2,4]}}',
+        "frazil.p.passed-over": '{"delete":1,"heartbeat":4}',
     }
 
 

@@ -14,6 +14,7 @@ from frazil.cli import dead_letters
 from frazil.cli.main import main
 from frazil.errors import UnavailableError
 from tests.unit.ingest.letter_scene import LETTERS, TABLE, Scene
+from tests.unit.ingest.replacing_scene import LARGE, Mirrored
 
 Command = Callable[..., tuple[int, Any]]
 
@@ -94,6 +95,27 @@ def test_retry_says_how_many_letters_are_rows_now(frazil: Command, scene: Scene)
     scene.declare({"id": "long"})
     assert frazil("retry", form="text") == (0, f"{TABLE}: 1 letter put into the table, 4 stayed\n")
     assert frazil("retry", "--offset", "3") == (0, {"pipeline": "p", "tables": {TABLE: {"in_table": 0, "stayed": 0}}})
+
+
+def test_retry_asks_the_topics_where_records_replace_rows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    mirrored = Mirrored(tmp_path / "m").tell((1, 10), (1, LARGE), (2, LARGE), (2, 20), (3, LARGE)).cure()
+    monkeypatch.setattr(dead_letters, "read_spec", lambda _output, _file: mirrored.pipeline)
+    monkeypatch.setattr(dead_letters, "catalog_to_change", lambda _spec: nullcontext(mirrored.catalog))
+    monkeypatch.setattr(dead_letters, "topics_to_look_at", lambda _spec: mirrored.source)
+    monkeypatch.setattr(dead_letters, "KafkaReader", lambda _properties, _clock: mirrored.source)
+    capsys.readouterr()
+
+    def run(*words: str) -> Any:
+        assert main(["dead-letters", *words, "-f", "p.yaml", "--output", "json"]) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[-1])["tables"][TABLE]
+
+    assert run("retry") == {"in_table": 2, "stayed": 1}
+    assert mirrored.mirror() == {1: LARGE, 2: 20, 3: LARGE}
+    assert [(one["error_class"], one["count"]) for one in run("list")["classes"]] == [("superseded", 1)]
+    assert [(letter["offset"], letter["retries"]) for letter in run("show")] == [(2, 1)]
+    assert run("drop", "--yes", "--error-class", "superseded") == {"letters": 1}
 
 
 def test_drop_asks_first(frazil: Command, scene: Scene) -> None:

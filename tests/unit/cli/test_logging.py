@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -13,16 +12,6 @@ from frazil.cli.logging import LogFormat, LogLevel, configure_logging
 from frazil.cli.redaction import Json, Redaction
 
 SECRET = 'pa"ss\\w/ord'
-
-
-@pytest.fixture(autouse=True)
-def loggers_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
 
 
 def redaction() -> Redaction:

@@ -25,13 +25,18 @@ def test_the_generated_pages_are_fresh() -> None:
 
 def test_every_summary_key_has_a_meaning() -> None:
     full = Progress(
-        skipped={"a": {0: (1, 2)}}, watermark=Watermark({"a": {0: 1}}, 1), bad_skipped=1, letters=Letters("a.b", ())
+        skipped={"a": {0: (1, 2)}},
+        watermark=Watermark({"a": {0: 1}}, 1),
+        bad_skipped=1,
+        passed_over={"delete": 1},
+        letters=Letters("a.b", ()),
+        places={"a": {0: "b"}},
     )
     assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
 
 
 def test_every_summary_key_of_a_retry_has_a_meaning() -> None:
-    assert sorted(RETRY_KEYS) == sorted([history.RETRY, history.RETRY_ID, history.REWRITE_ID])
+    assert sorted(RETRY_KEYS) == sorted([history.RETRY, history.RETRY_ID, history.TAKEN, history.REWRITE_ID])
 
 
 def test_every_column_and_class_of_dead_letters_has_a_meaning() -> None:

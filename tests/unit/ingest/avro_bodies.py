@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from frazil.ingest.decode.avro import AvroReader, avro_reader
+from frazil.ingest.decode.avro.reader import AvroReader, avro_reader
 from frazil.ingest.decode.columns import Bodies, Columns, Reader
 
 Node = str | Mapping[str, Any] | Sequence[Any]

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, NestedField
 
 from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.decode.json import JsonOptions, decode_json
+from frazil.ingest.decode.json.records import JsonOptions, decode_json
 from frazil.spec.types import parse_type
 
 

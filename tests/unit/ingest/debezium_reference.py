@@ -17,7 +17,7 @@ import fastavro
 import pyarrow as pa
 from pyiceberg.types import IcebergType
 
-from frazil.ingest.decode.envelope import read_envelope
+from frazil.ingest.decode.envelopes.changes import read_envelope
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.target import Reading, TableTarget, WriterSchema

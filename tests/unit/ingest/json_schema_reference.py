@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from frazil.ingest.decode.json_schema import read_json_schema
+from frazil.ingest.decode.json_schema.types import read_json_schema
 from frazil.registry.port import UnusableSchema
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "json-schema.md"

@@ -199,3 +199,12 @@ def damage(raw: bytes, chance: Chance) -> bytes:
         if chance.happens(0.1):
             del torn[at:]
     return bytes(torn)
+
+
+def spoil(raw: bytes, chance: Chance) -> bytes:
+    """The bytes with a few letters, which are most often in texts, replaced by a byte that no text has."""
+    torn = bytearray(raw)
+    letters = [at for at, byte in enumerate(torn) if byte < 0x80 and chr(byte).isalpha()]
+    for _ in range(chance.below(4) if letters else 0):
+        torn[chance.one_of(letters)] = 0xFF
+    return bytes(torn)

@@ -15,8 +15,8 @@ from google.protobuf import text_format
 from google.protobuf.message_factory import GetMessageClass
 from pyiceberg.types import IcebergType
 
-from frazil.ingest.decode.protobuf import ProtobufReader
-from frazil.ingest.decode.protobuf_schema import load_message
+from frazil.ingest.decode.protobuf.reader import ProtobufReader
+from frazil.ingest.decode.protobuf.schema import load_message
 from tests.unit.ingest.protobuf_schemas import bodies_of, descriptors_of, fault_of, reader_of, rows_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "protobuf.md"

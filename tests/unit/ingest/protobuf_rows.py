@@ -15,18 +15,20 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-from frazil.ingest.decode.protobuf_schema import load_message
+from frazil.ingest.decode.protobuf.schema import load_message
 from tests.unit.ingest.protobuf_schemas import (
+    CHECKS,
     DELIMITED,
     EDITION,
     LEGACY,
     SHOP,
+    WORDS,
     all_messages,
     descriptors_of,
     open_enums,
 )
 
-_SCHEMAS = {"old": LEGACY, "new": EDITION, "shop": SHOP, "lines": DELIMITED}
+_SCHEMAS = {"old": LEGACY, "new": EDITION, "shop": SHOP, "lines": DELIMITED, "words": WORDS, "checks": CHECKS}
 
 
 def plain(value: Any) -> Any:
@@ -89,8 +91,8 @@ def _stored_field(message: Any, field: Any, inside: tuple[str, ...]) -> Any:
     value = getattr(message, field.name)
     if field.is_repeated and field.message_type is not None and field.message_type.name.endswith("Entry"):
         key, item = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-        entries = [(_stored_value(key, each.key, inside), _stored_value(item, each.value, inside)) for each in value]
-        return list({repr(entry[0]): entry for entry in entries}.values())
+        last = {repr(each.key): each for each in value}.values()
+        return [(_stored_value(key, each.key, inside), _stored_value(item, each.value, inside)) for each in last]
     if field.is_repeated:
         return [_stored_value(field, each, inside) for each in value]
     if field.has_presence and not message.HasField(field.name):

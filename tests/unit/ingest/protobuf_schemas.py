@@ -10,7 +10,7 @@ import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from frazil.ingest.decode.columns import Bodies, Columns, Fault
-from frazil.ingest.decode.protobuf import ProtobufReader, protobuf_reader
+from frazil.ingest.decode.protobuf.reader import ProtobufReader, protobuf_reader
 from frazil.registry.protobuf import compile_proto
 
 MONEY = """
@@ -150,6 +150,42 @@ message Top {
   map<int32, Inner> inners = 12;
 }
 message Inner { int64 x = 1; string y = 2; }
+"""
+WORDS = """
+syntax = "proto2";
+package words;
+import "google/protobuf/struct.proto";
+import "google/protobuf/timestamp.proto";
+message Top {
+  optional string a = 1;
+  repeated string b = 2;
+  map<string, string> c = 3;
+  map<int32, Inner> d = 4;
+  oneof e { string f = 5; Inner g = 6; int32 h = 7; }
+  optional Inner i = 8;
+  repeated Inner j = 9;
+  optional Top k = 10;
+  map<string, Leaf> m = 11;
+}
+message Inner {
+  optional string x = 1;
+  required int32 y = 2;
+  map<string, Leaf> z = 3;
+  repeated string w = 4;
+}
+message Leaf { optional string w = 1; optional google.protobuf.Timestamp t = 2; optional google.protobuf.Value v = 3; }
+"""
+CHECKS = """
+edition = "2023";
+package checks;
+option features.utf8_validation = NONE;
+message Top {
+  string a = 1;
+  string b = 2 [features.utf8_validation = VERIFY];
+  map<string, string> c = 3;
+  map<string, string> d = 4 [features.utf8_validation = VERIFY];
+  repeated string e = 5;
+}
 """
 DELIMITED = """
 edition = "2023";

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from frazil.catalog.layout import Layout, words_of
+from frazil.catalog.layout import METRICS_OF, Layout, words_of
 from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.table import RunState
@@ -63,6 +63,24 @@ def test_a_table_waits_for_the_columns_that_it_is_partitioned_by(tmp_path: Path)
     assert world.catch_up().state is None
     world.run({"id": 1, "region": "eu"}, {"id": 2})
     assert (_words(world), _partitions(world)) == (["region"], [["eu"], [None]])
+
+
+def test_a_table_waits_for_the_columns_that_its_properties_name(tmp_path: Path) -> None:
+    """The declared ones alone would do to make it, but for Iceberg."""
+    properties = {METRICS_OF + "region": "none", METRICS_OF + "id": "full"}
+    world = World(tmp_path, columns=(_ID,), properties=properties)
+    assert world.catch_up().state is None
+    table = world.run({"id": 1, "region": "eu"})
+    assert table.state is not None
+    assert (table.state.properties.items() >= properties.items(), world.rows()) == (True, [{"id": 1, "region": "eu"}])
+
+
+def test_a_property_of_a_column_that_is_not_there_stops_the_table(tmp_path: Path) -> None:
+    world = World(tmp_path, columns=(_ID,), properties={METRICS_OF + "regions": "none"})
+    table = world.run({"id": 1, "region": "eu"})
+    assert (table.run_state, world.catalog.load("n.t")) == (RunState.STOPPED, None)
+    assert table.reason == f"`{METRICS_OF}regions`: the table has no column `regions`"
+    assert table.remedy == "declare it under `columns`, or correct the name: did you mean `region`?"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.decode.avro import UnusableSchema, avro_reader
+from frazil.ingest.decode.avro.reader import UnusableSchema, avro_reader
 from tests.unit.ingest.avro_bodies import Node, bodies_of, number, reader_of, record_of, rows, spell
 
 

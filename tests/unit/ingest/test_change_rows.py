@@ -22,6 +22,7 @@ from frazil.ingest.table import letters_target
 from frazil.ingest.target import ChangeReading, Reading
 from frazil.ingest.upserts.change_rows import ChangeRows
 from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.ingest.upserts.live_rows import read_columns
 from frazil.ingest.upserts.upsert import commit_changes
 from frazil.spec.types import parse_type
 from frazil.testing import live_rows
@@ -149,6 +150,26 @@ def test_it_is_null_and_counted_where_there_was_no_row(lake: Lake) -> None:
     lake.tell([up(1, "z", "z")])
     lake.tell([down(1)], [up(1, "y", KEEP)])
     assert lake.rows() == [(1, "y", None)]
+
+
+@pytest.mark.parametrize("is_in_batch", [False, True])
+def test_each_file_is_read_once_for_each_column_that_rows_wait_for(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_in_batch: bool
+) -> None:
+    count, read = 1000, read_columns
+    asked: list[tuple[Any, ...]] = []
+    old = [up(key, f"a{key}", f"b{key}") for key in range(count)]
+    new = [up(key, KEEP, "new") if key % 2 else up(key, "new", KEEP) for key in range(count)]
+
+    def counted(*given: Any) -> list[pa.Array]:
+        asked.append(given)
+        return read(*given)
+
+    monkeypatch.setattr("frazil.ingest.upserts.old_rows.read_columns", counted)
+    for tasks in [(old, new)] if is_in_batch else [(old,), (new,)]:
+        lake.tell(*tasks)
+    assert lake.rows() == [(n, f"a{n}", "new") if n % 2 else (n, "new", f"b{n}") for n in range(count)]
+    assert len(asked) == 2
 
 
 def test_a_key_that_changes_is_a_delete_and_a_row(lake: Lake) -> None:

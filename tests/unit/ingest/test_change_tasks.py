@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import load_wanted
 from frazil.ingest.letters.dead_letter import LETTER_TYPES
 from frazil.ingest.naming import Shaping
-from frazil.ingest.target import Reading
+from frazil.ingest.target import ChangeReading, Reading
 from frazil.ingest.task import Job
 from frazil.types import TaskReport, merge_reports
 from tests.unit.ingest.targets import records_of, run, target_of
@@ -113,3 +115,22 @@ def test_records_that_are_all_passed_over_make_no_file_and_hold_nothing_up(tmp_p
     target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING)
     (report,) = run(Job({"a": target}), records_of([{"value": None}, {"value": b'{"ts_ms":1}'}])).values()
     assert (report.files, report.wanted, report.bad_count, report.record_count) == ((), (), 0, 2)
+
+
+@pytest.mark.parametrize("values", list(permutations([None, None, _value("c", after={"id": 1}), _value("c")])))
+def test_stretches_without_a_change_are_no_part_of_what_a_task_folds(
+    tmp_path: Path, values: tuple[bytes | None, ...]
+) -> None:
+    mirror = Envelope("debezium", is_upsert=True, keys=(("id",),))
+    changes = ChangeReading(Reading(format="json"), ("id",))
+    letters = target_of(tmp_path, {name: str(kind) for name, kind in _letter_columns()}, name="lake.letters")
+    target = target_of(tmp_path, {"id": "long"}, envelope=mirror, changes=changes, reading=READING, letters=letters)
+    keyed: list[dict[str, Any]] = [
+        {"topic": "a", "offset": n, "key": None, "headers": [], "value": value} for n, value in enumerate(values)
+    ]
+    (report,) = run(Job({"a": target}), *(records_of([one]) for one in keyed)).values()
+    assert [row["id"] for row in _rows(report)] == [1]
+    assert (report.record_count, report.bad_count, report.letter_count) == (4, 1, 1)
+    assert [touched.change_count for touched in report.touched] == [1]
+    (report,) = run(Job({"a": target}), *(records_of([one]) for one in keyed if one["value"] is None)).values()
+    assert (report.files, report.touched, report.passed_over) == ((), (), {"tombstone": 2})

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from pyiceberg.types import LongType
+from structlog.testing import capture_logs
 
+from frazil.errors import UnavailableError
 from frazil.ingest.lanes import COMMIT_THREADS, Done
 from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
@@ -63,54 +66,64 @@ class TimedLanes:
         while self._ends and self._ends[0][0] <= self._clock.monotonic_s():
             _, _, _, about, work = heapq.heappop(self._ends)
             future: Future[Any] = Future()
-            future.set_result(work())
+            try:
+                future.set_result(work())
+            except Exception as error:  # noqa: BLE001  (as an executor does)
+                future.set_exception(error)
             finished.append(Done(about, future))
         return finished
 
     def wake(self) -> None:
         pass
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:  # noqa: ARG002
         self._ends.clear()
 
 
 class NoJobs:
-    """Every task has read its records, and made no file of them."""
+    """Every task has read its records, and made no file of them. A job with a `broken` table fails as a whole."""
 
     parallelism = 1
 
+    def __init__(self, *broken: str) -> None:
+        self._broken = broken
+
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
+        for batch in batches:
+            if batch.table in self._broken:
+                raise UnavailableError("a task failed", where=batch.table)
         return [TaskReport(batch.table, record_count=batch.span, value_bytes=200 * batch.span) for batch in batches]
 
 
 class Crowd:
     """The service, and when each table has committed."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, count: int = TABLES, interval_s: float = INTERVAL_S, broken: str = "") -> None:
         self.clock = FakeClock()
+        self.topics = TOPICS[:count]
         self.source = SlowSource(self.clock)
         self.source.answer_s = ASK_S
         self.lanes = TimedLanes(self.clock)
-        for topic in TOPICS:
+        for topic in self.topics:
             self.source.create(topic)
         tables = tuple(
             TableSpec(
                 name=f"n.{topic}",
                 topics=(TopicSelector(literal=topic),),
                 columns=(ColumnSpec(name="x", type=LongType()),),
-                commit=CommitSpec(interval_s=INTERVAL_S),
+                commit=CommitSpec(interval_s=interval_s),
             )
-            for topic in TOPICS
+            for topic in self.topics
         )
         spec = PipelineSpec(
             pipeline="p", kafka={}, catalog=CatalogSpec(uri=""), tables=tables, path=root, state_dir=root
         )
-        parts = Parts(self.source, MemoryCatalog(root, "p"), NoJobs(), self.clock, self.lanes)
+        parts = Parts(self.source, MemoryCatalog(root, "p"), NoJobs(broken), self.clock, self.lanes)
         self.service = Service(spec, parts, "run", lambda _: None)
         self.service.connect()
         self._fed_s = float("-inf")
         self._known: dict[str, str] = {}
-        self.commits: dict[str, list[float]] = {f"n.{topic}": [] for topic in TOPICS}
+        self.commits: dict[str, list[float]] = {f"n.{topic}": [] for topic in self.topics}
 
     def live(self, seconds: float) -> None:
         """Lets time pass while each topic gets a record a second."""
@@ -118,7 +131,7 @@ class Crowd:
         while self.clock.monotonic_s() < until_s:
             if self.clock.monotonic_s() >= self._fed_s + 1:
                 self._fed_s = self.clock.monotonic_s()
-                for topic in TOPICS:
+                for topic in self.topics:
                     self.source.produce(topic, 0, b"{}")
             self.service.turn()
             for table in self.service.tables:
@@ -156,3 +169,16 @@ def test_a_job_that_stalls_makes_one_round_late_and_no_other(tmp_path: Path) -> 
     gaps = crowd.gaps(began_s)
     assert len(gaps) >= TABLES
     assert max(gaps) <= INTERVAL_S + LATE_S
+
+
+def test_a_table_whose_reads_fail_takes_its_neighbours_down_once_and_leaves_their_commits_alone(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path, count=64, interval_s=1.0, broken="n.t007")
+    with capture_logs() as logged:
+        crowd.live(90)
+    backed_off = Counter(event["table"] for event in logged if event["event"] == "table_backs_off")
+    assert crowd.commits.pop("n.t007") == []
+    assert backed_off.pop("n.t007") >= 4
+    assert max(backed_off.values()) == 1
+    gaps = crowd.gaps(0.0)
+    assert min(len(times) for times in crowd.commits.values()) >= 10
+    assert max(gaps) <= 15

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DecimalType, IcebergType, LongType, StringType
 
-from frazil.ingest.decode.base64_text import read_base64
-from frazil.ingest.decode.connect_values import Meaning, read_meaning, unscaled_numbers
-from frazil.ingest.decode.envelope import read_envelope
+from frazil.ingest.decode.connect.values import Meaning, read_meaning, unscaled_numbers
+from frazil.ingest.decode.envelopes.changes import read_envelope
+from frazil.ingest.decode.json.base64_text import read_base64
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.target import Reading
 from frazil.ingest.upserts.changes import Changes

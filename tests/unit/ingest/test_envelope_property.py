@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.ingest.decode.envelope import read_envelope
+from frazil.ingest.decode.envelopes.changes import read_envelope
 from frazil.ingest.envelope import PLACEHOLDER, Envelope
 from tests.unit.ingest.envelope_reference import (
     COLUMNS,

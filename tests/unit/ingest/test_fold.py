@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -109,6 +110,15 @@ def test_parts_that_were_folded_fold_to_the_same(is_ordered: bool) -> None:
         assert sorted(refold(again).last.tolist()) == sorted(fold(again).last.tolist())
         shipped = [load_ranked(dump_ranked(part.take(fold(part).kept))) for part in parts]
         assert found(concat_ranked(shipped)) == told(changes)
+
+
+@pytest.mark.parametrize("key", KEY_ARRAYS, ids=lambda key: str(key.type))
+def test_of_keys_of_every_type_the_last_change_of_each_is_kept(key: pa.Array) -> None:
+    distinct = ranked([0, 0, 0], [UPSERT] * 3, None, [0] * 3)
+    assert fold(replace(distinct, keys=(key,))).last.tolist() == [0, 1, 2]
+    doubled = ranked([0] * 5, [UPSERT, UPSERT, UPSERT, DELETE, UPSERT], None, [0] * 5)
+    again = pa.concat_arrays([key, key.take(pa.array([2, 0]))])
+    assert fold(replace(doubled, keys=(again,))).last.tolist() == [1, 3, 4]
 
 
 def test_what_a_change_follows_is_the_one_before_it_of_its_key_that_still_counts() -> None:

@@ -22,7 +22,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.ingest.decode.json import decode_json, infer_json
+from frazil.ingest.decode.json.records import decode_json, infer_json
 from tests.unit.ingest.columns import decode, values_of
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))

@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType
 
-from frazil.ingest.decode.json import decode_json, infer_json
-from frazil.ingest.decode.slices import MAX_MISFITS, MAX_NAMES
+from frazil.ingest.decode.json.records import decode_json, infer_json
+from frazil.ingest.decode.json.slices import MAX_MISFITS, MAX_NAMES
 from tests.unit.ingest.columns import decode, faults, fields_of, values_of
 
 

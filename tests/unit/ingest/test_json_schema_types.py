@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from frazil.ingest.decode.json import decode_json
-from frazil.ingest.decode.json_schema import read_json_schema, struct_of_json_schema
+from frazil.ingest.decode.json.records import decode_json
+from frazil.ingest.decode.json_schema.types import read_json_schema, struct_of_json_schema
 from frazil.registry.port import UnusableSchema
 from tests.unit.ingest.columns import values_of
 from tests.unit.ingest.json_schema_reference import OTHER, PAGE, outcome, page

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyiceberg.types import NestedField
 
 from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.decode.json import JsonOptions, decode_json
+from frazil.ingest.decode.json.records import JsonOptions, decode_json
 from frazil.ingest.selection import Selection
 from frazil.spec.types import parse_type
 from tests.unit.ingest.columns import values_of

@@ -4,95 +4,27 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
 
-from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest.envelope import PLACEHOLDER
-from frazil.ingest.table import Table
-from frazil.spec.models import EnvelopeSpec
-from frazil.types import Commit, Progress
-from tests.unit.ingest.test_upsert_service import JSON_KEYS, UpsertWorld
-
-Row = dict[str, Any]
-Told = tuple[Any, Row | None]
-"""The key and the value of a record."""
-
-
-class MirrorWorld(UpsertWorld):
-    """A table that mirrors topic `a`, whose records are Debezium's."""
-
-    def __init__(self, root: Path, tasks: int = 1, **settings: Any) -> None:
-        given = {"key": JSON_KEYS, "dead_letters": {"stop_above": 1.0}, **settings}
-        super().__init__(root, tasks, envelope=EnvelopeSpec(kind="debezium"), **given)
-
-    def letters(self) -> list[tuple[str, str]]:
-        return super().letters() if self.catalog.load("n.t__dead_letters") is not None else []
-
-    def by_id(self) -> list[Row]:
-        return sorted(self.mirror(), key=lambda row: int(row["id"]))
-
-    def say(self, *records: Told, partition: int = 0) -> Table:
-        for key, value in records:
-            self.put(json.dumps(key), value, partition)
-        return self.catch_up()
-
-
-def made(row: Row) -> Told:
-    return {"id": row["id"]}, {"op": "c", "before": None, "after": row}
-
-
-def changed(row: Row) -> Told:
-    return {"id": row["id"]}, {"op": "u", "before": None, "after": row}
-
-
-def gone(key: int) -> Told:
-    return {"id": key}, {"op": "d", "before": {"id": key, "v": None}, "after": None}
-
-
-def tombstone(key: int) -> Told:
-    return {"id": key}, None
-
-
-def flat(row: Row, op: str = "c") -> Told:
-    return {"id": row["id"]}, {**row, "__op": op}
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-class Log:
-    """A source's log: changes of rows, each at a place of its own, as Debezium tells them."""
-
-    def __init__(self, world: MirrorWorld) -> None:
-        self.world = world
-        self.lsn = 0
-
-    def write(self, row: Row, partition: int = 0, op: str = "c") -> None:
-        self.lsn += 1
-        self._tell(row["id"], op, row, partition)
-
-    def keep(self, key: int, v: str, partition: int = 0) -> None:
-        """An update that leaves the large value as it is."""
-        self.write({"id": key, "v": v, "big": PLACEHOLDER}, partition, "u")
-
-    def move(self, old: int, new: int, v: str, partitions: tuple[int | None, int | None] = (0, 0)) -> None:
-        """An update of the key that leaves the large value as it is; None: that half is not told."""
-        self.lsn += 1
-        if partitions[0] is not None:
-            self._tell(old, "d", {"id": old, "v": None, "big": None}, partitions[0])
-            self.world.put(json.dumps({"id": old}), None, partitions[0])
-        if partitions[1] is not None:
-            headers = (("__debezium.oldkey", json.dumps({"id": old}).encode()),)
-            self._tell(new, "c", {"id": new, "v": v, "big": PLACEHOLDER}, partitions[1], headers)
-
-    def _tell(self, key: int, op: str, row: Row, partition: int, headers: Any = ()) -> None:
-        images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
-        value = {"op": op, **images, "source": {"connector": "postgresql", "lsn": self.lsn}}
-        name = json.dumps({"id": key}).encode()
-        self.world.source.produce("a", partition, json.dumps(value).encode(), key=name, headers=headers)
+from frazil.ingest.table import RunState
+from frazil.spec.models import ValueSpec
+from tests.unit.ingest.mirror_world import (
+    HEARTBEAT,
+    MARKS,
+    Log,
+    MirrorWorld,
+    Row,
+    Told,
+    changed,
+    flat,
+    gone,
+    made,
+    tombstone,
+)
 
 
 def test_the_key_columns_are_those_of_the_records_keys(tmp_path: Path) -> None:
@@ -142,8 +74,7 @@ def test_a_tombstone_whose_key_lacks_a_key_column_is_passed_over(tmp_path: Path)
 
 
 def test_rows_are_kept_and_marked_as_deleted(tmp_path: Path) -> None:
-    marks: dict[str, Any] = {"deletes": "mark", "metadata": {"deleted": "_deleted", "deleted_at": "_deleted_at"}}
-    world = MirrorWorld(tmp_path, **marks)
+    world = MirrorWorld(tmp_path, **MARKS)
     world.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}))
     world.say(gone(1), tombstone(1))
     assert world.mirror("id", "v", "_deleted") == [
@@ -157,128 +88,94 @@ def test_rows_are_kept_and_marked_as_deleted(tmp_path: Path) -> None:
 
 
 def test_a_truncate_of_a_table_that_marks_its_deletes(tmp_path: Path) -> None:
-    marks: dict[str, Any] = {"deletes": "mark", "metadata": {"deleted": "_deleted", "deleted_at": "_deleted_at"}}
-    world = MirrorWorld(tmp_path, **marks)
+    world = MirrorWorld(tmp_path, **MARKS)
     world.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}))
     world.say((None, {"op": "t", "before": None, "after": None}), made({"id": 3, "v": "c"}))
     assert world.mirror("id") == [{"id": 3}]
 
 
-@pytest.mark.parametrize("tasks", [1, 3])
-@pytest.mark.parametrize("partitions", [(0, 0), (0, 1), (1, 0)])
-def test_a_row_that_gets_another_key_keeps_what_was_not_sent(
-    tmp_path: Path, partitions: tuple[int, int], tasks: int
-) -> None:
-    world = MirrorWorld(tmp_path, tasks)
-    log, from_, to = Log(world), *partitions
-    log.write({"id": 1, "v": "a", "big": "of 1"}, from_)
-    log.write({"id": 2, "v": "a", "big": "of 2"}, to)
-    world.catch_up()
-    log.keep(1, "b", from_)
-    log.move(1, 7, "c", partitions)
-    log.write({"id": 1, "v": "d", "big": "anew"}, from_)
-    log.keep(7, "e", to)
-    world.catch_up()
-    assert world.letters() == []
-    assert world.by_id() == [
-        {"id": 1, "v": "d", "big": "anew"}, {"id": 2, "v": "a", "big": "of 2"}, {"id": 7, "v": "e", "big": "of 1"},
+@pytest.mark.parametrize("said", [HEARTBEAT, (None, {"nothing": 1}), (None, None), tombstone(1)])
+def test_an_existing_table_whose_key_nobody_has_told_yet(tmp_path: Path, said: Told) -> None:
+    world = MirrorWorld(tmp_path)
+    world.exists(id="long", v="string")
+    table = world.say(said, HEARTBEAT)
+    assert (table.run_state, world.mirror()) == (RunState.WAITING, [{"id": 1, "v": "old"}])
+    world.say(made({"id": 2, "v": "b"}))
+    assert len(world.mirror()) == 2
+    world.say((None, {"op": "t", "before": None, "after": None}))
+    assert world.mirror() == []
+
+
+def test_an_existing_table_whose_key_nobody_has_told_yet_is_emptied(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    world.exists(id="long", v="string")
+    table = world.say((None, {"op": "t", "before": None, "after": None}), (None, {"ts_ms": 1}))
+    assert (table.run_state, world.mirror(), world.letters()) == (RunState.WAITING, [], [])
+
+
+@pytest.mark.parametrize("key", ["idd", "id.d", "o.idd"])
+def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path, key: str) -> None:
+    world = MirrorWorld(tmp_path, key_columns=(key,))
+    world.exists(id="long", v="string")
+    table = world.say(made({"id": 1, "v": "a"}), gone(1), tombstone(1), HEARTBEAT)
+    reason = f"the table has no key column {key}, and the record does not bring it"
+    assert (table.run_state, world.letters()) == (RunState.WAITING, [("no_key", reason)] * 2)
+    world.say((None, {"op": "t", "before": None, "after": None}))
+    assert (len(world.letters()), world.mirror()) == (2, [])
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_delete_that_is_marked_has_its_place_in_the_order_of_a_column(tmp_path: Path, batches: int) -> None:
+    world = MirrorWorld(tmp_path, key_columns=("id",), order_by="at", **MARKS)
+
+    def taken(key: int, at: int | None) -> Told:
+        return {"id": key}, {"op": "d", "before": {"id": key, "v": None, "at": at}, "after": None}
+
+    world.say(*(made({"id": key, "v": "a", "at": 5}) for key in range(1, 6)))
+    first = [taken(1, 5), taken(2, 9), taken(3, 4), taken(4, None), taken(5, 9)]
+    second = [made({"id": 2, "v": "late", "at": 7}), made({"id": 5, "v": "anew", "at": 9})]
+    for told in [[*first, *second]] if batches == 1 else [first, second]:
+        world.say(*told)
+    assert [(row["id"], row["v"], row["at"], row["_deleted"]) for row in world.by_id()] == [
+        (1, "a", 5, True),
+        (2, "late" if batches == 1 else "a", 9, True),
+        (3, "a", 5, False),
+        (4, "a", 5, False),
+        (5, "anew", 9, False),
     ]  # fmt: skip
+    assert [kind for kind, _ in world.letters()] == ["no_order"]
 
 
-def test_a_row_that_moves_more_than_once_in_a_batch(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
-    log = Log(world)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    world.catch_up()
-    log.move(1, 2, "b", (0, 1))
-    log.move(2, 3, "c", (1, 0))
-    log.write({"id": 4, "v": "a", "big": "of 4"})
-    log.move(4, 1, "d", (0, 0))
-    world.catch_up()
-    assert (world.letters(), world.by_id()) == (
-        [],
-        [{"id": 1, "v": "d", "big": "of 4"}, {"id": 3, "v": "c", "big": "of 1"}],
-    )
+def _with_required(world: MirrorWorld) -> None:
+    """The table is there already, and its column `v` is required."""
+    fields = (NestedField(1, "id", LongType(), required=False), NestedField(2, "v", StringType(), required=True))
+    world.catalog.create("n.t", Schema(*fields), {}, 3)
 
 
-@pytest.mark.parametrize("is_done", [False, True])
-def test_a_kill_at_the_commit_of_moved_rows_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("policy", ["evolve", "freeze"])
+def test_a_value_that_no_row_has_is_missing_where_the_column_is_required(
+    tmp_path: Path, policy: str, tasks: int
 ) -> None:
-    world, kept = MirrorWorld(tmp_path), MemoryCatalog.commit
-    log = Log(world)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    world.catch_up()
-    log.move(1, 2, "b", (0, 1))
-
-    def killed(self: MemoryCatalog, commit: Commit) -> Progress:
-        if is_done:
-            kept(self, commit)
-        raise Killed
-
-    monkeypatch.setattr(MemoryCatalog, "commit", killed)
-    with pytest.raises(Killed):
-        world.catch_up()
-    monkeypatch.undo()
-    log.keep(2, "c", 1)
-    world.catch_up()
-    assert (world.by_id(), world.letters()) == ([{"id": 2, "v": "c", "big": "of 1"}], [])
+    world = MirrorWorld(tmp_path, tasks, key_columns=("id",), on_drift=policy)
+    _with_required(world)
+    kept = [changed({"id": key, "v": PLACEHOLDER}) for key in range(8)]
+    table = world.say(*(made({"id": key, "v": "a"}) for key in range(4)), *kept, made({"id": 9, "v": "b"}))
+    rows: list[Row] = [{"id": key, "v": "a"} for key in range(4)]
+    lacking: list[Row] = [{"id": key, "v": None} for key in range(4, 8)]
+    assert table.run_state is RunState.WAITING
+    assert world.by_id() == [*rows, *(lacking if policy == "evolve" else []), {"id": 9, "v": "b"}]
+    assert [kind for kind, _ in world.letters()] == ([] if policy == "evolve" else ["missing"] * 4)
+    assert {str(path) for path in tmp_path.rglob("*.parquet")} == {
+        file.path for name in ("n.t", "n.t__dead_letters") for file in world.data_files(name)
+    }
 
 
-def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
-    log = Log(world)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    world.catch_up()
-    log.move(1, 2, "b", (0, None))
-    world.catch_up()
-    log.lsn -= 1
-    log.move(1, 2, "b", (None, 1))
-    log.write({"id": 3, "v": "a", "big": "of 3"})
-    world.catch_up()
-    assert world.by_id() == [{"id": 3, "v": "a", "big": "of 3"}]
-    assert [kind for kind, _ in world.letters()] == ["moved_in_part"]
-
-
-@pytest.mark.parametrize("told", [b'{"id": "one"}', b'{"id": 1e400}', b"{}", b"7", b"\xff"])
-def test_an_old_key_that_cannot_be_read_makes_a_dead_letter(tmp_path: Path, told: bytes) -> None:
-    world = MirrorWorld(tmp_path)
-    log = Log(world)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    world.catch_up()
-    value = json.dumps(made({"id": 2, "v": "b", "big": PLACEHOLDER})[1]).encode()
-    world.source.produce("a", 0, value, key=b'{"id": 2}', headers=(("__debezium.oldkey", told),))
-    world.catch_up()
-    assert world.by_id() == [{"id": 1, "v": "a", "big": "of 1"}]
-    assert [kind for kind, _ in world.letters()] == ["unsent_value"]
-
-
-def test_a_truncate_leaves_nothing_to_take_values_from(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
-    log = Log(world)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    world.catch_up()
-    world.put(None, {"op": "t", "before": None, "after": None})
-    log.move(1, 2, "b")
-    world.catch_up()
-    assert (world.by_id(), [kind for kind, _ in world.letters()]) == ([], ["moved_in_part"])
-
-
-def test_a_move_that_is_told_again_changes_nothing(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
-    log = Log(world)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    world.catch_up()
-    for _ in range(2):
-        log.move(1, 2, "b", (0, 1))
-        world.catch_up()
-        log.lsn -= 1
-    log.lsn += 1
-    log.move(2, 3, "c", (1, 0))
-    log.lsn -= 1
-    log.move(2, 3, "c", (1, 0))
-    world.catch_up()
-    assert (world.by_id(), world.letters()) == ([{"id": 3, "v": "c", "big": "of 1"}], [])
+def test_a_delete_of_no_row_is_marked_though_a_column_is_required(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path, key_columns=("id",), **MARKS)
+    _with_required(world)
+    world.say(made({"id": 1, "v": "a"}), gone(2))
+    assert [(row["id"], row["v"], row["_deleted"]) for row in world.by_id()] == [(1, "a", False), (2, None, True)]
 
 
 def test_a_mirror_in_the_order_of_a_column(tmp_path: Path) -> None:
@@ -293,3 +190,53 @@ def test_a_mirror_in_the_order_of_a_column(tmp_path: Path) -> None:
     world.catch_up()
     assert [row["id"] for row in world.by_id()] == [1]
     assert [kind for kind, _ in world.letters()] == ["moved_in_part"]
+
+
+def _placed(key: int, v: str, lsn: int, total_order: int, op: str = "u") -> Told:
+    """A change of a row at a place in the log, and in its transaction."""
+    row = {"id": key, "v": v}
+    images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+    source, transaction = {"connector": "oracle", "scn": str(lsn)}, {"id": "t", "total_order": total_order}
+    return {"id": key}, {"op": op, **images, "source": source, "transaction": transaction}
+
+
+def test_the_change_wins_that_the_source_made_last_in_whatever_order_changes_arrive(tmp_path: Path) -> None:
+    asked = {"source_order": "_source_order", "total_order": "_total_order"}
+    world = MirrorWorld(tmp_path, metadata=asked, order_by="_source_order")
+    world.say(_placed(1, "newest", 10, 2), _placed(2, "newest", 9, 7), partition=1)
+    world.say(_placed(1, "old", 10, 1), _placed(1, "older", 9, 9), _placed(2, "old", 9, 6))
+    world.say(_placed(3, "newest", 20, 1), _placed(3, "old", 3, 99, "c"), _placed(2, "gone", 8, 9, "d"))
+    world.say(_placed(4, "old", 5, 2), _placed(4, "newest", 5, 10), partition=1)
+    assert [(row["id"], row["v"], row["_total_order"]) for row in world.by_id()] == [
+        (1, "newest", 2), (2, "newest", 7), (3, "newest", 1), (4, "newest", 10),
+    ]  # fmt: skip
+    world.say(_placed(4, "gone", 5, 11, "d"), ({"id": 9}, {"op": "c", "before": None, "after": {"id": 9, "v": "x"}}))
+    assert [row["id"] for row in world.by_id()] == [1, 2, 3]
+    assert world.letters() == [("no_order", "the column _source_order, which orders the changes, has no value")]
+
+
+def test_envelopes_and_keys_behind_json_schemas_mirror_their_rows(tmp_path: Path) -> None:
+    schemas = ValueSpec(format="json_schema")
+    world = MirrorWorld(tmp_path, value=schemas, key=schemas)
+    members = {"id": {"type": "integer", "connect.type": "int32"}, "v": {"type": "string"}}
+    image = {"oneOf": [{"type": "null"}, {"type": "object", "properties": members}]}
+    envelope = {"type": "object", "properties": {"before": image, "after": image, "op": {"type": "string"}}}
+    key = {"type": "object", "properties": {"id": members["id"]}}
+    ids = [world.registry.register("json_schema", json.dumps(schema)) for schema in (key, envelope)]
+
+    def say(*records: Told) -> None:
+        for told in records:
+            frames = (b"\0" + number.to_bytes(4, "big") for number in ids)
+            raw = [
+                None if one is None else frame + json.dumps(one).encode()
+                for frame, one in zip(frames, told, strict=True)
+            ]
+            world.source.produce("a", 0, raw[1], key=raw[0])
+        world.catch_up()
+
+    say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}), made({"id": 3, "v": "c"}))
+    say(changed({"id": 1, "v": "d"}), gone(2), tombstone(2), tombstone(3))
+    assert world.mirror() == [{"id": 1, "v": "d"}]
+    state = world.catalog.load("n.t")
+    assert state is not None
+    assert str(state.schema.find_type("id")) == "int"

@@ -11,7 +11,8 @@ import pytest
 
 from frazil.ingest.parts import Pace, Parts, UsualPace
 from frazil.ingest.plan import pace_s, slowed_s
-from frazil.ingest.service import LONGEST_POLL_S, Service
+from frazil.ingest.polling import LONGEST_POLL_S
+from frazil.ingest.service import Service
 from frazil.kafka.port import Partition
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec, ValueSpec

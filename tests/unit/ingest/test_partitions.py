@@ -165,8 +165,10 @@ def test_few_partitions_keep_their_files_open_from_one_load_of_rows_to_the_next(
     rows = [{"id": n, "w": f"word {n}"} for n in range(5000)]
     batches = [rows[n : n + 500] for n in range(0, 5000, 500)]
     assert len(_write(_target(tmp_path, "bucket(id, 8)"), *batches)) == 8
+    assert len(_write(_target(tmp_path, "bucket(id, 500)"), *batches)) == 500, "scattered rows wait for each other"
+    monkeypatch.setattr(write, "_SCATTERED_BYTES", 40_000)
     many = _write(_target(tmp_path, "bucket(id, 500)"), *batches)
-    assert len(many) > 500, "files beyond the few that may be open are closed"
+    assert len(many) > 500, "but not for ever, and files beyond the few that may be open are closed"
     assert sum(file.record_count for file in many) == 5000
 
 

@@ -148,5 +148,12 @@ def test_small_batches_share_a_job_unless_they_share_a_topic_and_catch_ups_go_al
     assert group_batches([*small, large]) == ([[small[0], small[1]], [small[2]]], [large])
 
 
+def test_a_table_that_goes_alone_shares_no_job_and_has_its_turn_and_a_catch_up_stays_one() -> None:
+    small = [Batch(name, (OffsetRange(name, 0, 0, 10),)) for name in ("x", "y", "z")]
+    large = Batch("w", (OffsetRange("c", 0, 0, CATCH_UP_RECORDS + 1),))
+    assert group_batches([*small, large], {"y", "w"}) == ([[small[0], small[2]], [small[1]]], [large])
+    assert group_batches(small, {"x"}) == ([[small[0]], [small[1], small[2]]], [])
+
+
 def test_lag_counts_only_what_is_ahead() -> None:
     assert lag_records({"a": {0: 5, 1: 9}, "b": {0: 0}}, {("a", 0): 8, ("a", 1): 4}) == 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from frazil.ingest.decode.columns import Bodies
-from frazil.ingest.decode.protobuf_layout import MAX_CELLS
+from frazil.ingest.decode.protobuf.layout import MAX_CELLS
 from tests.unit.ingest.protobuf_schemas import LEGACY, SHOP, bodies_of, fault_of, read, reader_of, rows_of
 
 SCHEMA = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.ingest.decode.protobuf_frames import MESSAGE_INDEX_FAULTS, Indexed, split_message_indexes
+from frazil.ingest.decode.protobuf.frames import MESSAGE_INDEX_FAULTS, Indexed, split_message_indexes
 from tests.unit.ingest.protobuf_schemas import bodies_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
-from frazil.ingest.decode.protobuf_schema import MAX_FIELDS, load_message
+from frazil.ingest.decode.protobuf.schema import MAX_FIELDS, load_message
 from frazil.registry.port import UnusableSchema
 from tests.unit.ingest.protobuf_reference import PAGE, SECTIONS, page, read_row, reader_of_row
 from tests.unit.ingest.protobuf_schemas import (

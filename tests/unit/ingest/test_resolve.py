@@ -18,6 +18,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.target import ChangeReading, Reading, TableTarget
+from frazil.ingest.upserts import key_index
 from frazil.ingest.upserts.delete_files import dump_vector, load_vector, read_deletes, write_deletes
 from frazil.ingest.upserts.resolve import find_rows
 from tests.unit.ingest.targets import target_of
@@ -93,6 +94,32 @@ def test_live_rows_are_found_by_keys_of_every_type(tmp_path: Path, kind: str, ve
     }
 
 
+@pytest.mark.parametrize("kind", ["int", "long", "date", "time", "timestamp", "timestamptz"])
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_a_few_keys_are_found_in_large_files_without_going_through_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_ordered: bool
+) -> None:
+    monkeypatch.setattr(key_index, "_FEWEST_ROWS", 200)
+    chance, target = np.random.default_rng(5), _target(tmp_path, k=kind)
+    numbers = [int(n) for n in chance.integers(0, 150, 400)]
+    array = _keys(kind, sorted(numbers) if is_ordered else numbers)
+    if not is_ordered:
+        array = pa.concat_arrays([array[:100], pa.nulls(1, array.type), array[100:]])
+    gone = BitMap64(range(0, 400, 3))
+    file = _write(target, array)
+    file = replace(file, deletes=tuple(write_deletes(target, {file: gone}, 3)))
+    asked = _keys(kind, [140, 3, 900, 77, 12, 0])
+    for _ in range(2):  # The second time from memory.
+        (hit,) = find_rows(target, [file], [asked], _PATHS).hits
+        assert hit.rows.tolist() == sorted(hit.rows.tolist())
+        assert {(row, asked[key].as_py()) for row, key in zip(hit.rows.tolist(), hit.keys.tolist(), strict=True)} == {
+            (row, value)
+            for row, value in enumerate(array.to_pylist())
+            if value in asked.to_pylist() and row not in gone
+        }
+    assert find_rows(target, [file], [_keys(kind, [900, 901])], _PATHS).hits == []
+
+
 def test_files_whose_bounds_exclude_every_key_are_not_looked_at(tmp_path: Path) -> None:
     target = _target(tmp_path, k="long")
     files = [_write(target, pa.array(range(start, start + 100))) for start in (0, 1000, 2000)]
@@ -115,6 +142,18 @@ def test_texts_are_compared_with_bounds_that_are_cut(tmp_path: Path) -> None:
     file = _write(target, pa.array([f"b{tail}1", f"b{tail}9"]))
     for key, looked_at in (("a", 0), (f"b{tail}5", 1), (f"b{tail}9", 1), ("c", 0), ("ß", 0)):
         assert find_rows(target, [file], [pa.array([key])], _PATHS).looked_at == looked_at
+
+
+@pytest.mark.parametrize("key", ["zebra", "z" + "x" * 5000, "a"])
+def test_a_row_is_found_beside_one_that_is_too_long_for_bounds(tmp_path: Path, key: str) -> None:
+    target = _target(tmp_path, k="string")
+    target = replace(target, properties=(("write.parquet.row-group-size-bytes", "1"),))
+    writer = FileWriter(target)
+    for keys in (["a"], ["zebra", "z" + "x" * 5000]):
+        writer.write(pa.table([pa.array(keys)], schema=target.arrow_schema))
+    (written,) = writer.finish()
+    file = LiveFile(written.path, written.record_count, written.content)
+    assert len(find_rows(target, [file], [pa.array([key])], _PATHS).hits) == 1
 
 
 def test_a_key_of_two_columns_is_found_only_as_a_whole(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from frazil.ingest.decode.columns import Misfit
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.letters.dead_letter import letter_rows
-from frazil.ingest.letters.letters import Selection
+from frazil.ingest.letters.letters import Retried, Selection
 from frazil.ingest.letters.promise import Promise, announce, settle_retries
-from frazil.ingest.letters.retry import Retried, Retrier
+from frazil.ingest.letters.retry import Retrier
 from frazil.ingest.table import letters_target
 from frazil.ingest.target import METADATA_TYPES
 from frazil.spec.models import METADATA_COLUMNS, ValueSpec

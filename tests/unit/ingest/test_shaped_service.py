@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from frazil.ingest.parts import Parts
 from frazil.ingest.schemas import Schemas
@@ -15,7 +16,7 @@ from frazil.ingest.table import RunState, Table
 from frazil.ingest.target import WriterSchema
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.models import FlattenSpec, ValueSpec
+from frazil.spec.models import FlattenSpec, Start, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepLanes
 from tests.unit.ingest.test_framed import framed
@@ -50,7 +51,7 @@ class World:
     def catch_up(self) -> Table:
         self.runs += 1
         clock = FakeClock()
-        parts = Parts(self.source, self.catalog, self.jobs, clock, StepLanes(clock), self.schemas)
+        parts = Parts(self.source, self.catalog, self.jobs, clock, StepLanes(clock), self.schemas, reader=self.source)
         service = Service(self.spec, parts, f"run-{self.runs}", lambda _: None)
         service.connect()
         for _ in range(300):
@@ -150,3 +151,42 @@ def test_keys_that_contradict_each_other_stop_the_table_with_words_about_their_c
         "topic a, partition 0, offset 1000",
     )
     assert table.remedy.startswith("write `key: {format: text}`")
+
+
+@pytest.mark.parametrize("topic", [None, "a"])
+def test_a_start_at_a_partition_that_is_not_there_stops_a_table_without_progress(
+    tmp_path: Path, topic: str | None
+) -> None:
+    world = World(tmp_path, start=Start(kind="offsets", offsets={topic: {0: 1, 3: 7}}))
+    table = world.run({"n": 1}, {"n": 2})
+    assert (table.run_state, table.where) == (RunState.STOPPED, "topic a, partition 3")
+    assert table.reason == "`start` has an offset of partition 3, and the topic has 1"
+    started = world.spec
+    table_spec = started.tables[0].model_copy(update={"start": Start(kind="offsets", offsets={topic: {0: 1}})})
+    world.spec = started.model_copy(update={"tables": (table_spec,)})
+    world.catch_up()
+    world.spec = started
+    assert (world.run({"n": 3}).run_state, world.rows()) == (RunState.WAITING, [{"n": 2}, {"n": 3}])
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "found"),
+    [
+        ("", "", "1"),
+        ("ZSTD", "", "1"),
+        ("zstd", "7", "7"),
+        ("snappy", "", None),
+        ("gzip", "6", "6"),
+        ("gzip", "", None),
+    ],
+)
+def test_a_new_table_has_the_level_of_its_own_codec(tmp_path: Path, codec: str, level: str, found: str | None) -> None:
+    prefix = "write.parquet.compression"
+    properties = {f"{prefix}-codec": codec, f"{prefix}-level": level}
+    world = World(tmp_path, properties={name: text for name, text in properties.items() if text})
+    assert world.run({"x": 1}).run_state is RunState.WAITING
+    assert world.rows() == [{"x": 1}]
+    state = world.catalog.load("n.t")
+    assert state is not None
+    assert state.properties.get(f"{prefix}-level") == found
+    assert state.properties[f"{prefix}-codec"] == (codec or "zstd")

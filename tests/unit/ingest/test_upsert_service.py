@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap64
 
 from frazil.ingest.table import RunState, Table
+from frazil.ingest.upserts.delete_files import read_deletes
 from frazil.spec.models import ColumnSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs, live_rows
@@ -82,6 +84,18 @@ def test_rows_are_kept_and_marked_when_a_tombstone_deletes_them(tmp_path: Path) 
     ]
 
 
+def test_tombstones_that_are_marked_have_their_place_in_the_order_of_kafkas_time(tmp_path: Path) -> None:
+    marks = {"deleted": "_deleted", "deleted_at": "_deleted_at", "timestamp": "_at"}
+    settings: dict[str, Any] = {"deletes": "mark", "metadata": marks, "order_by": "_at"}
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), **settings)
+    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}))
+    for at_ms, key, value in ((9000, b"1", None), (8000, b"1", b'{"id": 1, "v": "late"}')):
+        world.source.produce("a", 0, value, at_ms, key=key)
+        world.catch_up()
+    assert sorted((row["id"], row["v"], row["_deleted"]) for row in world.mirror()) == [(1, "a", True), (2, "b", False)]
+    assert world.catalog.load("n.t__dead_letters") is None
+
+
 @pytest.mark.parametrize(("key", "shown"), [("text", "k"), ("raw", b"k")])
 def test_a_key_that_is_no_record_is_one_column(tmp_path: Path, key: str, shown: object) -> None:
     world = UpsertWorld(tmp_path, key=ValueSpec.model_validate({"format": key}), metadata={"key": "_key"})
@@ -100,10 +114,10 @@ def test_the_fields_of_the_key_are_the_key_columns(tmp_path: Path) -> None:
 
 def test_a_value_that_contradicts_its_key_is_a_bad_record(tmp_path: Path) -> None:
     world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
-    world.tell(('{"id":1}', {"id": 1, "v": 1}), ('{"id":1}', {"id": 2, "v": 2}), ("7", {"id": 7, "v": 0}))
+    world.tell(('{"id":1}', {"id": 1, "v": 1}), ('{"id":1}', {"id": 2, "v": 2}), ("[7]", {"id": 7, "v": 0}))
     assert world.mirror() == [{"id": 1, "v": 1}]
     assert world.letters() == [
-        ("does_not_fit", "integer 7 does not fit struct"),
+        ("does_not_fit", "array [7] does not fit long"),
         ("key_differs", "the field id of the value is not that of the key"),
     ]
 
@@ -129,6 +143,47 @@ def test_nested_and_composite_keys(tmp_path: Path) -> None:
     )
     world.tell((south, None))
     assert world.mirror() == [{"o": {"id": 1, "x": 3}, "region": "n"}]
+
+
+def test_what_is_beside_a_key_in_a_struct_is_the_values(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS)
+    first, second = '{"o":{"id":1}}', '{"o":{"id":2}}'
+    world.tell((first, {"o": {"id": 1, "x": 3}, "v": 1}), (second, {"o": {"x": 4}, "v": 2}), (second, {"v": 3}))
+    rows = sorted(world.mirror(), key=lambda row: int(row["v"]))
+    assert rows == [{"o": {"id": 1, "x": 3}, "v": 1}, {"o": {"id": 2, "x": None}, "v": 3}]
+    world.tell((second, {"o": {"x": 5}, "v": 4}), (first, None))
+    assert world.mirror() == [{"o": {"id": 2, "x": 5}, "v": 4}]
+
+
+@pytest.mark.parametrize("batch_size", [1, 1000])
+@pytest.mark.parametrize("first", range(5))
+@pytest.mark.parametrize("named", [("id",), ()])
+def test_each_key_is_read_as_what_it_is(tmp_path: Path, first: int, batch_size: int, named: tuple[str, ...]) -> None:
+    keys = ["7", '{"id":1}', ' {"id":2}', "", "{"]
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=named, dead_letters={"stop_above": 1.0})
+    world.jobs = MemoryJobs(world.source, batch_size)
+    world.tell(*((f'{{"id":{n}}}', {"id": n}) for n in (1, 2, 3, 7)))
+    table = world.tell(*((key, None) for key in keys[first:] + keys[:first]))
+    assert (table.run_state, world.mirror()) == (RunState.WAITING, [{"id": 3}])
+    assert [kind for kind, _ in world.letters()] == ["malformed", "malformed"]
+
+
+@pytest.mark.parametrize("keys", [("7", '{"id":1}'), ('{"id":1}', "7")], ids="|".join)
+def test_keys_that_are_no_records_do_not_hide_the_fields_of_those_that_are(
+    tmp_path: Path, keys: tuple[str, ...]
+) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS)
+    world.tell(*((key, {"v": 1}) for key in keys))
+    assert world.mirror() == [{"id": 1, "v": 1}, {"id": 7, "v": 1}]
+
+
+@pytest.mark.parametrize("key", ["abc", 'a"b', "ä\\", ""])
+def test_a_bare_key_of_text_may_have_its_schema_beside_it(tmp_path: Path, key: str) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",))
+    wrapped = json.dumps({"schema": {"type": "string"}, "payload": key})
+    world.tell((json.dumps(key), {"id": key}), (wrapped, {"id": "other"}))
+    world.tell((wrapped, None))
+    assert world.mirror() == [{"id": "other"}]
 
 
 def test_a_record_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
@@ -165,6 +220,43 @@ def test_new_fields_and_deletes_before_any_row(tmp_path: Path) -> None:
     world.tell(("1", {"id": 1}))
     world.tell(("1", {"id": 1, "extra": True}), ("2", {"id": 2}))
     assert world.mirror() == [{"id": 1, "extra": True, "_offset": 2}, {"id": 2, "extra": None, "_offset": 3}]
+
+
+def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("idd",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    table = world.tell(("1", {"id": 1}), ("2", {"id": 2}), ("1", None))
+    assert (table.run_state, world.mirror()) == (RunState.WAITING, [])
+    assert world.letters() == [("no_key", "the table has no key column idd, and the record does not bring it")] * 3
+    world.tell(("2", {"id": 2, "idd": 2}))
+    assert world.mirror() == [{"id": 2, "idd": 2}]
+
+
+@pytest.mark.parametrize("settings", [{}, {"metadata": {"offset": "_offset"}}])
+def test_a_delete_before_any_row_deletes_nothing(tmp_path: Path, settings: dict[str, Any]) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, **settings)
+    assert world.tell(("1", None)).run_state is not RunState.STOPPED
+    world.tell(("1", {"id": 1}), ("2", {"id": 2}), ("2", None))
+    assert world.mirror("id") == [{"id": 1}]
+
+
+def test_rows_that_cannot_be_looked_up_leave_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS)
+    world.tell(*((str(n), {"id": n, "v": "a"}) for n in range(4)))
+    world.tell(("1", None))
+    asked = []
+
+    def away(*given: Any) -> BitMap64:
+        asked.append(set(tmp_path.rglob("*.parquet")))
+        if len(asked) <= 3:
+            raise OSError("the store is away")
+        return read_deletes(*given)
+
+    monkeypatch.setattr("frazil.ingest.upserts.resolve.read_deletes", away)
+    world.tell(("2", {"id": 2, "v": "b"}))
+    assert len(world.mirror()) == 3
+    assert len({len(files) for files in asked}) == 1
+    files = {file.path for file in world.catalog.data_files("n.t")}
+    assert {str(path) for path in tmp_path.rglob("*.parquet")} == files
 
 
 def test_all_rows_of_a_key_that_is_there_twice_are_replaced_by_one(tmp_path: Path) -> None:

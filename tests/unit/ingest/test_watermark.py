@@ -44,6 +44,14 @@ def test_a_partition_of_which_nothing_was_read_yet_holds_it_back() -> None:
     assert after == Watermark({"a": {0: 90}}, None)
 
 
+def test_a_partition_without_a_leader_holds_it_back_and_one_that_is_gone_does_not() -> None:
+    before = Watermark({"a": {0: 50, 1: 40}}, 40)
+    read, position = (_range(0, 5, 9),), {"a": {0: 9, 1: 5}}
+    ends = {("a", 0): 9}
+    assert advance_watermark(before, {"a": {0: 90}}, read, position, ends).complete_to_ms == 90
+    assert advance_watermark(before, {"a": {0: 90}}, read, position, ends, {("a", 1)}).complete_to_ms == 40
+
+
 def test_a_late_record_does_not_turn_it_back() -> None:
     before = Watermark({"a": {0: 50}}, 50)
     after = advance_watermark(before, {"a": {0: 10}}, (_range(0, 5, 6),), {"a": {0: 6}}, {("a", 0): 6})

@@ -113,6 +113,69 @@ def _bounds(target: TableTarget, pairs: dict[str, list[Any]]) -> dict[str, Any]:
     }
 
 
+_LONG = "z" + "x" * 5000
+_A_GROUP_EACH = {"write.parquet.row-group-size-bytes": "1"}
+"""Every batch is a row group."""
+
+
+@pytest.mark.parametrize(
+    ("groups", "bounds"),
+    [
+        ([["a"], ["zebra", "b"]], ("a", "zebra")),
+        ([["a"], ["zebra", _LONG]], None),
+        ([["zebra", _LONG], ["a"]], None),
+        ([["a"], ["b" * 5000, "zebra"], ["c"]], None),
+        ([[_LONG]], None),
+        ([["a"], [None]], ("a", "a")),
+        ([["a"], ["z" * 4096]], ("a", "z" * 15 + "{")),
+        ([["", "b"], ["a", None]], ("", "b")),
+    ],
+)
+def test_bounds_hold_for_every_row_or_are_left_out(
+    tmp_path: Path, groups: list[list[str | None]], bounds: tuple[str, str] | None
+) -> None:
+    target = target_of(tmp_path, {"s": "string", "raw": "binary", "x": "double"}, properties=_A_GROUP_EACH)
+    writer = FileWriter(target)
+    for texts in groups:
+        rows = [{"s": text, "raw": None if text is None else text.encode(), "x": 0.5} for text in texts]
+        writer.write(pa.Table.from_pylist(rows, target.arrow_schema))
+    (file,) = writer.finish()
+    assert pq.ParquetFile(file.path).metadata.num_row_groups == len(groups)
+    content = json.loads(file.content)
+    lower, upper = (_bounds(target, content[f"{side}-bounds"]) for side in ("lower", "upper"))
+    assert (lower.pop("x"), upper.pop("x")) == (0.5, 0.5)
+    expected = [{"s": text, "raw": text.encode()} for text in bounds] if bounds else [{}, {}]
+    assert [lower, upper] == expected
+
+
+def test_row_groups_of_nothing_but_nan_leave_the_bounds_of_the_others(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"x": "double"}, properties=_A_GROUP_EACH)
+    writer = FileWriter(target)
+    for number in (float("nan"), 1.5, None, -2.5):
+        writer.write(pa.Table.from_pylist([{"x": number}], target.arrow_schema))
+    content = json.loads(writer.finish()[0].content)
+    assert [_bounds(target, content[f"{side}-bounds"]) for side in ("lower", "upper")] == [{"x": -2.5}, {"x": 1.5}]
+
+
+@pytest.mark.parametrize(
+    ("text", "upper"),
+    [
+        ("a" * 15 + "\ud7ff" + "b", "a" * 15 + "\ue000"),
+        ("a" + "\U0010ffff" * 16, "b" + "\U0010ffff" * 15),
+        ("\ud7ff" + "\U0010ffff" * 16, "\ue000" + "\U0010ffff" * 15),
+        ("\U0010ffff" * 17, None),
+        ("a" * 15 + "\ud7ff", "a" * 15 + "\ud7ff"),
+    ],
+)
+def test_bounds_of_texts_are_texts(tmp_path: Path, text: str, upper: str | None) -> None:
+    target = target_of(tmp_path, {"s": "string"})
+    writer = FileWriter(target)
+    writer.write(pa.Table.from_pylist([{"s": text}], target.arrow_schema))
+    content = json.loads(writer.finish()[0].content)
+    assert _bounds(target, content["lower-bounds"]) == {"s": text[:16]}
+    assert _bounds(target, content["upper-bounds"]) == ({"s": upper} if upper else {})
+
+
 def test_the_table_s_metrics_modes_are_honoured(tmp_path: Path) -> None:
     properties = {"write.metadata.metrics.default": "none", "write.metadata.metrics.column.id": "full"}
     target = target_of(tmp_path, {"id": "long", "s": "string"}, properties=properties)
@@ -124,7 +187,9 @@ def test_compression_is_zstd_unless_the_table_says_otherwise(tmp_path: Path) -> 
     for properties, codec in (
         ({}, "ZSTD"),
         ({"write.parquet.compression-codec": "snappy"}, "SNAPPY"),
+        ({"write.parquet.compression-codec": "snappy", "write.parquet.compression-level": "1"}, "SNAPPY"),
         ({"write.parquet.compression-codec": "uncompressed"}, "UNCOMPRESSED"),
+        ({"write.parquet.compression-codec": "Uncompressed", "write.parquet.compression-level": "1"}, "UNCOMPRESSED"),
         ({"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "3"}, "GZIP"),
     ):
         (file,) = _write(target_of(tmp_path, {"s": "string"}, properties=properties), [{"s": "x" * 100}])

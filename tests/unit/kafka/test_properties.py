@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from confluent_kafka import Producer
+from structlog.testing import capture_logs
 
 from frazil.errors import SpecError
 from frazil.kafka.properties import java_properties, native_properties
@@ -69,3 +73,92 @@ def test_what_only_one_client_knows_goes_to_that_one() -> None:
     assert java_properties(properties) == {
         "fetch.max.bytes": "1", "max.poll.records": "5", "ssl.keystore.location": "/k", "client.id": "x",
     }  # fmt: skip
+
+
+_CA, _CHAIN, _KEY = (f"-----BEGIN {word}-----" for word in ("CA", "CERTIFICATE", "PRIVATE KEY"))
+
+
+@pytest.mark.parametrize(
+    ("native", "java"),
+    [
+        ({"ssl.ca.pem": _CA}, {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _CA}),
+        ({"ssl.ca.location": "/ca"}, {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca"}),
+        (
+            {"ssl.certificate.pem": _CHAIN, "ssl.key.pem": _KEY},
+            {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": _CHAIN, "ssl.keystore.key": _KEY},
+        ),
+        ({"ssl.endpoint.identification.algorithm": "none"}, {"ssl.endpoint.identification.algorithm": ""}),
+        ({"ssl.endpoint.identification.algorithm": "https"}, {"ssl.endpoint.identification.algorithm": "https"}),
+    ],
+)
+def test_certificates_in_the_words_of_one_client_reach_the_other(native: dict[str, str], java: dict[str, str]) -> None:
+    password = {"ssl.key.password": "secret"}
+    assert java_properties(native | password) == java | password
+    assert native_properties(native | password) == native | password
+    assert native_properties(java | password) == native | password
+    assert java_properties(java | password) == java | password
+
+
+def test_a_certificate_in_a_file_and_a_key_in_a_variable_go_together(tmp_path: Path) -> None:
+    file = tmp_path / "cert.pem"
+    file.write_text(_CHAIN)
+    assert java_properties({"ssl.certificate.location": str(file), "ssl.key.pem": _KEY}) == {
+        "ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": _CHAIN, "ssl.keystore.key": _KEY,
+    }  # fmt: skip
+
+
+def test_one_pem_file_of_java_has_both_for_librdkafka() -> None:
+    assert native_properties({"ssl.keystore.type": "PEM", "ssl.keystore.location": "/both.pem"}) == {
+        "ssl.certificate.location": "/both.pem", "ssl.key.location": "/both.pem",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("location", "kind"), [("/k.p12", {}), ("/K.PFX", {}), ("/k", {"ssl.keystore.type": "pkcs12"})]
+)
+def test_a_pkcs12_file_reaches_both(location: str, kind: dict[str, str]) -> None:
+    store = {"ssl.keystore.location": location, "ssl.keystore.password": "secret"}
+    assert native_properties(store | kind) == store
+    assert java_properties(store | kind) == {**store, "ssl.keystore.type": "PKCS12"}
+
+
+def test_a_jks_file_is_for_java_alone() -> None:
+    store = {"ssl.keystore.location": "/k.jks", "ssl.keystore.password": "secret", "ssl.keystore.key": "x"}
+    assert native_properties(store) == {}
+    assert java_properties(store) == store
+
+
+def test_what_is_written_for_both_clients_is_left_as_it_is() -> None:
+    trusted = {"ssl.truststore.location": "/t.jks", "ssl.truststore.password": "secret"}
+    own = {"ssl.keystore.location": "/k.jks"}
+    native = {"ssl.ca.location": "/ca.pem", "ssl.certificate.location": "/c.pem", "ssl.key.location": "/k.pem"}
+    assert java_properties({**trusted, **own, **native}) == {**trusted, **own}
+    assert native_properties({**trusted, **own, **native}) == native
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "metric.reporters", "metrics.recording.level", "interceptor.classes", "security.providers", "ssl.provider",
+        "ssl.engine.factory.class", "ssl.trustmanager.algorithm", "ssl.keymanager.algorithm",
+        "ssl.secure.random.implementation", "sasl.login.callback.handler.class", "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.expected.audience", "sasl.kerberos.ticket.renew.jitter", "exclude.internal.topics",
+        "socket.connection.setup.timeout.max.ms", "auto.include.jmx.reporter", "config.providers",
+    ],
+)  # fmt: skip
+def test_a_name_that_only_java_knows_does_not_keep_librdkafka_from_starting(name: str) -> None:
+    assert java_properties({name: "x"}) == {name: "x"}
+    Producer(native_properties({name: "x"}))
+
+
+def test_what_is_left_out_is_said_once_without_its_value() -> None:
+    only_java, only_native = ("metric.reporters", "metrics.num.samples"), ("debug", "log_level")
+    properties = dict.fromkeys((*only_java, *only_native), "secret") | {"client.id": "both"}
+    with capture_logs() as logged:
+        for _ in range(2):
+            native_properties(properties)
+            java_properties(properties)
+    assert logged == [
+        {"event": "settings_left_out", "log_level": "debug", "client": "librdkafka", "settings": [*only_java]},
+        {"event": "settings_left_out", "log_level": "debug", "client": "java", "settings": [*only_native]},
+    ]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from frazil.catalog.look import TableLook
-from frazil.catalog.upkeep import Compaction, Rewritten
+from frazil.catalog.upkeep import Compaction, Rewritten, Transfer
 from frazil.errors import ConflictError, FrazilError, UnavailableError
 from frazil.maintain.caretaker import BEHIND, MOST_APART, Caretaker, Seen
 from frazil.maintain.debt import MOST_SMALL_FILES
@@ -22,7 +22,7 @@ CARE = Care(MaintenanceSpec(min_input_files=5), 128 * MIB, 256 * MIB)
 
 
 class PaperUpkeep:
-    """Tables on paper: notes what is asked of it. failures: what the next changes raise."""
+    """Tables on paper: notes what is asked of it. failures: what the next changes raise; blindness: what looks raise."""
 
     def __init__(self, look: TableLook) -> None:
         self.tables: dict[str, TableLook] = {look.name: look}
@@ -30,14 +30,17 @@ class PaperUpkeep:
         self.removed: list[str] = []
         self.found: list[str] = []
         self.failures: list[FrazilError] = []
+        self.blindness: FrazilError | None = None
         self.loses = False
 
     def look(self, table: str, with_files: bool) -> TableLook | None:
+        if self.blindness is not None:
+            raise self.blindness
         if with_files:
             self.calls.append("look")
         return self.tables.get(table)
 
-    def compact(self, table: str, compaction: Compaction) -> Rewritten:
+    def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:  # noqa: ARG002
         self._note("compact")
         files = self.tables[table].files
         if self.loses:
@@ -90,12 +93,14 @@ class Beside:
         self.caretaker = Caretaker(Carer(self.upkeep, "p", self.clock), self.clock)
         self.commits = 0
         self.files = files
+        self.batch_s: float | None = None
         self.commit(0)
 
     def commit(self, files: int = 1) -> None:
         self.commits += 1
         self.files += files
-        self.caretaker.note([Seen(Charge("t.a", CARE), str(self.commits), self.files, self.commits)])
+        seen = Seen(Charge("t.a", CARE), str(self.commits), self.files, self.commits, self.batch_s)
+        self.caretaker.note([seen])
 
     def after(self, seconds: float) -> list[str]:
         """What care does so much later."""
@@ -126,6 +131,21 @@ def test_a_quiet_table_is_looked_at_again_and_then_left_alone() -> None:
     assert [beside.after(3600) for _ in range(5)] == [[]] * 5
 
 
+def test_a_table_without_commits_is_looked_at_once_a_day() -> None:
+    beside = Beside(files=1)
+    assert beside.after(10) == ["look"]
+    assert beside.after(180) == ["look"], "thoroughly"
+    kept = len(beside.upkeep.tables["t.a"].snapshots)
+    assert [beside.after(3600) for _ in range(23)] == [[]] * 23
+    (look, *rest) = beside.after(2 * 3600)
+    assert look == "look"
+    assert {"expire"} <= set(rest)
+    assert f"orphans of t.a before {beside.clock.now_ms() - 72 * 3_600_000}" in rest
+    assert len(beside.upkeep.tables["t.a"].snapshots) < kept
+    assert [beside.after(3600) for _ in range(23)] == [[]] * 23
+    assert beside.after(3600)[0] == "look"
+
+
 def test_what_is_left_of_a_round_is_done_in_the_next() -> None:
     beside = Beside(files=500)
     assert beside.after(10) == ["look", "compact"]
@@ -144,6 +164,57 @@ def test_trouble_is_told_and_tried_again(error: FrazilError, pause_s: float) -> 
     assert beside.after(pause_s - 1) == []
     assert beside.after(1) == ["look", "compact"]
     assert beside.caretaker.said()["t.a"]["failure"] == ""
+
+
+def test_a_rewrite_that_fails_keeps_no_books_from_being_kept() -> None:
+    beside = Beside(files=20, snapshots=400)
+    upkeep = beside.upkeep
+    upkeep.tables["t.a"] = replace(upkeep.tables["t.a"], manifests=(1000,) * 200)
+    upkeep.failures = [UnavailableError("no space left")]
+    assert beside.after(10) == ["look", "compact", "expire"], "manifests are rewritten another time"
+    assert beside.caretaker.said()["t.a"]["failure"] == "no space left"
+    assert len(upkeep.tables["t.a"].snapshots) == 200
+
+
+@pytest.mark.parametrize(
+    ("error", "pause_s"), [(ConflictError("another was quicker"), 10), (UnavailableError("no space left"), 60)]
+)
+def test_trouble_is_over_when_the_next_round_has_none_though_nothing_is_committed(
+    error: FrazilError, pause_s: float
+) -> None:
+    beside = Beside(files=20)
+    beside.upkeep.failures = [error]
+    assert beside.after(10) == ["look", "compact"]
+    assert beside.after(pause_s - 1) == []
+    assert beside.after(1) == ["look", "compact"]
+    assert beside.caretaker.said()["t.a"]["failure"] == ""
+    assert beside.after(60) == []
+
+
+def test_a_table_that_cannot_be_looked_at_is_told_until_it_can_or_is_gone() -> None:
+    beside = Beside(files=3)
+    beside.upkeep.blindness = UnavailableError("the table cannot be looked at")
+    beside.after(10)
+    assert beside.caretaker.said()["t.a"]["failure"] == "the table cannot be looked at"
+    beside.upkeep.blindness = None
+    there = beside.upkeep.tables.pop("t.a")
+    assert beside.after(60) == ["look"]
+    assert beside.caretaker.said() == {}
+    beside.upkeep.tables["t.a"] = there
+    beside.commit(files=5)
+    assert beside.after(10)[:1] == ["look"]
+    assert beside.caretaker.said()["t.a"]["failure"] == ""
+
+
+def test_a_table_is_looked_at_once_a_day_though_nothing_is_committed() -> None:
+    beside = Beside(files=1)
+    assert beside.after(10) == ["look"]
+    assert beside.after(180) == ["look"], "thoroughly"
+    day_s = 24 * 3600
+    assert beside.after(day_s - 1) == []
+    expected = f"orphans of t.a before {beside.clock.now_ms() + 1000 - 72 * 3600 * 1000}"
+    assert expected in beside.after(1)
+    assert beside.after(day_s)[:1] == ["look"]
 
 
 def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -> None:
@@ -182,6 +253,49 @@ def test_a_new_table_has_no_orphans_to_look_for_on_its_first_day() -> None:
     assert f"frazil.p.orphans-removed={beside.clock.now_ms()}" in [
         f"{name}={value}" for name, value in beside.upkeep.tables["t.a"].properties.items()
     ]
+
+
+def test_files_of_a_batch_in_hand_are_no_orphans_however_old_they_are() -> None:
+    beside = Beside(files=4)
+    assert beside.after(10) == ["look"]
+    planned_s, planned_ms = beside.clock.monotonic_s(), beside.clock.now_ms()
+    beside.clock.sleep(2)
+    beside.batch_s = planned_s
+    beside.commit()
+    beside.clock.sleep(4 * 86_400)
+    beside.commit()
+    assert f"orphans of t.a before {planned_ms}" in beside.after(1)
+    beside.batch_s = None
+    beside.commit()
+    beside.clock.sleep(86_400)
+    beside.commit()
+    now_ms = beside.clock.now_ms()
+    assert f"orphans of t.a before {now_ms - 72 * 3_600_000}" in beside.after(0)
+
+
+@pytest.mark.parametrize(
+    ("error", "pause_s", "said"),
+    [
+        (UnavailableError("another table lies there"), 86_400, "another table lies there"),
+        (ConflictError("went"), 600, ""),
+    ],
+)
+def test_a_search_for_orphans_that_comes_to_nothing_is_not_repeated_at_once(
+    error: FrazilError, pause_s: int, said: str
+) -> None:
+    beside = Beside(files=1, snapshots=1)
+    beside.after(10)
+    beside.clock.sleep(86_400)
+    beside.commit(files=5)
+    beside.upkeep.failures = [error]
+    assert "orphans" in " ".join(beside.after(0))
+    for _ in range(3):
+        beside.commit(files=5)
+        assert "orphans" not in " ".join(beside.after((pause_s - 60) / 3))
+        assert beside.caretaker.said()["t.a"]["failure"] == said
+    beside.commit(files=5)
+    assert "orphans" in " ".join(beside.after(60))
+    assert beside.caretaker.said()["t.a"]["failure"] == ""
 
 
 def test_orphans_that_were_promised_are_spared() -> None:

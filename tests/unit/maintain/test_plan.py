@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from frazil.catalog.look import StoredData, StoredDeletes
+from frazil.maintain.packing import packed
 from frazil.maintain.plan import ORPHANS_NOTE, Action, Care, Holds, Mode, Plan, is_open, mode_of, plan_care
 from frazil.spec.models import MaintenanceSpec
 from tests.unit.maintain.tables import MIB, line, table, without_progress
@@ -35,6 +39,13 @@ def compaction(found: Plan) -> Action | None:
         ([MIB] * 50 + [50 * MIB], "busy", 51),
         ([MIB] * 50 + [60 * MIB], "busy", 50),
         ([4 * MIB] * 32, "busy", 32),
+        ([60 * MIB] * 3, "busy", 2),
+        ([90 * MIB, 30 * MIB, 8 * MIB], "busy", 3),
+        ([90 * MIB, 90 * MIB], "busy", 0),
+        ([90 * MIB, 90 * MIB, 5 * MIB], "busy", 0),
+        ([90 * MIB] * 4 + [MIB] * 50, "busy", 39),
+        ([90 * MIB] * 4, "quiet", 0),
+        ([90 * MIB] * 4, "thorough", 0),
         ([MIB] * 2, "quiet", 2),
         ([MIB, 2 * MIB, 90 * MIB], "quiet", 2),
         ([MIB, 90 * MIB], "quiet", 0),
@@ -49,6 +60,15 @@ def test_files_are_put_together_when_it_is_worth_it(sizes: list[int], mode: Mode
     assert (action is not None) == (chosen > 0)
     if action is not None:
         assert action.reason.startswith(f"{chosen} files of ")
+
+
+@pytest.mark.parametrize(("size", "count", "fewest"), [(4 * MIB, 32, "24"), (40 * MIB, 4, "2"), (MIB, 128, "50")])
+def test_a_whole_file_s_worth_is_put_together_however_few_files_it_is(size: int, count: int, fewest: str) -> None:
+    action = compaction(plan({"[0,[]]": [size] * count, "[0,[1]]": [MIB, MIB]}))
+    assert action is not None
+    assert action.compaction is not None
+    options = action.compaction.options
+    assert (options["min-input-files"], options["min-file-size-bytes"]) == (fewest, str(size + 1))
 
 
 def test_each_row_is_rewritten_a_few_times_only() -> None:
@@ -66,6 +86,64 @@ def test_each_row_is_rewritten_a_few_times_only() -> None:
     assert len([size for size in sizes if size < 0.75 * TARGET]) <= 51
 
 
+def rewritten(sizes: Sequence[int], options: Mapping[str, str], is_ordered: bool) -> list[int]:
+    """What Iceberg makes of the files of one partition."""
+    target, below = int(options["target-file-size-bytes"]), int(options["min-file-size-bytes"])
+    left = [size for size in sizes if size >= below]
+    for group in packed([size for size in sizes if size < below], int(options["max-file-group-size-bytes"])):
+        if len(group) == 1 or (len(group) < int(options["min-input-files"]) and sum(group) <= target):
+            left += group
+        elif is_ordered:
+            count = expected_files(sum(group), target, below)
+            left += [sum(group) // count] * count
+        else:
+            split = max(target, sum(group) // expected_files(sum(group), target, below))
+            left += [sum(task) for task in packed(group, split)]
+    return left
+
+
+def expected_files(size: int, target: int, below: int) -> int:
+    """SizeBasedFileRewritePlanner.expectedOutputFiles."""
+    if size < target:
+        return 1
+    is_round = size % target <= below and size // (size // target) < 1.1 * target
+    return size // target if is_round else -(-size // target)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.one_of(st.integers(1, 30), st.integers(1, 200)), max_size=60),
+    st.integers(1, 3),
+    st.sampled_from([{}, {"sort": ("id",)}, {"zorder": ("id",)}]),
+    st.sampled_from(["busy", "quiet", "thorough"]),
+)
+def test_no_bytes_are_rewritten_for_ever(
+    sizes: list[int], cores: int, order: dict[str, tuple[str, ...]], mode: Mode
+) -> None:
+    spec = MaintenanceSpec(cores=cores, small_file_share=0.0, min_input_files=5).model_copy(update=order)
+    sizes = [size * MIB for size in sizes]
+    for _ in range(len(sizes) + 1):
+        action = compaction(plan({"[0,[]]": sizes}, mode, spec))
+        if action is None:
+            break
+        assert action.compaction is not None
+        fewer = rewritten(sizes, action.compaction.options, bool(order))
+        assert len(fewer) < len(sizes)
+        sizes = fewer
+    assert compaction(plan({"[0,[]]": sizes}, mode, spec)) is None
+
+
+def test_a_sorted_table_is_rewritten_once() -> None:
+    spec = MaintenanceSpec(cores=2, sort=("id",))
+    action = compaction(plan({"[0,[]]": [MIB] * 160}, "thorough", spec))
+    assert action is not None
+    assert action.gain == "160 files become about 2"
+    assert action.compaction is not None
+    sizes = rewritten([MIB] * 160, action.compaction.options, is_ordered=True)
+    assert sizes == [128 * MIB, 32 * MIB]
+    assert compaction(plan({"[0,[]]": sizes}, "thorough", spec)) is None
+
+
 def test_a_small_share_of_small_files_is_left_alone() -> None:
     assert compaction(plan({"[0,[]]": [TARGET] * 98 + [MIB] * 2}, "thorough")) is None
     assert compaction(plan({"[0,[]]": [TARGET] * 8 + [MIB] * 2}, "thorough")) is not None
@@ -78,6 +156,27 @@ def test_a_round_rewrites_no_more_than_it_may() -> None:
     assert action is not None
     assert action.compaction is not None
     assert action.compaction.options["max-files-to-rewrite"] == "100"
+
+
+@pytest.mark.parametrize(
+    ("files", "deletes", "most"),
+    [
+        ([StoredData(TARGET, 100, "[0,[]]", 40, True)] * 20, "vector", "2"),
+        ([StoredData(TARGET // 2, 100, "[0,[]]", 0, True)] * 20 + [StoredData(TARGET, 100)] * 9, "equality", "4"),
+        ([StoredData(8 * TARGET, 100, "[0,[]]", 40, True)] * 20, "vector", "1"),
+        ([StoredData(TARGET, 100, "[0,[]]", 40, True)] * 9 + [StoredData(MIB, 100)] * 50, "vector", "12"),
+    ],
+)
+def test_a_round_rewrites_no_more_for_the_sake_of_deletes_either(
+    files: list[StoredData], deletes: str, most: str
+) -> None:
+    look = replace(table(line(3)), files=tuple(files), deletes=(StoredDeletes(deletes, 10, 40, True),))
+    for bytes_of_a_round, limit in ((2 * TARGET, most), (None, None)):
+        care = Care(MaintenanceSpec(), TARGET, bytes_of_a_round)
+        action = compaction(plan_care(look, care, Holds(), 10_000, "busy", NOTED))
+        assert action is not None
+        assert action.compaction is not None
+        assert action.compaction.options.get("max-files-to-rewrite") == limit
 
 
 def test_deletes_are_worked_off() -> None:
@@ -96,6 +195,15 @@ def test_deletes_are_worked_off() -> None:
     assert action.compaction.removes_dangling
 
 
+@pytest.mark.parametrize(("mode", "deleted"), [("busy", 30), ("quiet", 10), ("thorough", 5)])
+def test_the_longer_a_table_rests_the_fewer_deleted_rows_are_left_in_it(mode: Mode, deleted: int) -> None:
+    for count, is_due in ((deleted, True), (deleted - 1, False)):
+        files = (StoredData(TARGET, 100, "[0,[]]", deleted=count),)
+        look = replace(table(line(3)), files=files, deletes=(StoredDeletes("vector", 10, count, True),))
+        action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED))
+        assert (action is not None) is is_due
+
+
 def test_nothing_is_done_where_care_is_off_or_the_table_is_empty() -> None:
     assert plan({"[0,[]]": [MIB] * 500}, "thorough", MaintenanceSpec(is_on=False)).actions == ()
     assert plan_care(table(), Care(MaintenanceSpec(), TARGET), Holds(), 0, "thorough", {}).actions == ()
@@ -110,6 +218,10 @@ def test_expiry_waits_for_what_others_need_and_says_so() -> None:
         look, care, Holds(waits="a retry of dead letters is not finished: t.x"), DAY_MS * 9, "thorough", {}
     )
     assert (held.actions, held.waiting) == ((), ("a retry of dead letters is not finished: t.x",))
+    kept = replace(look, properties={"gc.enabled": "False"}, files=table(line(3), {"[0,[]]": [MIB] * 50}).files)
+    found = plan_care(kept, care, Holds(), DAY_MS * 9, "thorough", {})
+    assert [action.kind for action in found.actions] == ["compact"]
+    assert found.waiting == ("nothing is removed from a table whose property gc.enabled is false",)
     own = plan_care(replace(look, has_own_retention=True), care, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000})
     assert own.actions == ()
     assert "retention of its own" in own.waiting[0]
@@ -141,6 +253,18 @@ def test_orphans_are_looked_for_once_a_day() -> None:
     assert kinds(2 * DAY_MS, {}) == ["orphans"]
     assert kinds(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS + 1}) == []
     assert kinds(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS}) == ["orphans"]
+
+
+def test_distinct_values_are_counted_once_a_day_and_once_for_each_snapshot() -> None:
+    def is_counted(now_ms: int, *statistics: int) -> bool:
+        look = replace(table(line(3)), statistics=statistics)
+        found = plan_care(look, Care(MaintenanceSpec(statistics=True), TARGET), Holds(), now_ms, "quiet", {})
+        return "statistics" in [action.kind for action in found.actions]
+
+    assert is_counted(DAY_MS)
+    assert is_counted(DAY_MS + 2000, 2, 1)
+    assert not is_counted(DAY_MS + 1999, 2, 1)
+    assert not is_counted(9 * DAY_MS, 3, 1), "nothing has come since"
 
 
 def test_a_table_is_quiet_a_minute_after_its_last_row() -> None:

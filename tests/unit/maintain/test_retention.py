@@ -36,8 +36,9 @@ def test_the_oldest_that_is_kept_has_progress_for_a_table_that_is_rolled_back_to
     assert expirable(table(snapshots), KEEP_TEN, (), 50_000) == tuple(range(1, 35))
 
 
-def test_branches_tags_and_statistics_are_kept() -> None:
-    look = replace(table(line(50)), refs={"tag": 3, "branch": 7}, statistics=(5, 9))
+@pytest.mark.parametrize("statistics", [(5, 9), (9, 5), (9, 77, 5)])
+def test_branches_tags_and_the_newest_statistics_are_kept(statistics: tuple[int, ...]) -> None:
+    look = replace(table(line(50)), refs={"tag": 3, "branch": 7}, statistics=statistics)
     assert expirable(look, KEEP_TEN, (), 50_000) == tuple(n for n in range(1, 41) if n not in (3, 7, 9))
 
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from pyiceberg.types import LongType
 
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import Discovery, TableStopped
+from frazil.ingest.evolve import new_schema
 from frazil.ingest.table import Table
 from frazil.ops.check import Finding, check_kafka, check_local_folder, check_store, check_tables
 from frazil.spec import TableSpec
@@ -87,6 +89,16 @@ def test_a_table_that_would_stop_is_a_problem_and_one_that_is_not_there_is_none(
     ]
 
 
+def test_a_table_that_keeps_properties_of_its_own_says_which(world: World) -> None:
+    spec = world.spec("tables: {s.t: {topic: a, properties: {comment: new, owner: me}}}\n")
+    properties = {"comment": "old", "owner": "me", "other": "x"}
+    table = Table(spec.tables[0])
+    table.state = world.catalog.create("s.t", new_schema([("id", LongType())]), properties, 2)
+    (finding,) = check_tables([table], lambda _: None)
+    words = "there, 1 column; keeps its own comment: `properties` are those of a table that is made"
+    assert (finding.is_ok, finding.found) == (True, words)
+
+
 def test_a_folder_is_looked_at_and_not_made(tmp_path: Path) -> None:
     assert check_local_folder("store", tmp_path / "a" / "b").is_ok
     assert list(tmp_path.iterdir()) == []
@@ -118,3 +130,14 @@ def test_a_store_that_cannot_be_reached_is_a_problem() -> None:
 
     finding = check_store("s3://lake/", {}, [], probe)
     assert (finding.is_ok, finding.tried, finding.where) == (False, "listed s3://lake/", "s3://lake/")
+
+
+def test_a_topic_of_transactions_that_is_missing_is_a_problem(world: World) -> None:
+    world.source.create("orders")
+    text = "tables: {s.orders: {topic: orders, envelope: debezium, atomic: {transaction_topic: shop.transaction}}}\n"
+    problems = [f for f in look(world, text) if not f.is_ok]
+    assert [(p.name, p.found) for p in problems] == [
+        ("topic shop.transaction", "the topic does not exist; table s.orders waits for it")
+    ]
+    world.source.create("shop.transaction")
+    assert all(finding.is_ok for finding in look(world, text))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.schemas import Schemas
 from frazil.ops.check import Finding
 from frazil.ops.gate import check_schemas
 from frazil.registry.memory import MemoryRegistry
+from frazil.registry.port import SchemaKind
 from frazil.spec.types import parse_type
 from tests.unit.ops.conftest import World
 
@@ -21,10 +24,12 @@ def avro(**fields: Any) -> str:
     return json.dumps({"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in fields.items()]})
 
 
-def look(world: World, registry: MemoryRegistry, settings: str = "", **columns: str) -> list[Finding]:
+def look(
+    world: World, registry: MemoryRegistry, settings: str = "", form: str = "avro", **columns: str
+) -> list[Finding]:
     world.source.create("a")
     name = f"s.t{len(columns)}"
-    text = f"{HEAD}tables: {{{name}: {{topic: a, value: {{format: avro}}{settings}}}}}\n"
+    text = f"{HEAD}tables: {{{name}: {{topic: a, value: {{format: {form}}}{settings}}}}}\n"
     discovery = Discovery(world.spec(text), world.source, world.catalog)
     discovery.refresh_topics()
     table = discovery.tables[name]
@@ -76,3 +81,70 @@ def test_a_registry_that_does_not_answer_is_named_once(world: World) -> None:
     registry.is_down = True
     [finding] = look(world, registry)
     assert (finding.name, finding.is_ok) == ("registry", False)
+
+
+def _wrapped(form: str) -> str:
+    """The schema of an envelope around a row with a number and a text."""
+    if form == "avro":
+        row = {
+            "type": "record",
+            "name": "V",
+            "fields": [{"name": "id", "type": "int"}, {"name": "v", "type": "string"}],
+        }
+        images = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "V"]}]
+        return json.dumps({"type": "record", "name": "E", "fields": [*images, {"name": "op", "type": "string"}]})
+    members = {"id": {"type": "integer", "connect.type": "int32"}, "v": {"type": "string"}}
+    image = {"oneOf": [{"type": "null"}, {"type": "object", "properties": members}]}
+    return json.dumps({"type": "object", "properties": {"before": image, "after": image, "op": {"type": "string"}}})
+
+
+@pytest.mark.parametrize("form", ["avro", "json_schema"])
+def test_of_a_schema_of_envelopes_the_row_inside_is_compared(world: World, form: SchemaKind) -> None:
+    registry = MemoryRegistry()
+    registry.register(form, _wrapped(form), subject="a-value")
+    [finding] = look(world, registry, ", envelope: debezium", form, id="int")
+    assert (finding.is_ok, finding.found) == (True, "a run adds v: string")
+    [finding] = look(world, registry, ", envelope: debezium, on_drift: freeze", form, id="int", v="string")
+    assert (finding.is_ok, finding.found) == (True, "the table has all of it")
+
+
+def _properties(**properties: str) -> str:
+    return json.dumps({"type": "object", "properties": {name: {"type": kind} for name, kind in properties.items()}})
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "settings", "columns"),
+    [
+        ("avro", avro(at="long"), ", columns: {at: timestamptz(ms)}", {}),
+        ("avro", avro(at="double"), ", columns: {at: timestamp(s)}", {"at": "timestamp"}),
+        ("avro", avro(id="long", x="long"), ", on_drift: freeze, exclude: [x]", {"id": "long"}),
+        ("avro", avro(id="long", x="long"), ", on_drift: freeze, include: [id]", {"id": "long"}),
+        ("json_schema", _properties(at="string", d="string"), ", columns: {at: timestamptz, d: date}", {}),
+        ("json_schema", _properties(at="integer"), ", columns: {at: timestamptz(s)}", {}),
+        ("json_schema", _properties(n="number", u="string"), ", columns: {n: 'decimal(9,2)', u: uuid}", {}),
+    ],
+)
+def test_what_a_run_takes_is_no_problem(
+    world: World, form: SchemaKind, text: str, settings: str, columns: dict[str, str]
+) -> None:
+    registry = MemoryRegistry()
+    registry.register(form, text, subject="a-value")
+    [finding] = look(world, registry, settings, form, **columns)
+    assert (finding.is_ok, finding.found) == (True, "the table has all of it")
+
+
+def test_a_renamed_field_is_the_column_that_it_was(world: World) -> None:
+    registry = MemoryRegistry()
+    fields = [{"name": "number", "aliases": ["id"], "type": "long"}, {"name": "more", "type": "long"}]
+    registry.register("avro", json.dumps({"type": "record", "name": "R", "fields": fields}), subject="a-value")
+    [finding] = look(world, registry, id="long")
+    assert finding.found == "a run adds more: long"
+
+
+def test_a_field_of_a_json_schema_that_a_column_cannot_take_is_a_problem(world: World) -> None:
+    registry = MemoryRegistry()
+    registry.register("json_schema", _properties(id="string", more="integer"), subject="a-value")
+    [finding] = look(world, registry, ", columns: {id: long}", "json_schema")
+    assert (finding.is_ok, finding.found) == (False, "schema a-value: column id: string does not fit long")
+    [finding] = look(world, registry, "", "json_schema", id="string")
+    assert (finding.is_ok, finding.found) == (True, "a run adds more: long")

@@ -10,16 +10,16 @@ from pyiceberg.types import DecimalType, ListType, LongType, MapType, NestedFiel
 
 from frazil.errors import SpecError
 from frazil.ingest.evolve import new_schema
-from frazil.kafka.sample import SampledRecord
+from frazil.kafka.port import ReadRecord
 from frazil.ops.plan import PlannedTable, describe_type, plan_tables
 from frazil.types import Commit, OffsetRange, Progress
 from tests.unit.ops.conftest import World
 
 
 def plan(world: World, text: str) -> dict[str, PlannedTable]:
-    def read(ranges: list[OffsetRange]) -> list[SampledRecord]:
+    def read(ranges: list[OffsetRange]) -> list[ReadRecord]:
         return [
-            SampledRecord(r.topic, r.partition, record.offset, record.value, key=record.key)
+            ReadRecord(r.topic, r.partition, record.offset, record.value, record.timestamp_ms, key=record.key)
             for r in ranges
             for record in world.source.by_name[r.topic].partitions[r.partition]
             if r.start <= record.offset < r.end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import socket
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +16,17 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from rich.console import Console
 
+from frazil.catalog.layout import Layout
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.cli.status import render
 from frazil.errors import UnavailableError
+from frazil.ingest.table import Table
 from frazil.kafka.memory import MemorySource
 from frazil.ops.reports import PipelineReport, as_document
 from frazil.ops.status import report_pipeline
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import Commit, DataFile, Progress, Watermark
 
 NOW_MS = 1_000_000_000
@@ -106,7 +110,10 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
         "state": "not running", "ok": True, "reason": "", "remedy": "", "where": "", "topics": ["a"],
         "lag_records": 0, "lag_s": 0.0, "watermark_ms": NOW_MS - 5000, "last_commit_ms": None,
         "rows": 10, "files": 2, "size_bytes": 4000, "average_file_bytes": 2000, "snapshots": 1,
-        "dropped_fields": [], "dead_letters": 0, "bad_skipped": 0, "refused_changes": [], "last_upsert": None, "care": None,
+        "partition_spec": [], "sort_order": [],
+        "dropped_fields": [], "dead_letters": 0, "bad_skipped": 0, "skipped_offsets": None, "passed_over": {},
+        "refused_changes": [],
+        "last_upsert": None, "care": None,
     }  # fmt: skip
 
 
@@ -145,11 +152,25 @@ def test_a_note_of_a_waiting_table_is_no_fault(tmp_path: Path) -> None:
     assert "note: s.a: no record has a field yet" in text_of(report)
 
 
+def test_what_was_lost_is_said(tmp_path: Path) -> None:
+    report = Scene(tmp_path).report(said({"skipped_offsets": 50}))
+    assert report.is_well
+    assert "s.a has passed over 50 offsets that Kafka no longer had" in " ".join(text_of(report).split())
+
+
 def test_a_missing_topic_is_named(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     del scene.source.by_name["a"]
     table = scene.table()
     assert (table["ok"], table["reason"], table["rows"]) == (False, "topic a does not exist", 10)
+
+
+def test_a_pattern_that_matches_nothing_is_named(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.spec = scene.spec.model_copy(update={"namespace": "s", "topics": (TopicSelector(pattern="^device-"),)})
+    report = scene.report()
+    assert not report.is_well
+    assert [problem.message for problem in report.problems] == ["the regular expression /^device-/ matches no topic"]
 
 
 def test_a_topic_made_anew_is_found_without_a_run(tmp_path: Path) -> None:
@@ -210,6 +231,33 @@ def test_the_text_fits_a_hundred_columns_and_names_what_is_dropped(tmp_path: Pat
     assert "2 × 2.0 KiB" in text or "2 × 2000 B" in text
 
 
+def test_how_new_files_are_partitioned_and_sorted_is_said(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    layout = Layout((parse_term("bucket(id, 4)"), parse_term("id")), (parse_sort("id desc"),))
+    assert "partitioned" not in text_of(scene.report())
+    scene.catalog.arrange("s.a", layout)
+    table = scene.table()
+    assert (table["partition_spec"], table["sort_order"]) == (["bucket(id, 4)", "id"], ["id desc nulls last"])
+    assert "s.a is partitioned by bucket(id, 4), id and sorted by id desc nulls last" in text_of(scene.report())
+    unreached = scene.table({}, Broken())
+    assert (unreached["partition_spec"], unreached["sort_order"]) == (None, None)
+
+
+@pytest.mark.parametrize(("ended", "expected"), [(False, {"failure": "no room", "last_ms": 5}), (True, {"last_ms": 5})])
+def test_what_troubles_care_is_said_while_the_process_runs(
+    tmp_path: Path, ended: bool, expected: dict[str, Any]
+) -> None:
+    scene = Scene(tmp_path)
+    heard: list[dict[str, Any]] = []
+
+    def look_at_care(_catalog: Catalog, _table: Table, told: Mapping[str, Any]) -> None:
+        heard.append(dict(told))
+
+    document = said({"care": {"failure": "no room", "last_ms": 5}}, ended=ended)
+    report_pipeline(scene.spec, scene.source, nullcontext(scene.catalog), document, NOW_MS, look_at_care)
+    assert heard == [expected]
+
+
 def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     letters = scene.catalog.create("s.letters", SCHEMA, {}, 2)
@@ -228,3 +276,15 @@ def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
     assert "s.a refuses a change: column x: no" in text
     unreached = scene.table(said({"dead_letters": 7, "bad_skipped": 2}), Broken())
     assert (unreached["dead_letters"], unreached["bad_skipped"]) == (7, 2)
+
+
+def test_records_that_are_no_change_of_a_row_are_counted_by_what_they_are(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    before = scene.catalog.load("s.a")
+    assert before is not None
+    after = replace(before.progress, commit_id="d", passed_over={"heartbeat": 1200, "delete": 2})
+    scene.catalog.commit(Commit("s.a", (), after, before.progress))
+    report = scene.report()
+    assert as_document(report)["tables"]["s.a"]["passed_over"] == {"heartbeat": 1200, "delete": 2}
+    assert "s.a has passed over records that are no change of a row: 2 delete, 1,200 heartbeat" in text_of(report)
+    assert scene.table(said({"passed_over": {"delete": 5}}), Broken())["passed_over"] == {"delete": 5}

@@ -9,7 +9,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from frazil.spec import json_schema
-from tests.unit.spec.pipeline_file import Load, with_table
+from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,8 @@ from tests.unit.spec.pipeline_file import Load, with_table
         ("mode: upsert, key: {format: text}, metadata: {key: k}", {"metadata": {"key": "k"}}),
         ("mode: upsert, key_columns: [id, o.n], order_by: at", {"key_columns": ("id", "o.n"), "order_by": "at"}),
         ("mode: upsert, key_columns: [id], metadata: [offset]", {"metadata": {"offset": "_offset"}}),
+        ("mode: upsert, deletes: mark, metadata: {timestamp: at}, order_by: at", {"order_by": "at"}),
+        ("mode: upsert, deletes: mark, envelope: debezium, order_by: at", {"order_by": "at"}),
     ],
 )
 def test_what_is_written_is_read_and_valid_for_editors(load: Load, settings: str, read: dict[str, Any]) -> None:
@@ -29,3 +31,30 @@ def test_what_is_written_is_read_and_valid_for_editors(load: Load, settings: str
     (table,) = load(text).tables
     assert {name: getattr(table, name) for name in read} == read
     Draft202012Validator(json_schema()).validate(yaml.safe_load(text))
+
+
+def test_the_place_of_a_change_among_all_of_its_source_may_order_changes(load: Load) -> None:
+    settings = "mode: upsert, envelope: debezium, metadata: [source_order], order_by: _source_order"
+    assert load(with_table(settings)).tables[0].order_by == "_source_order"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "order_by", "field", "reason"),
+    [
+        ("[total_order]", "_total_order", "total_order", "counts the changes of one transaction and begins anew"),
+        ("{collection_order: n}", "n", "collection_order", "counts the changes of one transaction and begins anew"),
+        (
+            "[transaction_id]",
+            "_transaction_id",
+            "transaction_id",
+            "names a transaction and does not say which came first",
+        ),
+    ],
+)
+def test_what_orders_changes_inside_a_transaction_alone_is_refused(
+    refuse: Refuse, metadata: str, order_by: str, field: str, reason: str
+) -> None:
+    error = refuse(with_table(f"mode: upsert, envelope: debezium, metadata: {metadata}, order_by: {order_by}"))
+    assert error.message.startswith(f"`order_by: {order_by}` would order changes by `{field}`, which {reason}")
+    assert error.remedy == "write `metadata: [source_order]` and `order_by: _source_order`, or leave `order_by` out"
+    assert error.where == "pipeline.yaml:4"

@@ -18,6 +18,7 @@ DEBEZIUM_LOG = {**LOG, "source_ts": "_source_ts", "connector_ts": "_connector_ts
         ("envelope: debezium", EnvelopeSpec(kind="debezium")),
         ("envelope: {type: debezium, unavailable_value: '?'}", EnvelopeSpec(kind="debezium", placeholder="?")),
         ("envelope: maxwell", EnvelopeSpec(kind="maxwell")),
+        ("envelope: canal", EnvelopeSpec(kind="canal")),
         ("envelope: {operation: ops}", EnvelopeSpec(kind="operation", operation="ops")),
         (
             "envelope: {operation: ops, insert: [I, 1], update: U, delete: [D, d]}",
@@ -29,6 +30,12 @@ def test_an_envelope(load: Load, settings: str, envelope: EnvelopeSpec | None) -
     assert load(with_table(settings)).tables[0].envelope == envelope
 
 
+@pytest.mark.parametrize("kind", ["debezium", "{operation: o}"])
+def test_an_envelope_whose_schema_is_a_json_schema(load: Load, kind: str) -> None:
+    text = with_table(f"envelope: {kind}, value: {{format: json_schema}}") + 'registry: {url: "http://r:8081"}\n'
+    assert load(text).tables[0].envelope is not None
+
+
 @pytest.mark.parametrize(
     ("settings", "metadata"),
     [
@@ -36,6 +43,8 @@ def test_an_envelope(load: Load, settings: str, envelope: EnvelopeSpec | None) -
         ("envelope: debezium", {"unavailable": "_unavailable"}),
         ("envelope: debezium, metadata: {unavailable: gone}", {"unavailable": "gone"}),
         ("envelope: maxwell, changelog: true", {**LOG, "source_ts": "_source_ts"}),
+        ("envelope: canal, changelog: true", DEBEZIUM_LOG),
+        ("envelope: canal", {"unavailable": "_unavailable"}),
         ("envelope: {operation: o}, changelog: true, metadata: [op]", LOG),
         ("envelope: {operation: o}", {}),
     ],
@@ -89,6 +98,16 @@ def test_the_columns_that_changes_bring_along(load: Load, settings: str, metadat
             "put it in quotes: YAML reads a bare yes, no, on, off, true or false as a boolean",
         ),
         (
+            "mode: upsert, deletes: mark, key: {format: json}, order_by: at",
+            "a tombstone has no value for `order_by: at`, and `deletes: mark` makes a row of it",
+            "name a column that `metadata` makes of one of: timestamp, offset, partition",
+        ),
+        (
+            "mode: upsert, envelope: debezium, key: {format: text}",
+            "`key: {format: text}` has no fields, and rows in an envelope are found by the fields of the record's key",
+            "write the format that the keys have, or name the `key_columns`",
+        ),
+        (
             "metadata: [op]",
             "`op` in `metadata` is told by envelopes that the table does not have",
             "write `envelope`, or take it out of `metadata`",
@@ -113,6 +132,11 @@ def test_a_wrong_setting_is_refused_with_its_line(refuse: Refuse, settings: str,
         (
             "value: {format: text}, envelope: {operation: o}",
             "`envelope`: a field for the operation is not read from the format text",
+        ),
+        ("value: {format: text}, envelope: canal", "`envelope`: canal is not read from the format text"),
+        (
+            "envelope: canal, metadata: [source_order]",
+            "`source_order` in `metadata` is told by envelopes that the table does not have",
         ),
         (
             "envelope: maxwell, metadata: [position]",

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from frazil.errors import SpecError
 from frazil.spec import json_schema
 from frazil.spec.maintenance import MAINTENANCE, ORPHANS, SNAPSHOTS, TABLE_MAINTENANCE
-from frazil.spec.table_vocabulary import ENVELOPE, OF_ONE_TABLE, TABLE
+from frazil.spec.table_vocabulary import ATOMIC, ENVELOPE, OF_ONE_TABLE, TABLE
 from frazil.spec.vocabulary import (
     AUTH,
     CATALOG,
@@ -181,6 +181,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "key": KEY,
         "column": COLUMN,
         "envelope": ENVELOPE,
+        "atomic": ATOMIC,
         "table": TABLE,
         "defaults": {name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE},
     }
@@ -191,8 +192,9 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
 
 
 def test_what_is_not_built_says_so() -> None:
-    table = json_schema()["$defs"]["table"]["properties"]
-    assert table["atomic"]["description"].endswith("Not available in this version: transaction.")
+    catalog = json_schema()["$defs"]["catalog"]["properties"]
+    assert catalog["type"]["description"].endswith("Not available in this version: hive, glue, nessie, hadoop.")
+    assert catalog["impl"]["description"].endswith("Not available in this version.")
 
 
 def _replaced(node: Any, value: object) -> Iterator[Any]:

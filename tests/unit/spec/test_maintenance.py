@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.errors import SpecError
+from frazil.spec.maintenance import YOUNGEST_ORPHAN_VARIABLE
 from frazil.spec.models import MaintenanceSpec
 from tests.unit.spec.pipeline_file import HEAD, Load
 
@@ -39,6 +40,7 @@ def test_care_is_on_unless_the_file_says_otherwise(load: Load) -> None:
         ("{window: '10:00-10:00'}", "the window `10:00-10:00` is empty"),
         ("{snapshots: {count: many}}", "`maintenance.snapshots.count` is no count"),
         ("{snapshots: {age: 5}}", "the duration `5` has no unit"),
+        ("{orphans: {age: 1439m}}", "`1439m` is too short for `maintenance.orphans.age`"),
         ("{orphans: {older: 1h}}", "unknown key `older` in `maintenance.orphans`"),
         ("{sort: [a], zorder: [b]}", "`maintenance` has both `sort` and `zorder`"),
         ("{sort: [a up]}", "`a up` under `maintenance.sort` is not a column"),
@@ -51,6 +53,13 @@ def test_what_is_wrong_is_refused_with_its_line(load: Load, section: str, messag
         load(HEAD + f"maintenance: {section}\ntables: {{a.b: {{topic: a}}}}")
     assert caught.value.message.startswith(message)
     assert caught.value.where.rpartition(":")[2] == str(HEAD.count("\n") + 1)
+
+
+def test_tests_may_have_younger_orphans_removed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(YOUNGEST_ORPHAN_VARIABLE, "1m")
+    assert load(HEAD + "maintenance: {orphans: {age: 1m}}\ntables: {a.b: {topic: a}}").maintenance.orphan_age_s == 60.0
+    with pytest.raises(SpecError, match="`59s` is too short"):
+        load(HEAD + "maintenance: {orphans: {age: 59s}}\ntables: {a.b: {topic: a}}")
 
 
 def test_a_table_has_no_cores_of_its_own(load: Load) -> None:

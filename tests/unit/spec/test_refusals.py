@@ -168,8 +168,6 @@ TABLES = [
 ]
 
 NOT_BUILT = [
-    ("envelope: canal", "`envelope: canal`", "available: none, debezium, maxwell"),
-    ("atomic: transaction", "`atomic: transaction`", "available: batch"),
     ("columns: {id: {type: long, properties: {a: b}}}", "`columns.id.properties`", "remove it"),
 ]
 
@@ -304,6 +302,16 @@ WHOLE = [
         "dead letters of `shop.x` go to `shop.x__dead_letters`, which is the table `shop.x__dead_letters` itself",
     ),
     (
+        f"{HEAD}topics: [x, x__dead_letters]\nnamespace: shop\n",
+        3,
+        "dead letters of `shop.x` go to `shop.x__dead_letters`, which is the table `shop.x__dead_letters` itself",
+    ),
+    (
+        f"{HEAD}topics: [x]\nnamespace: shop\ntables:\n  shop.y: {{topic: y, dead_letters: {{table: shop.x}}}}\n",
+        6,
+        "dead letters of `shop.y` go to `shop.x`, which is the table `shop.x` itself",
+    ),
+    (
         f"{HEAD}topics: [a, b]\nnamespace: shop\ndefaults: {{dead_letters: {{table: shop.bad}}}}\n",
         5,
         "`defaults` sends dead letters of every table to `shop.bad`, and each table of `topics` needs its own",
@@ -425,10 +433,7 @@ def test_kafka_properties_that_are_not_the_file_s_to_set(refuse: Refuse, setting
 
 
 def test_the_first_problem_of_the_file_is_told_and_the_others_counted(refuse: Refuse) -> None:
-    error = refuse(
-        f"{HEAD}tables:\n  shop.x:\n    topic: a\n    atomic: transaction\n    strat: latest\n    start: x\n"
-    )
+    error = refuse(f"{HEAD}tables:\n  shop.x:\n    topic: a\n    mode: upset\n    strat: latest\n    start: x\n")
     assert str(error) == (
-        "`atomic: transaction` is not available in this version (and 2 more problems in this file) (pipeline.yaml:6); "
-        "available: batch"
+        "`mode` cannot be `upset` (and 2 more problems in this file) (pipeline.yaml:6); did you mean `upsert`?"
     )

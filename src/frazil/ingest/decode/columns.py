@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -100,3 +100,8 @@ class Reader(Protocol):
 
     def read(self, records: Bodies) -> Columns:
         """The records' columns. Raises nothing for bad records; deterministic, bounded in time and memory by the bytes."""
+
+
+def bitmap(valid: NDArray[Any]) -> pa.Buffer:
+    """Arrow's validity bitmap of a row of flags."""
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))

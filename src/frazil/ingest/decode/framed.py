@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -13,20 +13,23 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.ingest.decode import json_values
-from frazil.ingest.decode.avro import avro_reader
-from frazil.ingest.decode.columns import Bodies, Decoded, Fault, Misfit, Reader
-from frazil.ingest.decode.connect_schema import meanings_of_avro
-from frazil.ingest.decode.connect_values import Meaning
-from frazil.ingest.decode.envelope_columns import open_columns
+from frazil.ingest.decode.avro.reader import avro_reader
+from frazil.ingest.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
+from frazil.ingest.decode.connect.schema import meanings_of_avro
+from frazil.ingest.decode.connect.values import Meaning
+from frazil.ingest.decode.envelopes.columns import open_columns
+from frazil.ingest.decode.envelopes.framed import open_framed, row_of
+from frazil.ingest.decode.envelopes.opened import opened_fields
 from frazil.ingest.decode.fit import Fitting, fit_columns
 from frazil.ingest.decode.frames import group_rows, guids_of, split_frames, take_bodies
-from frazil.ingest.decode.json import JsonOptions, decode_json
-from frazil.ingest.decode.json_refusals import refused_changes
-from frazil.ingest.decode.json_schema import struct_of_json_schema
-from frazil.ingest.decode.protobuf import protobuf_reader
-from frazil.ingest.decode.protobuf_frames import MESSAGE_INDEX_FAULTS, split_message_indexes
+from frazil.ingest.decode.json import values as json_values
+from frazil.ingest.decode.json.records import JsonOptions, decode_json
+from frazil.ingest.decode.json_schema.refusals import refused_changes
+from frazil.ingest.decode.json_schema.types import struct_of_json_schema
+from frazil.ingest.decode.protobuf.frames import MESSAGE_INDEX_FAULTS, split_message_indexes
+from frazil.ingest.decode.protobuf.reader import protobuf_reader
 from frazil.ingest.decode.regroup import select_columns
+from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import lacking_of, merge_wanted, type_at, widest
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import Reading, WriterSchema, arrow_type
@@ -42,8 +45,8 @@ _WARM_TYPES: dict[str, Any] = {
     "u": {"type": "string", "logicalType": "uuid"},
 }
 _WARM_AVRO = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
-# message Warm { string s = 1; }
-_WARM_DESCRIPTORS = bytes.fromhex("0a270a0a7761726d2e70726f746f22110a045761726d12090a0173180120012809620670726f746f33")
+# Of proto2, which needs all that proto3 does and more: message Warm { optional string s = 1; }
+_WARM_DESCRIPTORS = bytes.fromhex("0a1f0a0a7761726d2e70726f746f22110a045761726d12090a0173180120012809")
 _MOST_MISSING = 1000
 _FIRST = (0,)
 
@@ -64,6 +67,7 @@ class _Batch:
     fields: tuple[NestedField, ...]
     limit: int
     bodies: Bodies
+    keys: pa.Array | None = None
     groups: list[_Group] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
 
@@ -84,7 +88,7 @@ def decode_framed(
     """
     values = records["value"]
     framed = split_frames(values, reading.framing)
-    batch = _Batch(reading, fields, limit, framed.bodies)
+    batch = _Batch(reading, fields, limit, framed.bodies, records.get("key"))
     for code in np.unique(framed.fault[framed.fault != 0]).tolist():
         batch.refuse(np.flatnonzero(framed.fault == code).astype(np.int32), framed.faults[code - 1])
     ids = framed.ids
@@ -131,7 +135,9 @@ def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: by
         return
     bodies = take_bodies(batch.bodies, rows)
     if schema.kind == "json_schema":
-        batch.groups.append(_Group(rows, _read_json(batch, schema_id, schema, bodies)))
+        is_row = batch.reading.envelope is None
+        read = _read_json(batch, schema_id, schema, bodies) if is_row else _open_json(batch, schema_id, bodies, rows)
+        batch.groups.append(_Group(rows, read))
     elif schema.kind == "avro":
         _read_columns(batch, schema_id, rows, bodies, lambda: _avro(schema))
     else:
@@ -226,6 +232,16 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
 
 
+def _open_json(batch: _Batch, schema_id: str, bodies: Bodies, rows: NDArray[np.int32]) -> Decoded:
+    """Envelopes in JSON behind a frame."""
+    schema = batch.reading.schema(schema_id)
+    assert schema is not None
+    records = {"value": _texts(bodies)}
+    if batch.keys is not None:
+        records["key"] = batch.keys.take(pa.array(rows))
+    return open_framed(batch.reading, batch.fields, records, (schema_id, _json_struct(schema)), batch.limit)
+
+
 def _texts(bodies: Bodies) -> pa.BinaryArray:
     rows = np.arange(len(bodies), dtype=np.int32)
     out = np.empty(int((bodies.end - bodies.start).sum(dtype=np.int64)), np.uint8)
@@ -250,6 +266,32 @@ def struct_of(schema: WriterSchema, message: str = "") -> StructType:
     if schema.kind == "avro":
         return _avro(schema).struct
     return protobuf_reader(schema.descriptors, message or _FIRST).struct
+
+
+def row_aliases(schema: WriterSchema, envelope: Envelope | None) -> Mapping[tuple[str, ...], tuple[str, ...]]:
+    """The names that fields of the rows had before, by path, as far as the schema says."""
+    if schema.kind != "avro":
+        return {}
+    found: Mapping[tuple[str, ...], tuple[str, ...]] = getattr(_avro(schema), "aliases", {})
+    inside = {path[1:]: names for path, names in found.items() if path[0] == "after"} if envelope is not None else {}
+    return {**found, **inside}
+
+
+def row_struct(
+    schema: WriterSchema, envelope: Envelope | None, fields: Sequence[NestedField], message: str = ""
+) -> StructType:
+    """The Iceberg type of the rows of records that a schema describes: of those in envelopes the row inside, without fields
+    where it is no envelope. fields: those of the table's rows. Raises UnusableSchema.
+    """
+    struct = struct_of(schema, message)
+    if envelope is None:
+        return struct
+    if schema.kind == "json_schema":
+        return row_of(envelope, struct)
+    nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
+    opened, _ = open_columns(envelope, struct, nothing, _meanings(schema), opened_fields(envelope, fields, ()))
+    kind = next((field.field_type for field in opened.fields if field.name == "after"), None)
+    return kind if isinstance(kind, StructType) else StructType()
 
 
 def _put_together(batch: _Batch, row_count: int) -> Decoded:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.ingest.decode.columns import Bodies, Fault
-from frazil.ingest.decode.json_grammar import I32, U8
+from frazil.ingest.decode.memory import I32, U8
 
 Framing = Literal["confluent", "apicurio", "none"]
 """confluent: a zero byte and four bytes of id, big-endian. apicurio: a zero byte and eight. none: the value is the body."""

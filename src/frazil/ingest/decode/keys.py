@@ -12,8 +12,8 @@ from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, St
 
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.framed import decode_framed
-from frazil.ingest.decode.json import JsonOptions
-from frazil.ingest.decode.json_any import decode_any
+from frazil.ingest.decode.json.any import decode_any
+from frazil.ingest.decode.json.records import JsonOptions
 from frazil.ingest.decode.plain import read_text
 from frazil.ingest.naming import KEY_ROOT
 from frazil.ingest.target import Reading, WriterSchema, arrow_type

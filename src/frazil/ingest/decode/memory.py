@@ -9,10 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+U8 = NDArray[np.uint8]
+I32 = NDArray[np.int32]
+COMPILED = {"cache": True, "nogil": True, "error_model": "numpy"}
+"""How every loop is compiled: once, kept on disk, without the interpreter's lock, and without checks of division."""
 
 _I64 = ir.IntType(64)
 

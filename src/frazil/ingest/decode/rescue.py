@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.ingest.decode import json_values as values
 from frazil.ingest.decode.columns import Misfit
-from frazil.ingest.decode.json_grammar import NULL
-from frazil.ingest.decode.slices import Slices, Texts
+from frazil.ingest.decode.json import values
+from frazil.ingest.decode.json.grammar import NULL
+from frazil.ingest.decode.json.slices import Slices, Texts
 
 _UNDECLARED = "undeclared"
 

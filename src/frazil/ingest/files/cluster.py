@@ -24,6 +24,7 @@ from frazil.ingest.target import TableTarget
 
 _MOST_CODES = 2**62
 _GATHER_ROWS = 65_536
+_SCATTERED_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,13 @@ def _source(schema: Schema, field_id: int, transform: str) -> _Source:
 def _has(own_id: int, kind: IcebergType, field_id: int) -> bool:
     inside = isinstance(kind, StructType) and any(_has(f.field_id, f.field_type, field_id) for f in kind.fields)
     return own_id == field_id or inside
+
+
+def is_scattered(arrangement: Arrangement, rows: pa.Table) -> bool:
+    """Whether these rows, some ten thousand, are of so many partitions that each has no more than four of them."""
+    sample = _united([rows])
+    values = [_values(source, sample) for source in arrangement.fields]
+    return bool(np.unique(_codes(values, sample.num_rows)).size * _SCATTERED_ROWS >= sample.num_rows)
 
 
 def clusters(arrangement: Arrangement, pending: list[pa.Table]) -> Iterator[Cluster]:

@@ -60,13 +60,14 @@ class Statistics:
 @dataclass(frozen=True)
 class _Leaf:
     """What is wanted of a column: nothing but its size, its counts, or its bounds too. value: of the footer's own bound, to
-    compare by.
+    compare by. may_be_nan: some of its values may be NaN, of which bounds say nothing.
     """
 
     field_id: int
     has_counts: bool
     bounds: tuple[Bound, Bound] | None
     value: Callable[[Any], Any] | None
+    may_be_nan: bool = False
 
 
 @dataclass
@@ -99,14 +100,15 @@ class _Columns:
         if not self._leaves:
             ids = [self._ids[metadata.schema.column(n).path] for n in range(metadata.num_columns)]
             self._leaves = [_leaf(field_id, self._plan[field_id]) for field_id in ids]
-        found, ranges = Statistics(), {}  # type: Statistics, dict[int, _Range]
+        found, ranges = Statistics(), {}  # type: Statistics, dict[int, _Range | None]
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         found.split_offsets.extend(sorted(_offset(group.column(0)) for group in groups))
         for position, leaf in enumerate(self._leaves):
             for group in groups:
                 _add(found, ranges, leaf, group.column(position))
-            if leaf.field_id in ranges and leaf.bounds is not None:
-                _bound(found, leaf.field_id, leaf.bounds, ranges[leaf.field_id])
+            values = ranges.get(leaf.field_id)
+            if values is not None and leaf.bounds is not None:
+                _bound(found, leaf.field_id, leaf.bounds, values)
         return found
 
 
@@ -115,7 +117,7 @@ def _offset(column: pq.ColumnChunkMetaData) -> int:
     return min(data, column.dictionary_page_offset) if column.has_dictionary_page else data
 
 
-def _add(found: Statistics, ranges: dict[int, _Range], leaf: _Leaf, column: pq.ColumnChunkMetaData) -> None:
+def _add(found: Statistics, ranges: dict[int, _Range | None], leaf: _Leaf, column: pq.ColumnChunkMetaData) -> None:
     own = leaf.field_id
     found.column_sizes[own] = found.column_sizes.get(own, 0) + column.total_compressed_size
     if not leaf.has_counts:
@@ -124,15 +126,24 @@ def _add(found: Statistics, ranges: dict[int, _Range], leaf: _Leaf, column: pq.C
     # Parquet's writer says these of every column, except of types that Iceberg has not.
     statistics = column.statistics
     found.null_value_counts[own] = found.null_value_counts.get(own, 0) + statistics.null_count
-    if leaf.bounds is None or not statistics.has_min_max:
+    if leaf.bounds is not None:
+        _widen(ranges, leaf, statistics)
+
+
+def _widen(ranges: dict[int, _Range | None], leaf: _Leaf, statistics: pq.Statistics) -> None:
+    """Takes in a row group's bounds; None, and so for the whole file, where its values have none in the footer."""
+    own = leaf.field_id
+    if not statistics.has_min_max:
+        # Nulls have none, and NaN has none. Of other values the writer leaves out both when one is of more than 4 KiB.
+        if statistics.num_values and not leaf.may_be_nan:
+            ranges[own] = None
         return
     least, greatest = statistics.min_raw, statistics.max_raw
     if leaf.value is not None:
         least, greatest = leaf.value(least), leaf.value(greatest)
-    if own in ranges:
-        ranges[own].widen(least, greatest)
-    else:
-        ranges[own] = _Range(least, greatest)
+    known = ranges.setdefault(own, _Range(least, greatest))
+    if known is not None:
+        known.widen(least, greatest)
 
 
 def _bound(found: Statistics, field_id: int, bounds: tuple[Bound, Bound], values: _Range) -> None:
@@ -152,7 +163,8 @@ def _leaf(field_id: int, wanted: StatisticsCollector) -> _Leaf:
     mode, kind = wanted.mode.type, wanted.iceberg_type
     has_bounds = mode not in (MetricModeTypes.NONE, MetricModeTypes.COUNTS)
     bounds = _bounds(kind, wanted.mode.length) if has_bounds else None
-    return _Leaf(field_id, mode != MetricModeTypes.NONE, bounds, _number if isinstance(kind, DecimalType) else None)
+    value = _number if isinstance(kind, DecimalType) else None
+    return _Leaf(field_id, mode != MetricModeTypes.NONE, bounds, value, isinstance(kind, FloatType | DoubleType))
 
 
 def _number(raw: bytes) -> int:
@@ -173,7 +185,8 @@ def _bounds(kind: IcebergType, length: int | None) -> tuple[Bound, Bound]:
 
 def _upper_text(raw: bytes, length: int | None) -> bytes | None:
     text = truncate_upper_bound_text_string(raw.decode(), length)
-    return text.encode() if text is not None else None
+    # The next character after U+D7FF is no half of a pair, which is no character, but U+E000.
+    return text.replace("\ud800", "\ue000").encode() if text is not None else None
 
 
 _FORMATS: dict[type[IcebergType], str] = {

@@ -22,7 +22,7 @@ from pyiceberg.table.locations import load_location_provider
 
 from frazil.clock import new_id
 from frazil.failpoints import hit
-from frazil.ingest.files.cluster import Partition, arrangement_of, clusters
+from frazil.ingest.files.cluster import Partition, arrangement_of, clusters, is_scattered
 from frazil.ingest.files.open_file import OpenFile
 from frazil.ingest.files.partition_limit import TooManyPartitions
 from frazil.ingest.files.statistics import statistics_of
@@ -33,8 +33,11 @@ _ROW_GROUP_BYTES = 64 * 1024 * 1024
 _SAMPLE_ROWS = 4096
 _DICTIONARY_SHARE = 0.3
 _CLUSTER_BYTES = 256 * 1024 * 1024
+# Where rows are of very many partitions, what is written at once decides how many files there are.
+_SCATTERED_BYTES = 512 * 1024 * 1024
 _MOST_OPEN = 32
 _SMALL_BYTES = 256 * 1024
+_LEVELLED = ("zstd", "gzip", "brotli", "lz4", "lz4_raw")
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ class _Folder:
 class FileWriter:
     """Writes one table's rows of one task: a file begins when the one before has the target size, and for each partition.
 
-    Rows of a table with partitions or a sort order are collected up to a quarter of a gigabyte, ordered and then written, so
-    that each partition mostly gets one file and few files are open.
+    Rows of a table with partitions or a sort order are collected up to a quarter of a gigabyte (half of one where they are
+    of very many partitions), ordered and then written, so that each partition mostly gets one file and few files are open.
     """
 
     def __init__(self, target: TableTarget) -> None:
@@ -80,8 +83,15 @@ class FileWriter:
         """
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
-        if self._pending_bytes >= self._pending_limit:
+        if self._pending_bytes >= self._pending_limit and not self._may_wait(rows):
             self._flush()
+
+    def _may_wait(self, rows: pa.Table) -> bool:
+        """Whether to collect more, for files would be very small: found out once, by the rows that came last."""
+        is_asked = self._pending_limit == _CLUSTER_BYTES and self._arrangement.fields and rows.num_rows
+        if is_asked and is_scattered(self._arrangement, rows):
+            self._pending_limit = _SCATTERED_BYTES
+        return self._pending_bytes < self._pending_limit
 
     def finish(self) -> list[DataFile]:
         """Ends the open files and answers all files. Raises as `write` does."""
@@ -237,19 +247,20 @@ def _usual_options(properties: dict[str, str], rows: pa.Table) -> dict[str, Any]
         "data_page_size": int(properties.get("write.parquet.page-size-bytes", 1024 * 1024)),
     }
     level = properties.get("write.parquet.compression-level", "1" if codec == "zstd" else None)
-    if level not in (None, "", "null"):
+    if codec in _LEVELLED and level not in (None, "", "null"):
         options["compression_level"] = int(level)
-    filters = _bloom_filters(properties)
+    filters = _bloom_filters(properties, len(rows))
     if filters:
         options["bloom_filter_options"] = filters
     return options
 
 
-def _bloom_filters(properties: dict[str, str]) -> dict[str, Any]:
+def _bloom_filters(properties: dict[str, str], rows: int) -> dict[str, Any]:
+    """rows: for as many different values; a filter for more than there are is larger than the column."""
     prefix = "write.parquet.bloom-filter-enabled.column."
     chosen = [name.removeprefix(prefix) for name, on in properties.items() if name.startswith(prefix) and on == "true"]
     fpp = "write.parquet.bloom-filter-fpp.column."
-    return {column: {"fpp": float(properties.get(fpp + column, "0.01"))} for column in chosen}
+    return {column: {"ndv": max(1, rows), "fpp": float(properties.get(fpp + column, "0.01"))} for column in chosen}
 
 
 def _dictionary_columns(rows: pa.Table) -> list[str]:

@@ -6,11 +6,8 @@ A letter has all that Kafka had of the record, so that it can be read again, and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 
 from frazil import __version__
@@ -96,9 +93,3 @@ def explain(rows: Sequence[int], known: Mapping[int, Misfit], again: Decoded | N
         return [known[row] for row in rows]
     found = first_misfits(again)
     return [known.get(row) or found.get(place, UNEXPLAINED) for place, row in enumerate(rows)]
-
-
-def pick(records: Mapping[str, pa.Array], rows: NDArray[np.integer[Any]]) -> dict[str, pa.Array]:
-    """The source's columns of these rows alone."""
-    places = pa.array(rows)
-    return {name: column.take(places) for name, column in records.items()}

@@ -7,13 +7,13 @@ dead-letter table's own progress tells whether that is still to do (docs/decisio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frazil.catalog.history import LETTERS_MARK
+from frazil.catalog.history import LETTERS_MARK, SENT_MARK
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
@@ -27,13 +27,24 @@ from frazil.ingest.target import TableTarget
 from frazil.kafka.port import Outbox, OutRecord
 from frazil.types import Commit, DataFile, Letters, Progress, later
 
+_CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
 # Iceberg keeps every old metadata file unless told otherwise: at one commit a second that fills a disk.
 NEW_TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    "write.parquet.compression-codec": "zstd",
-    "write.parquet.compression-level": "1",
+    _CODEC: "zstd",
+    _LEVEL: "1",
 }
+
+
+def new_table_properties(asked: Mapping[str, str]) -> dict[str, str]:
+    """Those of a new table: NEW_TABLE_PROPERTIES and what the pipeline file asks for. A level is one of a codec: beside
+    another codec it is left out unless the file has it too.
+    """
+    own = NEW_TABLE_PROPERTIES
+    if asked.get(_CODEC, own[_CODEC]).lower() != own[_CODEC]:
+        own = {name: text for name, text in own.items() if name != _LEVEL}
+    return {**own, **asked}
 
 
 class LetterBox:
@@ -45,10 +56,20 @@ class LetterBox:
         self._pipeline = pipeline
 
     def open(self, table: Table) -> TableState:
-        """The table's dead-letter table, made if it is not there; the table says from now on which it is."""
+        """The table's dead-letter table, made if it is not there; the table says from now on which it is.
+
+        Raises TableStopped when a table of that name is for something else.
+        """
         name = table.letters_name
         found = self._catalog.load(name)
         found = found or self._catalog.create(name, new_schema(LETTER_TYPES.items()), NEW_TABLE_PROPERTIES, 2)
+        missing = LETTER_TYPES.keys() - {field.name for field in found.schema.fields}
+        if missing:
+            raise TableStopped(
+                f"the table {name} is for something else than dead letters: it has no column {min(missing)}",
+                "name another one: `dead_letters: {table: …}`",
+                table.name,
+            )
         if table.state is not None and table.state.marks.get(LETTERS_MARK) != name:
             self._catalog.mark(table.name, LETTERS_MARK, name)
         return found
@@ -59,22 +80,24 @@ class LetterBox:
         Raises TableStopped where that is not possible, UnavailableError and ConflictError as the catalog does: to be called
         again before anything else is done with the table.
         """
-        self.deliver(table.name, table.progress)
+        if table.state is not None:
+            table.state = replace(table.state, progress=self.deliver(table.name, table.progress))
         name = table.state.marks.get(LETTERS_MARK) if table.state is not None else None
         letters = self._catalog.load(name) if name else None
         if letters is not None:
             settle_retries(self._catalog, letters)
             table.letter_count = self._catalog.size(letters.name).row_count
 
-    def deliver(self, table: str, progress: Progress) -> None:
-        """Commits the letters that the newest progress of `table` promises, unless they have been.
+    def deliver(self, table: str, progress: Progress) -> Progress:
+        """Commits the letters that the newest progress of `table` promises, unless they have been; the progress without the
+        promise once it is kept, as it was when the table has gone on from it.
 
         UnavailableError when it could not be found out whether they are there: to be called again before anything else is
         done with the table.
         """
         letters = progress.letters
         if letters is None:
-            return
+            return progress
         box = self._catalog.load(letters.table)
         if box is None or box.history_lost:
             lost = "is gone" if box is None else "has lost the snapshot that says which letters it has"
@@ -87,12 +110,16 @@ class LetterBox:
         # the dead-letter table is no longer as we found it, so that our commit is refused.
         newest = self._catalog.load(table)
         if newest is None or newest.progress.commit_id != progress.commit_id:
-            return
+            return progress
         files = letters.files
         if box.progress.commit_id != progress.commit_id:
             files = self._commit(box, letters, progress)
-        if letters.topic and self._outbox is not None:
+        if letters.topic and self._outbox is not None and box.marks.get(SENT_MARK) != progress.commit_id:
             self._send(self._outbox, table, box, replace(letters, files=files), progress.commit_id)
+            # The broker forgets what an idle group has committed, after a week unless it is told otherwise.
+            hit("letters.sent")
+            self._catalog.mark(box.name, SENT_MARK, progress.commit_id)
+        return replace(progress, letters=None)
 
     def _commit(self, box: TableState, letters: Letters, progress: Progress) -> tuple[DataFile, ...]:
         """Adds the letters to their table; the files that were added."""

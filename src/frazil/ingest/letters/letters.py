@@ -12,7 +12,13 @@ import pyarrow.parquet as pq
 from frazil.catalog.port import StoredFile
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.files.write import file_io
+from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS
+from frazil.ingest.shape import as_written
 from frazil.ingest.target import TableTarget
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,14 @@ class Selection:
             if wanted is not None:
                 chosen = pc.and_(chosen, pc.fill_null(pc.equal(rows[name], pa.scalar(wanted, rows[name].type)), False))
         return chosen
+
+
+@dataclass(frozen=True)
+class Retried:
+    """What became of letters that were retried: how many are in the table now, and how many have stayed."""
+
+    fitted: int = 0
+    stayed: int = 0
 
 
 def pieces(letters: TableTarget, file: StoredFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -53,6 +67,18 @@ def pieces(letters: TableTarget, file: StoredFile, columns: Sequence[str] | None
         for number in range(parquet.num_row_groups):
             rows = parquet.read_row_group(number, columns=[name for name in wanted.names if name in there])
             yield _in_columns(rows, wanted)
+
+
+def places_of(rows: pa.Table | pa.RecordBatch) -> list[Place]:
+    """Where the letters' records lie."""
+    columns = (rows.column(name).to_pylist() for name in ("topic", "partition", "offset"))
+    return list(zip(*columns, strict=True))
+
+
+def records_of(letters: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The records as the source would ship them."""
+    records = {name: letters.column(name) for name in SOURCE_COLUMNS}
+    return {**records, "headers": as_written(records["headers"], _HEADERS)}
 
 
 def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:

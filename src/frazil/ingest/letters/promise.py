@@ -10,11 +10,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from frazil.catalog.history import OPEN_RETRY, RETRY, RETRY_ID, REWRITE_ID, was_said
+from frazil.catalog.history import OPEN_RETRY, RETRY, RETRY_ID, REWRITE_ID, has_letters_to_come, was_said
 from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
 from frazil.failpoints import hit
 from frazil.ingest.discovery import TableStopped
+from frazil.ingest.letters.taken import settle_taken
 from frazil.types import DataFile, as_json
 
 
@@ -72,7 +73,11 @@ def settle_retries(catalog: Catalog, letters: TableState) -> None:
 
     letters: as loaded just now. Raises TableStopped where nobody can tell whether a promise has been kept.
     """
-    for retry_id, read_at in _open_retries(letters):
+    for retry_id, mark in _open_retries(letters):
+        if has_letters_to_come(mark):
+            settle_taken(catalog, letters.name, retry_id, mark)
+            continue
+        read_at = int(mark)
         promise = _find(catalog, letters.name, retry_id, read_at)
         if promise is None:
             # Whoever announced it may still be about to make it: not after this commit, which stands in its way.
@@ -85,10 +90,10 @@ def settle_retries(catalog: Catalog, letters: TableState) -> None:
         _keep_found(catalog, letters.name, promise)
 
 
-def _open_retries(letters: TableState) -> Iterator[tuple[str, int]]:
+def _open_retries(letters: TableState) -> Iterator[tuple[str, str]]:
     for name, value in sorted(letters.marks.items()):
         if name.startswith(OPEN_RETRY):
-            yield name.removeprefix(OPEN_RETRY), int(value)
+            yield name.removeprefix(OPEN_RETRY), value
 
 
 def _find(catalog: Catalog, letters: str, retry_id: str, read_at: int) -> Promise | None:

@@ -1,36 +1,37 @@
 """Retries and drops dead letters: one commit takes them out of their table and promises their rows to the other one.
 
 Letters go through the very steps that records go through in a task, with today's schemas, columns and code. Nothing here
-touches the progress of either table, so ingestion goes on beside it (docs/decisions/0010).
+touches the progress of either table, so ingestion goes on beside it (docs/decisions/0010). Tables whose records replace
+rows have a way of their own (`ingest.letters.replacing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil import __version__
 from frazil.catalog.history import RETRY
 from frazil.catalog.port import Catalog, Rewrite, StoredFile, TableState
 from frazil.clock import new_id
-from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
+from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
-from frazil.ingest.decode.columns import Decoded, Misfit
-from frazil.ingest.evolve import NamesClash, TypesDiffer, Wanted, first_wanted, merge_wanted
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, UNEXPLAINED, first_misfits
+from frazil.ingest.letters.dead_letter import UNEXPLAINED, first_misfits
+from frazil.ingest.letters.later import Witness
 from frazil.ingest.letters.letter_box import LetterBox
-from frazil.ingest.letters.letters import Selection, pieces
+from frazil.ingest.letters.letters import Retried, Selection, pieces, records_of
+from frazil.ingest.letters.needs import Needs, meet
 from frazil.ingest.letters.promise import Promise, announce, has_open_retries, keep, settle_retries, withdraw
-from frazil.ingest.pipeline import adder, declared_adder
+from frazil.ingest.letters.replacing import Letters, replace_rows
+from frazil.ingest.letters.rewriting import abandoning, explained_anew, write_some
+from frazil.ingest.pipeline import declared_adder
 from frazil.ingest.reading import read_records
 from frazil.ingest.schemas import Schemas
-from frazil.ingest.shape import as_written
 from frazil.ingest.table import Table, letters_target
 from frazil.ingest.target import TableTarget
 from frazil.types import DataFile
@@ -38,36 +39,6 @@ from frazil.types import DataFile
 _TRIES = 10
 _ROUNDS = 20
 _ALL = 2**31
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-
-@dataclass(frozen=True)
-class Retried:
-    """What became of the selected letters: how many are rows now, and how many have stayed."""
-
-    fitted: int = 0
-    stayed: int = 0
-
-
-@dataclass
-class _Needs:
-    """What must be there before the letters can be written: schemas of the registry, changes of the table."""
-
-    missing: set[str] = field(default_factory=set)
-    wanted: list[Wanted] = field(default_factory=list)
-    loosened: set[tuple[str, ...]] = field(default_factory=set)
-    topics: set[str] = field(default_factory=set)
-
-    def note(self, decoded: Decoded, topics: Iterable[str]) -> None:
-        self.missing |= decoded.missing
-        self.loosened |= decoded.loosened
-        self.topics |= set(topics)
-        if decoded.wanted:
-            self.wanted.append(decoded.wanted)
-
-    @property
-    def is_met(self) -> bool:
-        return not (self.missing or self.wanted or self.loosened)
 
 
 @dataclass(frozen=True)
@@ -82,11 +53,14 @@ class _Written:
 
 
 class Retrier:
-    """Works on the dead letters of one table at a time. schemas: None where no registry is named."""
+    """Works on the dead letters of one table at a time. schemas: None where no registry is named. witness: the topics, which
+    tell what came after a letter; None: nothing does.
+    """
 
-    def __init__(self, catalog: Catalog, schemas: Schemas | None) -> None:
+    def __init__(self, catalog: Catalog, schemas: Schemas | None, witness: Witness | None = None) -> None:
         self._catalog = catalog
         self._schemas = schemas
+        self._witness = witness
         self._box = LetterBox(catalog)
 
     def settled(self, table: Table) -> TableState | None:
@@ -133,16 +107,14 @@ class Retrier:
             raise SpecError(
                 "there is no such table to put letters into", remedy="frazil run makes it", where=table.name
             )
-        if table.spec.mode == "upsert":
-            raise SpecError(
-                "letters cannot be put into a table with `mode: upsert`: a newer change of the row may be there",
-                remedy="produce the records again, in the order in which they should count, and drop the letters",
-                where=table.name,
-            )
         files = self._touched(letters, selection)
         if not files:
             return Retried()
+        since = table.state.head_id
         table.state = self._catalog.evolve(table.name, declared_adder(table.spec))
+        if table.spec.mode == "upsert":
+            chosen = Letters(letters, tuple(files), selection, since)
+            return replace_rows(self._catalog, self._schemas, self._witness, table, chosen)
         written = self._write(table, letters, files, selection)
         self._commit(table, letters, written)
         return Retried(written.fitted, written.selected - written.fitted)
@@ -153,11 +125,11 @@ class Retrier:
             return 0
         target, dropped = letters_target(letters), 0
         writer = FileWriter(target)
-        with _abandoning(writer):
+        with abandoning(writer):
             for rows in (rows for file in files for rows in pieces(target, file)):
                 chosen = selection.of(rows)
                 dropped += pc.sum(chosen).as_py() or 0
-                _write_some(writer, rows.filter(pc.invert(chosen)))
+                write_some(writer, rows.filter(pc.invert(chosen)))
             left = tuple(writer.finish())
         written = _Written((), left, tuple(file.path for file in files), 0, dropped)
         self._replace(table, letters, written, new_id(), {})
@@ -178,41 +150,19 @@ class Retrier:
         """Writes the letters anew, after what they need is there."""
         for _ in range(_ROUNDS):
             attempt = _Attempt(table.target(), letters_target(letters), selection)
-            with _abandoning(attempt.writer, attempt.letter_writer):
+            with abandoning(attempt.writer, attempt.letter_writer):
                 for file in files:
                     for rows in pieces(attempt.letters, file):
                         attempt.take(rows)
                 if attempt.needs.is_met:
                     return attempt.finish([file.path for file in files])
             attempt.abandon()
-            self._meet(table, attempt.needs)
+            meet(self._catalog, self._schemas, table, attempt.needs)
         raise SpecError(
             "the letters ask for changes of the table again and again",
             remedy="retry them in smaller parts, by --topic, --partition and --offset",
             where=table.name,
         )
-
-    def _meet(self, table: Table, needs: _Needs) -> None:
-        """Fetches schemas, or else changes the table as ingestion would."""
-        if needs.missing:
-            if self._schemas is None:
-                raise SpecError(
-                    "the letters need a schema registry, and the pipeline file names none", where=table.name
-                )
-            literals = [selector.literal for selector in table.spec.topics if selector.literal]
-            table.schemas |= self._schemas.fetch_for(table.spec, needs.missing, min(literals or needs.topics))
-            return
-        try:
-            wanted = merge_wanted(needs.wanted)
-        except TypesDiffer:
-            wanted = first_wanted(needs.wanted)
-        try:
-            change = adder(table.spec, wanted, sorted(needs.loosened))
-            hit("retry.evolving")
-            table.state = self._catalog.evolve(table.name, change)
-        except NamesClash as error:
-            remedy = "leave these letters out, by --offset or --error-class, or set `undeclared: drop`"
-            raise SpecError(str(error), remedy=remedy, where=table.name) from None
 
     # ---- committing
 
@@ -268,7 +218,7 @@ class _Attempt:
         self.letters = letters
         self.writer = FileWriter(target)
         self.letter_writer = FileWriter(letters)
-        self.needs = _Needs()
+        self.needs = Needs()
         self._selection = selection
         self._fitted = 0
         self._selected = 0
@@ -276,7 +226,7 @@ class _Attempt:
     def take(self, rows: pa.Table) -> None:
         """Letters of a file that has some that are meant."""
         chosen = self._selection.of(rows)
-        _write_some(self.letter_writer, rows.filter(pc.invert(chosen)))
+        write_some(self.letter_writer, rows.filter(pc.invert(chosen)))
         for batch in rows.filter(chosen).to_batches():
             self._try(batch)
 
@@ -291,8 +241,7 @@ class _Attempt:
         self.letter_writer.abandon()
 
     def _try(self, batch: pa.RecordBatch) -> None:
-        records = {name: batch.column(name) for name in SOURCE_COLUMNS}
-        records["headers"] = as_written(records["headers"], _HEADERS)
+        records = records_of(batch)
         read = read_records(self.target, records, _ALL)
         decoded = read.decoded
         self.needs.note(decoded, pc.unique(records["topic"]).to_pylist())
@@ -302,49 +251,15 @@ class _Attempt:
         fitting = read.rows(self.target, records)
         self._selected += batch.num_rows
         self._fitted += batch.num_rows - decoded.misfit_count
-        _write_some(self.writer, fitting)
+        write_some(self.writer, fitting)
         staying = pa.Table.from_batches([batch]).filter(refused)
         if staying.num_rows:
             known = first_misfits(decoded)
             misfits = [known.get(row, UNEXPLAINED) for row in np.flatnonzero(decoded.refused).tolist()]
-            self.letter_writer.write(_explained_anew(staying, misfits))
+            self.letter_writer.write(explained_anew(staying, misfits))
 
 
 def _in_the_way(table: Table) -> ConflictError:
     return ConflictError(
         "other retries of dead letters are in the way", remedy="try again when they are done", where=table.letters_name
     )
-
-
-def _write_some(writer: FileWriter, rows: pa.Table) -> None:
-    """Nothing for no rows: a file without rows is of no use."""
-    if rows.num_rows:
-        writer.write(rows)
-
-
-def _explained_anew(rows: pa.Table, misfits: Sequence[Misfit]) -> pa.Table:
-    """The letters with today's reasons, and one more retry."""
-    news = {
-        "error_class": pa.array([misfit.kind for misfit in misfits], pa.string()),
-        "message": pa.array([misfit.reason for misfit in misfits], pa.string()),
-        "path": pa.array([misfit.path or None for misfit in misfits], pa.string()),
-        "retries": pc.add(pc.fill_null(rows["retries"], 0), pa.scalar(1, pa.int32())),
-        "frazil_version": pa.repeat(pa.scalar(__version__), rows.num_rows),
-    }
-    for name, column in news.items():
-        place = rows.schema.get_field_index(name)
-        rows = rows.set_column(place, rows.schema.field(place), column)
-    return rows
-
-
-@contextmanager
-def _abandoning(*writers: FileWriter) -> Iterator[None]:
-    """In its block what goes wrong removes what was written; trouble with the store is UnavailableError."""
-    try:
-        yield
-    except BaseException as error:
-        for writer in writers:
-            writer.abandon()
-        if isinstance(error, OSError):
-            raise UnavailableError(f"the store does not take or give a file: {error}") from None
-        raise

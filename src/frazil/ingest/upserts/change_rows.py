@@ -7,10 +7,11 @@ those that it takes (see `ingest.upsert`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.ingest.files.write import FileWriter
@@ -26,8 +27,8 @@ from frazil.ingest.upserts.fold import (
     fold,
     previous_places,
 )
-from frazil.ingest.upserts.moves import MOVED, OLD_KEY, Moves, Walk, find_moves, moved_places
-from frazil.ingest.upserts.row_changes import key_of
+from frazil.ingest.upserts.moves import MOVED, MOVED_AT, OLD_KEY, Moves, Walk, find_moves, moved_places
+from frazil.ingest.upserts.row_changes import keys_of
 
 _FOLD_AT = 1_000_000
 KEY_PLACE = "\x00key"
@@ -39,7 +40,8 @@ WAITING = "\x00waits:"
 @dataclass(frozen=True)
 class _Part:
     """Changes with their rows. waits: by column of the table the rows that have no value of their own for it. old_keys,
-    positions: as in Changes. hidden: columns of held rows that say where their values are.
+    positions, times: as in Changes. marks: which mark a row as deleted. hidden: columns of held rows that say where their
+    values are.
     """
 
     ranked: Ranked
@@ -49,6 +51,8 @@ class _Part:
     old_keys: tuple[pa.Array, ...] = ()
     positions: pa.Array | None = None
     hidden: Mapping[str, pa.Array] = field(default_factory=dict)
+    times: pa.Array | None = None
+    marks: NDArray[np.bool_] | None = None
 
 
 class ChangeRows:
@@ -66,25 +70,18 @@ class ChangeRows:
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Mapping[str, pa.Array]) -> None:
         """Changes with a row of the files' schema each. records: their records' columns, as many as there are changes."""
-        assert self._target.changes is not None
-        keys = tuple(key_of(rows, path) for path in self._target.changes.paths)
-        count = changes.ops.size
-        order = changes.order
-        ranked = Ranked(
-            keys,
-            changes.ops,
-            np.full(count, self._topics.index(topic), np.int64),
-            np.asarray(records["partition"]).astype(np.int64),
-            np.asarray(records["offset"]).astype(np.int64),
-            np.arange(count) - np.searchsorted(changes.records, changes.records),
-            np.asarray(order.is_null()) if order is not None else np.zeros(count, np.bool_),
-            order,
-        )
+        if not changes.ops.size:
+            return
+        ranked, count = rank(self._target, self._topics.index(topic), rows, changes, records), changes.ops.size
         names = [one.name for one in self._target.fields]
         waits = {names[n]: mask for n, mask in changes.unavailable.items()}
-        self._parts.append(_Part(ranked, rows, waits, count, tuple(changes.old_keys or ()), changes.positions))
+        part = _Part(ranked, rows, waits, count, tuple(changes.old_keys or ()), changes.positions, times=changes.times)
+        if "deleted" in changes.own:
+            part = replace(part, marks=np.asarray(changes.own["deleted"]))
+        self._parts.append(part)
         self._pending += count
-        if self._pending >= _FOLD_AT and not self._target.is_whole:
+        # What is left of a fold is in the next one again: where most keys are new, ever larger lots keep the sum small.
+        if self._pending >= max(_FOLD_AT, len(self._parts[0].ranked)) and not self._target.is_whole:
             self._fold()
 
     def finish(self, writer: FileWriter) -> tuple[str, str, int]:
@@ -130,6 +127,21 @@ class ChangeRows:
         return self._topics[int(ranked.source[place])], int(ranked.partition[place]), int(ranked.offset[place])
 
 
+def rank(target: TableTarget, source: int, rows: pa.Table, changes: Changes, records: Mapping[str, pa.Array]) -> Ranked:
+    """The changes with their places in the order. source: the number of their topic; rows, records: as `take` has them."""
+    count, order = changes.ops.size, changes.order
+    return Ranked(
+        keys_of(target, rows),
+        changes.ops,
+        np.full(count, source, np.int64),
+        np.asarray(records["partition"]).astype(np.int64),
+        np.asarray(records["offset"]).astype(np.int64),
+        np.arange(count) - np.searchsorted(changes.records, changes.records),
+        np.asarray(order.is_null()) if order is not None else np.zeros(count, np.bool_),
+        order,
+    )
+
+
 def _concat(parts: Sequence[_Part]) -> _Part:
     names = {name for part in parts for name in part.waits}
     waits = {
@@ -146,14 +158,21 @@ def _concat(parts: Sequence[_Part]) -> _Part:
         )
         for n, key in enumerate(ranked.keys)
     )
-    positions = [
-        pa.nulls(len(part.ranked), pa.string()) if part.positions is None else part.positions for part in parts
-    ]
-    return _Part(ranked, rows, waits, count, old_keys, pa.concat_arrays(positions))
+    positions, times = (
+        pa.concat_arrays(
+            [pa.nulls(len(part.ranked), kind) if getattr(part, name) is None else getattr(part, name) for part in parts]
+        )
+        for name, kind in (("positions", pa.string()), ("times", pa.timestamp("us", tz="UTC")))
+    )
+    marks = [np.zeros(len(part.ranked), np.bool_) if part.marks is None else part.marks for part in parts]
+    return _Part(ranked, rows, waits, count, old_keys, positions, times=times, marks=np.concatenate(marks))
 
 
 def _moves(part: _Part) -> Moves:
-    return find_moves(part.ranked, part.old_keys, part.positions) if part.old_keys else Moves()
+    if not part.old_keys:
+        return Moves()
+    assert part.marks is not None
+    return find_moves(part.ranked, part.old_keys, part.positions, part.marks)
 
 
 @dataclass(frozen=True)
@@ -188,7 +207,7 @@ def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
         if waiting.any():
             waits[name] = waiting
     # After a truncate there is no old row whose values could stay.
-    return _Filled(rows, waits if folded.cut < 0 else {}, _hidden(part.ranked, kept, asked), sorted(lost))
+    return _Filled(rows, waits if folded.cut < 0 else {}, _hidden(part, kept, asked), sorted(lost))
 
 
 def _walks(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, moves: Moves) -> dict[int, Walk]:
@@ -206,15 +225,20 @@ def _sources(ranked: Ranked, kept: Ints, walks: Mapping[int, Walk]) -> tuple[Int
     return sources, waiting
 
 
-def _hidden(ranked: Ranked, kept: Ints, asked: Mapping[int, Walk]) -> dict[str, pa.Array]:
+def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk]) -> dict[str, pa.Array]:
     """Columns that name the rows that kept changes wait for, where these had another key."""
     if not asked:
         return {}
-    origins, moved = kept.copy(), np.zeros(kept.size, np.bool_)
+    origins, alone, moved = kept.copy(), np.full(kept.size, -1), np.zeros(kept.size, np.bool_)
     for n, walk in asked.items():
-        origins[n], moved[n] = walk.origin, True
-    places = pa.array(origins, mask=origins == kept)
-    return {MOVED: pa.array(moved), **{f"{OLD_KEY}{n}": key.take(places) for n, key in enumerate(ranked.keys)}}
+        origins[n], alone[n], moved[n] = walk.origin, walk.alone, True
+    places, others = pa.array(origins, mask=origins == kept), pa.array(alone, mask=alone < 0)
+    keys = [key.take(places) for key in part.ranked.keys]
+    assert part.times is not None
+    times = part.times.take(others)
+    if times.null_count < len(times):
+        keys = [pc.coalesce(old.take(others), key) for old, key in zip(part.old_keys, keys, strict=True)]
+    return {MOVED: pa.array(moved), MOVED_AT: times, **{f"{OLD_KEY}{n}": key for n, key in enumerate(keys)}}
 
 
 def _held(part: _Part, rows: Ints) -> pa.Table:

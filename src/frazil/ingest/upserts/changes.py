@@ -29,7 +29,8 @@ class Changes:
     records of a kind make no change (docs/reference/envelopes.md). key_columns: of a table that does not know its key
     yet, the fields of the records' keys. tombstones: which records of an envelope's topic have no value, and so far make no
     change; not those right after the delete of their key. positions: where each change is in the log of its
-    source, of batches that ship headers.
+    source, of batches that ship headers; times: when it was made, where deleted rows are marked with that. rescued: what
+    was put aside of each change, where records have several; None: `decoded` says it of records.
     """
 
     columns: list[pa.Array]
@@ -44,10 +45,23 @@ class Changes:
     key_columns: tuple[str, ...] = ()
     tombstones: NDArray[np.bool_] | None = None
     positions: pa.Array | None = None
+    rescued: pa.Array | None = None
+    times: pa.Array | None = None
+
+    @property
+    def rescued_rows(self) -> pa.Array | None:
+        """What was put aside, a value per change; None when nothing was."""
+        of_records = self.decoded.rescued
+        if self.rescued is not None or of_records is None:
+            return self.rescued
+        return of_records.take(pa.array(self.records))
 
     def without_refused(self) -> Changes:
         """The changes of the records that could be read."""
-        kept = ~self.decoded.refused[self.records]
+        return self.only(~self.decoded.refused[self.records])
+
+    def only(self, kept: NDArray[np.bool_]) -> Changes:
+        """The changes that `kept` marks."""
         if kept.all():
             return self
         places = pa.array(np.flatnonzero(kept))
@@ -60,5 +74,7 @@ class Changes:
             order=self.order.take(places) if self.order is not None else None,
             old_keys=None if self.old_keys is None else [key.take(places) for key in self.old_keys],
             positions=self.positions.take(places) if self.positions is not None else None,
+            rescued=self.rescued.take(places) if self.rescued is not None else None,
+            times=self.times.take(places) if self.times is not None else None,
             own={name: values.take(places) for name, values in self.own.items()},
         )

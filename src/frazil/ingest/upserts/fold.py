@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from frazil.ingest.picking import is_every
 from frazil.ingest.upserts.changes import DELETE, TRUNCATE
 
 Ints = NDArray[np.int64]
+_WIDE = 64
 _FIXED = ("op", "source", "partition", "offset", "step", "blind", "order")
 
 
@@ -43,6 +45,8 @@ class Ranked:
 
     def take(self, rows: Ints) -> Ranked:
         """These changes alone."""
+        if is_every(rows, len(self)):
+            return self
         places = pa.array(rows)
         return Ranked(
             tuple(key.take(places) for key in self.keys),
@@ -109,6 +113,10 @@ def refold(changes: Ranked) -> Folded:
     """The same as `fold`, of changes that are what one fold has kept."""
     if changes.order is not None or (changes.ops == TRUNCATE).any():
         return fold(changes)
+    return _all_kept(changes)
+
+
+def _all_kept(changes: Ranked) -> Folded:
     every = np.arange(len(changes))
     return Folded(every, np.zeros(every.size, np.bool_), every)
 
@@ -126,12 +134,25 @@ def _candidates(state: _State) -> Ints:
 
 def _fold_plainly(changes: Ranked) -> Folded:
     """By arrival alone: nothing needs to be sorted."""
+    if _are_distinct(changes.keys):
+        return _all_kept(changes)
     codes = key_codes(changes.keys)
     places = np.argsort(_sequence(changes)) if not _is_in_order(changes) else np.arange(len(changes))
     last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
     last[codes[places]] = places  # Of equal ones the last assignment stays.
     last.sort()
     return Folded(last, np.zeros(last.size, np.bool_), last)
+
+
+def _are_distinct(keys: Sequence[pa.Array]) -> bool:
+    """Whether no key is there twice, where that is quickly told: of one column of whole numbers or times. Numbers are sorted
+    in a tenth of the time that it takes to give each its own code.
+    """
+    key = keys[0]
+    if len(keys) > 1 or key.null_count or not (pa.types.is_integer(key.type) or pa.types.is_temporal(key.type)):
+        return False
+    ordered = np.sort(np.asarray(key.view(pa.int64() if key.type.bit_width == _WIDE else pa.int32())))
+    return not (ordered[1:] == ordered[:-1]).any()
 
 
 def previous_places(changes: Ranked) -> Ints:
@@ -152,7 +173,8 @@ class _State:
     """
 
     def __init__(self, changes: Ranked) -> None:
-        self.codes = key_codes(changes.keys)
+        # A table that does not know its key yet can be emptied all the same.
+        self.codes = key_codes(changes.keys) if changes.keys else np.zeros(len(changes), np.int64)
         self.sequence = sequence = _sequence(changes)
         is_cut = changes.ops == TRUNCATE
         cuts = np.flatnonzero(is_cut)

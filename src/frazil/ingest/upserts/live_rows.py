@@ -100,6 +100,13 @@ def _read(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> pa.Array:
     return as_written(member(array, names[1:]), kind)
 
 
+def as_numbers(column: pa.Array) -> pa.Array:
+    """Dates and times as the whole numbers that they are; anything else as it is."""
+    if not pa.types.is_temporal(column.type):
+        return column
+    return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+
+
 def member(array: pa.Array, names: Sequence[str]) -> pa.Array:
     """What is in a struct's member, null where the struct is."""
     for name in names:

@@ -20,6 +20,9 @@ from frazil.ingest.upserts.fold import Ints, Ranked
 Bools = NDArray[np.bool_]
 OLD_KEY = "\x00old:"
 """How columns of held rows begin that have the key of the row whose values they wait for; null where it is their own."""
+MOVED_AT = "\x00moved at"
+"""A column of held rows: when they got their key, where the delete of the old one was in an earlier batch, which has left
+the row and marked it with that time."""
 MOVED = "\x00moved"
 """A column of held rows: they had another key, and that no row has their values is not the same as null."""
 
@@ -27,42 +30,48 @@ MOVED = "\x00moved"
 @dataclass(frozen=True)
 class Walk:
     """Where a value was looked for. at: the change that has it, -1 where only the table can have it. origin: the change
-    whose key the row in the table has. is_moved: a row with another key was asked. is_lost: it was gone already.
+    whose key the row in the table has. is_moved: a row with another key was asked. is_lost: it was gone already. alone: the
+    change that had another key, and whose delete was not there; -1: none.
     """
 
     at: int
     origin: int
     is_moved: bool = False
     is_lost: bool = False
+    alone: int = -1
 
 
 @dataclass(frozen=True)
 class Moves:
     """Changes that lack values of a row with another key, as places: the delete of that row, -1 where it is not here.
 
-    A source that repeats itself may bring such a change without its delete; the row is under its new key then.
+    A source that repeats itself may bring such a change without its delete; the row is under its new key then. marks: the
+    changes that mark a row as deleted.
     """
 
     deletes: dict[int, int] = field(default_factory=dict)
+    marks: frozenset[int] = frozenset()
 
     def walk(self, ranked: Ranked, before: Ints, mask: Bools, start: int) -> Walk:
         """Looks for a value that `mask` says is missing from `start`."""
-        at, origin, is_moved = start, start, False
-        while at >= 0 and ranked.ops[at] == UPSERT and mask[at]:
+        at, origin, alone, is_moved = start, start, -1, False
+        while at >= 0 and ranked.ops[at] == UPSERT and mask[at] and not (alone >= 0 and at in self.marks):
             delete = self.deletes.get(at)
-            is_moved |= delete is not None
+            if delete is not None:
+                is_moved, alone = True, -1 if delete >= 0 else at
             if delete is not None and delete >= 0:
                 at = origin = delete
             at = int(before[at])
-        return Walk(at, origin, is_moved, bool(is_moved and at >= 0 and ranked.ops[at] != UPSERT))
+        is_gone = at >= 0 and (ranked.ops[at] != UPSERT or (alone >= 0 and at in self.marks))
+        return Walk(at, origin, is_moved, bool(is_moved and is_gone), alone)
 
 
-def find_moves(ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array) -> Moves:
+def find_moves(ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, marks: Bools) -> Moves:
     """Pairs every change that has an old key with the delete of that key in the same record, or at the same position of the
-    source's log: of repeated ones the first, as only that one had a row.
+    source's log: of repeated ones the first, as only that one had a row. marks: the changes that mark a row as deleted.
     """
     deletes: dict[Any, int] = {}
-    for place in np.flatnonzero(ranked.ops == DELETE).tolist():
+    for place in np.flatnonzero((ranked.ops == DELETE) | marks).tolist():
         key, position = _key(ranked.keys, place), positions[place].as_py()
         deletes[key, _record(ranked, place)] = place
         if position is not None:
@@ -72,7 +81,7 @@ def find_moves(ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array
         key, position = _key(old_keys, place), positions[place].as_py()
         own = deletes.get((key, _record(ranked, place)), -1)
         found[place] = deletes.get((key, position), -1) if own < 0 and position is not None else own
-    return Moves(found)
+    return Moves(found, frozenset(np.flatnonzero(marks).tolist()))
 
 
 def moved_places(old_keys: Sequence[pa.Array]) -> list[int]:

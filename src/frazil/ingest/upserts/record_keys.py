@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,14 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, NestedField, StringType, StructType
+from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, StructType
 
-from frazil.ingest.decode.bare_keys import bare_keys
 from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.json.bare_keys import bare_keys
 from frazil.ingest.decode.keys import decode_keys, has_record
-from frazil.ingest.letters.dead_letter import pick
 from frazil.ingest.naming import KEY_ROOT
-from frazil.ingest.target import Reading, TableTarget
+from frazil.ingest.picking import pick
+from frazil.ingest.target import ChangeReading, TableTarget
+from frazil.ingest.upserts.key_names import column_of, places_of, struct_of
 from frazil.ingest.upserts.live_rows import has_column, member
 
 Path = tuple[str, ...]
@@ -57,9 +57,9 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
     return _spread(found, nothing, there, limit)
 
 
-def _spread(found: Keys, lacking: Keys, there: NDArray[np.int64], limit: int) -> Keys:
-    """Keys of some records among nulls for the others."""
-    refused = lacking.decoded.refused.copy()
+def _spread(found: Keys, others: Keys, there: NDArray[np.int64], limit: int) -> Keys:
+    """Keys of some records, found at `there`, among those of the others; null where nothing is said."""
+    refused = others.decoded.refused.copy()
     refused[there] = found.decoded.refused
     places = np.full(refused.size, -1, np.int64)
     places[there] = np.arange(there.size)
@@ -68,34 +68,59 @@ def _spread(found: Keys, lacking: Keys, there: NDArray[np.int64], limit: int) ->
     decoded = replace(
         found.decoded,
         refused=refused,
-        misfits=sorted([*lacking.decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit],
+        misfits=sorted([*others.decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit],
+        refusals=found.decoded.refusals | others.decoded.refusals,
+        dropped=found.decoded.dropped | others.decoded.dropped,
     )
-    return Keys(decoded, {path: column.take(at) for path, column in found.columns.items()}, found.names)
+    columns = {path: column.take(at) for path, column in found.columns.items()}
+    for path, column in others.columns.items():
+        columns[path] = pc.coalesce(columns[path], column) if path in columns else column
+    return Keys(decoded, columns, found.names)
 
 
 def _decode(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Keys:
     changes = target.changes
     assert changes is not None
-    kind, paths = _kind(target), changes.paths
+    paths = changes.paths
     if not paths:
-        return _discover(changes.key, records, limit)
-    if kind is None:  # A column that is not there yet comes with a later record; until then nothing can be deleted.
-        return Keys(Decoded([], np.zeros(len(records["key"]), np.bool_)))
-    reading = changes.key
-    if len(paths) == 1 and not _holds_records(reading, records):
-        column = target.schema.find_field(changes.key_columns[0])
-        is_text = reading.format == "raw" and isinstance(column.field_type, StringType)
-        decoded = decode_keys(
-            replace(reading, format="text") if is_text else _plain(reading), _ROOT, column.field_type, records, limit
-        )
-        return Keys(_sans_wanted(decoded), {paths[0]: decoded.columns[0]})
-    undeclared = "refuse" if changes.is_key_of_record else "drop"
-    decoded = decode_keys(replace(reading, undeclared=undeclared), _ROOT, kind, records, limit)
-    return Keys(_sans_wanted(decoded), {path: member(decoded.columns[0], path) for path in paths})
+        return _discover(target, records, limit)
+    found = Keys(Decoded([], np.zeros(len(records["key"]), np.bool_)))
+    if not all(has_column(target, path) for path in paths):
+        return found  # A column that is not there yet comes with a later record; until then nothing can be deleted.
+    is_record = _are_records(target, records["key"]) | (len(paths) > 1)
+    if is_record.all():
+        return _read_records(target, changes, records, limit)
+    if not is_record.any():
+        return _read_bare(target, changes, records, limit)
+    bare, rows = np.flatnonzero(~is_record), np.flatnonzero(is_record)
+    found = _spread(_read_bare(target, changes, pick(records, bare), limit), found, bare, limit)
+    return _spread(_read_records(target, changes, pick(records, rows), limit), found, rows, limit)
 
 
-def _plain(reading: Reading) -> Reading:
-    return replace(reading, format="text") if reading.format == "raw" else reading
+def _read_bare(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
+    """The one key column, of keys that are its value."""
+    reading, kind = changes.key, target.schema.find_field(changes.key_columns[0]).field_type
+    if reading.format == "raw" and isinstance(kind, BinaryType):
+        keys = records["key"]
+        return Keys(Decoded([], np.zeros(len(keys), np.bool_)), {changes.paths[0]: keys})
+    if reading.format == "raw":
+        reading = replace(reading, format="text" if isinstance(kind, StringType) else "json")
+    decoded = decode_keys(reading, _ROOT, kind, records, limit)
+    return Keys(_sans_wanted(decoded), {changes.paths[0]: decoded.columns[0]})
+
+
+def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
+    """The key columns, of keys that are records."""
+    reading = replace(changes.key, undeclared="refuse" if changes.is_key_of_record else "drop")
+    if reading.format == "raw":
+        reading = replace(reading, format="json")
+    places = places_of(target, changes)
+    kinds = {place: _kind(target, path) for path, mine in places.items() for place in mine}
+    decoded = decode_keys(reading, _ROOT, struct_of(kinds), records, limit)
+    columns = {
+        path: pc.coalesce(*(member(decoded.columns[0], place) for place in mine)) for path, mine in places.items()
+    }
+    return Keys(_sans_wanted(decoded), columns)
 
 
 def _sans_wanted(decoded: Decoded) -> Decoded:
@@ -103,18 +128,30 @@ def _sans_wanted(decoded: Decoded) -> Decoded:
     return replace(decoded, wanted={}, loosened=set())
 
 
-def _discover(reading: Reading, records: Mapping[str, pa.Array], limit: int) -> Keys:
+def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Keys:
     """The fields that the keys have, as columns that the table should have."""
-    decoded = decode_keys(reading, _ROOT, None, records, limit)
+    assert target.changes is not None
+    is_record = _are_records(target, records["key"])
+    if is_record.any() and not is_record.all():
+        rows = np.flatnonzero(is_record)
+        others = Keys(_without_fields(Decoded([], np.zeros(is_record.size, np.bool_)), ~is_record, limit))
+        return _spread(_discover(target, pick(records, rows), limit), others, rows, limit)
+    decoded = decode_keys(target.changes.key, _ROOT, None, records, limit)
     (kind,) = decoded.wanted.get((), {KEY_ROOT: None}).values()
     if not isinstance(kind, StructType):
-        refused = decoded.refused | (kind is not None)
-        reason = "the key is no record; write `key: {format: text}`, or name the `key_columns`"
-        rows = np.flatnonzero(refused & ~decoded.refused)[:limit].tolist()
-        misfits = [*decoded.misfits, *(Misfit(row, "", "no_key", reason) for row in rows)]
-        return Keys(replace(decoded, wanted={}, refused=refused, misfits=misfits))
+        is_value = np.full(decoded.refused.size, kind is not None)
+        return Keys(_without_fields(replace(decoded, wanted={}), is_value, limit))
     wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in kind.fields}}
-    return Keys(replace(decoded, wanted=wanted), names=tuple(".".join(path) for path in _leaves(kind)))
+    names = tuple(".".join(column_of(target, path)) for path in _leaves(kind))
+    return Keys(replace(decoded, wanted=wanted), names=names)
+
+
+def _without_fields(decoded: Decoded, is_value: NDArray[np.bool_], limit: int) -> Decoded:
+    """Refuses keys that are no records: it takes their fields to know the key columns."""
+    reason = "the key is no record; write `key: {format: text}`, or name the `key_columns`"
+    rows = np.flatnonzero(is_value & ~decoded.refused)[:limit].tolist()
+    misfits = [*decoded.misfits, *(Misfit(row, "", "no_key", reason) for row in rows)]
+    return replace(decoded, refused=decoded.refused | is_value, misfits=misfits)
 
 
 def _is_json(target: TableTarget) -> bool:
@@ -128,37 +165,25 @@ def _leaves(struct: StructType) -> Iterator[Path]:
         yield from ((column.name, *path) for path in inner)
 
 
-def _holds_records(reading: Reading, records: Mapping[str, pa.Array]) -> bool:
-    if reading.format in ("text", "raw"):
-        return False
-    if reading.format == "json":
-        first = next((key for key in records["key"].to_pylist() if key is not None), b"")
-        return re.match(rb"\s*\{", first) is not None
-    return has_record(reading)
+def _are_records(target: TableTarget, keys: pa.Array) -> NDArray[np.bool_]:
+    """Which keys are records and not single values. Keys whose format the file does not say may be JSON, unless the whole of
+    them is the key column.
+    """
+    changes = target.changes
+    assert changes is not None
+    reading = changes.key
+    if reading.format == "json" or (reading.format == "raw" and not _is_whole(target, changes)):
+        return np.asarray(pc.match_substring_regex(keys.cast(pa.binary()), r"^[ \t\r\n]*\{"))
+    return np.full(len(keys), reading.format not in ("text", "raw") and has_record(reading))
 
 
-def _kind(target: TableTarget) -> StructType | None:
-    """The key columns as a struct, nested as they are in the table; None while one of them is not there."""
-    assert target.changes is not None
-    paths = target.changes.paths
-    if not all(has_column(target, path) for path in paths):
-        return None
-    return _struct(target.schema.as_struct(), paths)
+def _is_whole(target: TableTarget, changes: ChangeReading) -> bool:
+    return changes.key_columns == (dict(target.metadata).get("key"),)
 
 
-def _struct(struct: StructType, paths: tuple[Path, ...]) -> StructType:
-    fields = []
-    for column in struct.fields:
-        inner = tuple(path[1:] for path in paths if path[0] == column.name)
-        if inner:
-            kind: IcebergType = column.field_type if () in inner else _struct_of(column, inner)
-            fields.append(NestedField(column.field_id, column.name, kind, required=False))
-    return StructType(*fields)
-
-
-def _struct_of(column: NestedField, paths: tuple[Path, ...]) -> StructType:
-    assert isinstance(column.field_type, StructType)
-    return _struct(column.field_type, paths)
+def _kind(target: TableTarget, path: Path) -> IcebergType:
+    kind: IcebergType = target.schema.find_field(".".join(path)).field_type
+    return kind
 
 
 def put_keys(column: NestedField, values: pa.Array, keys: Keys, rows: NDArray[np.bool_]) -> pa.Array:
@@ -177,6 +202,6 @@ def _nested(kind: IcebergType, members: Mapping[Path, pa.Array], values: pa.Arra
     for place, inner in enumerate(kind.fields):
         mine = {path[1:]: key for path, key in members.items() if path[0] == inner.name}
         own = member(values, [inner.name])
-        arrays.append(_nested(inner.field_type, mine, own) if mine else pa.nulls(len(values), own.type))
+        arrays.append(_nested(inner.field_type, mine, own) if mine else own)
         assert values.type.field(place).name == inner.name
     return pa.StructArray.from_arrays(arrays, fields=list(values.type))

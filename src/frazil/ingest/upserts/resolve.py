@@ -1,6 +1,7 @@
 """Where the rows of some keys live: data files and positions at one snapshot, those already deleted taken off.
 
-Files are left out by the bounds of their key columns; of the others the key columns alone are read.
+Files are left out by the bounds and Bloom filters of their key columns; of the others the key columns alone are read, and
+those of large ones kept in order.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +32,11 @@ from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.bloom import KeyFilters
 from frazil.ingest.upserts.delete_files import read_deletes
 from frazil.ingest.upserts.fold import KeySet
-from frazil.ingest.upserts.live_rows import Path, key_columns, read_columns
+from frazil.ingest.upserts.key_index import KeyIndex
+from frazil.ingest.upserts.live_rows import Path, as_numbers, key_columns, read_columns
 
 _ROWS_AT_ONCE = 4_000_000
 _MOST_KEYS_TO_PRUNE = 100_000
@@ -41,6 +44,7 @@ _NARROW = 4
 _WIDENED = (LongType, TimestampType, TimestamptzType)
 _BOUNDED = (IntegerType, LongType, StringType, BinaryType, DateType, TimeType, TimestampType, TimestamptzType)
 Ints = NDArray[np.int64]
+Some = TypeVar("Some")
 
 
 @dataclass(frozen=True)
@@ -71,22 +75,26 @@ class Found:
 def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.Array], paths: Sequence[Path]) -> Found:
     """The live rows of `keys`, which are distinct, in `files`. paths: of the key columns. OSError as the store."""
     found = Found(file_count=len(files))
-    if not len(keys[0]) or not files:
+    if not keys or not len(keys[0]) or not files:
         return found
     wanted = _Pruner(target, keys, paths)
-    candidates = [file for file in files if wanted.may_have(file)]
+    filters = KeyFilters(target, keys, paths)
+    candidates = [file for file in files if wanted.may_have(file) and filters.may_have(file)]
     found.looked_at = len(candidates)
-    known = KeySet(keys)
+    known, index = KeySet(keys), KeyIndex(keys)
+    large, others = ([file for file in candidates if index.is_for(file) is is_large] for is_large in (True, False))
 
     def look(group: list[LiveFile]) -> list[Hits]:
         return _look(target, group, known, paths)
 
-    groups = list(_groups(candidates))
-    found.hits = [hit for hits in _map(look, groups) for hit in hits]
+    def look_up(file: LiveFile) -> list[Hits]:
+        return list(_live(target, file, *index.find(target, file, paths[0])))
+
+    found.hits = [hit for hits in (*_map(look_up, large), *_map(look, list(_groups(others)))) for hit in hits]
     return found
 
 
-def _map(look: Callable[[list[LiveFile]], list[Hits]], groups: list[list[LiveFile]]) -> Iterable[list[Hits]]:
+def _map(look: Callable[[Some], list[Hits]], groups: list[Some]) -> Iterable[list[Hits]]:
     if len(groups) <= 1:
         return map(look, groups)
     with ThreadPoolExecutor(min(os.cpu_count() or 1, len(groups))) as pool:
@@ -154,8 +162,7 @@ class _Pruner:
 
 def _plain_sorted(key: pa.Array) -> Any:
     """Sorted, as numpy numbers or as a list of texts: as Iceberg's bounds compare."""
-    if pa.types.is_temporal(key.type):
-        key = key.cast(pa.int32() if pa.types.is_date32(key.type) else pa.int64())
+    key = as_numbers(key)
     ordered = key.take(pc.sort_indices(key))
     return np.asarray(ordered) if pa.types.is_integer(ordered.type) else np.array(ordered.to_pylist(), object)
 

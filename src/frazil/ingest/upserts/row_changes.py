@@ -1,7 +1,7 @@
 """Records to the changes that an upsert table takes, each with a key.
 
 Without an envelope a record's value is the row of its key, and a record without a value deletes that row; with one it says
-so itself (see `decode.envelope`), and its key only tells which columns identify a row.
+so itself (see `decode.envelopes`), and its key only tells which columns identify a row.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.ingest.decode.columns import Decoded, Misfit
-from frazil.ingest.decode.envelope import read_envelope
-from frazil.ingest.decode.slices import MAX_MISFITS
+from frazil.ingest.decode.envelopes.changes import read_envelope
+from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.evolve import merge_wanted
-from frazil.ingest.letters.dead_letter import pick
+from frazil.ingest.picking import pick
 from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
@@ -32,6 +32,8 @@ _MOVED_IN_PART = (
     "the row gets another key, the record does not have all of its values, and the row of the old key is neither in the "
     "table nor in the batch"
 )
+_NO_VALUE = "a required column has no value: the record does not have it, and there is no row whose value could stay"
+_NO_FIELDS = "the record's key has no field, and the table has no key columns yet"
 
 
 def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: int = MAX_MISFITS) -> Changes:
@@ -67,7 +69,7 @@ def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit:
     assert reading is not None
     if reading.paths:
         return take_tombstones(target, records, changes)
-    if not changes.ops.size:
+    if not changes.ops.size or (target.envelope is not None and target.envelope.names_keys):
         return changes
     has_key = np.zeros(len(changes.decoded.refused), np.bool_)
     has_key[changes.records[changes.ops != TRUNCATE]] = True
@@ -166,28 +168,45 @@ def _with_misfits(decoded: Decoded, keys: Keys, limit: int) -> Decoded:
 
 
 def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array], limit: int) -> Changes:
-    """The changes of records of one topic; those that lack a key or an ordering value are bad records too. While the table
-    lacks a key column, nothing can be said of keys.
-    """
+    """The changes of records of one topic; those that lack a key or an ordering value are bad records too."""
     records = with_topic(target, topic, records)
     read = read_changes if target.envelope is None else _read_enveloped
     changes = read(target, records, limit)
     reading = target.changes
     assert reading is not None
-    if not reading.paths or not all(has_column(target, path) for path in reading.paths) or not changes.ops.size:
+    if not changes.ops.size:
         return changes
+    if not reading.paths or not all(has_column(target, path) for path in reading.paths):
+        return _without_key_columns(target, changes, limit)
     of_change = pick(records, changes.records)
     misfits = _without_key(target, rows_of(target, changes, of_change), changes, limit)
     if reading.order_by:
         of_change = {**of_change, **changes.own}
         order = changes.order if changes.order is not None else ordering_values(target, changes.columns, of_change)
-        changes = replace(changes, order=order)
+        changes = replace(changes, order=order, unavailable=_without_ordered(target, changes, order))
         misfits += _without_order(reading.order_by, changes, limit)
     misfits += refuse_unpaired(target, topic, records, changes, limit)
     if not misfits:
         return changes
     in_order = sorted([*changes.decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
     return replace(changes, decoded=replace(changes.decoded, misfits=in_order))
+
+
+def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> Changes:
+    """Changes of a table that lacks a key column, or does not know its key yet. Where the records bring it, the batch is
+    read again; where they do not, their rows could not be found again.
+    """
+    found, reading = changes.decoded, target.changes
+    assert reading is not None
+    if not target.schema_json or found.wanted or found.missing or changes.key_columns:
+        return changes
+    if not target.fields:  # No record has had a value yet, so there is nothing to delete.
+        changes = changes.only(changes.ops != DELETE)
+    name = next((name for name in reading.key_columns if not has_column(target, tuple(name.split(".")))), "")
+    reason = f"the table has no key column {name}, and the record does not bring it" if name else _NO_FIELDS
+    misfits = refuse(changes, changes.ops != TRUNCATE, name, "no_key", reason, limit)
+    in_order = sorted([*found.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
+    return replace(changes, decoded=replace(found, misfits=in_order))
 
 
 def with_topic(target: TableTarget, topic: str, records: Mapping[str, pa.Array]) -> Mapping[str, pa.Array]:
@@ -199,12 +218,11 @@ def with_topic(target: TableTarget, topic: str, records: Mapping[str, pa.Array])
 
 def rows_of(target: TableTarget, changes: Changes, records: Mapping[str, pa.Array]) -> pa.Table:
     """The changes as rows in the files' schema. records: a row per change."""
-    rescued = changes.decoded.rescued
     rows = replace(
         changes.decoded,
         columns=changes.columns,
         refused=changes.decoded.refused[changes.records],
-        rescued=rescued.take(pa.array(changes.records)) if rescued is not None else None,
+        rescued=changes.rescued_rows,
     )
     return shape_rows(target, rows, {**records, **changes.own})
 
@@ -219,6 +237,18 @@ def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: i
     return found
 
 
+def _without_ordered(target: TableTarget, changes: Changes, order: pa.Array | None) -> dict[int, NDArray[np.bool_]]:
+    """What is not available, without the ordering values of marked deletes that have one: an older change that comes after
+    such a delete must not bring its row back.
+    """
+    assert target.changes is not None
+    unavailable = dict(changes.unavailable)
+    for n, field_ in enumerate(target.fields):
+        if order is not None and n in unavailable and field_.name == target.changes.order_by:
+            unavailable[n] = unavailable[n] & np.asarray(order.is_null())
+    return unavailable
+
+
 def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
     lacks = changes.ops == UPSERT
     if changes.order is not None:
@@ -229,13 +259,21 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
 def refuse_unpaired(
     target: TableTarget, topic: str, records: Mapping[str, pa.Array], changes: Changes, limit: int
 ) -> list[Misfit]:
-    """Refuses records that give a row another key without all of its values, and nobody knows the row of the old key."""
-    mine = {(partition, offset) for name, partition, offset in target.unpaired if name == topic or not topic}
+    """Refuses records that give a row another key without all of its values, and nobody knows the row of the old key; and
+    those without a value for a required column that no row had either.
+    """
+    moved, unfilled = (_are_among(lost, topic, records)[changes.records] for lost in (target.unpaired, target.unfilled))
+    found = refuse(changes, moved, "", "moved_in_part", _MOVED_IN_PART, limit)
+    return found + refuse(changes, unfilled, "", "missing", _NO_VALUE, limit)
+
+
+def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Mapping[str, pa.Array]) -> NDArray[np.bool_]:
+    """Which records have these places. topic: of all of them; empty: of any."""
+    mine = {(partition, offset) for name, partition, offset in lost if name == topic or not topic}
     if not mine:
-        return []
+        return np.zeros(len(records["value"]), np.bool_)
     places = zip(records["partition"].to_pylist(), records["offset"].to_pylist(), strict=True)
-    is_lost = np.fromiter((place in mine for place in places), np.bool_, len(records["partition"]))
-    return refuse(changes, is_lost[changes.records], "", "moved_in_part", _MOVED_IN_PART, limit)
+    return np.fromiter((place in mine for place in places), np.bool_, len(records["partition"]))
 
 
 def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Misfit]:
@@ -246,6 +284,15 @@ def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, rea
     rows = np.flatnonzero(is_bad & ~refused)
     refused[rows] = True
     return [Misfit(row, path, kind, reason) for row in rows[:limit].tolist()]
+
+
+def keys_of(target: TableTarget, rows: pa.Table) -> tuple[pa.Array, ...]:
+    """The key columns of rows in the files' schema; null where the table lacks one, as for a truncate alone."""
+    assert target.changes is not None
+    return tuple(
+        key_of(rows, path) if has_column(target, path) else pa.nulls(rows.num_rows, pa.string())
+        for path in target.changes.paths
+    )
 
 
 def key_of(rows: pa.Table, path: Path) -> pa.Array:

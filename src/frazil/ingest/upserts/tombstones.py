@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import BooleanType, IntegerType, LongType, StringType, UUIDType
 
-from frazil.ingest.decode.slices import MAX_MISFITS
+from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.target import TableTarget, arrow_type
 from frazil.ingest.upserts.changes import DELETE, Changes
 from frazil.ingest.upserts.live_rows import has_column

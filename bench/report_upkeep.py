@@ -1,0 +1,91 @@
+"""The report's sections on upserts and on table care."""
+
+from __future__ import annotations
+
+from bench.report_tables import median_of, table
+from bench.results import Results
+
+_CARE = {
+    "rate_per_s": "records/s",
+    "seconds": "seconds",
+    "cores": "cores used",
+    "p50_ms": "p50 ms",
+    "p99_ms": "p99 ms",
+    "tidy_after_s": "tidy after s",
+    "files": "files",
+    "p50_file_bytes": "p50 file bytes",
+    "small_share": "small share",
+    "peak_pss_mb": "peak MB",
+}
+_METADATA = {
+    "commits": "commits",
+    "metadata_bytes": "bytes of metadata.json",
+    "first_ms": "first 100, median ms",
+    "last_ms": "last 100, median ms",
+    "ratio": "ratio",
+}
+_LOAD = {
+    "records": "records",
+    "cpu_s_per_million": "CPU s per M",
+    "cpu_s_per_million_with_start": "CPU s per M from process start",
+    "peak_pss_mb": "peak MB",
+}
+_SCATTERED = {
+    "rows": "rows",
+    "batches": "batches",
+    "took_median_s": "median s",
+    "took_max_s": "max s",
+    "peak_pss_mb": "peak MB",
+}
+_STEADY = {
+    "rate_per_s": "changes/s",
+    "changes": "changes",
+    "p50_ms": "p50 ms",
+    "p99_ms": "p99 ms",
+    "behind_s": "behind s",
+    "cpu_s_per_million": "CPU s per M",
+    "cores": "cores used",
+    "full_read_s": "full read s",
+    "rewritten_read_s": "rewritten s",
+    "read_ratio_at_once": "read at once, × rewritten",
+    "rested_s": "care's time s",
+    "data_files": "data files",
+    "delete_files": "delete files",
+    "peak_pss_mb": "peak MB",
+}
+_SUBJECTS = {"frazil": "Frazil", "stock": "MERGE INTO per micro-batch"}
+
+
+def upserts(results: Results) -> str:
+    """First load, scattered updates, the steady stream."""
+    parts = [
+        ("First load by a new process, 5 M inserts:", _table(results, "upsert", "load", _LOAD)),
+        (
+            "Batches of 1,000 updates of keys all over the table, plan to commit:",
+            _table(results, "upsert", "sc", _SCATTERED),
+        ),
+        (
+            "80 % updates, 10 % inserts, 10 % deletes, until all of it is committed; `behind`: so long after the last "
+            "change. The reads are PyIceberg's, of the whole table: right after the last change (`at once`), when table "
+            "care has had its time, five minutes at most, and written anew:",
+            _table(results, "upsert", "steady", _STEADY),
+        ),
+    ]
+    return "\n".join(f"{told}\n\n{body}" for told, body in parts if body)
+
+
+def care(results: Results) -> str:
+    """The feed with care and without, and the metadata of many commits."""
+    parts = [
+        ("A commit each second, with care and without:", _table(results, "care", "", _CARE)),
+        ("Ten thousand commits with expiry on, without Spark and Kafka:", _table(results, "metadata", "", _METADATA)),
+    ]
+    return "\n".join(f"{told}\n\n{body}" for told, body in parts if body)
+
+
+def _table(results: Results, benchmark: str, variant: str, names: dict[str, str]) -> str:
+    found = results.of(benchmark, variant=variant)
+    rows = [
+        [_SUBJECTS[result.subject], result.variant, *(median_of(result, name) for name in names)] for result in found
+    ]
+    return table(["subject", "variant", *names.values()], rows)

@@ -1,0 +1,86 @@
+"""The live files of tables, asked of Iceberg's Java API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from frazil.catalog.java import each
+from frazil.catalog.java_errors import unavailable
+from frazil.catalog.port import StoredFile
+from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of
+from frazil.types import Commit, DeleteFile
+
+
+class TableScans:
+    """What is in tables whose commits this process makes: it knows what itself has committed, and asks for all else."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+        self._known: dict[str, Scan] = {}
+
+    def scan(self, table: str, java: Any) -> Scan:
+        """What is in the Java table as it was last loaded. UnavailableError where its metadata cannot be read."""
+        snapshot = java.currentSnapshot()
+        if snapshot is None:
+            return Scan()
+        known = self._known.get(table)
+        if known is None or known.read_at != snapshot.snapshotId():
+            known = self._known[table] = self._read(table, java, snapshot.snapshotId())
+        return known
+
+    def note(self, commit: Commit, snapshot: Any) -> None:
+        """Moves the known files on by a commit of our own that came right after them. snapshot: the Java one it made."""
+        known = self._known.get(commit.table)
+        if known is not None and snapshot.parentId() == known.read_at:
+            self._known[commit.table] = after_commit(known, commit, snapshot.snapshotId())
+
+    def _read(self, table: str, java: Any, snapshot_id: int) -> Scan:
+        described = Described(self._jvm, java)
+        try:
+            tasks = planned(java.newScan().useSnapshot(snapshot_id).includeColumnStats())
+            files = [described.live_file(task) for task in tasks]
+        except Py4JJavaError as error:
+            raise unavailable("the table's files cannot be listed", error, table) from None
+        return Scan(snapshot_id, tuple(files))
+
+
+class Described:
+    """Files of one Java table by Iceberg's own JSON."""
+
+    def __init__(self, jvm: Any, java: Any) -> None:
+        self._parser = jvm.org.apache.iceberg.ContentFileParser
+        self._specs = java.specs()
+
+    def live_file(self, task: Any) -> LiveFile:
+        """The file of a Java scan task, with its deletes."""
+        deletes = tuple(delete_file_of(self._json(delete)) for delete in each(task.deletes()))
+        return self.bare_file(task.file(), deletes)
+
+    def bare_file(self, file: Any, deletes: tuple[DeleteFile, ...] = ()) -> LiveFile:
+        """A Java data file."""
+        return LiveFile(str(file.location()), file.recordCount(), self._json(file), deletes)
+
+    def _json(self, file: Any) -> str:
+        return str(self._parser.toJson(file, self._specs.get(file.specId())))
+
+
+def stored_files(table: str, java: Any) -> list[StoredFile]:
+    """The data files of the Java table's current snapshot. UnavailableError where its metadata cannot be read."""
+    found = []
+    try:
+        for task in planned(java.newScan()):
+            file, deleted = task.file(), not task.deletes().isEmpty()
+            found.append(StoredFile(str(file.location()), file.recordCount(), file.fileSizeInBytes(), deleted))
+    except Py4JJavaError as error:
+        raise unavailable("the table's files cannot be listed", error, table) from None
+    return found
+
+
+def planned(scan: Any) -> Iterator[Any]:
+    """The tasks of a Java table scan."""
+    tasks = scan.planFiles()
+    yield from each(tasks)
+    tasks.close()

@@ -1,0 +1,226 @@
+"""Schemas of Kafka Connect: the one that JSON messages carry with them, and what Connect's converter notes in Avro ones.
+
+Connect has few types of its own and gives others a name: `io.debezium.time.MicroTimestamp` is a long. The types here are
+those as written, and `meanings` says which fields have such a name (docs/reference/debezium.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from frazil.ingest.decode.columns import Columns, Fault
+from frazil.ingest.decode.connect.values import Meaning, Meant, read_meaning
+from frazil.ingest.envelope import Path
+from frazil.registry.port import UnusableSchema
+
+_MAX_LEVELS = 64
+_MAX_TEXT_BYTES = 2**20
+_PRIMITIVES: Mapping[str, IcebergType] = {
+    "int8": IntegerType(),
+    "int16": IntegerType(),
+    "int32": IntegerType(),
+    "int64": LongType(),
+    "float": FloatType(),
+    "float32": FloatType(),
+    "double": DoubleType(),
+    "float64": DoubleType(),
+    "boolean": BooleanType(),
+    "string": StringType(),
+    "bytes": BinaryType(),
+}
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+
+
+@dataclass(frozen=True)
+class ConnectSchema:
+    """A struct as it is written, and by path the fields whose type has a name."""
+
+    struct: StructType
+    meanings: Mapping[Path, Meaning]
+
+
+@functools.lru_cache(maxsize=256)
+def parse_connect(text: bytes) -> ConnectSchema:
+    """The schema that a JSON message carries. Raises UnusableSchema for what is none."""
+    if len(text) > _MAX_TEXT_BYTES:
+        raise UnusableSchema(f"the schema has more than {_MAX_TEXT_BYTES:,} bytes of text")
+    meanings: dict[Path, Meaning] = {}
+    try:
+        struct = _type_of(json.loads(text), (), meanings)
+    except (KeyError, TypeError, AttributeError, RecursionError, ValueError):
+        raise UnusableSchema("the member `schema` is no schema of Kafka Connect") from None
+    if not isinstance(struct, StructType):
+        raise UnusableSchema("the member `schema` describes no struct")
+    return ConnectSchema(struct, meanings)
+
+
+def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType:
+    if len(path) > _MAX_LEVELS:
+        raise UnusableSchema(f"the schema is nested more than {_MAX_LEVELS} levels deep")
+    kind = node["type"]
+    if node.get("name"):
+        meanings[path] = _meaning(node["name"], node.get("parameters"))
+    if kind == "struct":
+        members = node.get("fields") or []
+        inner = [(one["field"], _type_of(one, (*path, one["field"]), meanings)) for one in members]
+        return StructType(*(NestedField(0, name, of, required=False) for name, of in inner))
+    if kind == "array":
+        return ListType(0, _type_of(node["items"], (*path, "element"), meanings), False)
+    if kind == "map":
+        value = _type_of(node["values"], (*path, "value"), meanings)
+        if node["keys"]["type"] == "string":
+            return MapType(0, StringType(), 0, value, False)
+        raise UnusableSchema(f"the field {'.'.join(path)} is a map whose keys are no texts")
+    if kind not in _PRIMITIVES:
+        raise UnusableSchema(f"the field {'.'.join(path)} has the unknown type {kind}")
+    return _PRIMITIVES[kind]
+
+
+def _meaning(name: str, parameters: Any) -> Meaning:
+    given = parameters if isinstance(parameters, dict) else {}
+    if name != _DECIMAL:
+        return Meaning(name)
+    scale, precision = int(given.get("scale", 0)), int(given.get("connect.decimal.precision", 38))
+    return Meaning(name, scale, min(precision, 38))
+
+
+@functools.lru_cache(maxsize=256)
+def meanings_of_avro(text: str) -> Mapping[Path, Meaning]:
+    """The names that Connect's converter noted in an Avro schema, by path of the field; the text was parsed before."""
+    found: dict[Path, Meaning] = {}
+    _walk_avro(json.loads(text), (), {}, found)
+    return found
+
+
+def _walk_avro(node: Any, path: Path, named: dict[str, Any], found: dict[Path, Meaning]) -> None:
+    if isinstance(node, str):
+        short = node.rpartition(".")[2]
+        again = named.get(short)
+        if again is not None:  # Inside of itself a type says nothing new.
+            _walk_avro({**again, "name": ""}, path, {name: of for name, of in named.items() if name != short}, found)
+    elif isinstance(node, list):
+        for branch in node:
+            _walk_avro(branch, path, named, found)
+    elif isinstance(node, dict):
+        if isinstance(node.get("connect.name"), str):
+            found[path] = _meaning(node["connect.name"], node.get("connect.parameters"))
+        if node.get("name") and node.get("type") in ("record", "fixed", "enum"):
+            named[node["name"].rpartition(".")[2]] = node
+        _walk_inside(node, path, named, found)
+
+
+def _walk_inside(node: dict[str, Any], path: Path, named: dict[str, Any], found: dict[Path, Meaning]) -> None:
+    kind = node.get("type")
+    if len(path) > _MAX_LEVELS:
+        return
+    if kind == "record":
+        for member in node.get("fields", ()):
+            _walk_avro(member["type"], (*path, member["name"]), named, found)
+    elif kind == "array":
+        _walk_avro(node.get("items"), (*path, "element"), named, found)
+    elif kind == "map":
+        _walk_avro(node.get("values"), (*path, "value"), named, found)
+    elif isinstance(kind, (dict, list)):
+        _walk_avro(kind, path, named, found)
+
+
+TypeAt = Callable[[Path], IcebergType | None]
+
+
+@dataclass
+class _Reading:
+    """Columns on their way to what they mean. wanted: the type of the table's column for a field."""
+
+    meanings: Mapping[Path, Meaning]
+    wanted: TypeAt
+    fault: NDArray[np.uint8]
+    faults: list[Fault]
+    paths: dict[int, str]
+
+    def read(
+        self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int64]
+    ) -> tuple[pa.Array, IcebergType]:
+        """One column; `owner` is the record that each of its values belongs to."""
+        meaning, wanted = self.meanings.get(path), self.wanted(path)
+        if meaning is not None and wanted != kind:
+            meant = read_meaning(array, meaning, wanted)
+            if meant is not None:
+                self._note(meant, meaning, path, owner)
+                return meant.array, meant.kind
+        if not any(len(other) > len(path) and other[: len(path)] == path for other in self.meanings):
+            return array, kind
+        if array.offset:
+            array = pa.concat_arrays([array])
+        if isinstance(kind, StructType):
+            return self._struct(array, kind, path, owner)
+        if isinstance(kind, ListType):
+            counts = np.diff(np.asarray(array.offsets))
+            items, of = self.read(array.values, kind.element_type, (*path, "element"), np.repeat(owner, counts))
+            arrow = pa.list_(pa.field("element", items.type))
+            made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[items])
+            return made, kind.model_copy(update={"element_type": of})
+        return array, kind
+
+    def _struct(
+        self, array: pa.Array, kind: StructType, path: Path, owner: NDArray[np.int64]
+    ) -> tuple[pa.Array, IcebergType]:
+        read = [
+            self.read(array.field(n), member.field_type, (*path, member.name), owner)
+            for n, member in enumerate(kind.fields)
+        ]
+        fields = [
+            member.model_copy(update={"field_type": of}) for member, (_, of) in zip(kind.fields, read, strict=True)
+        ]
+        arrow = pa.struct([pa.field(f.name, one.type) for f, (one, _) in zip(fields, read, strict=True)])
+        children = [one for one, _ in read]
+        made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
+        return made, StructType(*fields)
+
+    def _note(self, meant: Meant, meaning: Meaning, path: Path, owner: NDArray[np.int64]) -> None:
+        rows = np.unique(owner[meant.bad])
+        rows = rows[self.fault[rows] == 0]
+        if not rows.size:
+            return
+        message = f"the value is no {meaning.name.rpartition('.')[2]} that {meant.kind} can hold"
+        self.faults.append(Fault("does_not_fit", message))
+        self.fault[rows] = len(self.faults)
+        self.paths.update(dict.fromkeys(rows.tolist(), ".".join(path)))
+
+
+def give_meaning(
+    struct: StructType, columns: Columns, meanings: Mapping[Path, Meaning], wanted: TypeAt
+) -> tuple[StructType, Columns]:
+    """The columns as what their types' names mean. A value that its type cannot hold is a fault of its record."""
+    if not meanings:
+        return struct, columns
+    fault = columns.fault.copy()
+    reading = _Reading(meanings, wanted, fault, list(columns.faults), dict(columns.paths))
+    owner = np.arange(fault.size)
+    fields, arrays = [], []
+    for member, array in zip(struct.fields, columns.arrays, strict=True):
+        made, kind = reading.read(array, member.field_type, (member.name,), owner)
+        arrays.append(made)
+        fields.append(member.model_copy(update={"field_type": kind}))
+    return StructType(*fields), replace(columns, arrays=arrays, fault=fault, faults=reading.faults, paths=reading.paths)

@@ -1,0 +1,117 @@
+"""Keys of changes: that they are there, when they change, and where the old row of a moved one is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.ingest.decode.envelopes.change_parts import (
+    CREATE,
+    REMOVE,
+    Bools,
+    Making,
+    Plan,
+)
+from frazil.ingest.decode.envelopes.opened import (
+    FAULTS,
+    NO_KEY,
+)
+from frazil.ingest.decode.regroup import member_at
+from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.changes import DELETE
+
+_OLD_KEY = "__debezium.oldkey"
+_UNSENT = "the row was created under a new key without the value of {}, which is in the row of the old key alone"
+
+
+def key_arrays(target: TableTarget, columns: Sequence[pa.Array]) -> list[pa.Array]:
+    """The columns of the key, as far as the table has them."""
+    assert target.envelope is not None
+    found = (member_at(target.fields, columns, path) for path in target.envelope.keys)
+    return [one[0] for one in found if one is not None]
+
+
+def check_keys(making: Making, plan: Plan, keys: Sequence[pa.Array]) -> None:
+    """Every row that is written or taken away has a key; the one before an update may be without, as it is then the same."""
+    if not making.envelope.is_upsert:
+        return
+    needs = plan.is_after | (making.opened.op[plan.records] == REMOVE)
+    for path, key in zip(making.envelope.keys, keys, strict=False):
+        bad = np.zeros(making.check.refused.size, np.bool_)
+        bad[plan.records[needs & np.asarray(key.is_null())]] = True
+        making.check.refuse(bad, FAULTS[NO_KEY].kind, FAULTS[NO_KEY].message, ".".join(path))
+
+
+def is_needless(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
+    """Deletes of the row before an update that has the same key, or no key at all."""
+    count = plan.records.size
+    is_first = np.zeros(count, np.bool_)
+    is_first[:-1] = (plan.records[1:] == plan.records[:-1]) & (plan.ops[:-1] == DELETE)
+    if not keys or not is_first.any():
+        return is_first & np.False_
+    here = np.flatnonzero(is_first)
+    same, lacking = np.ones(here.size, np.bool_), np.zeros(here.size, np.bool_)
+    for key in keys:
+        old, new = key.take(pa.array(here)), key.take(pa.array(here + 1))
+        lacking |= np.asarray(old.is_null())
+        same &= np.asarray(pc.fill_null(pc.equal(old, new), False))
+    is_first[here] = same | lacking
+    return is_first
+
+
+def old_keys_of(
+    making: Making, plan: Plan, keys: Sequence[pa.Array], unsent: Mapping[int, Bools]
+) -> list[pa.Array] | None:
+    """Keys that rows had before, where it takes the old row to know the new one's values."""
+    if not making.envelope.is_upsert or not unsent or not keys:
+        return None
+    needs = np.zeros(plan.ops.size, np.bool_)
+    for flags in unsent.values():
+        needs |= flags
+    moved = np.flatnonzero(needs & _follows_delete(plan, keys))
+    olds: dict[int, list[Any]] = {int(n): [key[n - 1].as_py() for key in keys] for n in moved.tolist()}
+    created = np.flatnonzero(needs & (making.opened.op[plan.records] == CREATE))
+    for n in created.tolist():
+        told = _told_old_key(making, int(plan.records[n]), [key.type for key in keys])
+        if told is None:
+            bad = np.zeros(making.check.refused.size, np.bool_)
+            bad[plan.records[n]] = True
+            name = next(making.target.fields[c].name for c, flags in unsent.items() if flags[n])
+            making.check.refuse(bad, "unsent_value", _UNSENT.format(name), name)
+        else:
+            olds[n] = told
+    if not olds:
+        return None
+    empty = [None] * len(keys)
+    rows = [olds.get(n, empty) for n in range(plan.ops.size)]
+    return [pa.array([row[k] for row in rows], key.type) for k, key in enumerate(keys)]
+
+
+def _follows_delete(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
+    """Rows whose record has them take the place of a row with another key."""
+    found = np.zeros(plan.ops.size, np.bool_)
+    found[1:] = (plan.records[1:] == plan.records[:-1]) & (plan.ops[:-1] == DELETE) & ~is_needless(plan, keys)[:-1]
+    return found
+
+
+def _told_old_key(making: Making, record: int, kinds: Sequence[pa.DataType]) -> list[Any] | None:
+    """The key that Debezium's header tells, in the order of the key columns; None without one that can be read."""
+    headers = making.records["headers"][record].as_py() if "headers" in making.records else None
+    raw = next((one["value"] for one in headers or [] if one["key"] == _OLD_KEY), None)
+    try:
+        told = json.loads(raw or b"")
+        told = told["payload"] if isinstance(told, dict) and told.keys() == {"schema", "payload"} else told
+        names = [_field_of(making.target, path[0]) for path in making.envelope.keys]
+        return [pa.scalar(told[name], kind).as_py() for name, kind in zip(names, kinds, strict=True)]
+    except (ValueError, KeyError, TypeError, OverflowError, pa.ArrowException):
+        return None
+
+
+def _field_of(target: TableTarget, column: str) -> str:
+    """The field that feeds a column: the source's name of it."""
+    return column if target.shaping is None else target.layout.paths.get(column, (column,))[0]

@@ -1,0 +1,281 @@
+"""Envelopes with a schema (Avro, Protobuf, JSON of Kafka Connect's converter) opened: a record's columns in, those of
+`opened` out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BooleanType,
+    IcebergType,
+    IntegerType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from frazil.ingest.decode.columns import Columns
+from frazil.ingest.decode.connect.schema import give_meaning
+from frazil.ingest.decode.connect.values import Meaning
+from frazil.ingest.decode.envelopes.opened import (
+    BARE,
+    HEARTBEAT,
+    IMAGES,
+    MESSAGE,
+    NO_ENVELOPE,
+    SCHEMA_CHANGE,
+    TRANSACTION,
+)
+from frazil.ingest.decode.envelopes.placeholders import unsent_of
+from frazil.ingest.decode.envelopes.positions import POSITION_FIELDS, spell_order, spell_position
+from frazil.ingest.decode.envelopes.source_log import ORDER_FIELDS, spell_commit_place, spell_transaction
+from frazil.ingest.envelope import Envelope, Path
+from frazil.ingest.evolve import type_at
+from frazil.ingest.target import arrow_type
+
+FLAT = ("__op", "__deleted")
+"""What Debezium's unwrap transform leaves beside a row."""
+
+
+@dataclass(frozen=True)
+class Sign:
+    """The fields that tell what a record is that is no envelope: those that it has, and those that it may have besides."""
+
+    needed: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+
+SIGNS = {
+    HEARTBEAT: Sign(("ts_ms",)),
+    TRANSACTION: Sign(("status", "id", "event_count"), ("data_collections", "ts_ms")),
+    SCHEMA_CHANGE: Sign(("source", "databaseName", "ddl"), ("position", "ts_ms", "schemaName", "tableChanges")),
+}
+"""By note."""
+_IMAGES = ("after", "before")
+
+
+@dataclass
+class _Opened:
+    """The columns of opened envelopes, as they come together."""
+
+    rows: int
+    fields: list[NestedField]
+    arrays: list[pa.Array]
+
+    def add(self, name: str, kind: IcebergType, array: pa.Array) -> None:
+        self.fields.append(NestedField(0, name, kind, required=False))
+        self.arrays.append(array)
+
+    def note(self, number: int) -> None:
+        self.add("note", IntegerType(), pa.array(np.full(self.rows, number, np.int32)))
+
+
+def open_columns(
+    envelope: Envelope,
+    struct: StructType,
+    columns: Columns,
+    meanings: Mapping[Path, Meaning],
+    wanted: Sequence[NestedField],
+) -> tuple[StructType, Columns]:
+    """The columns of opened envelopes, as far as the records have them. wanted: those that are asked for."""
+    asked = {field.name: field.field_type for field in wanted}
+    names = [field.name for field in struct.fields]
+    opened = _Opened(columns.fault.size, [], [])
+    if envelope.kind == "operation":
+        is_flat, is_envelope = envelope.operation in names, False
+    else:
+        is_envelope = has_images(names)
+        is_flat = any(name in names for name in FLAT)
+    if not (is_envelope or is_flat):
+        opened.note(_sign(names))
+        return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
+    taken = FLAT if envelope.kind != "operation" else (envelope.operation,)
+    struct, columns = (_images if is_envelope else _as_image)(struct, columns, asked, taken)
+    row = asked["after"]
+    struct, columns = give_meaning(
+        struct, columns, _under_after(meanings, is_envelope), lambda path: _wanted_type(row, path)
+    )
+    opened.note(IMAGES if is_envelope else BARE)
+    _add_parts(opened, envelope, struct, columns, asked)
+    return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
+
+
+def has_images(names: Collection[str]) -> bool:
+    """Whether records with these fields are envelopes. A row that was unwrapped may have fields of any name."""
+    return "op" in names and ("after" in names or "before" in names) and not any(name in names for name in FLAT)
+
+
+def _sign(names: Sequence[str]) -> int:
+    """What records of a schema are that is no envelope's."""
+    if "message" in names and "op" in names:
+        return MESSAGE
+    for note, sign in SIGNS.items():
+        if set(sign.needed) <= set(names) <= {*sign.needed, *sign.others}:
+            return note
+    return NO_ENVELOPE
+
+
+def _images(
+    struct: StructType, columns: Columns, asked: Mapping[str, IcebergType], _: Sequence[str]
+) -> tuple[StructType, Columns]:
+    """The parts of an envelope that are looked at."""
+    kept = [n for n, field in enumerate(struct.fields) if field.name != "before" or "before" in asked]
+    fields = [struct.fields[n] for n in kept]
+    return StructType(*fields), replace(columns, arrays=[columns.arrays[n] for n in kept])
+
+
+def _as_image(
+    struct: StructType, columns: Columns, _: Mapping[str, IcebergType], taken: Sequence[str]
+) -> tuple[StructType, Columns]:
+    """The row itself as the image after the change, beside the fields that tell of the operation."""
+    inside = [n for n, field in enumerate(struct.fields) if field.name not in taken]
+    members = [columns.arrays[n] for n in inside]
+    fields = [struct.fields[n] for n in inside]
+    kind = pa.struct([pa.field(f.name, one.type) for f, one in zip(fields, members, strict=True)])
+    there = columns.fault == 0
+    mask = pa.py_buffer(np.packbits(there, bitorder="little"))
+    image = pa.Array.from_buffers(kind, there.size, [mask], children=members)
+    outside = [n for n, field in enumerate(struct.fields) if field.name in taken]
+    made = [NestedField(0, "after", StructType(*fields), required=False), *(struct.fields[n] for n in outside)]
+    return StructType(*made), replace(columns, arrays=[image, *(columns.arrays[n] for n in outside)])
+
+
+def _under_after(meanings: Mapping[Path, Meaning], is_envelope: bool) -> Mapping[Path, Meaning]:
+    if is_envelope:
+        return {path: meaning for path, meaning in meanings.items() if path[:1] in (("after",), ("before",))}
+    return {("after", *path): meaning for path, meaning in meanings.items() if path}
+
+
+def _wanted_type(row: IcebergType, path: Path) -> IcebergType | None:
+    assert isinstance(row, StructType)
+    return type_at(row, path[1:])
+
+
+def _add_parts(
+    opened: _Opened, envelope: Envelope, struct: StructType, columns: Columns, asked: Mapping[str, IcebergType]
+) -> None:
+    parts = {field.name: (field.field_type, array) for field, array in zip(struct.fields, columns.arrays, strict=True)}
+    opened.add("op", StringType(), _operation(envelope, parts))
+    for name in _IMAGES:
+        kind, array = parts.get(name, (None, None))
+        if not isinstance(kind, StructType) or name not in asked:
+            continue
+        array, marks = _without_unsent(envelope, kind, array)
+        opened.add(name, kind, array)
+        if name == "after" and marks:
+            opened.add("unavailable", *_marks(marks, asked["unavailable"], opened.rows))
+    for name, fact in _facts(parts, asked).items():
+        if name in asked:
+            opened.add(name, asked[name], fact.cast(arrow_type(asked[name])))
+
+
+def _without_unsent(
+    envelope: Envelope, kind: StructType, array: pa.Array
+) -> tuple[pa.Array, dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
+    """The rows with null for what was not sent, and where that is."""
+    if array.offset:
+        array = pa.concat_arrays([array])
+    children = [array.field(n) for n in range(len(kind.fields))]
+    marks = {}
+    for n, child in enumerate(children):
+        unsent = unsent_of(child, envelope.placeholder)
+        if unsent is not None:
+            marks[kind.fields[n].name] = unsent
+            children[n] = child.take(pa.array(np.arange(len(child)), mask=unsent))
+    if not marks:
+        return array, {}
+    made = pa.Array.from_buffers(array.type, len(array), array.buffers()[:1], array.null_count, children=children)
+    return made, marks
+
+
+def _marks(
+    marks: Mapping[str, np.ndarray[tuple[int], np.dtype[np.bool_]]], asked: IcebergType, rows: int
+) -> tuple[StructType, pa.Array]:
+    assert isinstance(asked, StructType)
+    known = [field.name for field in asked.fields if field.name in marks]
+    kind = StructType(*(NestedField(0, name, BooleanType(), required=False) for name in known))
+    arrow = pa.struct([pa.field(name, pa.bool_()) for name in known])
+    children = [pa.array(marks[name]) for name in known]
+    return kind, pa.Array.from_buffers(arrow, rows, [None], children=children)
+
+
+_Parts = Mapping[str, tuple[IcebergType, pa.Array]]
+
+
+def _operation(envelope: Envelope, parts: _Parts) -> pa.Array:
+    """The operations as they are written; where only a deletion is told, `d` and `u`."""
+    name = "op" if "op" in parts else "__op"
+    if envelope.kind == "operation":
+        name = envelope.operation
+    if name in parts:
+        array = parts[name][1]
+        return array if pa.types.is_string(array.type) else _spelt(array)
+    deleted = parts["__deleted"][1].cast(pa.string())
+    return pc.if_else(pc.fill_null(pc.equal(deleted, "true"), False), "d", "u")
+
+
+def _spelt(array: pa.Array) -> pa.Array:
+    try:
+        return array.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.nulls(len(array), pa.string())
+
+
+def member(parts: _Parts, path: Path) -> pa.Array | None:
+    """The values at a path; None where there are none."""
+    found = parts.get(path[0])
+    if found is None:
+        return None
+    kind, array = found
+    for name in path[1:]:
+        names = [field.name for field in kind.fields] if isinstance(kind, StructType) else []
+        if name not in names:
+            return None
+        assert isinstance(kind, StructType)
+        n = names.index(name)
+        array, kind = pc.struct_field(array, [n]), kind.fields[n].field_type
+    return array
+
+
+def _facts(parts: _Parts, asked: Collection[str]) -> dict[str, pa.Array]:
+    """What an envelope tells besides the row. Places in the log are spelt where they are asked for."""
+    found = {
+        "source_ts": _moment(parts, ("source",)),
+        "connector_ts": _moment(parts, ()),
+        "transaction_id": member(parts, ("transaction", "id")),
+        "total_order": member(parts, ("transaction", "total_order")),
+        "collection_order": member(parts, ("transaction", "data_collection_order")),
+        "connector": member(parts, ("source", "connector")),
+    }
+    if "commit_place" in asked:
+        order = {name: member(parts, ("source", name)) for name in ORDER_FIELDS}
+        found |= {"commit_place": spell_commit_place(order), "source_transaction": spell_transaction(order)}
+    told = {name: member(parts, ("source", name)) for name in POSITION_FIELDS}
+    if "position" in asked:
+        found["position"] = spell_position(told)
+    if "source_order" in asked:
+        found["source_order"] = spell_order(told, found["total_order"])
+    flat = (
+        ("source_ts", "__source_ts_ms", 1000),
+        ("source_ts", "__source_ts_us", 1),
+        ("connector_ts", "__ts_ms", 1000),
+    )
+    for fact, name, factor in flat:
+        if found[fact] is None and name not in parts and "after" in parts:
+            inner = member(parts, ("after", name))
+            if inner is not None and pa.types.is_integer(inner.type):
+                found[fact] = pc.multiply(inner.cast(pa.int64()), factor).cast(pa.timestamp("us", tz="UTC"))
+    return {name: array for name, array in found.items() if array is not None}
+
+
+def _moment(parts: _Parts, path: Path) -> pa.Array | None:
+    micros, millis = (member(parts, (*path, name)) for name in ("ts_us", "ts_ms"))
+    if millis is not None and pa.types.is_integer(millis.type):
+        millis = pc.multiply(millis.cast(pa.int64()), 1000)
+        micros = millis if micros is None else pc.coalesce(micros.cast(pa.int64()), millis)
+    return None if micros is None else micros.cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))

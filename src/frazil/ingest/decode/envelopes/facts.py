@@ -1,0 +1,96 @@
+"""What envelopes in JSON tell of a change besides the images of its row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from frazil.ingest.decode.envelopes.parts import (
+    Parts,
+    Stretch,
+    read_number,
+    read_word,
+)
+from frazil.ingest.decode.envelopes.positions import FACT_TYPES, POSITION_FIELDS, spell_order, spell_position
+from frazil.ingest.decode.envelopes.source_log import ORDER_FIELDS, spell_commit_place, spell_transaction
+from frazil.ingest.decode.json.grammar import ABSENT, ESCAPED, STRING
+from frazil.ingest.decode.json.infer import refuse_objects
+from frazil.ingest.decode.json.slices import Slices, take_keys
+
+_IN_SOURCE = ("source_ts", "position", "connector", "source_order")
+_IN_TRANSACTION = ("transaction_id", "total_order", "collection_order", "source_order")
+_ORDERS = {"total_order": "total_order", "collection_order": "data_collection_order"}
+
+
+def read_facts(stretch: Stretch, parts: Parts, is_change: NDArray[np.bool_]) -> dict[str, pa.Array]:
+    """What is asked of envelopes besides the images."""
+    asked = [one.name for one in stretch.fields]
+    found: dict[str, pa.Array | None] = {}
+    in_source, in_transaction = set(_IN_SOURCE) & set(asked), set(_IN_TRANSACTION) & set(asked)
+    if in_transaction:
+        transaction = members_of(stretch, parts, "transaction", ["id", *_ORDERS.values()], is_change)
+        found["transaction_id"] = read_word(stretch, transaction["id"], "transaction.id")
+        found |= {
+            fact: read_number(stretch, transaction[name], f"transaction.{name}")
+            for fact, name in _ORDERS.items()
+            if fact != "collection_order" or fact in asked
+        }
+    if in_source:
+        names = ["ts_ms", "ts_us", "connector", *POSITION_FIELDS]
+        source = members_of(stretch, parts, "source", names, is_change)
+        found["source_ts"] = _moment(stretch, source)
+        found["connector"] = read_word(stretch, source["connector"], "source.connector")
+        if in_source & {"position", "source_order"}:
+            texts = {name: _fact(stretch, source[name], name) for name in POSITION_FIELDS}
+            told = {name: one for name, one in texts.items() if one.null_count < len(one)}
+            found["position"] = spell_position(told)
+            found["source_order"] = spell_order(told, found.get("total_order"))
+    if "commit_place" in asked:
+        source = members_of(stretch, parts, "source", list(ORDER_FIELDS), is_change)
+        texts = {name: _fact(stretch, source[name], name) for name in ORDER_FIELDS}
+        order = {name: one for name, one in texts.items() if one.null_count < len(one)}
+        found |= {"commit_place": spell_commit_place(order), "source_transaction": spell_transaction(order)}
+    if "connector_ts" in asked and parts.is_overlay is False:
+        found["connector_ts"] = _moment(stretch, kept(parts, ("ts_ms", "ts_us"), is_change))
+    if parts.is_overlay:
+        found |= _maxwell_facts(stretch, kept(parts, ("ts", "xid"), is_change))
+    return {name: array for name, array in found.items() if array is not None and name in asked}
+
+
+def _maxwell_facts(stretch: Stretch, members: Mapping[str, Slices]) -> dict[str, pa.Array]:
+    seconds = read_number(stretch, members["ts"], "ts")
+    moments = pc.multiply(seconds, 1_000_000).cast(pa.timestamp("us", tz="UTC"))
+    return {"source_ts": moments, "transaction_id": read_number(stretch, members["xid"], "xid").cast(pa.string())}
+
+
+def kept(parts: Parts, names: Sequence[str], is_change: NDArray[np.bool_]) -> dict[str, Slices]:
+    """Members of the envelopes that are changes."""
+    slices = {name: parts.slices(name) for name in names}
+    return {name: replace(one, kind=np.where(is_change, one.kind, ABSENT)) for name, one in slices.items()}
+
+
+def members_of(
+    stretch: Stretch, parts: Parts, name: str, names: list[str], is_change: NDArray[np.bool_]
+) -> dict[str, Slices]:
+    """Members of an object in the envelopes that are changes."""
+    around = kept(parts, (name,), is_change)[name]
+    error = np.zeros(len(around), np.uint8)
+    found = take_keys(stretch.texts, around, names, error)
+    refuse_objects(stretch.texts, around, error, (name,))
+    return dict(zip(names, found, strict=True))
+
+
+def _fact(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
+    if name in FACT_TYPES and not np.isin(slices.kind, (STRING, ESCAPED)).any():
+        return read_number(stretch, slices, f"source.{name}")
+    return read_word(stretch, slices, f"source.{name}")
+
+
+def _moment(stretch: Stretch, members: Mapping[str, Slices]) -> pa.Array:
+    micros, millis = (read_number(stretch, members[name], name) for name in ("ts_us", "ts_ms"))
+    return pc.coalesce(micros, pc.multiply(millis, 1000)).cast(pa.timestamp("us", tz="UTC"))

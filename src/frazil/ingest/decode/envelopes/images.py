@@ -1,0 +1,145 @@
+"""Images of rows in JSON envelopes: objects, texts of JSON as MongoDB's connector writes them, and what is not in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import NestedField, StringType, StructType
+
+from frazil.ingest.decode.envelopes.facts import members_of
+from frazil.ingest.decode.envelopes.opened import (
+    NO_OBJECT,
+)
+from frazil.ingest.decode.envelopes.parts import (
+    Parts,
+    Stretch,
+    either,
+    json_options,
+    read_word,
+    where,
+)
+from frazil.ingest.decode.envelopes.placeholders import json_forms, take_unsent
+from frazil.ingest.decode.json import scan
+from frazil.ingest.decode.json.columns import Findings, read_members, read_value
+from frazil.ingest.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STRING
+from frazil.ingest.decode.json.infer import refuse_objects
+from frazil.ingest.decode.json.records import FAULTS, JsonOptions, decode_json, texts_of, unreadable, whole_slices
+from frazil.ingest.decode.json.slices import Slices, Texts, presence
+from frazil.ingest.shape import as_written
+
+_ID = NestedField(0, "id", StringType(), required=False)
+
+
+def read_image(
+    stretch: Stretch, slices: Slices, kind: StructType, findings: Findings, name: str, parts: Parts
+) -> pa.Array:
+    """One image of the row per record, null where there is none."""
+    is_text = np.isin(slices.kind, (STRING, ESCAPED))
+    parts.note[(slices.kind > NULL) & (slices.kind != OBJECT) & ~is_text] = NO_OBJECT
+    image = _read_struct(stretch.texts, slices, kind, findings, name)
+    if not is_text.any():
+        return image
+    texts = where(slices, is_text)
+    raw = read_value(stretch.texts, texts, StringType(), Findings(), (name,)).cast(pa.binary())
+    return _put_in(image, is_text, _read_documents(stretch, raw, texts.owner, kind, findings, name))
+
+
+def _put_in(image: pa.Array, mask: NDArray[np.bool_], other: pa.Array) -> pa.Array:
+    """The image with other values where `mask` says so."""
+    order = np.arange(len(image))
+    order[mask] = len(image) + np.arange(len(other))
+    return pa.concat_arrays([image, as_written(other, image.type)]).take(pa.array(order))
+
+
+def fill_from_keys(
+    stretch: Stretch, parts: Parts, image: pa.Array, is_change: NDArray[np.bool_], findings: Findings
+) -> pa.Array:
+    """Rows before a delete of MongoDB's, which tells of the document that is gone its id alone, in the record's key."""
+    kind = stretch.asks("before")
+    lacks = is_change & np.asarray(image.is_null()) & np.asarray(pc.fill_null(pc.equal(parts.op, "d"), False))
+    if stretch.keys is None or not lacks.any() or not isinstance(kind, StructType):
+        return image
+    source = members_of(stretch, parts, "source", ["connector"], lacks)
+    connector = read_word(stretch, source["connector"], "source.connector")
+    lacks &= np.asarray(pc.fill_null(pc.equal(connector, "mongodb"), False))
+    ids = _ids(stretch.keys.take(pa.array(parts.rows[lacks])))
+    lacks[lacks] = np.asarray(ids.is_valid())
+    raw = pc.binary_join_element_wise('{"_id":', ids.drop_null(), "}", "").cast(pa.binary())
+    return _put_in(image, lacks, _read_documents(stretch, raw, parts.rows[lacks], kind, findings, "before"))
+
+
+def _ids(keys: pa.Array) -> pa.Array:
+    """The texts of JSON that keys have as their `id`, null where there is none."""
+    found = decode_json(keys, (_ID, NestedField(0, "payload", StructType(_ID), required=False)), JsonOptions("drop"))
+    return pc.coalesce(found.columns[0], pc.struct_field(found.columns[1], [0]))
+
+
+def _read_struct(texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str) -> pa.Array:
+    error = np.zeros(len(slices), np.uint8)
+    image = _read_members(texts, slices, kind, findings, name, error)
+    refuse_objects(texts, slices, error, (name,))
+    return image
+
+
+def _read_members(
+    texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str, error: NDArray[np.uint8]
+) -> pa.Array:
+    validity, nulls, _ = presence(slices, OBJECT)
+    arrays = read_members(texts, slices, kind.fields, findings, (name,), error)
+    arrow = pa.struct([pa.field(f.name, a.type) for f, a in zip(kind.fields, arrays, strict=True)])
+    return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
+
+
+def _read_documents(
+    stretch: Stretch, raw: pa.Array, owner: NDArray[np.int32], kind: StructType, findings: Findings, name: str
+) -> pa.Array:
+    """Images that are texts of JSON, as MongoDB's connector writes them. owner: the record of each."""
+    outer = stretch.texts
+    inner = texts_of(raw, json_options(stretch.reading, outer.limit), outer.spelt_out)
+    whole = whole_slices(raw)
+    error = unreadable(raw)
+    scan.scan_texts(inner.base, whole.start, whole.end, whole.kind, error)
+    image = _read_members(inner, whole, kind, findings, name, error)
+    inner.refuse(whole, error, name, FAULTS)
+    outer.has_slow_keys |= inner.has_slow_keys
+    outer.refused[owner] |= inner.refused
+    for found, mine in ((inner.misfits, outer.misfits), (inner.rescued, outer.rescued)):
+        mine += [replace(one, row=int(owner[one.row])) for one in found]
+    return image
+
+
+def watcher(
+    stretch: Stretch, parts: Parts, name: str, marks: dict[str, NDArray[np.bool_]], seen: dict[str, Slices]
+) -> Callable[[list[str], list[Slices]], None]:
+    """What is done with the members of an image before they are read: those that were not sent are noted and taken away;
+    where `before` has only what changed, the others are those of `after`.
+    """
+    forms = json_forms(stretch.envelope.placeholder)
+
+    def watch(names: list[str], columns: list[Slices]) -> None:
+        for n, (member, column) in enumerate(zip(names, columns, strict=True)):
+            if name == "after":
+                seen[member] = replace(column)
+            elif parts.is_overlay and member in seen:
+                columns[n] = either((column.kind == ABSENT), seen[member], column)
+            if stretch.envelope.kind != "debezium":
+                continue
+            unsent = take_unsent(stretch.texts.buffer, column, forms)
+            if unsent is not None and name == "after":
+                marks[member] = unsent
+
+    return watch
+
+
+def marks_of(stretch: Stretch, marks: Mapping[str, NDArray[np.bool_]], rows: int) -> pa.Array:
+    """The column that says which values were not sent."""
+    kind = stretch.asks("unavailable")
+    assert isinstance(kind, StructType)
+    children = [pa.array(marks[one.name]) if one.name in marks else pa.nulls(rows, pa.bool_()) for one in kind.fields]
+    arrow = pa.struct([pa.field(one.name, pa.bool_()) for one in kind.fields])
+    return pa.Array.from_buffers(arrow, rows, [None], children=children)

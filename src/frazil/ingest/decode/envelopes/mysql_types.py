@@ -1,0 +1,82 @@
+"""Types of MySQL's columns, as the text of a column's type names them, and what each becomes. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimeType,
+)
+
+_FORM = re.compile(r"\s*([a-z]+(?: precision)?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?(.*)", re.DOTALL)
+_MOST_DIGITS = 38
+_UNSIGNED_64 = DecimalType(20, 0)
+_PLAIN: dict[str, IcebergType] = {
+    **dict.fromkeys(("bool", "boolean", "tinyint", "smallint", "mediumint", "year"), IntegerType()),
+    "float": FloatType(),
+    **dict.fromkeys(("double", "double precision", "real"), DoubleType()),
+    "date": DateType(),
+    "time": TimeType(),
+    **dict.fromkeys(("datetime", "timestamp"), TimestampType()),
+}
+_BYTES = frozenset(
+    (
+        "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "linestring", "polygon",
+        "multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection",
+    )
+)  # fmt: skip
+_DECIMALS = ("decimal", "numeric", "dec", "fixed")
+
+
+@dataclass(frozen=True)
+class SourceType:
+    """The type of a column of the source. text: as the source names it; kind: what it becomes. is_bytes: its values are
+    bytes, each written as the character of its number (ISO 8859-1).
+    """
+
+    text: str
+    kind: IcebergType
+    is_bytes: bool = False
+
+
+UNTOLD = SourceType("text", StringType())
+"""A column whose type nobody tells: what is written is all that is known."""
+
+
+def parse_type(text: str) -> SourceType:
+    """The type that a text such as `bigint(20) unsigned` or `decimal(10,2)` names; of one that is not known a text."""
+    found = _FORM.fullmatch(text.lower())
+    if found is None:
+        return SourceType(text, StringType())
+    name, first, second, rest = found.groups()
+    if name in _BYTES:
+        return SourceType(text, BinaryType(), is_bytes=True)
+    kind = _PLAIN.get(name) or _sized(name, int(first) if first else None, int(second or 0), "unsigned" in rest)
+    return SourceType(text, kind)
+
+
+def _sized(name: str, size: int | None, scale: int, is_unsigned: bool) -> IcebergType:
+    """Types that depend on a number in brackets, or on having no sign."""
+    if name in ("int", "integer"):
+        return LongType() if is_unsigned else IntegerType()
+    if name == "bigint":
+        return _UNSIGNED_64 if is_unsigned else LongType()
+    if name == "bit":
+        bits = size or 1
+        return BooleanType() if bits == 1 else LongType() if bits < 64 else _UNSIGNED_64
+    digits = 10 if size is None else size
+    if name in _DECIMALS and 0 < digits <= _MOST_DIGITS and scale <= digits:
+        return DecimalType(digits, scale)
+    return StringType()

@@ -1,0 +1,101 @@
+"""Envelopes in JSON that carry a schema of Kafka Connect's converter: read with its types, then opened by columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import StructType
+
+from frazil.ingest.decode.columns import Columns, Decoded, Fault
+from frazil.ingest.decode.connect.schema import parse_connect
+from frazil.ingest.decode.envelopes.columns import has_images, open_columns
+from frazil.ingest.decode.envelopes.parts import (
+    Group,
+    Stretch,
+)
+from frazil.ingest.decode.envelopes.positions import POSITION_FIELDS
+from frazil.ingest.decode.envelopes.source_log import ORDER_FIELDS
+from frazil.ingest.decode.fit import Fitting, fit_columns
+from frazil.ingest.decode.json.columns import Findings, read_members
+from frazil.ingest.decode.json.infer import refuse_objects
+from frazil.ingest.decode.json.same_texts import group_same
+from frazil.ingest.decode.json.slices import Slices
+from frazil.ingest.decode.regroup import select_columns
+from frazil.ingest.target import arrow_type
+from frazil.registry.port import UnusableSchema
+
+NAMES = (
+    "op", "before", "after", "source", "ts_ms", "ts_us", "transaction", "message", "schema", "payload",
+    "__op", "__deleted",
+)  # fmt: skip
+"""The members of Debezium's envelopes that are looked at."""
+_SCHEMA = "schema"
+_OF_SOURCE = ("ts_ms", "ts_us", "connector", *POSITION_FIELDS)
+
+
+def open_with_schemas(stretch: Stretch, whole: Slices, schema: Slices, rows: NDArray[np.int32]) -> None:
+    """Records that carry their schema, those of each schema together."""
+    texts = stretch.texts
+    written = _at(schema, rows)
+    codes, firsts = group_same(texts.base, written)
+    for code, first in enumerate(firsts):
+        mine = rows[codes == code]
+        slices = _at(whole, mine)
+        try:
+            _open_with_schema(stretch, slices, texts.buffer[written.start[first] : written.end[first]].tobytes())
+        except UnusableSchema as error:
+            fault = Fault("bad_schema", str(error))
+            texts.refuse(slices, np.ones(mine.size, np.uint8), _SCHEMA, {1: fault})
+            nulls = [pa.nulls(mine.size, arrow_type(one.field_type)) for one in stretch.fields]
+            stretch.groups.append(Group(mine, Decoded(nulls, np.ones(mine.size, np.bool_))))
+
+
+def _at(slices: Slices, rows: NDArray[np.int32]) -> Slices:
+    return Slices(slices.start[rows], slices.end[rows], slices.kind[rows], slices.owner[rows])
+
+
+def _open_with_schema(stretch: Stretch, slices: Slices, text: bytes) -> None:
+    """Records of one schema: read with its types, then opened and fitted as those of other formats are."""
+    schema = parse_connect(text)
+    texts, reading = stretch.texts, stretch.reading
+    struct = _pruned(schema.struct, stretch)
+    error = np.zeros(len(slices), np.uint8)
+    kept, texts.selection = texts.selection, None
+    rescues, texts.is_rescuing = texts.is_rescuing, False
+    findings = Findings("drop")
+    arrays = read_members(texts, slices, struct.fields, findings, (), error)
+    texts.selection, texts.is_rescuing = kept, rescues
+    refuse_objects(texts, slices, error, ())
+    columns = Columns(arrays, np.zeros(len(slices), np.uint8), ())
+    struct, columns = open_columns(stretch.envelope, struct, columns, schema.meanings, stretch.fields)
+    if reading.selection is not None:
+        struct, columns = select_columns(reading.selection, struct, columns)
+    decoded = fit_columns(Fitting(reading, "", len(slices), texts.limit), struct, columns, stretch.fields)
+    texts.refused[slices.owner] |= decoded.refused
+    texts.misfits += [replace(one, row=int(slices.owner[one.row])) for one in decoded.misfits]
+    dropped = {path for path in findings.dropped if path.startswith(("after.", "before."))}
+    stretch.groups.append(Group(slices.owner, replace(decoded, dropped=decoded.dropped | dropped)))
+
+
+def _pruned(struct: StructType, stretch: Stretch) -> StructType:
+    """Of an envelope's schema what is looked at."""
+    if not has_images([one.name for one in struct.fields]):
+        return struct
+    of_source = (*_OF_SOURCE, *ORDER_FIELDS) if stretch.asks("commit_place") is not None else _OF_SOURCE
+    fields = []
+    for one in struct.fields:
+        if one.name == "source" and isinstance(one.field_type, StructType):
+            inner = [member for member in one.field_type.fields if member.name in of_source]
+            fields.append(one.model_copy(update={"field_type": StructType(*inner)}))
+        elif one.name in NAMES and (one.name != "before" or stretch.asks("before") is not None):
+            fields.append(one)
+    return StructType(*fields)
+
+
+def warm_up() -> None:
+    """Loads what only envelopes need, for a process that others are forked from."""
+    nothing = np.zeros(1, np.int32)
+    group_same(0, Slices(nothing, nothing, np.zeros(1, np.uint8), nothing))

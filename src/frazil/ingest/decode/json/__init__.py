@@ -1,0 +1,1 @@
+"""JSON texts to columns."""

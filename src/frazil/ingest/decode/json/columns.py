@@ -1,0 +1,404 @@
+"""Value slices of one column, read as a declared Iceberg type: Arrow arrays, and a misfit for each value that is not
+one.
+
+Nothing is rounded, cut or converted between kinds: a string is no number, 1.5 is no integer. docs/reference/json.md has
+the table of what fits what; tests/unit/ingest/test_json_types.py holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    BooleanType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from frazil.ingest.decode.columns import Fault, bitmap
+from frazil.ingest.decode.json import values
+from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
+from frazil.ingest.decode.json.infer import infer_type, refuse_objects
+from frazil.ingest.decode.json.scan import OK
+from frazil.ingest.decode.json.slices import (
+    Slices,
+    Texts,
+    elements_of,
+    entries_of,
+    is_text,
+    presence,
+    take_all,
+    take_apart,
+)
+from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn, read_epochs, whole_number
+from frazil.ingest.decode.memory import I32, U8
+from frazil.ingest.selection import EVERY_MEMBER
+
+_FAULTS = {
+    values.WRONG_KIND: Fault("does_not_fit", "{value} does not fit {type}"),
+    values.OUT_OF_RANGE: Fault("out_of_range", "{value} is out of the range of {type}"),
+    values.NOT_INTEGRAL: Fault("does_not_fit", "{value} is not a whole number, as {type} needs"),
+    values.LONE_SURROGATE: Fault("bad_text", "{value} has half of a surrogate pair, which is no text"),
+    values.UNREADABLE: Fault("does_not_fit", "{value} cannot be read as {type}"),
+    values.MISSING: Fault("missing", "the column is required and the record has no value for it"),
+    values.NO_MICROS: Fault("does_not_fit", "{value} is no whole number of microseconds, which is what {type} holds"),
+    values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
+}
+_UNDECLARED = {1: Fault("undeclared", "the table has no such column, and `on_drift: freeze` lets it have none")}
+_SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
+_BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
+    IntegerType: (-(2**31), 2**31 - 1),
+    LongType: (-(2**63), 2**63 - 1),
+}
+
+
+@dataclass
+class Findings:
+    """What decoding met besides values.
+
+    undeclared: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
+    the record. wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements
+    and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table
+    says so. refusals: paths of fields that the table does not take.
+    """
+
+    undeclared: str = "add"
+    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+    refusals: set[str] = field(default_factory=set)
+
+
+def read_members(
+    texts: Texts,
+    slices: Slices,
+    fields: tuple[NestedField, ...],
+    findings: Findings,
+    path: tuple[str, ...],
+    error: U8,
+) -> list[pa.Array]:
+    """The fields of all objects among `slices`, one array each; `error` gets the faults of the objects themselves."""
+    names = [member.name for member in fields]
+    level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
+    asides = level.more(names)  # What is left out is looked for too: so it is no unknown field.
+    members = take_apart(texts, slices, fields, asides, error)
+    if level.only is not None:
+        undeclared = zip(asides, members.columns[len(names) :], strict=True)
+        _meet_undeclared(texts, undeclared, findings, path)
+    elif members.unknown:
+        _note_undeclared(texts, slices, names + asides, members.unknown, findings, path, error)
+        members.clear(error)
+    if path in texts.watched:
+        texts.watched[path](names + asides, members.columns)
+    arrays = []
+    for member, column in zip(fields, members.columns[: len(names)], strict=True):
+        arrays.append(read_value(texts, column, member.field_type, findings, (*path, member.name)))
+        if member.required:
+            _refuse_missing(texts, slices, column, arrays[-1], (*path, member.name), error)
+    return arrays
+
+
+def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
+    """One column of any type; as many values as there are slices, null where absent, null or refused."""
+    reader = _READERS.get(type(kind))
+    if reader is not None:
+        return reader(texts, slices, kind, findings, path)
+    return _read_text(texts, slices, kind, path)
+
+
+def _note_undeclared(
+    texts: Texts,
+    slices: Slices,
+    known: list[str],
+    unknown: list[str],
+    findings: Findings,
+    path: tuple[str, ...],
+    error: U8,
+) -> None:
+    if findings.undeclared == "drop":
+        findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
+        return
+    names, members = take_all(texts, slices, known, error)
+    _meet_undeclared(texts, zip(names[len(known) :], members.columns[len(known) :], strict=True), findings, path)
+
+
+def _meet_undeclared(
+    texts: Texts, columns: Iterable[tuple[str, Slices]], findings: Findings, path: tuple[str, ...]
+) -> None:
+    for name, column in columns:
+        inner = (*path, name)
+        if findings.undeclared == "add":
+            inferred = infer_type(texts, column, inner)
+            if inferred is not None:
+                findings.wanted.setdefault(path, {})[name] = inferred
+        elif findings.undeclared != "drop":
+            _put_aside(texts, column, inner, findings)
+        elif (column.kind != ABSENT).any() and is_text(name):
+            findings.dropped.add(".".join(inner))
+
+
+def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> None:
+    if texts.selection is not None and texts.selection.takes(path) == "none":
+        return
+    if texts.selection is not None and texts.selection.is_split(path):
+        column = _put_parts_aside(texts, column, path, findings)
+    there = column.kind > NULL
+    if not there.any():
+        return
+    label = ".".join(path)
+    if findings.undeclared == "rescue":
+        texts.undeclared.append((label, column))
+    else:
+        findings.refusals.add(label)
+        texts.refuse(column, there.astype(np.uint8), label, _UNDECLARED)
+
+
+def _put_parts_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> Slices:
+    """Of objects and lists only what counts; answers the values that are neither."""
+    assert texts.selection is not None
+    objects, lists = column.only(OBJECT), column.only(ARRAY)
+    error = np.zeros(len(objects), np.uint8)
+    read_members(texts, objects, (), findings, path, error)
+    refuse_objects(texts, objects, error, path)
+    if (lists.kind == ARRAY).any():
+        _, elements = elements_of(texts, lists)
+        _put_aside(texts, elements, (*path, "element"), findings)
+    is_part = texts.selection.takes(path) == "part"
+    return column.only() if is_part else column.only(*_SCALARS)
+
+
+def _refuse_missing(
+    texts: Texts, slices: Slices, column: Slices, array: pa.Array, path: tuple[str, ...], error: U8
+) -> None:
+    missing = (slices.kind == OBJECT) & (error == OK) & np.asarray(array.is_null())
+    if not texts.is_rescuing:  # A value that was rescued leaves nothing in its column.
+        missing &= column.kind <= NULL
+    if missing.any():
+        texts.refuse(column, missing.astype(np.uint8) * values.MISSING, ".".join(path), _FAULTS)
+
+
+def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tuple[str, ...]) -> None:
+    if bad.any():
+        name = str(kind).split("<")[0]  # What is in a list or struct would only hide what the value should have been.
+        faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
+        texts.refuse(slices, bad, ".".join(path), faults)
+
+
+def _flags(slices: Slices) -> tuple[U8, U8]:
+    return np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
+
+
+def _read_boolean(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
+    valid, bad = _flags(slices)
+    out = np.zeros(len(slices), np.uint8)
+    values.parse_bools(slices.start, slices.kind, out, valid, bad)
+    _refuse(texts, slices, bad, kind, path)
+    return _primitive(pa.bool_(), valid, bitmap(out))
+
+
+def _primitive(kind: pa.DataType, valid: NDArray[Any], values: pa.Buffer) -> pa.Array:
+    """An array of numbers, flags or moments; one without nulls has no bitmap."""
+    nulls = valid.size - int(np.count_nonzero(valid))
+    return pa.Array.from_buffers(kind, valid.size, [bitmap(valid) if nulls else None, values], null_count=nulls)
+
+
+def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
+    told = slices.integers()
+    if told is not None and not ((slices.kind > NULL) & (slices.kind != INT)).any():
+        if isinstance(kind, LongType):
+            return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(told))
+        narrow = told.astype(np.int32)
+        if (narrow == told).all():
+            return _primitive(pa.int32(), slices.kind == INT, pa.py_buffer(narrow))
+    return _read_any_integer(texts, slices, kind, path)
+
+
+def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
+    valid, bad = _flags(slices)
+    out = np.zeros(len(slices), np.int64)
+    least, most = _BOUNDS[type(kind)]
+    slow = np.empty(len(slices), np.int32)
+    count = values.parse_integers(texts.base, slices.start, slices.end, slices.kind, least, most, out, valid, bad, slow)
+    for row in slow[:count].tolist():
+        whole = whole_number(texts.text(slices, row))
+        if whole is None:
+            bad[row] = values.NOT_INTEGRAL
+        elif not least <= whole <= most:
+            bad[row] = values.OUT_OF_RANGE
+        else:
+            out[row], valid[row] = whole, 1
+    _refuse(texts, slices, bad, kind, path)
+    if isinstance(kind, IntegerType):
+        return _primitive(pa.int32(), valid, pa.py_buffer(out.astype(np.int32)))
+    return _primitive(pa.int64(), valid, pa.py_buffer(out))
+
+
+def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
+    valid, bad = _flags(slices)
+    told = slices.doubles()
+    is_number = (slices.kind == INT) | (slices.kind == DOUBLE)
+    if told is not None and not ((slices.kind > NULL) & ~is_number).any():
+        out, valid = told, is_number.view(np.uint8)
+    else:
+        out = _read_any_double(texts, slices, valid, bad)
+    arrow = pa.float64()
+    if isinstance(kind, FloatType):
+        arrow = pa.float32()
+        with np.errstate(over="ignore"):
+            out = out.astype(np.float32)
+    endless = np.isinf(out)
+    if endless.any():
+        bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
+    _refuse(texts, slices, bad, kind, path)
+    return _primitive(arrow, valid, pa.py_buffer(out))
+
+
+def _read_any_double(texts: Texts, slices: Slices, valid: U8, bad: U8) -> values.F64:
+    out = np.zeros(len(slices), np.float64)
+    slow = np.empty(len(slices), np.int32)
+    count = values.parse_doubles(texts.base, slices.start, slices.end, slices.kind, out, valid, bad, slow)
+    if count:
+        rows = slow[:count]
+        out[rows] = _exact_doubles(texts, slices, rows)
+    return out
+
+
+def _exact_doubles(texts: Texts, slices: Slices, rows: I32) -> values.F64:
+    """Doubles with more digits than one rounding can take: Arrow's own exact parser, over their text."""
+    size = int((slices.end[rows] - slices.start[rows]).sum())
+    out = np.empty(size, np.uint8)
+    offsets = np.zeros(rows.size + 1, np.int32)
+    values.copy_texts(texts.base, slices.start, slices.end, rows, offsets, out.ctypes.data)
+    text = pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
+    return np.asarray(text.cast(pa.float64()))
+
+
+def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
+    """Strings with their escapes gone (and numbers as written, if asked for) as one Arrow array, and what is no such
+    text.
+    """
+    valid, bad = _flags(slices)
+    offsets = np.empty(len(slices) + 1, np.int32)
+    values.measure_strings(texts.base, slices.start, slices.end, slices.kind, numbers, offsets, valid, bad)
+    out = np.empty(int(offsets[-1]) + values.SPARE, np.uint8)
+    limit = texts.base + texts.buffer.size
+    values.copy_strings(texts.base, slices.start, slices.end, slices.kind, valid, offsets, out.ctypes.data, limit)
+    nulls = valid.size - int(np.count_nonzero(valid))
+    buffers = [bitmap(valid) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    return TextColumn(pa.Array.from_buffers(pa.string(), len(slices), buffers, null_count=nulls), valid, bad)
+
+
+def _read_string(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
+    column = text_column(texts, slices, numbers=False)
+    _refuse(texts, slices, column.bad, kind, path)
+    return column.array
+
+
+def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
+    """Types that JSON writes as text: decimals, dates, times, uuids, bytes."""
+    reader = TEXT_READERS[type(kind)]
+    column = text_column(texts, slices, numbers=reader.numbers)
+    unit = texts.units.get(path) if texts.units else None
+    if unit is None or not isinstance(kind, TimestampType | TimestamptzType):
+        array = reader.read(column, kind, slices.kind)
+    else:
+        array = read_epochs(column, kind, slices.kind, unit)
+    _refuse(texts, slices, column.bad, kind, path)
+    return array
+
+
+def _read_struct(
+    texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]
+) -> pa.Array:
+    assert isinstance(kind, StructType)
+    validity, nulls, other = presence(slices, OBJECT)
+    _refuse(texts, slices, other, kind, path)
+    error = np.zeros(len(slices), np.uint8)
+    arrays = read_members(texts, slices, kind.fields, findings, path, error)
+    refuse_objects(texts, slices, error, path)
+    arrow = pa.struct([pa.field(f.name, a.type) for f, a in zip(kind.fields, arrays, strict=True)])
+    return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
+
+
+def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
+    assert isinstance(kind, ListType)
+    validity, nulls, other = presence(slices, ARRAY)
+    _refuse(texts, slices, other, kind, path)
+    offsets, elements = elements_of(texts, slices)
+    items = read_value(texts, elements, kind.element_type, findings, (*path, "element"))
+    if kind.element_required:
+        _refuse_null(texts, elements, (*path, "element"))
+    arrow = pa.list_(pa.field("element", items.type))
+    return pa.Array.from_buffers(
+        arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[items]
+    )
+
+
+def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
+    assert isinstance(kind, MapType)
+    validity, nulls, other = presence(slices, OBJECT)
+    if not isinstance(kind.key_type, StringType):
+        other = ((slices.kind > 1).astype(np.uint8)) * np.uint8(values.WRONG_KIND)
+    _refuse(texts, slices, other, kind, path)
+    offsets, key_slices, value_slices = entries_of(texts, slices)
+    keys = text_column(texts, key_slices, numbers=False)
+    _refuse(texts, key_slices, keys.bad, StringType(), (*path, "key"))
+    _refuse_twice(texts, slices, offsets, keys.array, path)
+    items = read_value(texts, value_slices, kind.value_type, findings, (*path, "value"))
+    if kind.value_required:
+        _refuse_null(texts, value_slices, (*path, "value"))
+    arrow = pa.map_(pa.string(), pa.field("value", items.type))
+    names = keys.array.cast(pa.string()).fill_null("")  # Arrow ends the process over a key that is null.
+    entries = pa.StructArray.from_arrays([names, items], fields=[arrow.key_field, arrow.item_field])
+    return pa.Array.from_buffers(
+        arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[entries]
+    )
+
+
+def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:
+    missing = (slices.kind <= NULL).astype(np.uint8) * np.uint8(values.MISSING)
+    if missing.any():
+        texts.refuse(slices, missing, ".".join(path), _FAULTS)
+
+
+def _refuse_twice(texts: Texts, slices: Slices, offsets: I32, keys: pa.Array, path: tuple[str, ...]) -> None:
+    """A map cannot hold one key twice: (row, key) pairs must differ."""
+    rows = np.repeat(np.arange(len(slices), dtype=np.int64), np.diff(offsets))
+    codes = np.asarray(keys.dictionary_encode().indices.fill_null(-1), dtype=np.int64)
+    pairs = rows * (codes.max(initial=0) + 2) + codes
+    unique, first = np.unique(pairs, return_index=True)
+    if unique.size == pairs.size:
+        return
+    bad = np.zeros(len(slices), np.uint8)
+    again = np.ones(pairs.size, bool)
+    again[first] = False
+    bad[rows[again]] = values.TWICE
+    texts.refuse(slices, bad, ".".join(path), _FAULTS)
+
+
+_Reader = Callable[[Texts, Slices, IcebergType, Findings, tuple[str, ...]], pa.Array]
+_READERS: dict[type[IcebergType], _Reader] = {
+    BooleanType: _read_boolean,
+    IntegerType: _read_integer,
+    LongType: _read_integer,
+    FloatType: _read_double,
+    DoubleType: _read_double,
+    StringType: _read_string,
+    StructType: _read_struct,
+    ListType: _read_list,
+    MapType: _read_map,
+}

@@ -1,0 +1,218 @@
+"""JSON record values to columns: one pass that is gate and decoder at once.
+
+The scan knows every key and every value's kind, so drift, misfits and malformed texts are found exactly, for the price
+of a decode alone (docs/decisions/0002). One bad record is named and changes no other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import NestedField, StructType
+
+from frazil.ingest.decode.columns import Decoded, Fault, Misfit
+from frazil.ingest.decode.fit import NOT_ADDED
+from frazil.ingest.decode.json import scan
+from frazil.ingest.decode.json.columns import Findings, read_members
+from frazil.ingest.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
+from frazil.ingest.decode.json.infer import infer_struct
+from frazil.ingest.decode.json.keys import spell_key
+from frazil.ingest.decode.json.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, take_all
+from frazil.ingest.decode.rescue import rescued_column
+from frazil.ingest.selection import Selection
+
+FAULTS = {
+    scan.NOT_OBJECT: Fault("not_an_object", "the value is not a JSON object"),
+    scan.MALFORMED: Fault("malformed", "the value is not well-formed JSON"),
+    scan.DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
+    scan.TOO_DEEP: Fault("too_deep", f"the value is nested more than {MAX_DEPTH} levels deep"),
+    scan.HALF_KEY: Fault("bad_text", "a key has half of a surrogate pair, which is no text"),
+    scan.TOO_MANY_KEYS: Fault("too_many_fields", f"the object has one of more than {MAX_NAMES} names"),
+    scan.NOT_UTF8: Fault("bad_text", "the value is not UTF-8"),
+    scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
+}
+"""What can be wrong with a text as a whole, by the codes of the scan."""
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class JsonOptions:
+    """undeclared: `add` reports fields that the table lacks as wanted, `drop` leaves them out, `rescue` puts them aside,
+    `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
+    misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
+    time, by path.
+    """
+
+    undeclared: str = "add"
+    is_rescuing: bool = False
+    limit: int = MAX_MISFITS
+    selection: Selection | None = None
+    units: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+
+def decode_json(
+    values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions = JsonOptions()
+) -> Decoded:
+    """Decodes one JSON object per value into the columns `fields`.
+
+    values: binary. Raises nothing for bad records: they are misfits; what does not fit is null, and of a text that is no
+    object everything.
+    """
+    decoded = _decode(values, texts_of(values, options), fields, options)
+    return _without_refused(values, fields, options, decoded) if decoded.wanted and decoded.refused.any() else decoded
+
+
+def _without_refused(
+    values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions, decoded: Decoded
+) -> Decoded:
+    """The same, but a record that cannot become a row brings no column along, nor has it a say in what type one gets."""
+    alone = _decode(values, texts_of(values, options), fields, replace(options, undeclared="drop"))
+    rows = np.flatnonzero(~alone.refused)
+    rest = values.take(pa.array(rows))
+    among = _decode(rest, texts_of(rest, options), fields, options)
+    wanted = among.wanted
+    if wanted and among.refused.any():  # Some of them contradict the others.
+        agreed = rest.filter(pa.array(~among.refused))
+        wanted = _decode(agreed, texts_of(agreed, options), fields, options).wanted
+    refused = alone.refused.copy()
+    refused[rows[among.refused]] = True
+    misfits = [*alone.misfits, *(replace(misfit, row=int(rows[misfit.row])) for misfit in among.misfits)]
+    in_order = sorted(misfits, key=lambda misfit: misfit.row)[: options.limit]
+    return replace(decoded, refused=refused, misfits=in_order, wanted=wanted)
+
+
+def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Misfit]]:
+    """The struct that holds every object of `values`, and the records that have none."""
+    decoded = decode_json(values, ())
+    found = decoded.wanted.get(())
+    if not found:
+        return None, decoded.misfits
+    return StructType(*(NestedField(0, name, kind, required=False) for name, kind in found.items())), decoded.misfits
+
+
+def list_paths(values: pa.BinaryArray, depth: int) -> list[tuple[tuple[str, ...], bool]]:
+    """The paths of all fields of these records, and whether values there are objects; of objects down to `depth` the members
+    too. Nothing is said of records that are at fault: they are when they are decoded.
+    """
+    return _list_paths(values, texts_of(values, JsonOptions()), depth)
+
+
+def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[tuple[str, ...], bool]]:
+    error = unreadable(values)
+    slices = whole_slices(values)
+    scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
+    found: list[tuple[tuple[str, ...], bool]] = []
+    waiting: list[tuple[tuple[str, ...], Slices, NDArray[Any]]] = [((), slices, error)]
+    while waiting:
+        path, objects, error = waiting.pop()
+        names, members = take_all(texts, objects, [], error)
+        if (error == scan.SLOW_KEY).any() and not texts.spelt_out:
+            spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+            return _list_paths(spelt, texts_of(spelt, JsonOptions(), spelt_out=True), depth)
+        for name, column in zip(names, members.columns, strict=True):
+            inner, is_object = (*path, name), column.kind == OBJECT
+            if (~is_object & (column.kind > NULL)).any():
+                found.append((inner, False))
+            if is_object.any():
+                found.append((inner, True))
+                if len(inner) <= depth:
+                    waiting.append((inner, column.only(OBJECT), np.zeros(len(column), np.uint8)))
+    return found
+
+
+def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...], options: JsonOptions) -> Decoded:
+    error = unreadable(values)
+    slices = whole_slices(values)
+    scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
+    findings = Findings(options.undeclared)
+    columns = read_members(texts, slices, fields, findings, (), error)
+    if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
+        spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        return _decode(spelt, texts_of(spelt, options, spelt_out=True), fields, options)
+    texts.refuse(slices, error, "", FAULTS)
+    return Decoded(
+        columns=columns,
+        refused=texts.refused,
+        misfits=sorted(texts.misfits, key=lambda misfit: misfit.row)[: options.limit],
+        wanted=findings.wanted,
+        dropped=findings.dropped,
+        rescued=rescued_column(texts, len(values)) if texts.rescued or texts.undeclared else None,
+        refusals={f"column {path}: the field is {NOT_ADDED}" for path in findings.refusals},
+    )
+
+
+def texts_of(values: pa.BinaryArray, options: JsonOptions, spelt_out: bool = False) -> Texts:
+    """The texts at the beginning of their decoding."""
+    refused = np.zeros(len(values), np.bool_)
+    return Texts(
+        _buffer(values),
+        refused,
+        spelt_out,
+        options.limit,
+        options.is_rescuing,
+        options.selection,
+        dict(options.units),
+    )
+
+
+def _buffer(values: pa.BinaryArray) -> NDArray[Any]:
+    buffer = values.buffers()[2]
+    return np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(1, np.uint8)
+
+
+def whole_slices(values: pa.BinaryArray) -> Slices:
+    """Every text as a whole, its kind not known yet."""
+    rows = len(values)
+    offsets = (
+        np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4) if rows else np.zeros(1, np.int32)
+    )
+    kind = np.zeros(rows, np.uint8)
+    return Slices(offsets[:-1].copy(), offsets[1:].copy(), kind, np.arange(rows, dtype=np.int32))
+
+
+def unreadable(values: pa.BinaryArray) -> NDArray[Any]:
+    """Per record: TOMBSTONE without a value, NOT_UTF8 where the bytes are no text."""
+    error = np.zeros(len(values), np.uint8)
+    if values.null_count:
+        error[np.asarray(values.is_null())] = scan.TOMBSTONE
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        for row, value in enumerate(values.to_pylist()):
+            if value is not None and not _is_utf8(value):
+                error[row] = scan.NOT_UTF8
+    return error
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def spell_out(value: bytes | None) -> bytes | None:
+    """The same text with every key in canonical escapes, so that equal keys are equal bytes."""
+    if value is None or b"\\" not in value:
+        return value
+    try:
+        return _STRING.sub(_spell_key, value)
+    except ValueError:
+        return value  # It is no JSON, and the scan will say so.
+
+
+def _spell_key(match: re.Match[bytes]) -> bytes:
+    if match.group(1) is None:
+        return match.group()
+    key = json.loads(match.group()[: -len(match.group(1))].decode())
+    return b'"' + spell_key(key) + b'"' + match.group(1)
+
+
+__all__ = ["Decoded", "JsonOptions", "Misfit", "decode_json", "infer_json", "infer_struct"]

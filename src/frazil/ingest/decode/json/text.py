@@ -1,0 +1,217 @@
+"""Column types that JSON writes as text: one vectorised reading each, and an exact look at single values when it
+fails.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    FixedType,
+    IcebergType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from frazil.ingest.decode.epochs import DIGITS, FIRST_US, LAST_US, from_numbers
+from frazil.ingest.decode.json.base64_text import read_base64
+from frazil.ingest.decode.json.grammar import DOUBLE, INT
+from frazil.ingest.decode.json.values import NO_MICROS, OUT_OF_RANGE, UNREADABLE
+from frazil.ingest.decode.memory import U8
+
+# Milliseconds of 0001-01-01 and 10000-01-01: what lies outside was written in another unit.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_800_000
+_DAY = pa.scalar("1970-01-01T")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_EXPONENT_DIGITS = 9
+_FAR: int = 10**40
+
+
+@dataclass
+class TextColumn:
+    """Texts of one column (null where there is none), which rows are valid, and which are refused and why."""
+
+    array: pa.Array
+    valid: U8
+    bad: U8
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """How a type is read: whether bare numbers are welcome, and the reading itself."""
+
+    numbers: bool
+    read: Callable[[TextColumn, IcebergType, U8], pa.Array]
+
+
+def whole_number(text: str, shift: int = 0) -> int | None:
+    """The number that `text` writes in JSON, times 10**shift, exactly; None when that has a fraction. 10**40 stands for
+    all beyond.
+    """
+    mantissa, _, exponent = text.lower().partition("e")
+    if len(exponent.lstrip("+-0")) > _EXPONENT_DIGITS:
+        exponent = ("-" if exponent.startswith("-") else "") + "9" * _EXPONENT_DIGITS
+    number = Decimal(f"{mantissa}e{int(exponent or 0) + shift}")
+    if number != number.to_integral_value():
+        return None
+    if number and number.adjusted() > 40:
+        return -_FAR if number < 0 else _FAR
+    return int(number)
+
+
+def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
+    """Arrow's strict cast; when it refuses the column, value by value, so that only the offenders are marked."""
+    try:
+        return column.array.cast(target)
+    except pa.ArrowInvalid:
+        fits = np.array([_can_cast(value, target) for value in column.array], np.bool_)
+        column.bad[~fits] = UNREADABLE
+        return pc.if_else(pa.array(fits), column.array, pa.scalar(None, column.array.type)).cast(target)
+
+
+def _can_cast(value: pa.Scalar, target: pa.DataType) -> bool:
+    try:
+        value.cast(target)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _read_decimal(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    assert isinstance(kind, DecimalType)
+    return _cast(column, pa.decimal128(kind.precision, kind.scale))
+
+
+def _read_date(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    return _cast(column, pa.date32())
+
+
+def _read_time(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    # Arrow reads no time of day, but it reads one of the epoch's first day.
+    moments = pc.binary_join_element_wise(_DAY, column.array, "")
+    micros = _cast(TextColumn(moments, column.valid, column.bad), pa.timestamp("us"))
+    return micros.cast(pa.int64()).cast(pa.time64("us"))
+
+
+def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    """ISO 8601 text (with a zone for timestamptz, without for timestamp), or whole milliseconds since the epoch."""
+    zone = "UTC" if isinstance(kind, TimestamptzType) else None
+    numeric = (kinds == INT) | (kinds == DOUBLE)
+    if not numeric.any():
+        return _cast(column, pa.timestamp("us", tz=zone))
+    mask = pa.array(numeric)
+    numbers = TextColumn(pc.if_else(mask, column.array, None), column.valid, column.bad)
+    millis = _cast(numbers, pa.int64())
+    outside = np.asarray(pc.fill_null(pc.or_(pc.less(millis, _FIRST_MS), pc.greater_equal(millis, _LAST_MS)), False))
+    column.bad[outside] = UNREADABLE
+    micros = pc.multiply(pc.if_else(pa.array(outside), pa.scalar(None, pa.int64()), millis), 1000).cast(
+        pa.timestamp("us", tz=zone)
+    )
+    words = TextColumn(pc.if_else(mask, None, column.array), column.valid, column.bad)
+    return pc.coalesce(micros, _cast(words, pa.timestamp("us", tz=zone)))
+
+
+def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> pa.Array:
+    """As `_read_timestamp`, but numbers count `unit` since the epoch; they may have a fraction, down to the microsecond."""
+    zone = "UTC" if isinstance(kind, TimestamptzType) else None
+    target = pa.timestamp("us", tz=zone)
+    is_number = (kinds == INT) | (kinds == DOUBLE)
+    words = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
+    texts = _cast(words, target)
+    moments = _whole_moments(column, kinds == INT, unit)
+    if moments is None:
+        moments = _slow_moments(column, is_number, unit)
+    return pc.coalesce(moments.cast(target), texts) if is_number.any() else texts
+
+
+def _whole_moments(column: TextColumn, is_whole: NDArray[np.bool_], unit: str) -> pa.Array | None:
+    """Of integers; None where one of them is beyond 64 bits, or other numbers are there."""
+    if (~is_whole & (column.valid != 0)).any():
+        return None
+    try:
+        numbers = pc.if_else(pa.array(is_whole), column.array, None).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    moments = from_numbers(numbers, unit)
+    column.bad[moments.is_outside] = OUT_OF_RANGE
+    column.bad[moments.is_between] = NO_MICROS
+    return moments.micros
+
+
+def _slow_moments(column: TextColumn, is_number: NDArray[np.bool_], unit: str) -> pa.Array:
+    out: list[int | None] = [None] * len(is_number)
+    for row in np.flatnonzero(is_number).tolist():
+        micros = whole_number(column.array[row].as_py(), DIGITS[unit])
+        if micros is None:
+            column.bad[row] = NO_MICROS
+        elif not FIRST_US <= micros < LAST_US:
+            column.bad[row] = OUT_OF_RANGE
+        else:
+            out[row] = micros
+    return pa.array(out, pa.int64())
+
+
+def _each(column: TextColumn, convert: Callable[[str], bytes], target: pa.DataType) -> pa.Array:
+    out: list[bytes | None] = []
+    for row, text in enumerate(column.array.to_pylist()):
+        try:
+            out.append(None if text is None else convert(text))
+        except (ValueError, binascii.Error):
+            column.bad[row] = UNREADABLE
+            out.append(None)
+    return pa.array(out, target)
+
+
+def _read_uuid(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    return _each(column, _uuid_bytes, pa.binary(16))
+
+
+def _uuid_bytes(text: str) -> bytes:
+    if _UUID.fullmatch(text) is None:
+        raise ValueError(text)
+    return uuid.UUID(text).bytes
+
+
+def _read_binary(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    array, bad = read_base64(column.array)
+    column.bad[bad] = UNREADABLE
+    return array
+
+
+def _read_fixed(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    size = len(kind)  # type: ignore[arg-type]
+
+    def convert(text: str) -> bytes:
+        raw = base64.b64decode(text, validate=True)
+        if len(raw) != size:
+            raise ValueError(text)
+        return raw
+
+    return _each(column, convert, pa.binary(size))
+
+
+TEXT_READERS: dict[type[IcebergType], TextReader] = {
+    DecimalType: TextReader(True, _read_decimal),
+    DateType: TextReader(False, _read_date),
+    TimeType: TextReader(False, _read_time),
+    TimestampType: TextReader(True, _read_timestamp),
+    TimestamptzType: TextReader(True, _read_timestamp),
+    UUIDType: TextReader(False, _read_uuid),
+    BinaryType: TextReader(False, _read_binary),
+    FixedType: TextReader(False, _read_fixed),
+}

@@ -1,0 +1,104 @@
+"""What the outcome of a batch makes of its table, and what the log says of it."""
+
+from __future__ import annotations
+
+import structlog
+
+from frazil.clock import jitter
+from frazil.errors import FrazilError
+from frazil.ingest.discovery import TableStopped, words_of
+from frazil.ingest.job import HEAVY_BYTES
+from frazil.ingest.pipeline import Outcome, Planned
+from frazil.ingest.table import RunState, Table
+from frazil.ingest.transactions.runs import Held
+from frazil.types import TaskReport, list_names, note_names
+
+log = structlog.get_logger("frazil")
+
+# While a transaction is not whole: how soon Debezium's topic of transactions is asked again, later and later.
+FIRST_HELD_S = 0.25
+LONGEST_HELD_S = 5.0
+HELD = "the newest transaction is not known to be whole yet"
+FIRST_BACKOFF_S = 0.5
+LONGEST_BACKOFF_S = 30.0
+
+
+def explain(table: Table, state: RunState, error: FrazilError | TableStopped | None) -> None:
+    """What the table does, and why; None where there is nothing to say of it."""
+    table.run_state = state
+    table.reason, table.remedy, table.where = words_of(error) if error is not None else ("", "", "")
+
+
+def hold(planned: Planned, now_s: float) -> None:
+    """The table waits for the rest of a transaction."""
+    table, spec = planned.table, planned.table.spec.atomic
+    if table.held is None:
+        log.info("transaction_held", table=table.name, lag_records=table.lag_records)
+    ends = {partition: planned.ends.get(partition, -1) for partition in table.partitions()}
+    pause_s = float("inf")
+    if spec is not None and spec.transaction_topic is not None:
+        is_same = table.held is not None and table.held.ends == ends
+        pause_s = min(LONGEST_HELD_S, 2 * table.held.pause_s) if table.held and is_same else FIRST_HELD_S
+    table.held = Held(planned.position, ends, now_s + pause_s, pause_s)
+    explain(table, RunState.WAITING, None)
+    table.reason = HELD
+
+
+def note_obstacle(table: Table, outcome: Outcome) -> None:
+    """What was in the way of a commit, for the batch that is planned again."""
+    if outcome.report.has_heavy:
+        log.info("large_records", table=table.name, larger_than_bytes=HEAVY_BYTES)
+    elif outcome.schemas:
+        log.info("schemas_fetched", table=table.name, schemas=sorted(outcome.schemas))
+    elif outcome.letters is not None:
+        log.info("dead_letters_begin", table=table.name, dead_letter_table=outcome.letters.name)
+    elif outcome.is_lacking:
+        _note_lacking(table, outcome)
+    else:
+        log.info("schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0)
+
+
+def _note_lacking(table: Table, outcome: Outcome) -> None:
+    """Notes which records need values of other rows."""
+    if outcome.unfilled:
+        table.unfilled |= frozenset(outcome.unfilled)
+        log.info("values_gone", table=table.name, lost=len(table.unfilled))
+        return
+    table.is_whole, table.unpaired = True, table.unpaired | frozenset(outcome.unpaired)
+    log.info("rows_moved", table=table.name, lost=len(table.unpaired))
+
+
+def note_committed(table: Table, outcome: Outcome, took_s: float) -> None:
+    """A batch is in the table. took_s: since it was planned."""
+    report = outcome.report
+    if outcome.resolved is not None and outcome.resolved.tries > 1:
+        log.info("rows_looked_up_again", table=table.name, times=outcome.resolved.tries - 1)
+    log.info(
+        "batch_committed",
+        table=table.name,
+        records=report.record_count,
+        files=len(report.files),
+        bad=report.bad_count,
+        lag_records=table.lag_records,
+        took_s=round(took_s, 3),
+    )
+
+
+def note_refusals(table: Table, report: TaskReport) -> None:
+    """Says once which changes of the table its policy forbids."""
+    noted = note_names(table.refusals, report.refusals)
+    for change in list_names(noted - table.refusals):
+        log.warning("schema_change_refused", table=table.name, change=change, on_drift=table.spec.on_drift)
+    table.refusals = noted
+
+
+def note_passed_over(table: Table, report: TaskReport) -> None:
+    """Counts records that are no change of a row; of each kind the first time is said."""
+    for kind in sorted(report.passed_over.keys() - table.passed_over.keys()):
+        log.info("records_passed_over", table=table.name, what=kind, records=report.passed_over[kind])
+    table.passed_over.update(report.passed_over)
+
+
+def backoff_s(failures: int) -> float:
+    """How long to wait after so many failures in a row."""
+    return jitter(min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (failures - 1)))

@@ -1,0 +1,245 @@
+"""Completes rows that wait for values of the row they replace: a source may leave out what a change does not touch.
+
+Such a value is in a change before it in the batch, or else in the live row: of the row's own key, or of the key that it had
+before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.catalog.scans import LiveFile
+from frazil.ingest.files.write import FileWriter
+from frazil.ingest.upserts.change_rows import KEY_PLACE, WAITING
+from frazil.ingest.upserts.changes import UPSERT
+from frazil.ingest.upserts.fold import Ints, Ranked, key_codes, previous_places
+from frazil.ingest.upserts.live_rows import read_columns
+from frazil.ingest.upserts.merged import MergedChanges
+from frazil.ingest.upserts.moves import MOVED, MOVED_AT, OLD_KEY, Bools
+from frazil.ingest.upserts.resolve import Found, find_rows
+from frazil.types import DataFile
+
+
+class RowsLost(Exception):
+    """Changes cannot become rows, as values that were not sent are nowhere."""
+
+    def __init__(self, changes: Ranked) -> None:
+        super().__init__()
+        self._changes = changes
+
+    def places(self, topics: Sequence[str]) -> tuple[tuple[str, int, int], ...]:
+        """Topic, partition and offset of their records. topics: of the batch, in order."""
+        of = self._changes
+        numbers = zip(of.source.tolist(), of.partition.tolist(), of.offset.tolist(), strict=True)
+        return tuple((topics[source], partition, offset) for source, partition, offset in numbers)
+
+
+class OldRowsGone(RowsLost):
+    """Rows had another key, and the rows of those keys, which have the values that were not sent, are not in the table."""
+
+
+class ValuesGone(RowsLost):
+    """Required columns have no value. columns: their names."""
+
+    def __init__(self, changes: Ranked, columns: Sequence[str]) -> None:
+        super().__init__(changes)
+        self.columns = tuple(columns)
+
+
+def complete_held(
+    batch: MergedChanges, found: Found, late: Bools, files: Sequence[LiveFile]
+) -> tuple[list[DataFile], int]:
+    """Writes the held rows of keys that they decide, with what the old rows had; and counts what no row had.
+
+    found: the live rows of the keys; late: the keys whose change comes too late; files: of the table. Raises
+    OldRowsGone, and ValuesGone where that is no null.
+    """
+    if not any(held is not None for held in batch.held):
+        return [], 0
+    wanted = batch.folded.last[~late]
+    old = _OldRows(batch, found)
+    old.ask_other_keys(files)
+    writer, unfilled, is_written = FileWriter(batch.target), 0, False
+    try:
+        for number, held in enumerate(batch.held):
+            if held is None:
+                continue
+            places = np.asarray(held[KEY_PLACE]) + batch.begins[number]
+            chosen = np.flatnonzero(np.isin(places, wanted))
+            if chosen.size:
+                rows, lacking = old.complete(held.take(pa.array(chosen)), places[chosen])
+                writer.write(rows)
+                unfilled, is_written = unfilled + lacking, True
+        return (writer.finish() if is_written else []), unfilled
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+class _OldRows:
+    """Values of the rows that changes replace: of a change before it in the batch, or of the live row."""
+
+    def __init__(self, batch: MergedChanges, found: Found) -> None:
+        self._target = batch.target
+        self._batch = batch
+        self._before = previous_places(batch.ranked)
+        self._live: dict[int, tuple[LiveFile, int]] = {}
+        for hits in found.hits:
+            for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
+                self._live[int(batch.folded.last[key])] = (hits.file, row)
+        self._held: dict[int, tuple[pa.Table, int]] = {}
+        for number, held in enumerate(batch.held):
+            if held is not None:
+                for row, place in enumerate(held[KEY_PLACE].to_pylist()):
+                    self._held[place + batch.begins[number]] = (held, row)
+        self._written = self._find_written()
+
+    def _find_written(self) -> dict[int, tuple[LiveFile, int]]:
+        """Where the changes before held ones are that are in the batch's own files."""
+        before, ops = self._before, self._batch.ranked.ops
+        wanted: set[int] = set()
+        for place in self._held:
+            at = int(before[place])
+            while at in self._held:
+                at = int(before[at])
+            if at >= 0 and ops[at] == UPSERT:
+                wanted.add(at)
+        places = np.array(sorted(wanted), np.int64)
+        found: dict[int, tuple[LiveFile, int]] = {}
+        assert self._target.changes is not None
+        for number, files in enumerate(self._batch.files):
+            mine = places[self._batch.owner[places] == number]
+            keys = self._batch.ranked.take(mine).keys
+            for hits in find_rows(self._target, files, keys, self._target.changes.paths).hits:
+                for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
+                    found[int(mine[key])] = (hits.file, row)
+        return found
+
+    def ask_other_keys(self, files: Sequence[LiveFile]) -> None:
+        """Looks for the rows of the keys that rows had before they got their own; OldRowsGone where neither key has one."""
+        gone: list[int] = []
+        for number, held in enumerate(self._batch.held):
+            if held is None or MOVED not in held.schema.names:
+                continue
+            places = np.asarray(held[KEY_PLACE]) + self._batch.begins[number]
+            names = [name for name in held.schema.names if name.startswith(OLD_KEY)]
+            named = np.flatnonzero(np.asarray(held[names[0]].is_valid()))
+            found = self._of_other_keys(held.select(names).take(pa.array(named)), places[named], files)
+            self._keep_own_marks(held, places, found)
+            self._live |= found
+            moved = np.flatnonzero(np.asarray(held[MOVED]))
+            gone += [int(place) for place in places[moved].tolist() if place not in self._live]
+        if gone:
+            raise OldRowsGone(self._batch.ranked.take(np.array(gone)))
+
+    def _keep_own_marks(self, held: pa.Table, places: Ints, found: dict[int, tuple[LiveFile, int]]) -> None:
+        """Of the rows that stay when they are deleted those alone count that the very change has deleted which gave them
+        another key; and the row of the new key while it is not deleted itself.
+        """
+        times = pa.concat_arrays(held[MOVED_AT].chunks)
+        if times.null_count == len(times):
+            return
+        column = dict(self._target.metadata)["deleted_at"]
+        old, own = (
+            self._gather(column, [rows.get(place) for place in places.tolist()], times.type)
+            for rows in (found, self._live)
+        )
+        is_same = np.asarray(pc.fill_null(pc.equal(old, times), False))
+        for n in np.flatnonzero(np.asarray(times.is_valid()) & ~is_same).tolist():
+            found.pop(int(places[n]), None)
+            if own[n].is_valid:
+                self._live.pop(int(places[n]), None)
+
+    def _of_other_keys(
+        self, keys: pa.Table, places: Ints, files: Sequence[LiveFile]
+    ) -> dict[int, tuple[LiveFile, int]]:
+        if not places.size:
+            return {}
+        assert self._target.changes is not None
+        columns = [pa.concat_arrays(column.chunks) for column in keys.columns]
+        codes = key_codes(columns)
+        firsts = np.unique(codes, return_index=True)[1]
+        distinct = [column.take(pa.array(firsts)) for column in columns]
+        rows: dict[int, tuple[LiveFile, int]] = {}
+        for hits in find_rows(self._target, files, distinct, self._target.changes.paths).hits:
+            for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
+                rows[int(codes[firsts[key]])] = (hits.file, row)
+        return {int(place): rows[int(code)] for place, code in zip(places, codes, strict=True) if int(code) in rows}
+
+    def complete(self, held: pa.Table, places: Ints) -> tuple[pa.Table, int]:
+        """The held rows of the changes at `places` with all their values; and how many values nothing had."""
+        rows, lacking = held.select(self._target.arrow_schema.names), 0
+        for name in [name for name in held.schema.names if name.startswith(WAITING)]:
+            column = name.removeprefix(WAITING)
+            waits = np.asarray(held[name])
+            own = pa.concat_arrays(rows[column].chunks)
+            values, count = self._values(column, places, waits, own)
+            lacking += count
+            place = rows.schema.get_field_index(column)
+            rows = rows.set_column(place, rows.schema.field(place), values)
+        self._check_required(rows, places)
+        return rows.cast(self._target.arrow_schema), lacking
+
+    def _check_required(self, rows: pa.Table, places: Ints) -> None:
+        required = [field.name for field in self._target.arrow_schema if not field.nullable]
+        lacking = {name: np.asarray(rows[name].is_null()) for name in required if rows[name].null_count}
+        if lacking:
+            bad = np.logical_or.reduce(list(lacking.values()))
+            raise ValuesGone(self._batch.ranked.take(places[bad]), list(lacking))
+
+    def _values(self, column: str, places: Ints, waits: Bools, own: pa.Array) -> tuple[pa.Array, int]:
+        """The column with the values that these changes wait for; and how many nothing had."""
+        waiting = np.flatnonzero(waits)
+        sources = [self._source(column, int(place)) for place in places[waiting].tolist()]
+        at = np.arange(len(own))
+        at[waiting] = len(own) + np.arange(waiting.size)
+        values = pa.concat_arrays([own, self._gather(column, sources, own.type)]).take(pa.array(at))
+        return values, sources.count(None)
+
+    def _gather(
+        self, column: str, sources: Sequence[tuple[LiveFile | pa.Table, int] | None], kind: pa.DataType
+    ) -> pa.Array:
+        """The column's values in these rows, null where there is none. Each file is read once."""
+        rows_of: dict[int, tuple[LiveFile | pa.Table, list[int], list[int]]] = {}
+        for n, source in enumerate(sources):
+            if source is not None:
+                _, places, rows = rows_of.setdefault(id(source[0]), (source[0], [], []))
+                places.append(n)
+                rows.append(source[1])
+        at, pieces, count = np.full(len(sources), -1), [pa.nulls(0, kind)], 0
+        for held, places, rows in rows_of.values():
+            pieces.append(self._read(column, held, np.array(rows)))
+            at[places] = count + np.arange(len(rows))
+            count += len(rows)
+        return pa.concat_arrays(pieces).take(pa.array(at, mask=at < 0))
+
+    def _source(self, column: str, place: int) -> tuple[LiveFile | pa.Table, int] | None:
+        """Where the value is that a change leaves as it was; None where there was no row."""
+        at = int(self._before[place])
+        while at >= 0:
+            if self._batch.ranked.ops[at] != UPSERT:
+                return None
+            held = self._held.get(at)
+            if held is None:
+                return self._written.get(at)
+            if not _waits(held, column):
+                return held
+            at = int(self._before[at])
+        if self._batch.folded.cut >= 0:
+            return None
+        return self._live.get(place)  # Looked for on behalf of the change that decides the key.
+
+    def _read(self, column: str, source: LiveFile | pa.Table, rows: Ints) -> pa.Array:
+        if isinstance(source, LiveFile):
+            (values,) = read_columns(self._target, source, [(column,)], rows)
+            return values
+        return pa.concat_arrays(source[column].chunks).take(pa.array(rows))
+
+
+def _waits(held: tuple[pa.Table, int], column: str) -> bool:
+    rows, at = held
+    return WAITING + column in rows.schema.names and bool(rows[WAITING + column][at].as_py())

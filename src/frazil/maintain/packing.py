@@ -1,0 +1,98 @@
+"""Which small files are put together, and the options that make Iceberg's planner choose them: pure.
+
+The planner goes through the files of a partition in turn and fills one group after another up to a size. A group is
+rewritten when it has enough files, or more in it than one file should have; what ends up alone in its group stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+
+from frazil.maintain.debt import SMALL_SHARE_OF_TARGET
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How files are put together. target_bytes: of a file; group_bytes: what is rewritten at once at most; fewest: small
+    files that are worth it. mode: as plan_care has it.
+    """
+
+    target_bytes: int
+    group_bytes: int
+    fewest: int
+    mode: str
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Small files that become fewer. groups: their sizes, those together that become one. below_bytes: the smallest size of
+    none of them. fewest: files of a group that is worth it.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    below_bytes: int
+    fewest: int
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of all files."""
+        return list(chain.from_iterable(self.groups))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Iceberg's, by which it chooses these files, as far as it can be told."""
+        return {"min-file-size-bytes": str(self.below_bytes), "min-input-files": str(self.fewest)}
+
+
+def choose(small: Mapping[str, Sequence[int]], packing: Packing) -> Chosen | None:
+    """What is worth rewriting now; None: nothing. small: sizes of small files by partition, in the order of the table."""
+    groups: list[tuple[int, ...]] = []
+    largest, fewest = 0, packing.fewest if packing.mode == "busy" else 2
+    for sizes in small.values():
+        whole = _whole(sizes, packing)
+        few = _few(sizes, packing) if not whole and packing.mode != "thorough" else []
+        groups += whole or few
+        largest = max(largest, max(sizes if whole else chain.from_iterable(few), default=0))
+        # Files may come in another order, and then fewer of them fill a group.
+        fewest = min([fewest, *(max(2, 3 * len(group) // 4) for group in whole)])
+    if not groups:
+        return None
+    floor = int(packing.target_bytes * SMALL_SHARE_OF_TARGET)
+    return Chosen(tuple(groups), min(floor, largest + 1), fewest)
+
+
+def _whole(sizes: Sequence[int], packing: Packing) -> list[tuple[int, ...]]:
+    """The groups of a partition that has enough for a file of the target size, or of which all is to be put together."""
+    if packing.mode != "thorough" and sum(sizes) < packing.target_bytes:
+        return []
+    least = int(packing.target_bytes * SMALL_SHARE_OF_TARGET) if packing.mode == "busy" else 0
+    return [group for group in packed(sizes, packing.group_bytes) if len(group) > 1 and sum(group) >= least]
+
+
+def _few(sizes: Sequence[int], packing: Packing) -> list[tuple[int, ...]]:
+    """As many of a partition's small files, smallest first, as are worth putting together now.
+
+    A file much larger than all the smaller ones together is left alone until there are more of them: so a row is written
+    again a few times only, however small the commits are.
+    """
+    fewest, weight = (2, 2) if packing.mode == "quiet" else (packing.fewest, 1)
+    ordered = sorted(sizes)
+    smaller = list(accumulate(ordered))
+    count = next((n for n in range(len(ordered), 1, -1) if ordered[n - 1] <= weight * smaller[n - 2]), 0)
+    chosen = [size for size in sizes if count and size <= ordered[count - 1]]
+    return [group for group in packed(chosen, packing.group_bytes) if len(group) >= fewest]
+
+
+def packed(sizes: Iterable[int], limit_bytes: int) -> list[tuple[int, ...]]:
+    """Groups as Iceberg's planner makes them: what does not fit into a group begins the next one."""
+    groups: list[list[int]] = []
+    left = 0
+    for size in sizes:
+        if not groups or size > left:
+            groups.append([])
+            left = limit_bytes
+        groups[-1].append(size)
+        left -= size
+    return [tuple(group) for group in groups]

@@ -1,0 +1,43 @@
+"""Ctrl-C asks for a drain; a second one ends the process at once, whatever is in hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.acceptance.ledger import events
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.points import Points, wait_until_gone
+
+pytestmark = pytest.mark.timeout(900)
+
+A_FEW_SECONDS = 60.0
+"""On a machine that does other things too; a batch that is held would take for ever."""
+
+
+def test_a_second_interrupt_waits_for_no_batch_and_the_next_run_reads_exactly(pipeline: Pipeline) -> None:
+    table, topic = pipeline.add_fed_table("interrupted")
+    pipeline.feed.produce(topic, events(200))
+    points = Points(pipeline.folder / "points", ("task.write", "hold"))
+    point = points["task.write", "hold"]
+    with point.armed():
+        run = pipeline.run(failpoints=points.declaration)
+        point.wait(run)
+        run.interrupt()
+        run.wait_for("stopping", in_hand=[table])
+        run.interrupt()
+        assert run.wait(A_FEW_SECONDS) == 130, run.tail()
+        wait_until_gone(run)
+    assert not run.seen("unexpected"), run.tail()
+    assert pipeline.progress(table) == {}
+    pipeline.feed.produce(topic, events(200, 200))
+    pipeline.catch_up()
+    pipeline.check(table)
+
+
+def test_a_run_that_is_stopped_before_the_catalog_answers_prints_its_result(pipeline: Pipeline) -> None:
+    pipeline.add_fed_table("unreached")
+    pipeline.document["catalog"] = {"type": "rest", "uri": "http://127.0.0.1:1/"}
+    run = pipeline.run()
+    run.wait_for("unavailable")
+    assert run.stop() == 0, run.tail()
+    assert run.result() == {"tables": {}}

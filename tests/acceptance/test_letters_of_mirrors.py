@@ -1,0 +1,123 @@
+"""Dead letters of tables that mirror a topic, on a real broker: retried while the pipeline runs, and SIGKILL at every step.
+
+In the end the table is what all records that can be read say, each in its place, as though none had ever been a letter; in
+between no row is there twice, and nothing newer is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import numpy as np
+import pytest
+from pyiceberg.table import StaticTable
+
+from tests.acceptance.mirrors import KeyedFeed
+from tests.acceptance.pipelines import Pipeline
+
+pytestmark = pytest.mark.timeout(900)
+
+LARGE = 3_000_000_000
+KEYS, PARTITIONS = 40, 2
+KILLS = ("retry.announced", "retry.replace-landed", "retry.replaced", "retry.rewrite-landed")
+NARROW = [f"n{number}" for number in range(len(KILLS) + 1)]
+
+
+class Struck:
+    """A mirror with columns that are too narrow for some records: another one after each retry, as the running process takes
+    over what a retry has widened.
+    """
+
+    def __init__(self, pipeline: Pipeline, version: int) -> None:
+        self.pipeline = pipeline
+        self.feed = KeyedFeed(pipeline.servers, pipeline.ledger)
+        settings: dict[str, Any] = {"mode": "upsert", "key_columns": ["id"], "key": {"format": "json"}}
+        settings |= {
+            "format_version": version,
+            "columns": dict.fromkeys(NARROW, "int"),
+            "dead_letters": {"stop_above": "90%"},
+        }
+        self.table, self.topic = pipeline.add_fed_table(f"mirror_{version}", PARTITIONS, **settings)
+        self._chance = np.random.default_rng(version)
+        self._told = self.round = 0
+
+    def widened(self) -> dict[str, str]:
+        """What the file of the next retry says: the columns so far are wide, those of later rounds are not."""
+        return {name: "long" if number <= self.round else "int" for number, name in enumerate(NARROW)}
+
+    def change(self, count: int = 150) -> None:
+        """Rows, large ones, deletes and broken records, of few keys; a key stays in its partition."""
+        for _ in range(count):
+            self._told += 1
+            key, turn = int(self._chance.integers(0, KEYS)), self._chance.random()
+            value: Any = {"id": key, NARROW[self.round]: self._told if turn < 0.6 else LARGE + self._told}
+            if turn > 0.75:
+                value = None if turn < 0.97 else b"{"
+            self.feed.send(self.topic, [value], key % PARTITIONS, str(key).encode())
+        self.feed.flush()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What PyIceberg reads; a row that is there twice is seen."""
+        names = ("id", *NARROW)
+        rows = [{name: row[name] for name in names if row[name] is not None} for row in self._read(self.table)]
+        assert len({row["id"] for row in rows}) == len(rows)
+        return sorted(rows, key=lambda row: int(row["id"]))
+
+    def expected(self) -> list[dict[str, Any]]:
+        """What every record says that is no broken one."""
+        state: dict[int, dict[str, Any]] = {}
+        records = self.pipeline.ledger.of(self.topic)
+        for place in sorted(records):
+            value = records[place]
+            if value is None:
+                state.pop(self.feed.keys[place], None)
+            elif value != b"{":
+                state[self.feed.keys[place]] = json.loads(value)
+        return sorted(state.values(), key=lambda row: int(row["id"]))
+
+    def check_letters(self) -> None:
+        """No letter is there twice, and each has the bytes of its record."""
+        letters = self._read(f"{self.table}__dead_letters")
+        places = [(row["topic"], row["partition"], row["offset"]) for row in letters]
+        assert len(set(places)) == len(places)
+        records = self.pipeline.ledger.of(self.topic)
+        assert [row["value"] for row in letters] == [records[place] for place in places]
+
+    def _read(self, table: str) -> list[dict[str, Any]]:
+        metadata = self.pipeline.metadata(table)
+        assert metadata is not None
+        rows: list[dict[str, Any]] = StaticTable.from_metadata(str(metadata)).scan().to_arrow().to_pylist()
+        return rows
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_mirror_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipeline, version: int) -> None:
+    held = Struck(pipeline, version)
+    held.change()
+    with pipeline.running() as run:
+        pipeline.wait_until_settled(held.table, run)
+        assert held.rows() != held.expected()
+        for step in KILLS:
+            pipeline.document["tables"][held.table]["columns"] = held.widened()
+            pipeline.command("dead-letters", "retry", failpoints=f"{step}=kill", expected=-signal.SIGKILL)
+            held.rows()
+            held.round += 1
+            held.change()
+            pipeline.wait_until_settled(held.table, run)
+        held.change()
+        pipeline.document["tables"][held.table]["columns"] = held.widened()
+        done = pipeline.command("dead-letters", "retry", "--table", held.table)["tables"][held.table]
+        assert done["in_table"] > 0
+        pipeline.wait_for_commit_of(held.table, run)
+        pipeline.command("dead-letters", "retry")
+        assert held.rows() == held.expected()
+        held.check_letters()
+        assert run.stop() == 0, run.tail()
+    found = pipeline.command("dead-letters", "list")["tables"][held.table]
+    assert {one["error_class"] for one in found["classes"]} == {"malformed", "superseded"}
+    dropped = pipeline.command("dead-letters", "drop", "--yes", "--error-class", "superseded")["tables"][held.table]
+    assert 0 < dropped["letters"] < found["letters"]
+    left = pipeline.command("dead-letters", "show", "--limit", "1000")["tables"][held.table]
+    assert {letter["error_class"] for letter in left} == {"malformed"}

@@ -1,0 +1,366 @@
+"""Spark SQL and PyIceberg write to the tables of a running pipeline: rows that come, go and change, columns, partitions and
+sort order. Every record is there once, as the others left it.
+
+All is on a REST catalog, which each of them reaches by its own client. What is done to columns and partitions is done
+while a batch that was written for the table as it was is about to be committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import StaticTable
+from pyiceberg.table import Table as PyTable
+from pyiceberg.types import StringType
+
+from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance.ledger import Place, events
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.points import Points
+from tests.acceptance.running import Run
+from tests.acceptance.verifier import canonical, local_path, read_newest
+from tests.fixtures.background import repeated
+from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.readers import assert_equal_everywhere
+from tests.fixtures.waiting import wait_until
+from tests.integration.servers import RestCatalogServer
+
+pytestmark = pytest.mark.timeout(900)
+
+Row = dict[str, Any]
+Change = Callable[[int, Row], Row | None]
+"""What somebody has done to the row of the record at an offset; None: deleted it."""
+PLACE = {"topic": "from_topic", "partition": "from_partition", "offset": "from_offset"}
+"""Spark cannot read a column `_partition`."""
+PROPERTIES = {"write.metadata.previous-versions-max": "1000"}
+LAKE = "shared"
+REFUSED = "the table's schema, partition spec or sort order was changed after this batch was planned"
+GONE = range(20)
+CHANGED = range(20, 40)
+
+
+class Hands(Protocol):
+    """Another writer of a table."""
+
+    def append(self, table: str, rows: list[Row]) -> None:
+        """Adds rows of its own."""
+
+    def delete(self, table: str, offsets: range) -> None:
+        """Deletes the rows of these records."""
+
+    def overwrite(self, table: str, offsets: range, text: str) -> None:
+        """Puts another text into the rows of these records."""
+
+    def add(self, table: str, column: str) -> None:
+        """Adds a column of text."""
+
+    def rename(self, table: str, column: str, name: str) -> None:
+        """Renames a column."""
+
+    def drop(self, table: str, column: str) -> None:
+        """Drops a column."""
+
+
+class SparkHands:
+    """Spark SQL."""
+
+    def __init__(self, spark: ForeignSpark, url: str) -> None:
+        self._spark = spark
+        spark.add_catalog(LAKE, {"type": "rest", "uri": url, "cache-enabled": "false"})
+
+    def sql(self, statement: str) -> None:
+        """Until nobody else was quicker."""
+        wait_until(lambda: self._is_done(statement), statement)
+
+    def _is_done(self, statement: str) -> bool:
+        try:
+            self._spark.sql(statement)
+        except AssertionError as error:
+            if "CommitFailed" not in str(error) and "ValidationException" not in str(error):
+                raise
+            return False
+        return True
+
+    def append(self, table: str, rows: list[Row]) -> None:
+        values = ", ".join(f"({row['id']}, '{row['text']}')" for row in rows)
+        self.sql(f"insert into {LAKE}.{table} (id, text) values {values}")
+
+    def delete(self, table: str, offsets: range) -> None:
+        self.sql(f"delete from {LAKE}.{table} where {_in(offsets)}")
+
+    def overwrite(self, table: str, offsets: range, text: str) -> None:
+        self.sql(f"update {LAKE}.{table} set text = '{text}' where {_in(offsets)}")
+
+    def add(self, table: str, column: str) -> None:
+        self.sql(f"alter table {LAKE}.{table} add column {column} string")
+
+    def rename(self, table: str, column: str, name: str) -> None:
+        self.sql(f"alter table {LAKE}.{table} rename column {column} to {name}")
+
+    def drop(self, table: str, column: str) -> None:
+        self.sql(f"alter table {LAKE}.{table} drop column {column}")
+
+
+class PyIcebergHands:
+    """PyIceberg, which gives up at the first commit of another and is told to try again."""
+
+    def __init__(self, url: str) -> None:
+        self._catalog = RestCatalog("other", uri=url)
+
+    def _insist(self, table: str, work: Callable[[PyTable], object]) -> None:
+        def is_done() -> bool:
+            try:
+                work(self._catalog.load_table(table))
+            except CommitFailedException:
+                return False
+            return True
+
+        wait_until(is_done, f"PyIceberg has changed {table}")
+
+    def append(self, table: str, rows: list[Row]) -> None:
+        columns = pa.schema([pa.field("id", pa.int64()), pa.field("text", pa.string())])
+        self._insist(table, lambda loaded: loaded.append(pa.Table.from_pylist(rows, columns)))
+
+    def delete(self, table: str, offsets: range) -> None:
+        self._insist(table, lambda loaded: loaded.delete(_in(offsets)))
+
+    def overwrite(self, table: str, offsets: range, text: str) -> None:
+        def work(loaded: PyTable) -> None:
+            rows = loaded.scan(row_filter=_in(offsets)).to_arrow()
+            at = rows.schema.get_field_index("text")
+            texts = pa.array([text] * len(rows), rows.schema.field(at).type)
+            loaded.overwrite(rows.set_column(at, rows.schema.field(at), texts), overwrite_filter=_in(offsets))
+
+        self._insist(table, work)
+
+    def add(self, table: str, column: str) -> None:
+        self._insist(table, lambda loaded: loaded.update_schema().add_column(column, StringType()).commit())
+
+    def rename(self, table: str, column: str, name: str) -> None:
+        self._insist(table, lambda loaded: loaded.update_schema().rename_column(column, name).commit())
+
+    def drop(self, table: str, column: str) -> None:
+        self._insist(table, lambda loaded: loaded.update_schema().delete_column(column).commit())
+
+
+def _in(offsets: range) -> str:
+    return f"from_offset >= {offsets.start} and from_offset < {offsets.stop}"
+
+
+class World:
+    """A pipeline that runs, on a REST catalog that others reach too."""
+
+    def __init__(self, pipeline: Pipeline, spark: ForeignSpark, url: str) -> None:
+        self.pipeline = pipeline
+        self.spark = spark
+        self.points = Points(pipeline.folder / "points", ("commit.before", "hold"))
+        self.by_spark = SparkHands(spark, url)
+        self.hands: Mapping[str, Hands] = {"spark": self.by_spark, "pyiceberg": PyIcebergHands(url)}
+        self.tables = {
+            "spark_rows": self._add("spark_rows"),
+            "spark_rows_beside": self._add(
+                "spark_rows_beside", {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update")}
+            ),
+            "pyiceberg_rows": self._add("pyiceberg_rows"),
+            "spark_columns": self._add("spark_columns"),
+            "pyiceberg_columns": self._add("pyiceberg_columns"),
+            "parted": self._add("parted"),
+            "order": self._add("order"),
+            "declared": self._add("declared", partition_by=["even"]),
+        }
+        self._run: Run | None = None
+
+    def _add(self, name: str, properties: Mapping[str, str] | None = None, **settings: Any) -> Shared:
+        table, topic = self.pipeline.add_fed_table(
+            name, 1, metadata=PLACE, properties={**PROPERTIES, **(properties or {})}, **settings
+        )
+        return Shared(self, table, topic)
+
+    def run(self) -> Run:
+        """The running pipeline."""
+        if self._run is None:
+            self._run = self.pipeline.run(failpoints=self.points.declaration)
+        return self._run
+
+
+class Shared:
+    """A table with its topic, and what must be in it: the row of every record, changed by what others did, and their own."""
+
+    def __init__(self, world: World, table: str, topic: str) -> None:
+        self._world = world
+        self.table = table
+        self._topic = topic
+        self._told = 0
+        self._changes: list[Change] = []
+        self._others = Counter[str]()
+
+    def produce(self, count: int = 50, **more: Any) -> None:
+        """Some more records."""
+        self._world.pipeline.feed.produce(self._topic, events(count, self._told, **more))
+        self._told += count
+
+    def wait(self) -> None:
+        """Until all of them are committed."""
+        self._world.pipeline.wait_for_commit_of(self.table, self._world.run())
+
+    @contextmanager
+    def batch_in_hand(self) -> Iterator[int]:
+        """While the block lasts a batch is about to be committed; the first offset that is not committed."""
+        point = self._world.points["commit.before", "hold"]
+        self.wait()
+        with point.armed():
+            self.produce()
+            point.wait(self._world.run())
+            yield self._world.pipeline.progress(self.table)[self._topic][0]
+        self.wait()
+        assert self._world.run().seen("conflict", table=self.table, reason=REFUSED)
+
+    def has_come(self, rows: list[Row]) -> None:
+        """Somebody else has added rows."""
+        self._others += Counter(map(canonical, rows))
+
+    def has_changed(self, change: Change) -> None:
+        """Somebody else has changed rows that were there."""
+        self._changes.append(change)
+
+    @property
+    def metadata(self) -> Path:
+        """The newest metadata file."""
+        found = self._world.pipeline.metadata(self.table)
+        assert found is not None
+        return found
+
+    def check(self) -> None:
+        """All of it is there, once, and every reader says the same."""
+        self.wait()
+        found, others = Counter[tuple[Place, str]](), Counter[str]()
+        for row in read_newest(self.metadata):
+            topic, partition, offset = (row.pop(name) for name in PLACE.values())
+            if topic is None:
+                others[canonical(row)] += 1
+            else:
+                found[(topic, partition, offset), canonical(row)] += 1
+        assert found == Counter(self._expected())
+        assert others == self._others
+        head = StaticTable.from_metadata(f"file://{self.metadata}").current_snapshot()
+        assert head is not None
+        assert_equal_everywhere(self.metadata, [head.snapshot_id], self._world.spark)
+        assert not self._world.run().seen("table_stopped")
+        assert not self._world.run().seen("unexpected")
+
+    def _expected(self) -> Iterator[tuple[Place, str]]:
+        for place, value in self._world.pipeline.ledger.of(self._topic).items():
+            assert value is not None
+            row: Row | None = json.loads(value)
+            for change in self._changes:
+                row = change(place[2], row) if row is not None else None
+            if row is not None:
+                yield place, canonical(row)
+
+    def files(self) -> Iterator[tuple[Any, list[Row]]]:
+        """The data files of the newest snapshot, with their rows."""
+        for task in StaticTable.from_metadata(f"file://{self.metadata}").scan().plan_files():
+            yield task.file, pq.ParquetFile(local_path(task.file.file_path)).read().to_pylist()
+
+
+@pytest.fixture(scope="module")
+def world(broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Nothing is produced yet."""
+    folder = tmp_path_factory.mktemp("shared")
+    catalog = RestCatalogServer(folder / "catalog", str(folder / "warehouse"))
+    pipeline = Pipeline(folder / "pipeline", broker.bootstrap_servers)
+    catalog.start()
+    try:
+        pipeline.document["catalog"] = {"type": "rest", "uri": catalog.url}
+        pipeline.catalog_file = folder / "catalog" / "rest.db"
+        yield World(pipeline, spark, catalog.url)
+    finally:
+        pipeline.close()
+        catalog.kill()
+
+
+@pytest.mark.parametrize(
+    ("name", "writer"), [("spark_rows", "spark"), ("spark_rows_beside", "spark"), ("pyiceberg_rows", "pyiceberg")]
+)
+def test_rows_of_others_come_go_and_change_while_records_arrive(world: World, name: str, writer: str) -> None:
+    table, hands = world.tables[name], world.hands[writer]
+    own = [{"id": -number, "text": f"by {writer}"} for number in range(1, 6)]
+    table.produce(100)
+    table.wait()
+    with repeated(lambda _: table.produce(5), 0.05):
+        hands.append(table.table, own)
+        hands.delete(table.table, GONE)
+        hands.overwrite(table.table, CHANGED, "changed")
+        hands.append(table.table, own)
+    table.has_come([*own, *own])
+    table.has_changed(lambda offset, row: None if offset in GONE else row)
+    table.has_changed(lambda offset, row: {**row, "text": "changed"} if offset in CHANGED else row)
+    table.check()
+
+
+@pytest.mark.parametrize("writer", ["spark", "pyiceberg"])
+def test_columns_are_renamed_dropped_and_added_under_a_batch(world: World, writer: str) -> None:
+    table, hands = world.tables[f"{writer}_columns"], world.hands[writer]
+    table.produce()
+    with table.batch_in_hand() as renamed_at:
+        hands.rename(table.table, "text", "words")
+    table.has_changed(lambda offset, row: _renamed(row, "text", "words") if offset < renamed_at else row)
+    table.check()
+    with table.batch_in_hand() as dropped_at:
+        hands.drop(table.table, "amount")
+    table.has_changed(lambda offset, row: {**row, "amount": None} if offset < dropped_at else row)
+    table.check()
+    with table.batch_in_hand():
+        hands.add(table.table, "note")
+    table.produce(50, note="of a record")
+    table.check()
+
+
+def _renamed(row: Row, column: str, name: str) -> Row:
+    return {**row, column: None, name: row[column]}
+
+
+def test_another_partition_spec_counts_for_all_that_comes(world: World) -> None:
+    table = world.tables["parted"]
+    table.produce()
+    with table.batch_in_hand() as changed_at:
+        world.by_spark.sql(f"alter table {LAKE}.{table.table} add partition field bucket(4, id)")
+    table.produce()
+    table.check()
+    specs = {row["from_offset"] >= changed_at: file.spec_id for file, rows in table.files() for row in rows}
+    assert specs == {False: 0, True: 1}
+    assert all(len({row["from_offset"] >= changed_at for row in rows}) == 1 for _, rows in table.files())
+
+
+def test_another_sort_order_counts_for_all_that_comes(world: World) -> None:
+    table = world.tables["order"]
+    table.produce()
+    with table.batch_in_hand() as changed_at:
+        world.by_spark.sql(f"alter table {LAKE}.{table.table} write locally ordered by id desc")
+    table.produce()
+    table.check()
+    for _, rows in table.files():
+        ids = [row["id"] for row in rows]
+        assert ids == sorted(ids, reverse=rows[0]["from_offset"] >= changed_at)
+
+
+def test_a_partition_spec_that_the_file_declares_is_put_back(world: World) -> None:
+    table = world.tables["declared"]
+    table.produce()
+    with table.batch_in_hand():
+        world.by_spark.sql(f"alter table {LAKE}.{table.table} drop partition field even")
+    table.produce()
+    table.check()
+    assert all(len({row["even"] for row in rows}) == 1 for _, rows in table.files())
+    document = json.loads(table.metadata.read_text())
+    assert document["default-spec-id"] == 0

@@ -1,0 +1,176 @@
+"""Files of a mirror are rewritten while changes replace rows in them: the rewrite is not lost, and no row comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from frazil.catalog.swap import Swap
+from frazil.catalog.upkeep import Rewritten, Transfer
+from frazil.ingest.target import ChangeReading, Reading
+from frazil.ingest.upserts.transfer import transfer_deletes
+from frazil.runtime.jvm import Jvm
+from frazil.spec.models import MaintenanceSpec
+from tests.fixtures.readers import read_with_duckdb
+from tests.integration.lakes import KEEN, Lake
+from tests.integration.test_care_of_layouts import Row, Tended, in_order, layout_of
+
+SPECS = [KEEN, KEEN.model_copy(update={"zorder": ("id", "v")}), KEEN.model_copy(update={"sort": ("v desc",)})]
+
+
+@pytest.fixture(scope="module")
+def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(jvm, tmp_path_factory.mktemp("lake"))
+
+
+def transfer_of(table: Tended) -> Transfer:
+    """By the table's key, as a pipeline has it."""
+    target = replace(table.target(table.lake.catalog), changes=ChangeReading(Reading("json"), ("id",)))
+    return partial(transfer_deletes, target, table.version)
+
+
+def mirrored(lake: Lake, version: int = 3) -> tuple[Tended, dict[int, Row]]:
+    """A table of three batches of changes, and what it must hold."""
+    table, mirror = Tended(lake, layout_of(""), version), dict[int, Row]()
+    for _ in range(3):
+        table.upsert(mirror, 40)
+    return table, mirror
+
+
+def compacted(table: Tended, spec: MaintenanceSpec = KEEN, lake: Lake | None = None) -> Rewritten:
+    """What the compaction of one round did. lake: of the process that cares, the table's own unless given."""
+    outcomes = (lake or table.lake).care(table.name, spec, transfer=transfer_of(table))
+    done = [one for one in outcomes if one.action.kind == "compact"]
+    assert [one.failure for one in done] == [""]
+    return done[0].rewritten
+
+
+def before_commits(monkeypatch: pytest.MonkeyPatch, times: int, meanwhile: Callable[[], object]) -> None:
+    """Calls `meanwhile` before so many commits of a rewrite, after it was said from when on others are in its way."""
+    send, left = Swap._replace, [meanwhile] * times
+
+    def send_late(swap: Swap, rewrite: Any, *files: Any) -> Any:
+        if left:
+            left.pop()()
+        return send(swap, rewrite, *files)
+
+    monkeypatch.setattr(Swap, "_replace", send_late)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("spec", SPECS, ids=["packed", "zorder", "sorted"])
+@pytest.mark.parametrize("words", ["", "bucket(id, 2)"])
+def test_a_compaction_takes_over_what_changes_delete_meanwhile(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, version: int, spec: MaintenanceSpec, words: str
+) -> None:
+    table = Tended(lake, layout_of(words), version)
+    mirror: dict[int, Row] = {}
+    for _ in range(4):
+        table.upsert(mirror, 40)
+    progress = lake.progress(table.name).offsets["topic"][0]
+    before_commits(monkeypatch, 3, lambda: table.upsert(mirror, 25))
+    done = compacted(table, spec)
+    assert done.removed >= 2
+    assert done.lost == 0
+    assert table.read() == in_order(list(mirror.values()))
+    assert lake.progress(table.name).offsets["topic"][0] > progress
+    for _ in range(2):
+        table.upsert(mirror, 40)
+        assert table.read() == in_order(list(mirror.values()))
+
+
+def test_a_batch_of_the_same_process_waits_for_the_commit_of_a_compaction(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, mirror = mirrored(lake)
+    batch = Thread(target=table.upsert, args=(mirror, 40))
+    commits: list[bool] = []
+    send = Swap._replace
+
+    def send_late(swap: Swap, rewrite: Any, *files: Any) -> Any:
+        batch.start()
+        batch.join(1.0)
+        commits.append(batch.is_alive())
+        return send(swap, rewrite, *files)
+
+    monkeypatch.setattr(Swap, "_replace", send_late)
+    assert compacted(table).lost == 0
+    batch.join(60)
+    assert commits == [True]
+    assert table.read() == in_order(list(mirror.values()))
+
+
+def test_rows_that_are_all_deleted_while_they_are_rewritten_stay_deleted(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, mirror = mirrored(lake)
+    before_commits(monkeypatch, 1, lambda: table.upsert(mirror, 400, deletes=1.0))
+    assert compacted(table).lost == 0
+    assert mirror == {}
+    assert table.read() == []
+
+
+@pytest.mark.parametrize(("is_ours", "tries"), [(True, 1), (False, 2)])
+def test_a_batch_whose_files_were_rewritten_meanwhile_finds_its_rows_where_they_are(
+    lake: Lake, is_ours: bool, tries: int
+) -> None:
+    """A compaction of its own process tells it; that of another one refuses its first commit."""
+    other = lake if is_ours else Lake(lake.jvm, lake.root)
+    table, mirror = mirrored(lake)
+    resolved = table.upsert(mirror, 40, lambda: compacted(table, lake=other))
+    assert resolved.tries == tries
+    assert table.read() == in_order(list(mirror.values()))
+
+
+def test_a_key_with_two_rows_of_which_somebody_deletes_one_is_not_guessed_at(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Tended(lake, layout_of(""), 3)
+    for start in (0, 10):
+        table.append([table.row(number) for number in range(start, start + 10)])
+    doubled = table.row(3)
+    table.append([doubled])
+    before = len(lake.look(table.name).files)
+    before_commits(monkeypatch, 1, lambda: table.upsert({}, 200))
+    done = compacted(table)
+    assert (done.removed, done.added) == (0, 0)
+    assert done.lost == before
+    written = Path(lake.java(table.name).location()).rglob("*-00001.parquet")
+    assert list(written) == [], "as Spark names its files"
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_rows_that_another_writer_deletes_by_their_values_stay_deleted(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_last: bool
+) -> None:
+    """Before or after a batch: Iceberg forgets deletes that are older than all files that it knows of, so that a rewrite of
+    all of them is lost to such deletes.
+    """
+    table, mirror = mirrored(lake, 2)
+
+    def both() -> None:
+        if is_last:
+            table.upsert(mirror, 25)
+        gone = sorted(mirror)[:5]
+        lake.delete_equal(table.name, gone)
+        for number in gone:
+            del mirror[number]
+        if not is_last:
+            more = [table.row(number) for number in range(100, 110)]
+            table.append(more)
+            mirror.update({row["id"]: row for row in more})
+
+    before_commits(monkeypatch, 1, both)
+    for is_lost in (True, False):
+        assert bool(compacted(table).lost) is is_lost
+        head = lake.look(table.name).head
+        assert head is not None
+        rows = read_with_duckdb(table.metadata, head).to_pylist()  # PyIceberg does not read such deletes.
+        assert {row["id"]: row["v"] for row in rows} == {number: row["v"] for number, row in mirror.items()}
+        assert len(rows) == len(mirror)

@@ -1,0 +1,131 @@
+"""One seeded history of dead letters of a table whose records replace rows: ingestion goes on while letters are retried,
+with trouble between any two steps, also of two retries at a time; then the truth.
+
+The truth: at any moment no row and no letter is there twice; in the end the table is what a dictionary says that was told
+every record in its place, as though none had ever been a letter, and what is still a letter is broken or superseded.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from frazil.catalog.port import Catalog
+from frazil.ingest.letters.later import Witness
+from frazil.ingest.letters.retry import Retrier
+from frazil.spec import PipelineSpec
+from frazil.spec.models import CatalogSpec, ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector, ValueSpec
+from frazil.spec.types import parse_type
+from frazil.testing import live_rows
+from frazil.types import DataFile
+from tests.simulation.faults import UnsureSource
+from tests.simulation.mirror import Change, Mirror
+from tests.simulation.replay import Place, Replay
+
+_TABLE, _LETTERS = "lake.a", "lake.a__dead_letters"
+_LARGE = 3_000_000_000
+_BROKEN = (b"{", b"[]", b'{"id": "x"}')
+
+
+class LateReplay(Replay):
+    """Topic `a` feeds a mirror whose column `n` was too narrow for a while."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        super().__init__(seed, root)
+        self.is_ordered = bool(seed % 2)
+        self.has_places = bool(seed // 2 % 2)
+        self.key_count = 3 + seed % 7
+        self.changes: list[Change] = []
+
+    def check(self) -> tuple[dict[Place, int], dict[Place, bytes | None]]:
+        """Nothing twice; the rows' values by key, and the letters."""
+        rows: dict[Place, int] = {}
+        letters: dict[Place, bytes | None] = {}
+        for row in live_rows(self.catalog, _TABLE) if self.catalog.load(_TABLE) is not None else ():
+            assert (0, row["id"]) not in rows, f"{row['id']} is there twice"
+            rows[0, row["id"]] = row["n"]
+        for letter in self._read(_LETTERS):
+            place = (letter["partition"], letter["offset"])
+            assert place not in letters, f"{place} is a letter twice"
+            assert letter["value"] == self.produced[place]
+            letters[place] = letter["value"]
+        return rows, letters
+
+    def _check_end(self) -> None:
+        mirror = Mirror(is_ordered=self.is_ordered)
+        mirror.apply(self.changes)
+        expected = {(0, key[0]): held.row["n"] for key, rows in mirror.rows.items() for held in rows if held.row}
+        rows, letters = self.check()
+        assert rows == expected
+        reasons = {(row["partition"], row["offset"]): row["error_class"] for row in self._read(_LETTERS)}
+        assert self.broken <= letters.keys()
+        assert {reasons[place] for place in letters.keys() - self.broken} <= {"superseded"}
+        for (_, name), value in self._marks():
+            raise AssertionError(f"a retry was not finished: {name} {value}")
+
+    def _marks(self) -> list[tuple[tuple[str, str], str]]:
+        state = self.catalog.load(_LETTERS)
+        marks = state.marks if state is not None else {}
+        return [((_LETTERS, name), value) for name, value in marks.items() if name.startswith("retrying.")]
+
+    def _retrier(self, catalog: Catalog) -> Retrier:
+        source = UnsureSource(self.source, self.retry_fate)
+        return Retrier(catalog, None, Witness(source, source))
+
+    def _drop(self, retrier: Retrier) -> None:  # noqa: ARG002  (somebody else is at work on the dead-letter table)
+        """A compaction: the same letters in other files."""
+        files = self.catalog.data_files(_LETTERS) if self.catalog.load(_LETTERS) is not None else []
+        copies = []
+        for file in files:
+            path = file.path.removesuffix(".parquet") + "c.parquet"
+            pq.write_table(pq.read_table(file.path), path)
+            copies.append(DataFile(path, file.record_count, file.size_bytes, file.content.replace(file.path, path)))
+        if copies:
+            self.catalog.append_foreign(_LETTERS, tuple(copies), frozenset(file.path for file in files))
+
+    def _produce(self) -> None:
+        for _ in range(self.fate.pick(0, 8)):
+            number, key = len(self.produced), self.fate.pick(0, self.key_count)
+            row: dict[str, Any] = {"id": key, "n": number + (_LARGE if self.fate.maybe(0.25) else 0)}
+            row["at"] = number // 3 - (self.fate.pick(0, 8) if self.fate.maybe(0.3) else 0)
+            is_broken, is_gone = self.fate.maybe(0.05), self.fate.maybe(0.2)
+            value = None if is_gone else json.dumps(row).encode()
+            if is_broken:
+                value = _BROKEN[self.fate.pick(0, len(_BROKEN) - 1)]
+            partition = key % 2
+            offset = self.source.produce("a", partition, value, self.clock.now_ms(), key=str(key).encode())
+            self.produced[partition, offset] = value
+            place = ("a", partition, offset)
+            if is_broken:
+                self.broken.add((partition, offset))
+            elif is_gone:
+                self.changes.append(Change("delete", place, (key,)))
+            else:
+                self.changes.append(Change("upsert", place, (key,), row, row["at"] if self.is_ordered else None))
+
+    def _spec(self) -> PipelineSpec:
+        kinds = {"id": "long", "n": "long" if self.is_fixed else "int", "at": "long"}
+        table = TableSpec(
+            name=_TABLE,
+            topics=(TopicSelector(literal="a"),),
+            metadata={"partition": "_partition", "offset": "_offset"} if self.has_places else {},
+            commit=CommitSpec(interval_s=0.1),
+            columns=tuple(ColumnSpec(name=name, type=parse_type(kind)) for name, kind in kinds.items()),
+            dead_letters=DeadLettersSpec(stop_above=1.0),
+            mode="upsert",
+            key=ValueSpec(format="json"),
+            key_columns=("id",),
+            order_by="at" if self.is_ordered else None,
+            format_version=3,
+        )
+        return PipelineSpec(
+            pipeline="sim",
+            kafka={},
+            catalog=CatalogSpec(uri="memory"),
+            tables=(table,),
+            path=self.root / "pipeline.yaml",
+            state_dir=self.root / "state",
+        )

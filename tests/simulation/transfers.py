@@ -1,0 +1,128 @@
+"""One seeded history of a table that mirrors a bank's accounts in whole transactions: the connector dies and repeats,
+services come and go, trouble between any two steps; and no snapshot shows a part of a transfer.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from frazil.catalog.progress import from_summary
+from frazil.ingest.service import Service
+from frazil.ingest.table import RunState
+from frazil.spec import PipelineSpec
+from frazil.spec.models import AtomicSpec, CatalogSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
+from frazil.testing import live_rows
+from frazil.types import Offsets
+from tests.simulation.bank import EACH, EVENTS, TOPIC, Bank, Said, check_shown
+from tests.simulation.faults import Fate
+from tests.simulation.scene import Scene
+
+_TABLE = "lake.accounts"
+
+
+class TransferHistory(Scene):
+    """has_events: whether there is a topic of transactions; without it the topic of accounts has one partition."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        fate = Fate(seed)
+        super().__init__(fate, root)
+        self.has_events = fate.maybe(0.7)
+        partitions = fate.pick(1, 3) if self.has_events else 1
+        self.source.create(TOPIC, partitions)
+        self.source.create(EVENTS, fate.pick(1, 2))
+        self.arrived: dict[tuple[int, int], Said] = {}
+        self.checked: set[int] = set()
+        self.bank = Bank(fate.chance, fate.pick(3, 12), partitions, self._deliver)
+        self.spec = self._spec()
+
+    def _produce(self) -> None:
+        for _ in range(self.fate.pick(1, 4)):
+            self.bank.transfer(most=self.fate.pick(2, 9))
+        for _ in range(self.fate.pick(1, 40)):
+            self.bank.step()
+
+    def _deliver(self, said: Said) -> None:
+        value = said.value(self.has_events)
+        gap = self.fate.pick(1, 3) if self.fate.maybe(0.05) else 0
+        if said.is_event:
+            partition = (said.number + said.is_end) % len(self.source.by_name[EVENTS].partitions)
+            self.source.produce(EVENTS, partition, value, self.clock.now_ms(), gap)
+            return
+        key = json.dumps({"id": said.account}).encode()
+        offset = self.source.produce(TOPIC, said.partition, value, self.clock.now_ms(), gap, key=key)
+        self.arrived[said.partition, offset] = said
+
+    def _touch_tables(self) -> None:
+        """A rewrite, or somebody else's commit, carries no progress."""
+        if self.fate.maybe(0.05) and self.catalog.load(_TABLE) is not None and self.catalog.ancestors(_TABLE):
+            self.catalog.append_foreign(_TABLE)
+
+    def _something(self) -> None:
+        """The topic's partitions stay as many as they are: rows would move to others."""
+        self.clock.sleep(self.fate.pick(0, 2))
+        if self.fate.maybe(0.6):
+            self._produce()
+        if self.fate.maybe(0.25) and len(self.services) < 2:
+            self._start()
+        if self.fate.maybe(0.03) and self.services:
+            self.services.pop(self.fate.pick(0, len(self.services) - 1))
+        self._touch_tables()
+
+    def _start(self) -> Service:
+        if self.fate.is_calm:
+            self.bank.finish()
+            for account in (*self.bank.balances, 0):  # Each partition has a newest one that nothing is wrong with.
+                self.bank.touch(account)
+            self.bank.finish()
+        return super()._start()
+
+    def _turn(self) -> None:
+        for _ in range(self.fate.pick(1, 12)):  # A batch takes four: planned, looked at, read, committed.
+            super()._turn()
+            self._check_snapshots()
+
+    def _check_snapshots(self) -> None:
+        """Every snapshot, and the rows of the newest."""
+        if self.catalog.load(_TABLE) is None:
+            return
+        snapshots = self.catalog.ancestors(_TABLE)
+        for snapshot in snapshots:
+            progress = from_summary("sim", snapshot.summary)
+            if progress is None or snapshot.id in self.checked:
+                continue
+            self.checked.add(snapshot.id)
+            shown = self._shown(progress.offsets)
+            assert sum((dict.fromkeys(self.bank.balances, EACH) | shown).values()) == EACH * len(self.bank.balances)
+            if snapshot is snapshots[0]:
+                assert {row["id"]: row["balance"] for row in live_rows(self.catalog, _TABLE)} == shown
+
+    def _shown(self, offsets: Offsets) -> dict[int, int]:
+        before = (said for (p, at), said in self.arrived.items() if at < offsets.get(TOPIC, {}).get(p, 0))
+        return check_shown(list(before), self.bank.sizes)
+
+    def _check_end(self, service: Service) -> None:
+        (table,) = service.tables
+        assert table.run_state is RunState.WAITING, table.reason
+        self._check_snapshots()
+        assert self._shown(table.progress.offsets) == self.bank.balances
+
+    def _spec(self) -> PipelineSpec:
+        atomic = AtomicSpec(transaction_topic=EVENTS if self.has_events else None)
+        table = TableSpec(
+            name=_TABLE,
+            topics=(TopicSelector(literal=TOPIC),),
+            key=ValueSpec(format="json"),
+            envelope=EnvelopeSpec(kind="debezium"),
+            mode="upsert",
+            format_version=3,
+            atomic=atomic,
+        )
+        return PipelineSpec(
+            pipeline="sim",
+            kafka={},
+            catalog=CatalogSpec(uri=""),
+            tables=(table,),
+            path=self.root / "f",
+            state_dir=self.root,
+        )

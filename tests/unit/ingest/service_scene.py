@@ -1,0 +1,172 @@
+"""Services of one pipeline on the ports in memory: they come and go, and their work is done when a test wants it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from frazil.ingest.lanes import Done, Lanes
+from frazil.ingest.parts import Parts
+from frazil.ingest.pipeline import Planned
+from frazil.ingest.service import Service
+from frazil.ingest.table import Table
+from frazil.kafka.memory import MemoryOutbox
+from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.spec.models import CommitSpec
+from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepLanes, live_rows
+
+
+class HandLanes:
+    """Lanes whose work is done when a test says so."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self._waiting: list[tuple[str, Any, Callable[[], Any]]] = []
+        self._done: list[tuple[str, Done]] = []
+
+    @property
+    def waiting(self) -> list[tuple[str, tuple[str, ...]]]:
+        """What is to be done: lane and tables."""
+        return [(lane, tables_of(about)) for lane, about, _ in self._waiting]
+
+    def do(self, lane: str, *tables: str) -> None:
+        """Does the work of these tables in a lane."""
+        number = self.waiting.index((lane, tables))
+        _, about, work = self._waiting.pop(number)
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001  (as an executor does)
+            future.set_exception(error)
+        self._done.append((lane, Done(about, future)))
+
+    def is_free(self, lane: str) -> bool:
+        return all(busy != lane for busy, *_ in [*self._waiting, *self._done])
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting and not self._done
+
+    def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
+        self._waiting.append((lane, about, work))
+
+    def wait(self, timeout_s: float) -> list[Done]:
+        if not self._done:
+            self._clock.sleep(timeout_s)
+        finished = [done for _, done in self._done]
+        self._done.clear()
+        return finished
+
+    def wake(self) -> None:
+        pass
+
+    def close(self, wait: bool = True) -> None:  # noqa: ARG002
+        self._waiting.clear()
+
+
+def tables_of(about: list[Planned] | Planned) -> tuple[str, ...]:
+    """The tables that a piece of work is about."""
+    return tuple(planned.table.name for planned in (about if isinstance(about, list) else [about]))
+
+
+class Scene:
+    """Topics of one partition, each with a table `n.<topic>` of these settings."""
+
+    def __init__(self, root: Path, *topics: str, **settings: Any) -> None:
+        self.root = root
+        self.clock = FakeClock()
+        self.clock.sleep(1)
+        self.source = MemorySource()
+        self.catalog = MemoryCatalog(root, "p")
+        self.outbox = MemoryOutbox()
+        self.jobs = MemoryJobs(self.source)
+        self.topics = topics
+        self.settings = settings
+        self.started = 0
+        for topic in topics:
+            self.source.create(topic)
+
+    def spec(self, *topics: str) -> PipelineSpec:
+        """The pipeline file with the tables of these topics."""
+        tables = tuple(
+            TableSpec.model_validate(
+                {
+                    "name": f"n.{topic}",
+                    "topics": (TopicSelector(literal=topic),),
+                    "commit": CommitSpec(interval_s=1.0),
+                    **self.settings,
+                }
+            )
+            for topic in topics
+        )
+        return PipelineSpec(
+            pipeline="p",
+            kafka={},
+            catalog=CatalogSpec(uri=""),
+            tables=tables,
+            path=self.root / "f",
+            state_dir=self.root,
+        )
+
+    def start(self, *topics: str, lanes: Lanes | None = None) -> Service:
+        """A process that has connected; it works for all topics unless some are named."""
+        service = self.unconnected(*topics, lanes=lanes)
+        service.connect()
+        return service
+
+    def unconnected(self, *topics: str, lanes: Lanes | None = None) -> Service:
+        """The same before it has asked for anything."""
+        self.started += 1
+        parts = Parts(
+            source=self.source,
+            catalog=self.catalog,
+            jobs=self.jobs,
+            clock=self.clock,
+            lanes=lanes or StepLanes(self.clock),
+            outbox=self.outbox,
+        )
+        return Service(self.spec(*(topics or self.topics)), parts, f"run-{self.started:04}", lambda _: None)
+
+    def catch_up(self, *topics: str, turns: int = 300) -> list[Table]:
+        """A process that reads to the ends of the topics; its tables."""
+        service = self.start(*topics)
+        assert turn_until(service, lambda: service.is_over(until_caught_up=True), turns, until_caught_up=True), [
+            (table.name, table.run_state, table.reason) for table in service.tables
+        ]
+        return service.tables
+
+    def feed(self, topic: str, *values: Any, partition: int = 0, gap: int = 0) -> None:
+        """Produces records: bytes as they are, anything else as JSON."""
+        for value in values:
+            raw = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
+            self.source.produce(topic, partition, raw, self.clock.now_ms(), gap)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """The rows of a table, oldest first."""
+        return live_rows(self.catalog, table)
+
+    def letters(self, table: str) -> list[tuple[str, int, int]]:
+        """The places of the records in the table's dead-letter table."""
+        files = self.catalog.data_files(f"{table}__dead_letters")
+        rows = [row for file in files for row in pq.read_table(file.path).to_pylist()]
+        return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
+
+
+def turn_until(service: Service, question: Callable[[], Any], turns: int = 300, until_caught_up: bool = False) -> bool:
+    """Whether it comes true within so many turns."""
+    for _ in range(turns):
+        if question():
+            return True
+        service.turn(until_caught_up)
+    return bool(question())
+
+
+def only(tables: Sequence[Table]) -> Table:
+    """The one table."""
+    (table,) = tables
+    return table

@@ -1,0 +1,64 @@
+"""A run that a later one has taken over begins nothing more, whatever it still has in hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from frazil.errors import FencedError
+from tests.unit.ingest.service_scene import HandLanes, Scene, turn_until
+
+
+def test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", "b")
+    scene.feed("a", {"x": 1})
+    scene.feed("b", {"x": 1})
+    scene.catch_up()
+
+    lanes = HandLanes(scene.clock)
+    earlier = scene.start(lanes=lanes)
+    scene.feed("a", {"x": 2})
+    scene.feed("b", {"x": 2})
+    earlier.turn()
+    lanes.do("small", "n.a", "n.b")
+    earlier.turn()
+
+    scene.feed("a", b"not json", {"x": 3})
+    later = scene.start("a")
+    scene.catalog.losses += ["", "question"]  # Its commit lands; that of the dead letters never arrives.
+    (table,) = later.tables
+    assert turn_until(later, lambda: table.failures)
+    state = scene.catalog.load("n.a")
+    assert state is not None
+    assert state.progress.letters is not None, "the letters are promised"
+    assert scene.letters("n.a") == []
+
+    lanes.do("commit", "n.a")
+    scene.feed("a", {"x": 4})
+    for _ in range(50):
+        earlier.turn()
+    assert lanes.waiting == [("commit", ("n.b",))]
+    assert isinstance(earlier.fatal, FencedError)
+    assert not earlier.is_over()
+    lanes.do("commit", "n.b")
+    earlier.turn()
+    assert earlier.is_over()
+
+    scene.catch_up()
+    assert [row["x"] for row in scene.rows("n.a")] == [1, 2, 3, 4]
+    assert [row["x"] for row in scene.rows("n.b")] == [1, 2]
+    assert scene.letters("n.a") == [("a", 0, 2)]
+
+
+def test_a_run_that_finds_another_one_while_it_looks_at_an_idle_table_begins_nothing(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", "b")
+    lanes = HandLanes(scene.clock)
+    scene.feed("a", {"x": 1})
+    scene.catch_up()
+    earlier = scene.start(lanes=lanes)
+    scene.feed("a", {"x": 2})
+    scene.catch_up("a")
+    scene.feed("b", {"x": 1})
+    scene.clock.sleep(61)
+    earlier.turn()
+    assert isinstance(earlier.fatal, FencedError)
+    assert lanes.waiting == []

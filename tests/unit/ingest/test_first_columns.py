@@ -1,0 +1,81 @@
+"""A table without declared columns whose first records have no field: they are read past, and a run comes to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from frazil.ingest.plan import FIRST_BATCH_RECORDS, TableClock, batch_limit, plan_batch
+from frazil.ingest.service import EMPTY_RETRY_S
+from frazil.ingest.table import RunState
+from frazil.types import Batch, OffsetRange
+from tests.unit.ingest.service_scene import Scene, only, turn_until
+
+
+def test_columns_are_found_behind_a_gap_that_is_longer_than_the_first_batch(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", {"x": 1}, gap=5 * FIRST_BATCH_RECORDS)
+    table = only(scene.catch_up())
+    assert (table.run_state, table.lag_records) == (RunState.WAITING, 0)
+    assert scene.rows("n.a") == [{"x": 1}]
+
+
+def test_columns_are_found_behind_a_gap_while_the_pipeline_goes_on(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", {})
+    scene.feed("a", {"x": 1}, gap=5 * FIRST_BATCH_RECORDS)
+    service = scene.start()
+    assert turn_until(service, lambda: service.tables[0].progress.snapshot_id is not None, 60)
+    assert scene.rows("n.a") == [{"x": None}, {"x": 1}]
+
+
+def test_a_run_to_the_ends_comes_back_when_no_record_has_brought_a_column_and_says_so(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", "b", "c")
+    scene.feed("a", b"not json")
+    scene.feed("b", {}, {"x": None})
+    scene.feed("c", {"x": 1})
+    a, b, c = scene.catch_up(turns=60)
+    assert (a.run_state, b.run_state, c.run_state) == (RunState.BACKING_OFF, RunState.BACKING_OFF, RunState.WAITING)
+    assert a.reason.startswith("no record could become a row yet, so the table has no column; the first: ")
+    assert b.reason == "no record has a field yet, so the table has no column"
+    assert scene.rows("n.c") == [{"x": 1}]
+    scene.feed("a", {"x": 1})
+    a, *_ = scene.catch_up(turns=60)
+    assert (a.run_state, scene.rows("n.a"), scene.letters("n.a")) == (RunState.WAITING, [{"x": 1}], [("a", 0, 0)])
+
+
+def test_offsets_without_any_record_keep_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(tmp_path, "a")
+    topic = scene.source.by_name["a"]
+    scene.feed("a", {"x": 1}, gap=99)
+    # What an aborted transaction leaves: the topic ends behind offsets that no consumer gets.
+    monkeypatch.setattr(topic, "end", lambda _: 100)
+    topic.partitions[0].clear()
+    table = only(scene.catch_up(turns=60))
+    assert (table.run_state, table.lag_records) == (RunState.WAITING, 100)
+    assert table.reason == "no record has a field yet, so the table has no column"
+
+
+def test_a_table_without_a_column_is_not_tried_again_at_once_however_much_waits(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", {})
+    service = scene.start()
+    assert turn_until(service, lambda: service.tables[0].reason)
+    tried_at_s, batches = scene.clock.monotonic_s(), 0
+    while scene.clock.monotonic_s() < tried_at_s + EMPTY_RETRY_S - 1:
+        before = service.tables[0].last_batch_at_s
+        service.turn()
+        batches += service.tables[0].last_batch_at_s != before
+    assert batches == 0
+
+
+def test_a_search_for_columns_goes_twice_as_far_each_time_whatever_files_hold() -> None:
+    clock = TableClock("t", 0, target_bytes=1000, record_bytes=100, is_first=True)
+    limits = [batch_limit(TableClock("t", 0, 1, is_first=True, empty_batches=tries)) for tries in range(4)]
+    assert limits == [FIRST_BATCH_RECORDS << tries for tries in range(4)]
+    further = TableClock("t", 0, target_bytes=1000, record_bytes=100, is_first=True, empty_batches=9)
+    assert plan_batch({"a": {0: 0}}, {("a", 0): 777_777}, further, 1.0) == Batch(
+        "t", (OffsetRange("a", 0, 0, 777_777),)
+    )
+    assert plan_batch({"a": {0: 0}}, {("a", 0): 777_777}, clock, -1.0) is None, "it is due when it says so"

@@ -1,0 +1,34 @@
+"""Dead letters that go to a Kafka topic too: once, also when the broker no longer knows that they are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from frazil.ingest.table import RunState
+from frazil.spec.models import DeadLettersSpec
+from tests.unit.ingest.service_scene import Scene, only
+
+
+def sent(scene: Scene) -> list[bytes | None]:
+    return [record.value for record in scene.outbox.topics.get("bad", [])]
+
+
+def test_letters_are_not_sent_again_when_the_group_has_expired(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(topic="bad", stop_above=1.0))
+    scene.feed("a", {"x": 1}, b"not json")
+    scene.catch_up()
+    assert sent(scene) == [b"not json"]
+    scene.outbox.forget()
+    assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert sent(scene) == [b"not json"]
+    scene.feed("a", b"nor this")
+    scene.catch_up()
+    assert sent(scene) == [b"not json", b"nor this"]
+
+
+def test_letters_whose_arrival_was_not_noted_are_asked_for(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(topic="bad", stop_above=1.0))
+    scene.outbox.losses += ["question", "answer"]
+    scene.feed("a", {"x": 1}, b"not json")
+    scene.catch_up()
+    assert sent(scene) == [b"not json"]

@@ -1,0 +1,234 @@
+"""Mirrors whose rows get other keys: what the source has not sent is in the row of the old key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.catalog.memory import MemoryCatalog
+from frazil.ingest.envelope import PLACEHOLDER
+from frazil.types import Commit, Progress
+from tests.unit.ingest.mirror_world import MARKS, Log, MirrorWorld, made
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("partitions", [(0, 0), (0, 1), (1, 0)])
+def test_a_row_that_gets_another_key_keeps_what_was_not_sent(
+    tmp_path: Path, partitions: tuple[int, int], tasks: int
+) -> None:
+    world = MirrorWorld(tmp_path, tasks)
+    log, from_, to = Log(world), *partitions
+    log.write({"id": 1, "v": "a", "big": "of 1"}, from_)
+    log.write({"id": 2, "v": "a", "big": "of 2"}, to)
+    world.catch_up()
+    log.keep(1, "b", from_)
+    log.move(1, 7, "c", partitions)
+    log.write({"id": 1, "v": "d", "big": "anew"}, from_)
+    log.keep(7, "e", to)
+    world.catch_up()
+    assert world.letters() == []
+    assert world.by_id() == [
+        {"id": 1, "v": "d", "big": "anew"}, {"id": 2, "v": "a", "big": "of 2"}, {"id": 7, "v": "e", "big": "of 1"},
+    ]  # fmt: skip
+
+
+def test_a_row_that_moves_more_than_once_in_a_batch(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, 1))
+    log.move(2, 3, "c", (1, 0))
+    log.write({"id": 4, "v": "a", "big": "of 4"})
+    log.move(4, 1, "d", (0, 0))
+    world.catch_up()
+    assert (world.letters(), world.by_id()) == (
+        [],
+        [{"id": 1, "v": "d", "big": "of 4"}, {"id": 3, "v": "c", "big": "of 1"}],
+    )
+
+
+def _marked(world: MirrorWorld) -> list[tuple[Any, ...]]:
+    return [(row["id"], row["v"], row["big"], row["_deleted"]) for row in world.by_id()]
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("partitions", [(0, 0), (0, 1), (1, 0)])
+def test_a_row_that_gets_another_key_stays_marked_under_its_old_one(
+    tmp_path: Path, partitions: tuple[int, int], batches: int
+) -> None:
+    world = MirrorWorld(tmp_path, **MARKS)
+    log, from_, to = Log(world), *partitions
+    log.write({"id": 1, "v": "a", "big": "of 1"}, from_)
+    log.write({"id": 7, "v": "a", "big": "of the first 7"}, to)
+    log.remove(7, to)
+    world.catch_up()
+    if batches == 1:
+        log.move(1, 7, "c", partitions)
+    else:
+        log.move(1, 7, "c", (from_, None))
+        world.catch_up()
+        log.lsn -= 1
+        log.move(1, 7, "c", (None, to))
+    log.keep(7, "d", to)
+    world.catch_up()
+    assert world.letters() == []
+    assert _marked(world) == [(1, "a", "of 1", True), (7, "d", "of 1", False)]
+
+
+def test_a_row_that_gets_another_key_is_told_twice_where_deletes_are_marked(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path, **MARKS)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 7, "c", (0, 1))
+    world.catch_up()
+    log.write({"id": 1, "v": "b", "big": "anew"})
+    world.catch_up()
+    log.lsn = 1
+    log.move(1, 7, "c", (None, 1))
+    world.catch_up()
+    assert (world.letters(), _marked(world)) == ([], [(1, "b", "anew", False), (7, "c", "of 1", False)])
+
+
+@pytest.mark.parametrize("is_in_batch", [False, True])
+def test_a_marked_row_of_another_change_is_not_the_old_one(tmp_path: Path, is_in_batch: bool) -> None:
+    world = MirrorWorld(tmp_path, **MARKS)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    log.write({"id": 7, "v": "a", "big": "of the first 7"}, 1)
+    world.catch_up()
+    log.move(1, 7, "c", (0, None))
+    log.write({"id": 1, "v": "b", "big": "anew"})
+    log.remove(1)
+    if not is_in_batch:
+        log.remove(7, 1)
+    world.catch_up()
+    if is_in_batch:
+        log.remove(7, 1)
+    log.lsn = 2
+    log.move(1, 7, "c", (None, 1))
+    world.catch_up()
+    assert [kind for kind, _ in world.letters()] == ["moved_in_part"]
+    assert _marked(world) == [(1, "b", "anew", True), (7, "a", "of the first 7", True)]
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_kill_at_the_commit_of_moved_rows_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    world, kept = MirrorWorld(tmp_path), MemoryCatalog.commit
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, 1))
+
+    def killed(self: MemoryCatalog, commit: Commit) -> Progress:
+        if is_done:
+            kept(self, commit)
+        raise Killed
+
+    monkeypatch.setattr(MemoryCatalog, "commit", killed)
+    with pytest.raises(Killed):
+        world.catch_up()
+    monkeypatch.undo()
+    log.keep(2, "c", 1)
+    world.catch_up()
+    assert (world.by_id(), world.letters()) == ([{"id": 2, "v": "c", "big": "of 1"}], [])
+
+
+def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, None))
+    world.catch_up()
+    log.lsn -= 1
+    log.move(1, 2, "b", (None, 1))
+    log.write({"id": 3, "v": "a", "big": "of 3"})
+    world.catch_up()
+    assert world.by_id() == [{"id": 3, "v": "a", "big": "of 3"}]
+    assert [kind for kind, _ in world.letters()] == ["moved_in_part"]
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_row_that_moves_beside_a_bad_record(tmp_path: Path, tasks: int) -> None:
+    world = MirrorWorld(tmp_path, tasks)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    log.write({"id": 5, "v": "a", "big": "of 5"})
+    world.catch_up()
+    log.move(1, 2, "b")
+    world.put("7", {"op": "?"})
+    log.move(6, 7, "c", (None, 1))
+    world.catch_up()
+    assert world.by_id() == [{"id": 2, "v": "b", "big": "of 1"}, {"id": 5, "v": "a", "big": "of 5"}]
+    assert [kind for kind, _ in world.letters()] == ["moved_in_part", "unknown_operation"]
+
+
+def test_an_old_key_is_told_in_the_words_of_the_source(tmp_path: Path) -> None:
+    """Whatever the table makes of the names of fields."""
+    world = MirrorWorld(tmp_path, column_case="snake")
+    first, second = {"orderId": 1, "v": "a", "bigText": "of 1"}, {"orderId": 2, "v": "b", "bigText": PLACEHOLDER}
+    old_key = json.dumps({"orderId": 1}).encode()
+    for lsn, key, op, row, headers in (
+        (1, 1, "c", first, ()),
+        (2, 1, "d", first, ()),
+        (2, 2, "c", second, (("__debezium.oldkey", old_key),)),
+    ):
+        images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+        value = {"op": op, **images, "source": {"connector": "postgresql", "lsn": lsn, "ts_ms": lsn}}
+        name = json.dumps({"orderId": key}).encode()
+        world.source.produce("a", 0, json.dumps(value).encode(), key=name, headers=headers)
+    world.catch_up()
+    assert world.letters() == []
+    assert world.mirror() == [{"order_id": 2, "v": "b", "big_text": "of 1"}]
+
+
+@pytest.mark.parametrize("told", [b'{"id": "one"}', b'{"id": 1e400}', b"{}", b"7", b"\xff"])
+def test_an_old_key_that_cannot_be_read_makes_a_dead_letter(tmp_path: Path, told: bytes) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    value = json.dumps(made({"id": 2, "v": "b", "big": PLACEHOLDER})[1]).encode()
+    world.source.produce("a", 0, value, key=b'{"id": 2}', headers=(("__debezium.oldkey", told),))
+    world.catch_up()
+    assert world.by_id() == [{"id": 1, "v": "a", "big": "of 1"}]
+    assert [kind for kind, _ in world.letters()] == ["unsent_value"]
+
+
+def test_a_truncate_leaves_nothing_to_take_values_from(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    world.put(None, {"op": "t", "before": None, "after": None})
+    log.move(1, 2, "b")
+    world.catch_up()
+    assert (world.by_id(), [kind for kind, _ in world.letters()]) == ([], ["moved_in_part"])
+
+
+def test_a_move_that_is_told_again_changes_nothing(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    for _ in range(2):
+        log.move(1, 2, "b", (0, 1))
+        world.catch_up()
+        log.lsn -= 1
+    log.lsn += 1
+    log.move(2, 3, "c", (1, 0))
+    log.lsn -= 1
+    log.move(2, 3, "c", (1, 0))
+    world.catch_up()
+    assert (world.by_id(), world.letters()) == ([{"id": 3, "v": "c", "big": "of 1"}], [])

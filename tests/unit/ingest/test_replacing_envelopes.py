@@ -1,0 +1,91 @@
+"""Letters of tables whose records replace rows, with marks for deletes and with envelopes of changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.ingest.envelope import PLACEHOLDER
+from frazil.ingest.letters.letters import Retried
+from frazil.spec.models import EnvelopeSpec, MetadataField
+from frazil.testing import live_rows
+from tests.unit.ingest.letter_scene import TABLE
+from tests.unit.ingest.replacing_scene import LARGE, PLACES, Mirrored
+
+
+@pytest.mark.parametrize("knows", ["columns", "both"])
+def test_where_deleted_rows_are_marked_the_table_knows_them(tmp_path: Path, knows: str) -> None:
+    marks: dict[MetadataField, str] = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
+    scene = Mirrored(tmp_path, knows, deletes="mark", metadata=marks)
+    scene.tell((1, 10), (1, LARGE), (2, LARGE), (2, None), (3, LARGE)).cure()
+    assert scene.retry() == Retried(2, 1)
+    told = sorted((row["id"], row["v"], row["_deleted"]) for row in live_rows(scene.catalog, TABLE) if row["id"] != 2)
+    assert told == [(1, LARGE, False), (3, LARGE, False)]
+    assert [row["_deleted"] for row in live_rows(scene.catalog, TABLE) if row["id"] == 2] == [True]
+    assert scene.reasons() == ["superseded"]
+
+
+class Source(Mirrored):
+    """A table of Debezium's envelopes."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        super().__init__(root, envelope=EnvelopeSpec(kind="debezium"), **settings)
+
+    def row(self, op: str, key: int | None, v: int = 0, lsn: int = 0, headers: Any = (), **more: Any) -> None:
+        """One change as Debezium tells it."""
+        image = None if key is None else {"id": key, "v": v, **more}
+        images = {"before": image, "after": None} if op == "d" else {"before": None, "after": image}
+        value = {"op": op, **images, "source": {"connector": "postgresql", "lsn": lsn}}
+        self.send(None if key is None else json.dumps({"id": key}), value, headers=headers)
+
+
+def test_a_truncate_behind_a_letter_is_newer_and_the_letter_of_one_stays(tmp_path: Path) -> None:
+    scene = Source(tmp_path)
+    scene.row("c", 9, 90)
+    scene.row("c", 1, LARGE)
+    scene.row("t", None)
+    scene.row("c", 2, 20)
+    scene.row("c", 3, LARGE)
+    scene.catch_up()
+    scene.cure()
+    assert scene.retry() == Retried(1, 1)
+    assert (scene.mirror(), scene.reasons()) == ({2: 20, 3: LARGE}, ["superseded"])
+
+
+def test_the_letter_of_a_truncate_stays(tmp_path: Path) -> None:
+    words = EnvelopeSpec(kind="debezium")
+    scene = Mirrored(tmp_path)
+    scene.tell((1, 10))
+    scene.source.produce("a", 0, b'{"op": "t", "before": null, "after": null, "id": {}}', 1000, key=b"1")
+    scene.catch_up()
+    assert scene.reasons() == ["does_not_fit"]
+    scene.cure(envelope=words)
+    assert (scene.retry(), scene.reasons(), scene.mirror()) == (Retried(0, 1), ["order_unknown"], {1: 10})
+
+
+def test_a_row_that_got_another_key_and_lacks_a_value_stays(tmp_path: Path) -> None:
+    scene = Source(tmp_path)
+    scene.row("c", 1, 10, 1, big="of 1")
+    scene.catch_up()
+    scene.row("d", 1, 10, 2)
+    scene.catch_up()
+    scene.row("c", 2, 10, 2, headers=(("__debezium.oldkey", b'{"id": 1}'),), big=PLACEHOLDER)
+    scene.row("c", 3, LARGE, 3, big="of 3")
+    scene.catch_up()
+    assert scene.reasons() == ["moved_in_part", "out_of_range"]
+    scene.cure()
+    assert (scene.retry(), scene.reasons(), scene.mirror()) == (Retried(1, 1), ["moved_in_part"], {3: LARGE})
+    scene.check_files()
+
+
+def test_a_value_that_was_not_sent_comes_from_the_row_that_is_there(tmp_path: Path) -> None:
+    scene = Source(tmp_path)
+    scene.row("c", 1, 10, 1, big="of 1")
+    scene.row("u", 1, LARGE, 2, big=PLACEHOLDER)
+    scene.catch_up()
+    scene.cure()
+    assert (scene.retry(), scene.mirror()) == (Retried(1, 0), {1: LARGE})
+    assert [row["big"] for row in live_rows(scene.catalog, TABLE)] == ["of 1"]

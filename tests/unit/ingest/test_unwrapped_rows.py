@@ -1,0 +1,69 @@
+"""Rows that Debezium has unwrapped: what it left beside them tells the change, whatever else the row has."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyiceberg.types import LongType
+
+from frazil.ingest.envelope import Envelope
+from frazil.ingest.upserts.changes import DELETE, UPSERT
+from frazil.spec.models import MetadataField
+from tests.unit.ingest.envelope_messages import LOG, MIRROR, bad_records, read_changes
+
+
+def test_rows_that_debezium_unwrapped_are_read_by_what_it_left_beside_them() -> None:
+    values = [
+        b'{"id":1,"v":"a","__deleted":"false","__op":"r","__lsn":5}',
+        b'{"id":1,"v":null,"__deleted":"true"}',
+        b'{"id":2,"v":"b","__deleted":false}',
+        b'{"id":2,"v":null,"__deleted":true}',
+        None,
+    ]
+    changes = read_changes(MIRROR, *values, metadata=("op",))
+    assert changes.ops.tolist() == [UPSERT, DELETE, UPSERT, DELETE]
+    assert changes.own["op"].to_pylist() == ["r", "d", "u", "d"]
+    assert changes.decoded.wanted == {(): {"__lsn": LongType()}}
+    assert changes.passed_over == {"tombstone": 1}
+
+
+_OF_ROWS: list[dict[str, Any]] = [
+    {"payload": None},
+    {"payload": "x"},
+    {"payload": {"op": "d", "before": {"id": 9}}},
+    {"schema": {"type": "struct"}, "payload": {"id": 9}},
+    {"op": "t"},
+    {"op": "m"},
+    {"op": 7, "before": 5, "after": {"id": 9}},
+    {"ts_ms": "x", "source": {"ts_ms": "y", "connector": 5}, "transaction": {"id": 5}},
+    {"status": "BEGIN", "event_count": 1},
+]
+
+
+@pytest.mark.parametrize("envelope", [MIRROR, LOG], ids=["mirror", "log"])
+@pytest.mark.parametrize("row", _OF_ROWS, ids=",".join)
+def test_an_unwrapped_row_may_have_fields_with_the_names_of_an_envelopes(
+    envelope: Envelope, row: dict[str, Any]
+) -> None:
+    plain = b'{"id":1,"v":"a","__op":"u"}'
+    value = json.dumps({"id": 2, "v": "b", **row, "__op": "u"}).encode()
+    metadata: tuple[MetadataField, ...] = ("op", "source_ts", "connector_ts", "transaction_id")
+    changes = read_changes(envelope, plain, value, plain, metadata=metadata)
+    assert (changes.ops.tolist(), changes.columns[0].to_pylist()) == ([UPSERT] * 3, [1, 2, 1])
+    assert (changes.own["op"].to_pylist(), changes.own["connector_ts"].null_count) == (["u"] * 3, 3)
+    assert set(changes.decoded.wanted.get((), {})) == {name for name, member in row.items() if member is not None}
+    assert (bad_records(changes), changes.passed_over) == ([], {})
+
+
+@pytest.mark.parametrize("envelope", [Envelope("debezium"), LOG, MIRROR], ids=["rows", "log", "mirror"])
+def test_an_unwrapped_row_with_its_schema_may_have_them_too(envelope: Envelope) -> None:
+    names = {"id": "int64", "op": "string", "after": "string", "v": "string", "__op": "string"}
+    fields = [{"field": name, "type": kind} for name, kind in names.items()]
+    payload = {"id": 1, "op": "t", "after": "x", "v": "a", "__op": "c"}
+    value = {"schema": {"type": "struct", "fields": fields}, "payload": payload}
+    columns = {"id": "long", "op": "string", "after": "string", "v": "string"}
+    changes = read_changes(envelope, json.dumps(value).encode(), columns=columns)
+    assert [column.to_pylist() for column in changes.columns] == [[1], ["t"], ["x"], ["a"]]
+    assert (changes.ops.tolist(), bad_records(changes)) == ([UPSERT], [])

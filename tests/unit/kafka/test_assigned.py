@@ -1,0 +1,70 @@
+"""How long the driver waits for records that it reads itself; what it reads is in the contract of RecordReader."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from frazil.kafka.assigned import AssignedRanges, Silence
+from frazil.testing import FakeClock
+from frazil.types import OffsetRange
+
+
+class Told:
+    """A consumer with so many records of offsets from 0 on for each time that it is asked, which takes `wait_s`."""
+
+    def __init__(self, clock: FakeClock, counts: list[int], wait_s: float) -> None:
+        self._clock = clock
+        self._counts = counts
+        self._wait_s = wait_s
+        self._next = 0
+
+    def assign(self, _partitions: list[TopicPartition]) -> None:
+        """It has one partition alone."""
+
+    def consume(self, _most: int, timeout: float) -> list[Message]:
+        self._clock.sleep(max(timeout, self._wait_s))
+        count = self._counts.pop(0) if self._counts else 0
+        offsets, self._next = range(self._next, self._next + count), self._next + count
+        return [Message("t", 0, offset, value=b"v", timestamp=(1, 1000)) for offset in offsets]
+
+
+def _read(counts: list[int], wait_s: float = 0.0, caller_s: float = 0.0, **how: Any) -> list[int]:
+    """Offsets of the records of [0, 4) with a timeout of 30 s, where the caller takes so long for each lot."""
+    clock = FakeClock()
+    consumer = cast("Consumer", Told(clock, counts, wait_s))
+    found: list[int] = []
+    for lot in AssignedRanges([OffsetRange("t", 0, 0, 4)]).lots(consumer, clock, 30.0, 1000, **how):
+        found += [record.offset for record in lot]
+        clock.sleep(caller_s)
+    return found
+
+
+def test_what_comes_in_time_is_read_however_long_all_of_it_takes() -> None:
+    assert _read([1, 1, 1, 1], wait_s=29.0) == [0, 1, 2, 3]
+
+
+def test_where_nothing_comes_for_too_long_it_is_said() -> None:
+    with pytest.raises(Silence):
+        _read([3])
+
+
+def test_the_time_that_the_caller_takes_is_not_silence() -> None:
+    assert _read([2, 0, 2], caller_s=60.0) == [0, 1, 2, 3]
+
+
+def test_all_records_may_have_to_come_in_time() -> None:
+    assert _read([2, 2], wait_s=29.0, is_for_all=True) == [0, 1, 2, 3]
+    with pytest.raises(Silence):
+        _read([1, 1, 2], wait_s=29.0, is_for_all=True)
+
+
+def test_what_is_not_asked_for_is_left_out_and_how_far_is_read_is_known() -> None:
+    clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 7, 7)])
+    lots = asked.lots(cast("Consumer", Told(clock, [3, 3], 0.0)), clock, 30.0, 1000)
+    assert [record.offset for record in next(lots)] == [0, 1, 2]
+    assert (asked.is_read, asked.reached) == (False, {("t", 0): 3, ("t", 1): 7})
+    assert [record.offset for lot in lots for record in lot] == [3]
+    assert (asked.is_read, asked.reached) == (True, {("t", 0): 4, ("t", 1): 7})

@@ -1,0 +1,47 @@
+"""What a running process leaves for `frazil status`, whatever its secrets and whoever asks."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from frazil.cli.redaction import Redaction
+from frazil.ingest.table import RunState, Table
+from frazil.ops.state_file import StateFile, is_process_alive
+from frazil.spec import TableSpec, TopicSelector
+from frazil.testing import FakeClock
+
+
+@pytest.mark.parametrize("secret", ["2", "false", '"', "table", "stopped", "pid", 'a"b\\c'])
+def test_no_secret_breaks_the_file_and_none_is_in_it(tmp_path: Path, secret: str) -> None:
+    redaction = Redaction()
+    redaction.hide([secret])
+    table = Table(TableSpec(name="s.t2", topics=(TopicSelector(literal="t2"),)))
+    table.run_state, table.reason, table.dropped = RunState.STOPPED, f"refused: <{secret}>", frozenset({"user.name"})
+    file = StateFile(tmp_path, "p", FakeClock(), redaction.text)
+    file.write([table])
+    document = file.read()
+    assert (document["pid"], document["host"], is_process_alive(document)) == (os.getpid(), socket.gethostname(), True)
+    said = document["tables"]["s.t2"]
+    assert (said["state"], said["bad_skipped"]) == ("stopped", 0)
+    assert said["reason"].endswith("<***>")
+    assert f"<{secret}>" not in said["reason"]
+
+
+def test_a_process_of_another_user_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int, signal: int) -> None:
+        raise PermissionError(pid, signal)
+
+    monkeypatch.setattr("frazil.ops.state_file.os.kill", refuse)
+    assert is_process_alive({"pid": 1, "host": socket.gethostname(), "ended": False})
+
+
+def test_a_process_that_is_gone_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int, signal: int) -> None:
+        raise ProcessLookupError(pid, signal)
+
+    monkeypatch.setattr("frazil.ops.state_file.os.kill", refuse)
+    assert is_process_alive({"pid": 1, "host": socket.gethostname(), "ended": False}) is False
