@@ -1,4 +1,4 @@
-"""The command line: `python -m bench all`, or one benchmark by name, then `python -m bench report`."""
+"""The command line: `python -m bench all`, or some benchmarks by name, then `python -m bench report`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LONG = ("care",)
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("benchmark", nargs="?", default="all", choices=["all", "report", *_BENCHMARKS])
+    parser.add_argument("benchmarks", nargs="*", default="all", choices=["all", "report", *_BENCHMARKS])
     for field in dataclasses.fields(Settings):
         option = f"--{field.name.replace('_', '-')}"
         default = getattr(Settings(), field.name)
@@ -50,18 +50,18 @@ def main() -> None:
     # What was started is ended on the way out, also when this is stopped from outside.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     arguments: dict[str, Any] = vars(_parser().parse_args())
-    benchmark = arguments.pop("benchmark")
+    chosen = arguments.pop("benchmarks")
     for name in ("subjects", "variants"):
         arguments[name] = tuple(arguments[name])
     settings = Settings(**arguments)
-    if benchmark == "report":
+    if "report" in chosen:
         report.write(settings)
         return
     with open_place(settings) as place:
         for name, measure in _BENCHMARKS.items():
-            if benchmark == name or (benchmark == "all" and name not in _LONG):
+            if name in chosen or ("all" in chosen and name not in _LONG):
                 measure(place)
-    if benchmark == "all":
+    if "all" in chosen:
         report.write(settings)
     if place.failures:
         sys.exit("failed: " + ", ".join(place.failures))

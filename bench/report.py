@@ -80,9 +80,8 @@ def _goals(results: Results) -> str:
     rows = []
     for goal in GOALS:
         value = goal.measured(results)
-        if value is not None:
-            met = "yes" if goal.is_met(value) else "**no**"
-            rows.append([goal.what, goal.text, _number(value), met])
+        met = "" if value is None else "yes" if goal.is_met(value) else "**no**"
+        rows.append([goal.what, goal.text, "not measured" if value is None else _number(value), met])
     return table(["what", "goal", "measured (median)", "met"], rows)
 
 

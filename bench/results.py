@@ -47,10 +47,12 @@ class Result:
 
 
 class Results:
-    """The newest result of everything that was measured."""
+    """The newest result of everything that was measured; ratios are of results of one invocation."""
 
     def __init__(self, results: Iterable[Result]) -> None:
-        self._all = list(results)
+        """results: older before newer."""
+        self._every = list(results)
+        self._all = list({(one.benchmark, one.subject, one.variant): one for one in self._every}.values())
 
     def of(self, benchmark: str, subject: str = "", variant: str = "") -> list[Result]:
         """The results of a benchmark, of one subject, of the variants that begin with `variant`."""
@@ -71,30 +73,45 @@ class Results:
         return found.median(name) if found else None
 
     def times_frazil(self, result: Result, name: str) -> float | None:
-        """How many times Frazil's number the peer's is, in the same variant and over as many records."""
+        """How many times Frazil's number the peer's is, in the same variant, over as many records and measured by the same
+        invocation: the machine is not the same from one hour to the next.
+        """
         same = result.variant.split("-")[0]
-        own = next((mine for mine in self.of(result.benchmark, "frazil") if mine.variant == same), None)
-        if own is None or own.records != result.records:
-            return None
-        return ratio(result.median(name), own.median(name))
+        own = self._beside(result, "frazil", same)
+        return ratio(result.median(name), own.median(name)) if own else None
 
     def times_plain(self, variant: str, name: str) -> float | None:
-        """How many times the plain JSON's number a variant's is, both running and measured by one invocation."""
-        found = {result.variant: result for result in self.of("throughput", "frazil")}
-        own, plain = found.get(variant), found.get("running")
-        if own is None or plain is None or own.invocation != plain.invocation or own.records != plain.records:
-            return None
-        return ratio(own.median(name), plain.median(name))
+        """How many times the plain JSON's number a variant's is, both running, in the newest invocation that has both."""
+        for own in reversed(self._every):
+            if (own.benchmark, own.subject, own.variant) == ("throughput", "frazil", variant):
+                plain = self._beside(own, "frazil", "running")
+                if plain is not None:
+                    return ratio(own.median(name), plain.median(name))
+        return None
+
+    def best_ratio(self, benchmark: str, peer: str, variant: str, name: str) -> float | None:
+        """How many times Frazil's number the peer's is at its best setting, in the newest invocation that measured both."""
+        found: dict[str, list[float]] = {}
+        for result in self._every:
+            if (result.benchmark, result.subject) == (benchmark, peer) and result.variant.startswith(variant):
+                times = self.times_frazil(result, name)
+                if times is not None:
+                    found.setdefault(result.invocation, []).append(times)
+        return min(list(found.values())[-1]) if found else None
+
+    def _beside(self, result: Result, subject: str, variant: str) -> Result | None:
+        """What the same invocation measured over as many records."""
+        for other in reversed(self._every):
+            is_same = (other.benchmark, other.subject, other.variant) == (result.benchmark, subject, variant)
+            if is_same and other.invocation == result.invocation and other.records == result.records:
+                return other
+        return None
 
     def __iter__(self) -> Any:
         return iter(self._all)
 
 
 def read_results(folder: Path) -> Results:
-    """The newest of each; file names begin with their time."""
-    newest: dict[tuple[str, str, str], Result] = {}
-    for path in sorted(folder.glob("*.json")):
-        content = json.loads(path.read_text())
-        result = Result(content["benchmark"], content["subject"], content["variant"], content)
-        newest[result.benchmark, result.subject, result.variant] = result
-    return Results(newest.values())
+    """All of them; file names begin with their time."""
+    contents = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))
+    return Results(Result(one["benchmark"], one["subject"], one["variant"], one) for one in contents)
