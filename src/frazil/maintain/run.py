@@ -19,7 +19,8 @@ from frazil.maintain.plan import ORPHANS_NOTE, REWRITES, Action, Care, Holds, Mo
 log = structlog.get_logger("frazil")
 
 _MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|retrying\.[^.]+)")
-_DELETES_OPTIONS = {"rewrite-all": "true", "partial-progress.enabled": "true"}
+# Without partial progress: it would take a failed write or commit for a success.
+_DELETES_OPTIONS = {"rewrite-all": "true", "max-concurrent-file-group-rewrites": "1"}
 
 
 @dataclass(frozen=True)
