@@ -20,7 +20,7 @@ log = structlog.get_logger("frazil")
 
 _MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|retrying\.[^.]+)")
 # Without partial progress: it would take a failed write or commit for a success.
-_DELETES_OPTIONS = {"rewrite-all": "true", "max-concurrent-file-group-rewrites": "1"}
+DELETES_OPTIONS = {"rewrite-all": "true", "max-concurrent-file-group-rewrites": "1"}
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Carer:
         if action.kind == "compact" and action.compaction is not None:
             done = upkeep.compact(table, action.compaction, care.transfer)
         elif action.kind == "deletes":
-            done = upkeep.rewrite_deletes(table, _DELETES_OPTIONS)
+            done = upkeep.rewrite_deletes(table, DELETES_OPTIONS)
         elif action.kind == "manifests":
             done = upkeep.rewrite_manifests(table)
         elif action.kind == "orphans":
