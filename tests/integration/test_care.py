@@ -19,7 +19,7 @@ from frazil.catalog import iceberg_upkeep
 from frazil.catalog.upkeep import Compaction
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
-from frazil.maintain.run import Outcome
+from frazil.maintain.run import DELETES_OPTIONS, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec
 from frazil.types import Letters
@@ -315,7 +315,11 @@ def test_deletes_of_another_engine_are_taken_out(lake: Lake, table: str) -> None
     rows = lake.rows(table)
     assert len(rows) == 23
     assert {file.kind for file in lake.look(table).deletes} == {"position"}
-    lake.upkeep.rewrite_deletes(table, {"rewrite-all": "true"})
+    lake.java(table).updateProperties().set("write.delete.parquet.compression-codec", "none-such").commit()
+    with pytest.raises(UnavailableError, match="delete files cannot be rewritten"):
+        lake.upkeep.rewrite_deletes(table, DELETES_OPTIONS)
+    lake.java(table).updateProperties().remove("write.delete.parquet.compression-codec").commit()
+    assert lake.upkeep.rewrite_deletes(table, DELETES_OPTIONS).removed > 0
     assert lake.rows(table) == rows
     lake.care(table)
     assert lake.rows(table) == rows

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
+from frazil.catalog.record_rewrite import is_readable_by_spark, rewrite_records
 from frazil.catalog.swap import Swap
 from frazil.catalog.upkeep import Compaction, Rewritten, Transfer
 from frazil.errors import SpecError
@@ -43,7 +44,10 @@ def compact_table(
     """
     jvm, java = catalog.gateway.jvm, catalog.java_table(table)
     seen_as = readable(jvm, java)
-    rewrite_group = _group_rewriter(spark, jvm, java, seen_as, compaction)
+    if is_readable_by_spark(jvm, java):
+        rewrite_group = _group_rewriter(spark, jvm, java, seen_as, compaction)
+    else:
+        rewrite_group = partial(rewrite_records, catalog.gateway, java)
     swap = Swap(catalog, table, java, transfer)
     removed = added = size = lost = 0
     for groups in _lots(_planned(jvm, seen_as, compaction.options)):

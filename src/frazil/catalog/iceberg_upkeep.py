@@ -20,6 +20,7 @@ from frazil.catalog.java import each
 from frazil.catalog.java_errors import is_conflict, is_not_there, unavailable
 from frazil.catalog.look import TableLook, carried_progress, read_look
 from frazil.catalog.progress import key
+from frazil.catalog.record_rewrite import is_readable_by_spark
 from frazil.catalog.upkeep import Compaction, Rewritten, Transfer
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
@@ -33,6 +34,8 @@ _DELETED_AT_ONCE = 100
 _FILES_AT_ONCE = 10_000
 _METADATA = ".metadata.json"
 _DAY_MS = 86_400_000
+_WITH_DELETES = {"delete-file-threshold": "1", "min-file-size-bytes": "0", "max-file-size-bytes": str(2**62)}
+"""Chooses data files that deletes count for, and no others."""
 _GONE = ("No such file", "FileNotFoundException")
 """What listing a folder says of a file that goes meanwhile: another process has expired a snapshot."""
 _LASTING = ("ValidationException",)
@@ -79,7 +82,10 @@ class IcebergUpkeep:
     def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
         """See the port."""
         with _explained("delete files cannot be rewritten", table):
-            action = self._actions().rewritePositionDeletes(self._catalog.java_table(table))
+            java = self._catalog.java_table(table)
+            if not is_readable_by_spark(self._jvm, java):
+                return compact_table(self._activated(), self._catalog, table, Compaction(_WITH_DELETES))
+            action = self._actions().rewritePositionDeletes(java)
             for name, value in options.items():
                 action = action.option(name, value)
             hit("care.deletes.begins")
@@ -92,11 +98,25 @@ class IcebergUpkeep:
     def rewrite_manifests(self, table: str) -> Rewritten:
         """See the port."""
         with _explained("manifests cannot be rewritten", table):
-            action = self._actions().rewriteManifests(self._catalog.java_table(table)).option("use-caching", "false")
+            java = self._catalog.java_table(table)
+            if not is_readable_by_spark(self._jvm, java):
+                return self._rewrite_manifests_here(java)
+            action = self._actions().rewriteManifests(java).option("use-caching", "false")
             hit("care.manifests.begins")
             result = action.execute()
             hit("care.manifests.landed")
             return Rewritten(_count(result.rewrittenManifests()), _count(result.addedManifests()))
+
+    def _rewrite_manifests_here(self, java: Any) -> Rewritten:
+        """In the driver, in the order in which they are: Spark's way needs a type for each column."""
+        # On this thread: py4j calls Python back only where Python waits for an answer.
+        executors = self._jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
+        rewrite = java.rewriteManifests().scanManifestsWith(executors.newDirectExecutorService())
+        hit("care.manifests.begins")
+        rewrite.clusterBy(_Together()).commit()
+        hit("care.manifests.landed")
+        summary = java.currentSnapshot().summary()
+        return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
 
     def expire(self, table: str, snapshots: Sequence[int]) -> None:
         """See the port."""
@@ -155,6 +175,12 @@ class IcebergUpkeep:
         """See the port."""
         with _explained("statistics cannot be computed", table):
             java = self._catalog.java_table(table)
+            if not is_readable_by_spark(self._jvm, java):
+                raise SpecError(
+                    "distinct values cannot be counted: Spark has no type for a column of this table, such as `time`",
+                    remedy="leave `maintenance.statistics` out for this table",
+                    where=table,
+                )
             hit("care.statistics.begins")
             columns = [
                 name for field in each(java.schema().columns()) if _is_countable(field, name := str(field.name()))
@@ -197,6 +223,7 @@ class IcebergUpkeep:
         if spark not in self._own:
             own = spark.newSession()
             own.conf.set("spark.sql.shuffle.partitions", str(self._cores))
+            own.conf.set("spark.sql.caseSensitive", "true")  # A table may have both `Id` and `id`.
             self._own = {spark: own}
         chosen: Any = self._own[spark]
         self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(chosen._jsparkSession)
@@ -251,6 +278,19 @@ class _Collector:
     def accept(self, path: str) -> None:
         """Called by the JVM for each file."""
         self.found.append(path)
+
+
+class _Together:
+    """java.util.function.Function: the same for each file."""
+
+    class Java:
+        """What py4j needs to know."""
+
+        implements: tuple[str, ...] = ("java.util.function.Function",)
+
+    def apply(self, _: Any) -> str:
+        """Called by the JVM for each file."""
+        return ""
 
 
 class _SameProgress:

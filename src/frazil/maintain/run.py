@@ -19,7 +19,8 @@ from frazil.maintain.plan import ORPHANS_NOTE, REWRITES, Action, Care, Holds, Mo
 log = structlog.get_logger("frazil")
 
 _MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|retrying\.[^.]+)")
-_DELETES_OPTIONS = {"rewrite-all": "true", "partial-progress.enabled": "true"}
+# Without partial progress: it would take a failed write or commit for a success.
+DELETES_OPTIONS = {"rewrite-all": "true", "max-concurrent-file-group-rewrites": "1"}
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Carer:
         if action.kind == "compact" and action.compaction is not None:
             done = upkeep.compact(table, action.compaction, care.transfer)
         elif action.kind == "deletes":
-            done = upkeep.rewrite_deletes(table, _DELETES_OPTIONS)
+            done = upkeep.rewrite_deletes(table, DELETES_OPTIONS)
         elif action.kind == "manifests":
             done = upkeep.rewrite_manifests(table)
         elif action.kind == "orphans":

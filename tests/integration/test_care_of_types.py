@@ -1,0 +1,198 @@
+"""Table care of tables with columns that Spark has no type for, or whose names differ in case alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyroaring import BitMap64
+
+from frazil.catalog.layout import Layout
+from frazil.clock import SystemClock, new_id
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.files.write import FileWriter
+from frazil.ingest.table import letters_target
+from frazil.ingest.upserts.delete_files import write_deletes
+from frazil.maintain.plan import ORPHANS_NOTE
+from frazil.runtime.jvm import Jvm
+from frazil.spec.partitioning import parse_term
+from frazil.spec.types import parse_type
+from frazil.types import Commit, Progress, RowDelta
+from tests.fixtures.readers import assert_equal_everywhere, read_with_duckdb
+from tests.integration.lakes import KEEN, PROPERTIES, Lake
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
+
+Row = dict[str, Any]
+TIMES = {"id": "long", "region": "string", "t": "time", "inside": "struct<at: time, n: long>"}
+CASES = {"id": "long", "Id": "long", "region": "string"}
+
+
+@pytest.fixture(scope="module")
+def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(jvm, tmp_path_factory.mktemp("lake"))
+
+
+class Kept:
+    """A table and what it holds."""
+
+    def __init__(self, lake: Lake, columns: dict[str, str], version: int, *partition_by: str) -> None:
+        self.lake = lake
+        self.columns = columns
+        self.name = f"t.kept_{new_id()[:8]}"
+        self.rows: list[Row] = []
+        self.told = 0
+        fields = {name: parse_type(word) for name, word in columns.items()}
+        lake.catalog.create(self.name, new_schema(fields.items()), PROPERTIES, version, layout_of(*partition_by))
+        lake.upkeep.note(self.name, ORPHANS_NOTE, str(SystemClock().now_ms()))
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """One commit."""
+        catalog = self.lake.catalog
+        state = catalog.load(self.name)
+        assert state is not None
+        target = letters_target(state)
+        writer = FileWriter(target)
+        writer.write(pa.Table.from_pylist(list(rows), target.arrow_schema))
+        self.rows += rows
+        self.told += len(rows)
+        progress = Progress({"topic": {0: self.told}}, {"topic": "id"}, "c", new_id(), 1, "run")
+        catalog.commit(Commit(self.name, tuple(writer.finish()), progress, state.progress))
+
+    def read(self) -> list[Row]:
+        """All rows by id, as every reader in this process has them."""
+        head = self.lake.look(self.name).head
+        assert head is not None
+        metadata = Path(
+            str(self.lake.java(self.name).operations().current().metadataFileLocation()).removeprefix("file:")
+        )
+        assert_equal_everywhere(metadata, [head])
+        return in_order(read_with_duckdb(metadata, head).to_pylist())
+
+    def delete_first(self, count: int) -> None:
+        """Deletes the first rows of every file."""
+        catalog = self.lake.catalog
+        state = catalog.load(self.name)
+        assert state is not None
+        scan = catalog.scan(self.name)
+        gone = {file: BitMap64(range(count)) for file in scan.files}
+        deletes = write_deletes(letters_target(state), gone, state.format_version)
+        for file in scan.files:
+            first = pq.ParquetFile(file.path.removeprefix("file:")).read().slice(0, count).column("id").to_pylist()
+            self.rows = [row for row in self.rows if row["id"] not in first]
+        self.told += 1
+        progress = Progress({"topic": {0: self.told}}, {"topic": "id"}, "c", new_id(), 1, "run")
+        delta = RowDelta(scan.read_at, tuple(deletes), touched=tuple(file.path for file in scan.files))
+        catalog.commit(Commit(self.name, (), progress, state.progress, delta))
+
+    def row_ids(self) -> dict[int, int]:
+        """Of every row by its own id, as Iceberg's generic reader has them."""
+        iceberg, java = self.lake.jvm.gateway.jvm.org.apache.iceberg, self.lake.java(self.name)
+        schema = iceberg.MetadataColumns.schemaWithRowLineage(java.schema())
+        records = iceberg.data.IcebergGenerics.read(java).project(schema).build().iterator()
+        found = {}
+        while records.hasNext():
+            record = records.next()
+            found[int(record.getField("id"))] = int(record.getField("_row_id"))
+        return found
+
+    def files(self) -> list[Path]:
+        """The data files of the newest snapshot."""
+        tasks = self.lake.java(self.name).newScan().planFiles().iterator()
+        found = []
+        while tasks.hasNext():
+            found.append(Path(str(tasks.next().file().location()).removeprefix("file:")))
+        return found
+
+
+def layout_of(*partition_by: str) -> Layout:
+    return Layout(tuple(map(parse_term, partition_by)), ())
+
+
+def in_order(rows: Sequence[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def row_with_times(number: int) -> Row:
+    at = time(number % 24, 5, 6, 789) if number % 5 else None
+    return {"id": number, "region": ["north", "south"][number % 2], "t": at, "inside": {"at": at, "n": number}}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("partition_by", [(), ("region",), ("bucket(id, 2)", "region")])
+def test_files_with_times_become_one_for_each_partition(
+    lake: Lake, version: int, partition_by: tuple[str, ...]
+) -> None:
+    table = Kept(lake, TIMES, version, *partition_by)
+    for start in range(0, 60, 20):
+        table.append([row_with_times(start + number) for number in range(20)])
+    partitions = {file.partition for file in lake.look(table.name).files}
+    outcomes = lake.care(table.name)
+    assert [(one.action.kind, one.failure) for one in outcomes if one.action.kind == "compact"] == [("compact", "")]
+    assert sorted(file.partition for file in lake.look(table.name).files) == sorted(partitions)
+    assert table.read() == in_order(table.rows)
+    for path in table.files():
+        assert str(pq.ParquetFile(path).schema_arrow.field("t").type) == "time64[us]"
+    assert "compact" not in [outcome.action.kind for outcome in lake.care(table.name)]
+
+
+def test_files_with_times_of_an_old_partition_spec_stay_of_that_spec(lake: Lake) -> None:
+    table = Kept(lake, TIMES, 2, "region")
+    for start in range(0, 40, 20):
+        table.append([row_with_times(start + number) for number in range(20)])
+    lake.catalog.arrange(table.name, layout_of("bucket(id, 2)"))
+    for start in range(40, 80, 20):
+        table.append([row_with_times(start + number) for number in range(20)])
+    assert {one.failure for one in lake.care(table.name)} == {""}
+    assert len(lake.look(table.name).files) == 4
+    assert table.read() == in_order(table.rows)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_deleted_rows_of_files_with_times_stay_deleted_and_the_others_keep_their_ids(lake: Lake, version: int) -> None:
+    table = Kept(lake, TIMES, version)
+    for start in range(0, 60, 20):
+        table.append([row_with_times(start + number) for number in range(20)])
+    table.delete_first(5)
+    row_ids = table.row_ids() if version == 3 else {}
+    assert [one.failure for one in lake.care(table.name)][:1] == [""]
+    assert table.read() == in_order(table.rows)
+    assert (len(table.files()), lake.look(table.name).deletes) == (1, ())
+    assert version == 2 or table.row_ids() == row_ids
+    table.append([row_with_times(100)])
+    assert table.read() == in_order(table.rows)
+
+
+def test_many_manifests_of_tables_with_times_become_few(lake: Lake) -> None:
+    table = Kept(lake, TIMES, 2)
+    for number in range(4):
+        table.append([row_with_times(number)])
+    assert lake.upkeep.rewrite_manifests(table.name).removed == 4
+    assert len(lake.look(table.name).manifests) == 1
+    assert table.read() == in_order(table.rows)
+
+
+@pytest.mark.parametrize("partition_by", [(), ("bucket(id, 2)",)])
+def test_columns_whose_names_differ_in_case_alone_are_kept_apart(lake: Lake, partition_by: tuple[str, ...]) -> None:
+    table = Kept(lake, CASES, 2, *partition_by)
+    for start in range(0, 40, 20):
+        table.append([{"id": start + n, "Id": -n, "region": "north"} for n in range(20)])
+    partitions = {file.partition for file in lake.look(table.name).files}
+    settings = KEEN.model_copy(update={"sort": ("Id",), "snapshot_count": 100, "statistics": True})
+    assert [one.failure for one in lake.care(table.name, settings) if one.failure] == []
+    assert len(table.files()) == len(partitions)
+    found = [dict(zip(("id", "Id"), pair, strict=True)) for path in table.files() for pair in pairs(path)]
+    assert in_order(found) == [{"id": row["id"], "Id": row["Id"]} for row in in_order(table.rows)]
+    for path in table.files():
+        assert [second for _, second in pairs(path)] == sorted(second for _, second in pairs(path))
+
+
+def pairs(path: Path) -> list[tuple[int, int]]:
+    """Both columns of a file, by their field ids."""
+    found = pq.ParquetFile(path).read()
+    return list(zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True))
