@@ -218,3 +218,6 @@ def test_what_no_schema_is_known_for_is_no_problem(world: World) -> None:
     registry = MemoryRegistry()
     registry.register("json_schema", _properties(id="integer"), subject="a-value")
     assert _arranged(world, registry, "[a]", settings, "json_schema")[0] == [], "records may have it nevertheless"
+    registry.register("avro", avro(id="long"), subject="a-value")
+    settings += "    mode: upsert\n    key: {format: avro}\n"
+    assert _arranged(world, registry, "[a]", settings)[0] == [], "keys may have it"
