@@ -69,6 +69,10 @@ table. A dead-letter table has `frazil.<pipeline>.retrying.<id>` while a retry i
 `frazil.<pipeline>.letters-sent` is the commit id whose letters are known to be in their Kafka topic.
 `frazil.<pipeline>.orphans-removed` says, in milliseconds, when table care last looked for orphans.
 
+Once a table gets no more records, table care says its newest progress again in a commit without files, unless the newest
+snapshot has it ([why](../how-to/maintain.md#other-hands)): under the same `commit-id`, without `skipped`, and with
+`frazil.<pipeline>.committed-at`, the time of the commit that it repeats, in milliseconds.
+
 How to read them: [query](../how-to/query.md#progress). What they are for: [the
 commit](../../ARCHITECTURE.md#the-commit)."""
 _LOGS = """\

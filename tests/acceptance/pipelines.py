@@ -217,7 +217,8 @@ class Pipeline:
         document = json.loads(metadata.read_text())
         head = newest_snapshot(document)
         newest = head and newest_commit(document, head, self.name)
-        committed_ms = newest and newest["timestamp-ms"]
+        said_again_ms = newest and newest["summary"].get(f"frazil.{self.name}.committed-at")
+        committed_ms = int(said_again_ms) if said_again_ms else newest and newest["timestamp-ms"]
 
         def is_settled() -> bool:
             said = self.state(table)

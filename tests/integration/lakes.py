@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,10 @@ class Lake:
         assert not state.history_lost
         return state.progress
 
+    def told(self, table: str, pipeline: str = "p") -> Progress:
+        """The same, whichever snapshot says it: table care may say it again."""
+        return replace(self.progress(table, pipeline), snapshot_id=None)
+
     def rows(self, table: str, snapshot: int | None = None) -> Rows:
         """All rows, sorted, as PyIceberg reads them: a file that is gone is an error."""
         java = self.catalog.java_table(table)
@@ -129,6 +134,11 @@ class Lake:
         for name, value in {**settings, "jdbc.schema-version": "V1", "cache-enabled": "false"}.items():
             spark.conf.set(f"{prefix}.{name}", value)
         return spark
+
+    def expire_by_spark(self, table: str) -> None:
+        """Somebody else keeps the newest snapshot alone, whatever its age."""
+        arguments = f"table => '{table}', older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1"
+        self.spark().sql(f"CALL frazil.system.expire_snapshots({arguments})")
 
     def delete_equal(self, table: str, ids: Sequence[int]) -> None:
         """What Flink does: rows are deleted by their id, wherever they are."""

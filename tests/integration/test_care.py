@@ -7,7 +7,6 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from frazil.catalog import iceberg_upkeep
 from frazil.catalog.upkeep import Compaction
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
+from frazil.maintain.plan import Mode
 from frazil.maintain.run import DELETES_OPTIONS, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec
@@ -58,11 +58,11 @@ def kinds(outcomes: list[Outcome]) -> list[str]:
 
 def test_a_round_leaves_the_same_rows_in_fewer_files_and_snapshots(lake: Lake, table: str) -> None:
     lake.fill(table, 8)
-    rows, progress = lake.rows(table), lake.progress(table)
-    assert kinds(lake.care(table)) == ["compact", "expire", "orphans"]
+    rows, progress = lake.rows(table), lake.told(table)
+    assert kinds(lake.care(table)) == ["compact", "carry", "expire", "orphans"]
     look = lake.look(table)
     assert lake.rows(table) == rows
-    assert lake.progress(table) == progress
+    assert lake.told(table) == progress
     assert len(look.files) == 1
     assert "compact" not in kinds(lake.care(table))
     lake.commit(table, [(1, "later")])
@@ -156,16 +156,36 @@ def test_tags_branches_and_progress_are_never_expired(lake: Lake, table: str) ->
 def test_progress_behind_other_writers_is_carried_forward(lake: Lake, table: str) -> None:
     lake.fill(table, 2)
     lake.commit(table, [(7, "q")], pipeline="q")
-    mine, theirs = lake.progress(table), lake.progress(table, "q")
+    mine, theirs, before = lake.told(table), lake.told(table, "q"), lake.progress(table).snapshot_id
     for _ in range(6):
         lake.java(table).newFastAppend().commit()
     assert "carry" in kinds(lake.care(table))
     assert "expire" in kinds(lake.care(table))
-    for before, now in ((mine, lake.progress(table)), (theirs, lake.progress(table, "q"))):
-        assert replace(now, snapshot_id=0, committed_at_ms=0) == replace(before, snapshot_id=0, committed_at_ms=0)
-    assert mine.snapshot_id not in lake.look(table).snapshots
+    assert (lake.told(table), lake.told(table, "q")) == (mine, theirs)
+    assert before not in lake.look(table).snapshots
     lake.commit(table, [(8, "later")])
     assert lake.progress(table).offsets == {"topic": {0: 21}}
+
+
+@pytest.mark.parametrize("mode", ["quiet", "thorough"])
+def test_an_expiry_of_all_but_the_newest_snapshot_leaves_the_progress_of_a_table_that_rests(
+    lake: Lake, table: str, mode: Mode
+) -> None:
+    lake.fill(table, 4)
+    lake.commit(table, [(77, "q")], pipeline="q")
+    said, rows = (lake.told(table), lake.told(table, "q")), lake.rows(table)
+    assert kinds(lake.care(table, mode=mode))[:2] == ["compact", "carry"]
+    assert "carry" not in kinds(lake.care(table, mode=mode)), "it is there"
+    for is_covered in (False, True):
+        if is_covered:
+            lake.java(table).newFastAppend().commit()
+            assert "carry" in kinds(lake.care(table, mode=mode))
+        lake.expire_by_spark(table)
+        assert len(lake.look(table).snapshots) == 1
+        assert (lake.told(table), lake.told(table, "q"), lake.rows(table)) == (*said, rows)
+    lake.commit(table, [(99, "later")])
+    assert lake.rows(table) == sorted([*rows, (99, "later")])
+    assert lake.progress(table).offsets == {"topic": {0: 41}}
 
 
 def test_orphans_are_removed_when_they_are_old_and_nobody_was_promised_them(lake: Lake, table: str) -> None:
@@ -217,7 +237,7 @@ def test_a_table_that_lies_in_the_data_folder_of_another_keeps_its_files(lake: L
 def test_a_table_that_shares_its_files_keeps_them(lake: Lake, table: str) -> None:
     lake.fill(table, 8)
     lake.java(table).updateProperties().set("gc.enabled", "false").commit()
-    assert kinds(lake.care(table)) == ["compact"]
+    assert kinds(lake.care(table)) == ["compact", "carry"]
     snapshots = sorted(lake.look(table).snapshots)
     with pytest.raises(UnavailableError, match=r"snapshots cannot be expired: .*GC is disabled"):
         lake.upkeep.expire(table, snapshots[:1])
@@ -234,7 +254,7 @@ def test_an_open_retry_keeps_the_history_that_will_tell(lake: Lake, table: str) 
     read_at = sorted(lake.look(box).snapshots.values(), key=lambda one: one.at_ms)[1].id
     lake.catalog.load(box)
     lake.catalog.mark(box, "retrying.1234", str(read_at))
-    assert kinds(lake.care(table)) == ["compact"]
+    assert kinds(lake.care(table)) == ["compact", "carry"]
     lake.care(box)
     assert read_at in {snapshot.id for snapshot in lake.look(box).ancestors()}
     lake.catalog.load(box)
@@ -264,21 +284,21 @@ def test_a_step_that_dies_is_made_up_for(lake: Lake, table: str, step: str) -> N
     lake.fill(table, 6)
     orphan = lake.files(table, [(9, "orphan")])[0].path
     age(orphan, hours=2)
-    rows, progress = lake.rows(table), lake.progress(table)
+    rows, progress = lake.rows(table), lake.told(table)
     failpoints.arm({failpoints.VARIABLE: f"{step}=error"})
     with pytest.raises(RuntimeError, match="failpoint"):
         lake.care(table)
     failpoints.arm({})
-    assert (lake.rows(table), lake.progress(table)) == (rows, progress)
+    assert (lake.rows(table), lake.told(table)) == (rows, progress)
     lake.care(table)
-    assert (lake.rows(table), lake.progress(table)) == (rows, progress)
+    assert (lake.rows(table), lake.told(table)) == (rows, progress)
     assert not Path(orphan).exists()
 
 
 @pytest.mark.parametrize("step", ["care.compact.written", "care.compact.landed", "care.expire.landed"])
 def test_an_answer_that_is_lost_is_cleared_up(lake: Lake, table: str, step: str) -> None:
     lake.fill(table, 6)
-    rows, progress = lake.rows(table), lake.progress(table)
+    rows, progress = lake.rows(table), lake.told(table)
     failpoints.arm({failpoints.VARIABLE: f"{step}=reset"})
     outcomes = lake.care(table)
     (failed,) = [outcome for outcome in outcomes if outcome.failure]
@@ -286,12 +306,12 @@ def test_an_answer_that_is_lost_is_cleared_up(lake: Lake, table: str, step: str)
     assert not failed.is_lost
     failpoints.arm({})
     lake.care(table)
-    assert (lake.rows(table), lake.progress(table)) == (rows, progress)
+    assert (lake.rows(table), lake.told(table)) == (rows, progress)
 
 
 def test_two_at_once_do_no_harm(lake: Lake, table: str) -> None:
     lake.fill(table, 12)
-    rows, progress = lake.rows(table), lake.progress(table)
+    rows, progress = lake.rows(table), lake.told(table)
     ended: list[list[Outcome]] = []
     threads = [threading.Thread(target=lambda: ended.append(lake.care(table))) for _ in range(2)]
     for thread in threads:

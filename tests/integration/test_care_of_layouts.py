@@ -175,12 +175,12 @@ def test_files_of_one_partition_become_one_and_rows_stay(lake: Lake, words: str)
     rows = [table.row(number % 20) for number in range(60)]
     for start in range(0, 60, 20):
         table.append(rows[start : start + 20])
-    progress = lake.progress(table.name)
+    progress = lake.told(table.name)
     before = table.files()
     assert "compact" in [outcome.action.kind for outcome in lake.care(table.name) if not outcome.failure]
     assert table.files() == Counter(before.keys())
     assert table.read() == in_order(rows)
-    assert lake.progress(table.name) == progress
+    assert lake.told(table.name) == progress
     assert "compact" not in [outcome.action.kind for outcome in lake.care(table.name)]
 
 
@@ -211,8 +211,8 @@ def test_rows_of_an_old_spec_go_to_very_many_partitions_one_file_at_a_time(
     asked: list[dict[str, str]] = []
     writing = compaction._writing
 
-    def noted(group: Any, is_mixed: bool) -> dict[str, str]:
-        asked.append(writing(group, is_mixed))
+    def noted(group: Any, is_mixed: bool, is_other_order: bool) -> dict[str, str]:
+        asked.append(writing(group, is_mixed, is_other_order))
         return asked[-1]
 
     monkeypatch.setattr(compaction, "_writing", noted)
@@ -245,6 +245,39 @@ def test_sorted_tables_stay_sorted(lake: Lake, partition_by: str, sort_by: str, 
     for path in made:
         found = pq.ParquetFile(path).read().to_pylist()
         assert [row["v"] for row in found] == [row["v"] for row in sorted(found, key=key)]
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "sort_by", "sort", "key"),
+    [
+        ("bucket(id, 2)", "id", ("v desc",), lambda row: -row["v"]),
+        (
+            "",
+            "bucket(id, 4) desc; at",
+            ("name", "id desc"),
+            lambda row: (row["name"] is not None, row["name"], -row["id"]),
+        ),
+    ],
+)
+def test_a_compaction_sorts_as_the_file_asks_whatever_the_table_s_own_order_is(
+    lake: Lake, partition_by: str, sort_by: str, sort: tuple[str, ...], key: Callable[[Row], Any]
+) -> None:
+    table = Tended(lake, layout_of(partition_by, sort_by))
+    rows = [table.row(number) for number in range(60)]
+    for start in range(0, 60, 20):
+        table.append(rows[start : start + 20])
+    before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
+    outcomes = lake.care(table.name, KEEN.model_copy(update={"snapshot_count": 100, "sort": sort}))
+    assert [(one.action.kind, one.failure) for one in outcomes][:1] == [("compact", "")]
+    assert table.read() == in_order(rows)
+    made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before
+    assert len(made) == len(table.files())
+    for path in made:
+        found = read_file(path)
+        assert [row["v"] for row in found] == [row["v"] for row in sorted(found, key=key)]
+    tasks = lake.java(table.name).newScan().planFiles().iterator()
+    orders = [int(tasks.next().file().sortOrderId()) for _ in made]
+    assert orders == [0] * len(made), "nobody may take them for sorted in the table's own order"
 
 
 def read_file(path: Path) -> list[Row]:
@@ -322,10 +355,10 @@ def test_a_mirror_is_put_on_a_z_curve_without_its_deleted_rows(lake: Lake, versi
     mirror: dict[int, Row] = {}
     for _ in range(4):
         table.upsert(mirror, 40)
-    progress = lake.progress(table.name)
+    progress = lake.told(table.name)
     assert lake.care(table.name, KEEN.model_copy(update={"zorder": ("id", "v")}))[0].failure == ""
     assert table.read() == in_order(list(mirror.values()))
-    assert lake.progress(table.name) == progress
+    assert lake.told(table.name) == progress
     assert table.totals("total-delete-files", "total-data-files") == [0, 1]
 
 
@@ -338,10 +371,10 @@ def test_a_mirror_is_compacted_with_its_deletes(lake: Lake, version: int, words:
         table.upsert(mirror, 40)
     assert lake.look(table.name).deletes
     assert table.read() == in_order(list(mirror.values()))
-    progress = lake.progress(table.name)
+    progress = lake.told(table.name)
     assert lake.care(table.name)[0].failure == ""
     assert table.read() == in_order(list(mirror.values()))
-    assert lake.progress(table.name) == progress
+    assert lake.told(table.name) == progress
     look = lake.look(table.name)
     assert [file.deleted for file in look.files if file.deleted] == []
     assert (look.deletes, table.totals("total-delete-files", "total-position-deletes")) == ((), [0, 0])

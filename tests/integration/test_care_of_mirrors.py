@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from frazil.catalog.swap import Swap
+from frazil.catalog.table_scans import TableScans
 from frazil.catalog.upkeep import Rewritten, Transfer
 from frazil.ingest.target import ChangeReading, Reading
 from frazil.ingest.upserts.transfer import transfer_deletes
@@ -114,6 +115,23 @@ def test_rows_that_are_all_deleted_while_they_are_rewritten_stay_deleted(
     assert compacted(table).lost == 0
     assert mirror == {}
     assert table.read() == []
+
+
+def test_a_batch_after_progress_was_said_again_lists_no_files_anew(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, mirror = mirrored(lake)
+    listed: list[str] = []
+    read = TableScans._read
+
+    def noted(scans: TableScans, name: str, java: Any, snapshot_id: int) -> Any:
+        listed.append(name)
+        return read(scans, name, java, snapshot_id)
+
+    monkeypatch.setattr(TableScans, "_read", noted)
+    outcomes = lake.care(table.name, transfer=transfer_of(table))
+    assert [(one.action.kind, one.failure) for one in outcomes][:2] == [("compact", ""), ("carry", "")]
+    table.upsert(mirror, 40)
+    assert table.name not in listed
+    assert table.read() == in_order(list(mirror.values()))
 
 
 @pytest.mark.parametrize(("is_ours", "tries"), [(True, 1), (False, 2)])

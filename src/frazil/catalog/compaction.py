@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,14 @@ _Z_TYPES = frozenset(
     {"BOOLEAN", "INTEGER", "LONG", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP", "STRING", "UUID", "FIXED", "BINARY"}
 )
 """Types whose values Iceberg places on a Z-curve."""
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Columns by which rows are sorted, as Spark names them, and whether downwards. is_other: not the table's own."""
+
+    columns: Sequence[tuple[str, bool]]
+    is_other: bool = False
 
 
 def compact_table(
@@ -112,7 +121,8 @@ def _group_rewriter(
     zorder = _z_columns(java, compaction.zorder)
     if zorder:
         return _z_rewriter(spark, jvm, seen_as, zorder)
-    return partial(_rewrite, spark, jvm, seen_as, _columns(java, compaction.sort) or _own_order(java))
+    asked = _columns(java, compaction.sort)
+    return partial(_rewrite, spark, jvm, seen_as, _Order(asked or _own_order(java), is_other=bool(asked)))
 
 
 def _z_rewriter(spark: SparkSession, jvm: Any, table: Any, columns: Sequence[str]) -> Callable[[Any], Any]:
@@ -151,7 +161,7 @@ def _z_columns(java: Any, wanted: Sequence[str]) -> list[str]:
     return found
 
 
-def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: Sequence[tuple[str, bool]], group: Any) -> Any:
+def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: _Order, group: Any) -> Any:
     """The files that one group becomes, not committed yet."""
     own = jvm.org.apache.iceberg.spark
     name = str(jvm.java.util.UUID.randomUUID())
@@ -163,9 +173,9 @@ def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: Sequence[tuple[st
         frame = rows.option("split-size", str(group.inputSplitSize())).option("file-open-cost", "0").load(name)
         is_mixed = _is_mixed(table, group)
         if not is_mixed:
-            frame = _ordered(frame, order, int(group.expectedOutputFiles()))
-        writer = frame.write.format("iceberg")
-        for option, value in {"rewritten-file-scan-task-set-id": name, **_writing(group, is_mixed)}.items():
+            frame = _ordered(frame, order.columns, int(group.expectedOutputFiles()))
+        writer, options = frame.write.format("iceberg"), _writing(group, is_mixed, order.is_other)
+        for option, value in {"rewritten-file-scan-task-set-id": name, **options}.items():
             writer = writer.option(option, value)
         writer.mode("append").save(name)
         return results.fetchNewFiles(table, name)
@@ -181,11 +191,13 @@ def _is_mixed(table: Any, group: Any) -> bool:
     return bool(table.specs().get(spec_id).isPartitioned()) and group.fileScanTasks().get(0).file().specId() != spec_id
 
 
-def _writing(group: Any, is_mixed: bool) -> dict[str, str]:
-    """The writer's options. Rows of one partition are written as they come. Mixed ones are ordered by partition first, so
-    that one file is open at a time, and in a partition by nothing but the table's own order.
+def _writing(group: Any, is_mixed: bool, is_other_order: bool) -> dict[str, str]:
+    """The writer's options. Rows of one partition are written as they come: in another order than the table's own the writer
+    must not sort them again. Mixed ones are ordered by partition first, so that one file is open at a time, and in a
+    partition by nothing but the table's own order.
     """
     return {
+        "use-table-distribution-and-ordering": "false" if is_other_order and not is_mixed else "true",
         "target-file-size-bytes": str(group.maxOutputFileSize()),
         "distribution-mode": "range" if is_mixed else "none",
         "fanout-enabled": "false" if is_mixed else "true",
@@ -207,10 +219,17 @@ def _columns(java: Any, wanted: Sequence[str]) -> list[tuple[str, bool]]:
     found = []
     for text in wanted:
         name, _, direction = text.partition(" ")
-        if java.schema().findField(name) is None:
+        field = java.schema().findField(name)
+        if field is None:
             raise SpecError(
                 f"`maintenance.sort` names a column that the table does not have: `{name}`",
                 remedy="correct the name, or wait until records have brought the column",
+                where=str(java.name()),
+            )
+        if not field.type().isPrimitiveType():
+            raise SpecError(
+                f"`maintenance.sort` names a column that is no single value: `{name}`",
+                remedy="name a column that is no list, map or struct, or one inside it, such as `a.b`",
                 where=str(java.name()),
             )
         found.append((_in_spark(java, name), direction.lower() == "desc"))

@@ -24,6 +24,7 @@ from frazil.catalog.record_rewrite import is_readable_by_spark
 from frazil.catalog.upkeep import Compaction, Rewritten, Transfer
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
+from frazil.types import Commit, Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,8 +147,11 @@ class IcebergUpkeep:
                 append.set(name, value)
             append.validateWith(_SameProgress(carried))
             hit("care.carry.begins")
-            append.commit()
-            hit("care.carry.landed")
+            with self._catalog.turn(table):
+                append.commit()
+                hit("care.carry.landed")
+                # Else the next batch of changes would list all files of the table again.
+                self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java.currentSnapshot())
 
     def orphans(self, table: str, older_than_ms: int) -> list[str]:
         """See the port."""

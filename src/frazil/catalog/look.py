@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from frazil.catalog.progress import COMMITTED_AT, key
 from frazil.types import as_json
 
 _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
 _CARRIED = ("offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark")
-_CARRIED_IF_THERE = ("bad-skipped", "passed-over", "dead-letters")
+_CARRIED_IF_THERE = ("bad-skipped", "passed-over", "dead-letters", "places")
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 
 
@@ -142,23 +143,29 @@ def _is_sorted(metadata: Mapping[str, Any]) -> bool:
 
 
 def carried_progress(metadata_text: str) -> dict[str, str]:
-    """The newest progress of every pipeline on the main branch, as summary keys that say the same in another snapshot."""
+    """The newest progress of every pipeline on the main branch, as summary keys that say the same in another snapshot; none
+    where the newest snapshot has all of it.
+    """
     carried: dict[str, str] = {}
     seen: set[str] = set()
-    for summary in _summaries(json.loads(metadata_text)):
+    line = list(_line(json.loads(metadata_text)))
+    for snapshot in line:
+        summary = snapshot.get("summary", {})
         for pipeline in _pipelines(summary) - seen:
             seen.add(pipeline)
-            names = (f"frazil.{pipeline}.{part}" for part in (*_CARRIED, *_CARRIED_IF_THERE))
+            names = (key(pipeline, part) for part in (*_CARRIED, *_CARRIED_IF_THERE))
             carried |= {name: summary[name] for name in names if name in summary}
-    return carried
+            first = key(pipeline, COMMITTED_AT)
+            carried[first] = summary.get(first, str(snapshot["timestamp-ms"]))
+    return carried if line and seen - _pipelines(line[0].get("summary", {})) else {}
 
 
-def _summaries(metadata: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
-    """Of the main branch, newest first."""
+def _line(metadata: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The snapshots of the main branch, newest first."""
     by_id = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
     at = metadata.get("current-snapshot-id")
     while at in by_id:
-        yield by_id[at].get("summary", {})
+        yield by_id[at]
         at = by_id[at].get("parent-snapshot-id")
 
 
@@ -168,10 +175,11 @@ def _pipelines(summary: Mapping[str, str]) -> set[str]:
 
 def _promised(metadata: Mapping[str, Any]) -> Iterator[str]:
     seen: set[str] = set()
-    for summary in _summaries(metadata):
+    for snapshot in _line(metadata):
+        summary = snapshot.get("summary", {})
         for pipeline in _pipelines(summary) - seen:
             seen.add(pipeline)
-            letters = json.loads(summary.get(f"frazil.{pipeline}.dead-letters", "{}"))
+            letters = json.loads(summary.get(key(pipeline, "dead-letters"), "{}"))
             yield from (file["path"] for file in letters.get("files", ()))
 
 

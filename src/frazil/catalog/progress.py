@@ -8,6 +8,9 @@ from dataclasses import asdict
 
 from frazil.types import DataFile, Letters, Progress, Watermark, as_json, dump_offsets, load_offsets
 
+COMMITTED_AT = "committed-at"
+"""Summary key of a snapshot that says progress again: when it was committed first, in milliseconds."""
+
 
 def key(pipeline: str, name: str) -> str:
     """The summary key of one part of a pipeline's progress."""
@@ -51,7 +54,7 @@ def from_summary(
     offsets = summary.get(key(pipeline, "offsets"))
     if offsets is None:
         return None
-    mark = summary.get(key(pipeline, "watermark"))
+    mark, first_ms = summary.get(key(pipeline, "watermark")), summary.get(key(pipeline, COMMITTED_AT))
     return Progress(
         offsets=load_offsets(offsets),
         topic_ids=json.loads(summary.get(key(pipeline, "topic-ids"), "{}")),
@@ -69,7 +72,7 @@ def from_summary(
         letters=_load_letters(summary.get(key(pipeline, "dead-letters"))),
         places=_load_places(summary.get(key(pipeline, "places"), "{}")),
         snapshot_id=snapshot_id,
-        committed_at_ms=at_ms,
+        committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )
 
 

@@ -68,7 +68,9 @@ class Upkeep(Protocol):
         """
 
     def carry(self, table: str) -> None:
-        """Commits an empty snapshot that says again what the newest progress of every pipeline says, if it still does."""
+        """Commits an empty snapshot that says again what the newest progress of every pipeline says, if it still does;
+        nothing where the newest snapshot says it all.
+        """
 
     def orphans(self, table: str, older_than_ms: int) -> list[str]:
         """Files in the table's folder, last written before that time, which its metadata does not name.

@@ -30,6 +30,7 @@ from frazil.ops.check import (
     check_kafka,
     check_local_folder,
     check_machine,
+    check_orders,
     check_store,
     check_tables,
     comparison,
@@ -73,7 +74,7 @@ def _check(spec: PipelineSpec) -> Iterator[Finding]:
     yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables)
     schemas = open_schemas(spec)
     if schemas is not None:
-        yield from check_schemas(tables, schemas)
+        yield from check_schemas(tables, schemas, spec.path)
 
 
 def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[Table]) -> Iterator[Finding]:
@@ -108,6 +109,7 @@ def _check_tables(
         return
     yield Finding("catalog", True, tried, spec.catalog.uri)
     yield from check_tables(tables, compare)
+    yield from check_orders(tables, spec.path)
 
 
 def _is_local(warehouse: str | None) -> bool:

@@ -55,7 +55,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 def render(report: PipelineReport) -> RenderableType:
     """The report for people: one line a table, then what needs their attention."""
     lines = [Text.assemble(("pipeline ", "dim"), (report.pipeline, "bold"), ("  ", ""), _process(report))]
-    return Group(*lines, _table(report), *_remarks(report))
+    return Group(*lines, _table(report), *_storage(report), *_remarks(report))
 
 
 def _process(report: PipelineReport) -> str:
@@ -97,6 +97,22 @@ def _numbers(table: TableReport, now_ms: int) -> tuple[str, ...]:
         count(table.snapshots),
         ago(table.care.last_ms if table.care else None, now_ms),
     )
+
+
+def _storage(report: PipelineReport) -> Iterator[RenderableType]:
+    """How the tables are stored, as far as they could be looked at."""
+    looked_at = [(table.name, table.care) for table in report.tables if table.care is not None]
+    if not looked_at:
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column("table", no_wrap=all(len(name) <= _LONG_NAME for name, _ in looked_at), overflow="fold")
+    for name in ("median file", "small files", "delete files", "deleted rows", "manifests", "metadata"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, care in looked_at:
+        numbers = (count(care.delete_files), count(care.deleted_rows), count(care.manifests))
+        table.add_row(name, size(care.p50_bytes), f"{care.small_share:.0%}", *numbers, size(care.metadata_bytes))
+    yield Text("")
+    yield table
 
 
 def _remarks(report: PipelineReport) -> Iterator[Text]:
@@ -147,13 +163,9 @@ def _about_records(table: TableReport) -> Iterator[Text]:
 
 
 def _about_care(name: str, care: CareReport) -> Iterator[Text]:
-    """How the table is stored where that asks for anything."""
+    """What there is to do about it."""
     if care.due or care.waiting or care.above_cap:
-        numbers = (
-            f"median file {size(care.p50_bytes)}, {care.small_share:.0%} small, "
-            f"{plural(care.delete_files, 'delete file')} with {plural(care.deleted_rows, 'row')}"
-        )
-        yield Text(f"\n{name} is due for care: {numbers}, {size(care.metadata_bytes)} of metadata", style="dim")
+        yield Text(f"\n{name} is due for care", style="dim")
     for words in (*care.due, *(f"waits: {words}" for words in care.waiting)):
         yield Text(f"  {words}", style="dim")
     for words in care.above_cap:

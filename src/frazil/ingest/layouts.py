@@ -62,13 +62,20 @@ def layout_misfit(spec: TableSpec, state: TableState, file: Path) -> SpecError |
             remedy="write `partition_by` and `sort_by` with known transforms, or use another table",
             where=state.name,
         )
+    return term_misfit(spec, state.schema, file)
+
+
+def term_misfit(spec: TableSpec, found: Schema, file: Path) -> SpecError | None:
+    """The first term of `partition_by` and `sort_by` that cannot be had of the columns that are `found`, the declared ones
+    and the table's own: with file and line; None when all can.
+    """
     declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
-    there = {field.name: field.field_type for field in state.schema.fields}
+    there = {field.name: field.field_type for field in found.fields}
     schema = new_schema({**declared, **there}.items())
     for term in layout_of(spec).terms:
         try:
             bind(term, schema)
         except SpecError as error:
-            error.where = f"{file}:{term.line}" if term.line else state.name
+            error.where = f"{file}:{term.line}" if term.line else spec.name
             return error
     return None

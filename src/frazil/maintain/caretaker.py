@@ -49,7 +49,7 @@ class Seen:
 class _Known:
     """What the caretaker knows of a table. changed_s: when it saw the last commit. again: how the last round looked at it,
     if something came to nothing there. lost_rounds: compactions in a row that other commits have refused. is_behind: what it
-    owes is above a cap, and the last round was not the end of it. files_since_ms: no file of a batch in hand, or of a later
+    owes is above a cap, after all that the last round did. files_since_ms: no file of a batch in hand, or of a later
     one, is older. put_off: daily actions that came to nothing: until when they are not tried again, and why.
     """
 
@@ -147,17 +147,20 @@ class Caretaker:
         if mode == "thorough":
             known.thorough_s, known.thorough_at = now_s, seen.version
         try:
-            if not known.is_noted:
+            if not known.is_noted and charge.care.spec.is_on:
                 self._carer.first_note(charge)
                 known.is_noted = True
             known.plan = plan = self._carer.plan(charge, mode)
             if plan is None:
-                known.failure = ""
+                known.failure, known.is_behind = "", False
                 return
             plan = _without_put_off(plan, known, now_s)
             known.plan, known.is_behind = plan, bool(plan.debt.above_cap)
             outcomes = list(self._carer.run(plan, charge.care, self._stopping.is_set))
             self._settle(known, outcomes, mode)
+            if known.is_behind and outcomes:
+                debt = self._carer.measure(charge)
+                known.plan, known.is_behind = replace(plan, debt=debt), bool(debt.above_cap)
         except FrazilError as error:
             self._put_off(known, error.message, mode)
         except Exception as error:  # noqa: BLE001  (care must never end the pipeline)
@@ -180,7 +183,6 @@ class Caretaker:
         is_undone = any(outcome.rewritten.lost and not outcome.rewritten.removed for outcome in compactions)
         is_lost = is_undone or any(outcome.is_lost for outcome in compactions)
         known.lost_rounds = known.lost_rounds + 1 if is_lost else known.lost_rounds if known.has_more else 0
-        known.is_behind = known.is_behind and (known.has_more or bool(failed) or not outcomes)
         if is_undone and known.lost_rounds == 1:
             known.not_before_s = self._clock.monotonic_s() + FAILED_RETRY_S
 
@@ -194,17 +196,18 @@ class Caretaker:
 def _due(known: _Known, now_s: float) -> Mode | None:
     """Whether a table may owe something, as far as the numbers of its last commit tell, and how to look at it."""
     seen, spec, then = known.seen, known.seen.charge.care.spec, known.looked_at
-    if now_s < known.not_before_s or now_s - known.looked_s < LOOK_AFTER_S or not spec.is_on:
+    if now_s < known.not_before_s or now_s - known.looked_s < LOOK_AFTER_S:
         return None
+    if not spec.is_on:
+        # Somebody else may care for it, and its commits are slowed while they cannot keep up.
+        return "busy" if seen.charge.is_mirror and _has_changed(known) else None
     quiet_s = now_s - known.changed_s
     is_thorough_due = known.thorough_at != seen.version or known.has_more
     if is_thorough_due and quiet_s >= THOROUGH_QUIET_S:
         return "thorough"
     if is_thorough_due and now_s - known.thorough_s >= THOROUGH_EVERY_S:
         return "thorough"
-    if then is None or known.has_more or seen.files - then.files >= spec.min_input_files:
-        return "busy"
-    if seen.snapshots - then.snapshots >= max(1, spec.snapshot_count // 4) or seen.files < then.files:
+    if known.has_more or _has_changed(known):
         return "busy"
     if known.again is not None:
         return known.again
@@ -212,7 +215,16 @@ def _due(known: _Known, now_s: float) -> Mode | None:
         DAILY_MS / 1000, spec.orphan_age_s
     ):  # What time alone makes due: snapshots, orphans.
         return "thorough"
-    return "quiet" if then.version != seen.version and quiet_s * 1000 >= QUIET_AFTER_MS else None
+    is_new = then is not None and then.version != seen.version
+    return "quiet" if is_new and quiet_s * 1000 >= QUIET_AFTER_MS else None
+
+
+def _has_changed(known: _Known) -> bool:
+    """Whether the table has so many more files or snapshots than when it was looked at, or somebody has replaced files."""
+    seen, then, spec = known.seen, known.looked_at, known.seen.charge.care.spec
+    if then is None or seen.files - then.files >= spec.min_input_files or seen.files < then.files:
+        return True
+    return seen.snapshots - then.snapshots >= max(1, spec.snapshot_count // 4)
 
 
 def _put_off_daily(known: _Known, outcomes: Sequence[Outcome], now_s: float) -> None:

@@ -12,13 +12,19 @@ SMALL_SHARE_OF_TARGET = 0.75
 """A file below this share of the target size is small; Iceberg's own measure."""
 MOST_SMALL_FILES = 10_000
 MOST_DELETE_FILES = 2_000
+MOST_DELETED_SHARE = 0.4
+"""Of all rows: more than table care leaves in any file while records arrive, so that it works off whatever is above."""
+FEWEST_DELETED_ROWS = 1_000_000
+"""Fewer are no burden to anybody, whatever their share."""
 MOST_METADATA_BYTES = 8_000_000
 
 
 @dataclass(frozen=True)
 class Debt:
     """A table's figures. small_files: those that lie in a partition with another small one, so that two could be one.
-    p50_bytes: the median size of data files. last_rewrite_ms: when files of the table were last replaced by others.
+    p50_bytes: the median size of data files. deleted_rows: as delete files count them; deleted_share: of the rows in data
+    files those that are deleted, as far as delete files say which file they are about. last_rewrite_ms: when files of the
+    table were last replaced by others.
     """
 
     files: int = 0
@@ -28,6 +34,7 @@ class Debt:
     delete_files: int = 0
     equality_deletes: int = 0
     deleted_rows: int = 0
+    deleted_share: float = 0.0
     manifests: int = 0
     snapshots: int = 0
     metadata_bytes: int = 0
@@ -46,6 +53,8 @@ class Debt:
             words.append(f"{self.small_files:,} small files")
         if self.delete_files > MOST_DELETE_FILES and self.delete_files > self.files:
             words.append(f"{self.delete_files:,} delete files")
+        if self.deleted_rows > FEWEST_DELETED_ROWS and self.deleted_share > MOST_DELETED_SHARE:
+            words.append(f"{self.deleted_rows:,} deleted rows, {self.deleted_share:.0%} of all")
         if self.metadata_bytes > MOST_METADATA_BYTES:
             words.append(f"{self.metadata_bytes / 1e6:.0f} MB of metadata")
         return tuple(words)
@@ -64,6 +73,7 @@ def measure(look: TableLook, target_bytes: int) -> Debt:
         delete_files=len(look.deletes),
         equality_deletes=sum(file.kind == "equality" for file in look.deletes),
         deleted_rows=sum(file.record_count for file in look.deletes if file.kind != "equality"),
+        deleted_share=sum(file.deleted for file in look.files) / max(1, sum(file.record_count for file in look.files)),
         manifests=len(look.manifests),
         snapshots=len(look.snapshots),
         metadata_bytes=look.metadata_bytes,

@@ -10,7 +10,7 @@ from frazil.catalog.look import StoredData, TableLook
 from frazil.catalog.upkeep import Compaction, Transfer
 from frazil.maintain.debt import SMALL_SHARE_OF_TARGET, Debt, measure, small_files
 from frazil.maintain.packing import Packing, choose
-from frazil.maintain.retention import Retention, expirable, needs_carrying
+from frazil.maintain.retention import Retention, expirable, needs_carrying, progress_depth
 from frazil.spec.models import MaintenanceSpec
 
 Kind = Literal["compact", "deletes", "manifests", "carry", "expire", "orphans", "statistics"]
@@ -101,6 +101,7 @@ def plan_care(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode
         actions += _rewrites(look, care, debt, mode)
     else:
         waiting.append("files are rewritten in the window of `maintenance.window` alone")
+    actions += _carrying(look, care, mode, is_rewritten=bool(actions))
     if look.has_own_retention:
         waiting.append("the branch main has a retention of its own, by which Iceberg would expire progress too")
     elif not holds.waits:
@@ -217,11 +218,22 @@ def _common(care: Care, largest_bytes: int, group_bytes: int) -> dict[str, str]:
 # ---- forgetting
 
 
-def _expiry(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode) -> Iterator[Action]:
-    retention = _retention(look, care.spec)
-    if needs_carrying(look, retention):
+def _carrying(look: TableLook, care: Care, mode: Mode, is_rewritten: bool) -> Iterator[Action]:
+    """Once records no longer arrive, the newest snapshot is to tell the progress: others who expire snapshots keep that one
+    and may keep no more, and then the table could never be gone on with. is_rewritten: snapshots without it come on top.
+    """
+    depth = progress_depth(look)
+    if needs_carrying(look, _retention(look, care.spec)):
         reason = "the newest progress lies behind many snapshots of other writers"
         yield Action("carry", look.name, reason, "snapshots before it can be expired")
+    elif mode != "busy" and (depth > 1 or (depth == 1 and is_rewritten)):
+        tells = "does not tell" if depth > 1 else "will not tell, once files are rewritten,"
+        reason = f"the newest snapshot {tells} how far the table is"
+        yield Action("carry", look.name, reason, "others may expire all snapshots but the newest")
+
+
+def _expiry(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode) -> Iterator[Action]:
+    retention = _retention(look, care.spec)
     ids = expirable(look, retention, holds.keep_back_to, now_ms)
     oldest = min((look.snapshots[i].at_ms for i in ids), default=now_ms)
     is_overdue = now_ms - oldest > retention.age_ms * 1.25

@@ -51,7 +51,14 @@ def expirable(look: TableLook, retention: Retention, keep_back_to: Iterable[int]
 
 def needs_carrying(look: TableLook, retention: Retention) -> bool:
     """Whether the newest progress of some pipeline lies so far back that it holds more snapshots than should be kept."""
-    return len(look.snapshots) > 1 and _progress_depth(list(look.ancestors())) > _count(look, retention.count)
+    return len(look.snapshots) > 1 and progress_depth(look) > _count(look, retention.count)
+
+
+def progress_depth(look: TableLook) -> int:
+    """How many of the newest snapshots hold the newest progress of every pipeline: 1 where the last one has all of it, 0
+    where there is none.
+    """
+    return _progress_depth(list(look.ancestors()))
 
 
 def _counted(look: TableLook) -> list[int]:

@@ -14,6 +14,7 @@ from frazil.catalog.upkeep import Rewritten, Upkeep
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
+from frazil.maintain.debt import Debt, measure
 from frazil.maintain.plan import ORPHANS_NOTE, REWRITES, Action, Care, Holds, Mode, Plan, mode_of, plan_care
 
 log = structlog.get_logger("frazil")
@@ -26,13 +27,14 @@ DELETES_OPTIONS = {"rewrite-all": "true", "max-concurrent-file-group-rewrites": 
 @dataclass(frozen=True)
 class Charge:
     """A table in care. letters: the name of its dead-letter table; owners: of a dead-letter table those whose it is.
-    files_since_ms: see Plan.
+    is_mirror: its records replace rows, so its commits undo care's work. files_since_ms: see Plan.
     """
 
     name: str
     care: Care
     letters: str = ""
     owners: tuple[str, ...] = ()
+    is_mirror: bool = False
     files_since_ms: int | None = None
 
 
@@ -67,6 +69,11 @@ class Carer:
         noted = self._noted(look)
         holds, mode = self._holds(look, charge), mode or mode_of(look, now_ms)
         return replace(plan_care(look, charge.care, holds, now_ms, mode, noted), files_since_ms=charge.files_since_ms)
+
+    def measure(self, charge: Charge) -> Debt:
+        """What the table owes now; nothing where there is none. Raises UnavailableError as the catalog does."""
+        look = self._upkeep.look(charge.name, with_files=True)
+        return measure(look, charge.care.target_bytes) if look is not None else Debt()
 
     def first_note(self, charge: Charge) -> None:
         """Notes a table that has never been cared for as one without orphans: what it has is looked for a day later."""

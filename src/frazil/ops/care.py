@@ -36,7 +36,8 @@ def charges(tables: Iterable[Table], is_limited: bool = False) -> list[Charge]:
 
 def charge_of(table: Table, is_limited: bool = False) -> Charge:
     """One table."""
-    return Charge(table.name, _care(table, is_limited), letters=table.letters_name)
+    care, is_mirror = _care(table, is_limited), table.spec.mode == "upsert"
+    return Charge(table.name, care, letters=table.letters_name, is_mirror=is_mirror)
 
 
 def load_mirrors(tables: Iterable[Table], catalog: Catalog) -> None:
@@ -105,7 +106,7 @@ def report_care(
 
 def _of_letters(care: Care) -> Care:
     """The same without an order of rows and without keys: both are of the table's columns, which letters do not have."""
-    return replace(care, spec=care.spec.model_copy(update={"sort": (), "zorder": ()}), transfer=None)
+    return replace(care, spec=care.spec.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}), transfer=None)
 
 
 def _care(table: Table, is_limited: bool) -> Care:

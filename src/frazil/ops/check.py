@@ -16,6 +16,7 @@ from frazil.errors import UnavailableError
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
+from frazil.ops.layouts import order_misfit
 from frazil.ops.status import problem_of
 from frazil.ops.topics import missing_topic_remedy
 from frazil.ops.words import plural
@@ -119,6 +120,16 @@ def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> I
             yield _describe(name, tried, table)
         except (UnavailableError, TableStopped) as error:
             yield failed(name, tried, error)
+
+
+def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:
+    """Tables that are there whose rows table care cannot put into the order that the file asks for."""
+    for table in tables:
+        error = order_misfit(table.spec, table.state, file) if table.state is not None else None
+        if error is not None:
+            tried = "looked for the columns that compaction is to order rows by"
+            remedy = f"{error.remedy}; files are not rewritten until then"
+            yield Finding(f"care of {table.name}", False, tried, error.message, remedy, error.where)
 
 
 def comparison(spec: PipelineSpec, source: Source | None, catalog: Catalog) -> Callable[[Table], None]:

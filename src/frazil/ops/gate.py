@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
 from frazil.errors import SpecError, UnavailableError
@@ -15,6 +17,7 @@ from frazil.ingest.decode.fit import Fitting, fit_columns
 from frazil.ingest.decode.framed import row_aliases, row_struct
 from frazil.ingest.decode.json_schema.refusals import refused_changes
 from frazil.ingest.evolve import NamesClash, SchemaChange, compare_schemas, lacking_of, new_schema
+from frazil.ingest.layouts import term_misfit
 from frazil.ingest.pipeline import adder
 from frazil.ingest.schemas import UNKNOWN, Schemas
 from frazil.ingest.table import Table
@@ -29,19 +32,36 @@ _REMEDIES = {
 }
 
 
-def check_schemas(tables: Iterable[Table], schemas: Schemas) -> Iterator[Finding]:
-    """The newest schema of every topic that is read with one: what its table would become, and what would be refused."""
+def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iterator[Finding]:
+    """The newest schema of every topic that is read with one: what its table would become, and what would be refused. file:
+    the pipeline file.
+    """
     for table in tables:
         if not table.spec.value.needs_registry:
             continue
+        found: list[Schema] = []
         for topic in sorted(table.topics):
-            finding = _check_topic(table, topic, schemas)
+            finding = _check_topic(table, topic, schemas, found)
             yield finding
             if finding.name == "registry":
                 return
+        # Fields of decoded keys become columns of a mirror too, which no schema of values has.
+        has_more = table.spec.mode == "upsert" and table.spec.key.format not in ("raw", "text")
+        if table.state is None and len(found) == len(table.topics) and not has_more:
+            yield from _check_layout(table, found, file)
 
 
-def _check_topic(table: Table, topic: str, schemas: Schemas) -> Finding:
+def _check_layout(table: Table, found: Sequence[Schema], file: Path) -> Iterator[Finding]:
+    """A table that is to be made and cannot be arranged with the columns of any topic's schema."""
+    errors = [term_misfit(table.spec, schema, file) for schema in found]
+    error = errors[0] if errors and None not in errors else None
+    if error is not None:
+        tried = "looked for the columns of `partition_by` and `sort_by` in the newest schemas"
+        yield Finding(f"layout of {table.name}", False, tried, error.message, error.remedy, error.where)
+
+
+def _check_topic(table: Table, topic: str, schemas: Schemas, found: list[Schema]) -> Finding:
+    """found: gets what the table becomes for records of the topic, where the schema tells all of it."""
     value = table.spec.value
     try:
         subject = schemas.subject(topic, value)
@@ -49,11 +69,11 @@ def _check_topic(table: Table, topic: str, schemas: Schemas) -> Finding:
     except UnavailableError as error:
         return failed("registry", "asked it for the newest schemas", error)
     except SpecError:
-        tried, found = (
+        tried, words = (
             "looked at `registry.naming`",
             "records name their schemas; there is no subject to look at before",
         )
-        return Finding(f"schema of {topic}", True, tried, found)
+        return Finding(f"schema of {topic}", True, tried, words)
     name, tried = f"schema {subject}", f"compared the newest version with table {table.name}"
     if schema == UNKNOWN:
         return Finding(name, True, tried, "the registry has no such subject yet")
@@ -62,21 +82,22 @@ def _check_topic(table: Table, topic: str, schemas: Schemas) -> Finding:
     if schema.kind != value.format:
         remedy = f"write `value: {{format: {schema.kind}}}`, or correct the subject"
         return Finding(name, False, tried, f"it is {schema.kind}, and the table reads {value.format}", remedy, subject)
-    changes, refusals = compare(table, schema, subject)
-    if refusals:
+    before = table.state.schema if table.state else new_schema({c.name: c.type for c in table.spec.columns}.items())
+    after, refusals = _become(table, before, schema, subject)
+    if after is not None and schema.kind != "json_schema":  # Its records may have fields that it does not name.
+        found.append(after)
+    if after is None or refusals:
         return Finding(name, False, tried, "; ".join(refusals), _REMEDIES[table.spec.on_bad_record], table.name)
-    return Finding(name, True, tried, _in_words(changes))
+    return Finding(name, True, tried, _in_words(compare_schemas(before, after)))
 
 
-def compare(table: Table, written: WriterSchema, subject: str) -> tuple[list[SchemaChange], list[str]]:
-    """What a table becomes for records of a schema, and what of them its policy or its types refuse."""
-    schema = table.state.schema if table.state else new_schema({c.name: c.type for c in table.spec.columns}.items())
-    decoded = _compared(table, table.target(schema), written, subject)
+def _become(table: Table, before: Schema, written: WriterSchema, subject: str) -> tuple[Schema | None, list[str]]:
+    """What a table becomes for records of a schema, None where names clash, and what its policy or its types refuse."""
+    decoded = _compared(table, table.target(before), written, subject)
     try:
-        after = adder(table.spec, decoded.wanted)(schema)
+        return adder(table.spec, decoded.wanted)(before), sorted(decoded.refusals)
     except NamesClash as error:
-        return [], [str(error), *sorted(decoded.refusals)]
-    return compare_schemas(schema, after), sorted(decoded.refusals)
+        return None, [str(error), *sorted(decoded.refusals)]
 
 
 def _compared(table: Table, target: TableTarget, written: WriterSchema, subject: str) -> Decoded:

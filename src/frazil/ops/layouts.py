@@ -1,15 +1,19 @@
-"""How `frazil plan` shows what becomes of a table's partitions and sort order."""
+"""How `frazil plan` shows what becomes of a table's partitions and sort order, and `frazil check` what cannot."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from frazil.catalog.layout import order_of, order_words, spec_change, words_of
-from frazil.ingest.layouts import check_measured_columns
-from frazil.ingest.table import Table, layout_of
+from frazil.catalog.layout import order_of, order_words, words_of
+from frazil.catalog.port import TableState
+from frazil.errors import SpecError
+from frazil.ingest.layouts import check_measured_columns, term_misfit
+from frazil.ingest.table import Table, layout_of, own_columns
+from frazil.spec import TableSpec
+from frazil.spec.maintenance import check_order
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,24 @@ class PlannedLayout:
         return self.has_other_partitions or self.has_other_order
 
 
-def plan_layout(table: Table, schema: Schema) -> PlannedLayout:
+def order_misfit(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
+    """Why table care cannot put the rows of a table that is there into the order that the file asks for: with file and line;
+    None when it can.
+    """
+    declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
+    there = {field.name: field.field_type for field in state.schema.fields}
+    for line, error in check_order(spec.maintenance, {**declared, **there}, is_complete=True):
+        error.where = f"{file}:{line}"
+        return error
+    return None
+
+
+def plan_layout(table: Table, schema: Schema, file: Path) -> PlannedLayout:
     """Of a table with these columns, those to be made included. Raises SpecError when it cannot be had."""
     layout, state = layout_of(table.spec), table.state
+    misfit = term_misfit(table.spec, schema, file)
+    if misfit is not None:
+        raise misfit
     spec_before: tuple[str, ...] = ()
     order_before: tuple[str, ...] = ()
     if state is not None:
@@ -48,7 +67,6 @@ def plan_layout(table: Table, schema: Schema) -> PlannedLayout:
     spec, order = spec_before, order_before
     if layout.partition_by is not None:
         spec = tuple(term.text for term in layout.partition_by)
-        spec_change(layout.partition_by, schema, PartitionSpec(), table.name)
     if layout.sort_by is not None:
         order = order_words(order_of(layout.sort_by, schema, table.name), schema)
     if state is None:

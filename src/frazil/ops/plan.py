@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -113,10 +114,11 @@ class _Draft:
 
 @dataclass(frozen=True)
 class _Looking:
-    """How records and their schemas are looked at."""
+    """How records and their schemas are looked at. file: the pipeline file."""
 
     read_sample: ReadSample
     schemas: Schemas | None
+    file: Path
 
 
 def plan_tables(
@@ -136,7 +138,7 @@ def plan_tables(
             missing[name] = selector.literal
     ends = source.ends({partition for table in tables.values() for partition in table.partitions()})
     planned = []
-    looking = _Looking(read_sample, schemas)
+    looking = _Looking(read_sample, schemas, spec.path)
     for name in sorted(tables):
         draft = _Draft()
         if name in missing:
@@ -161,7 +163,7 @@ def _plan_table(
         discovery.check_start(table)
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
-        _add_columns(table, draft, _sample(table, ends, looking.read_sample), looking.schemas)
+        _add_columns(table, draft, _sample(table, ends, looking.read_sample), looking)
     except TableStopped as error:
         draft.problem = problem_of(error)
         return _planned(table, "stop", draft, ends, committed)
@@ -194,12 +196,12 @@ def _sample(table: Table, ends: Mapping[Partition, int], read_sample: ReadSample
     return read_sample(limit_ranges(unread, SAMPLE_RECORDS))
 
 
-def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], schemas: Schemas | None) -> None:
+def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking: _Looking) -> None:
     """The columns that these records and the pipeline file ask for and the table lacks."""
     spec, state = table.spec, table.state
     declared = {column.name: column for column in spec.columns}
     before = state.schema if state is not None else new_schema((name, one.type) for name, one in declared.items())
-    schema, decoded = _read(table, before, records, schemas)
+    schema, decoded = _read(table, before, records, looking.schemas)
     draft.sampled, draft.bad = len(records), decoded.misfit_count
     draft.refused = tuple(sorted(decoded.refusals))
     if decoded.misfits:
@@ -220,7 +222,7 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], schemas
         }
         draft.columns += [PlannedColumn(name, describe_type(kind), "metadata") for name, kind in lacking.items()]
         try:
-            draft.layout = plan_layout(table, extend_schema(schema, {(): lacking}))
+            draft.layout = plan_layout(table, extend_schema(schema, {(): lacking}), looking.file)
         except SpecError as error:
             raise TableStopped(*words_of(error)) from None
 

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
 
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Scalar, Section
 from frazil.spec.models import MaintenanceSpec
-from frazil.spec.problems import Problems
+from frazil.spec.partitioning import find_type, is_declared_otherwise
+from frazil.spec.problems import Problems, advice
 from frazil.spec.reading import Fields, read_items, read_text, whole_number
 from frazil.spec.units import parse_duration, parse_share, parse_size
 from frazil.spec.vocabulary import DURATION, SIZE, TEXT, JsonSchema, Setting
@@ -23,6 +40,12 @@ _YOUNGEST_ORPHAN = "24h"
 YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_YOUNGEST_ORPHAN"
 """For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
 _SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
+_CURVE_COLUMN = re.compile(r"[^\s,()]+")
+_ON_A_CURVE = (
+    BooleanType, IntegerType, LongType, FloatType, DoubleType, DateType, TimestampType, TimestamptzType, StringType,
+    UUIDType, FixedType, BinaryType,
+)  # fmt: skip
+"""Types whose values Iceberg places on a Z-curve."""
 
 SNAPSHOTS: Mapping[str, Setting] = {
     "age": Setting("How long a snapshot is kept.", DURATION, default="24h"),
@@ -138,22 +161,47 @@ def _orders(fields: Fields, problems: Problems) -> dict[str, Any]:
         line = max(sort.line, zorder.line)
         problems.add(line, "`maintenance` has both `sort` and `zorder`", "keep one of them")
     found: dict[str, Any] = {}
-    if sort is not None:
-        found = {"sort": _columns(sort, "maintenance.sort", _SORT_COLUMN, problems), "zorder": ()}
-    if zorder is not None:
-        found = {"zorder": _columns(zorder, "maintenance.zorder", re.compile(r"[^\s,()]+"), problems), "sort": ()}
+    for key, entry, form in (("sort", sort, _SORT_COLUMN), ("zorder", zorder, _CURVE_COLUMN)):
+        if entry is not None:
+            columns = _columns(entry, f"maintenance.{key}", form, problems)
+            found = {"sort": (), "zorder": (), key: tuple(text for text, _ in columns)}
+            found["order_lines"] = tuple(line for _, line in columns)
     return found
 
 
-def _columns(entry: Entry, label: str, form: re.Pattern[str], problems: Problems) -> tuple[str, ...]:
+def check_order(
+    care: MaintenanceSpec, fields: Mapping[str, IcebergType], is_complete: bool, others: Sequence[str] = ()
+) -> Iterator[tuple[int, SpecError]]:
+    """Columns that compaction is to order rows by and cannot, each with its line. fields: columns of the table; others:
+    those of unknown types; is_complete: it has no more.
+    """
+    key, texts = ("zorder", care.zorder) if care.zorder else ("sort", care.sort)
+    for text, line in zip(texts, care.order_lines, strict=True) if care.is_on else ():
+        name = text.partition(" ")[0]
+        if name.split(".")[0] in others:
+            continue
+        kind = find_type(name, fields)
+        what = f"`maintenance.{key}` names a column that"
+        if kind is None and (is_complete or is_declared_otherwise(name, fields)):
+            yield line, SpecError(f"{what} the table does not have: `{name}`", remedy=advice(name, fields))
+        elif kind is not None and key == "zorder" and not (name in fields and isinstance(kind, _ON_A_CURVE)):
+            remedy = "name columns of numbers, text, bytes or times that lie in no other one"
+            yield line, SpecError(f"{what} has no place on a Z-curve: `{name}`", remedy=remedy)
+        elif kind is not None and not kind.is_primitive:
+            remedy = "name a column that is no list, map or struct, or one inside it, such as `a.b`"
+            yield line, SpecError(f"{what} is no single value: `{name}`", remedy=remedy)
+
+
+def _columns(entry: Entry, label: str, form: re.Pattern[str], problems: Problems) -> list[tuple[str, int]]:
+    """What the items say, with their lines."""
     texts = []
     for item in read_items(entry.value, label, problems):
         text = read_text(item, label, problems)
         if text is not None and form.fullmatch(text) is None:
             remedy = "write the column's name" + (", with asc or desc after it if need be" if "sort" in label else "")
             problems.add(item.line, f"`{text}` under `{label}` is not a column", remedy)
-        texts.append(text or "")
-    return tuple(texts)
+        texts.append((text or "", item.line))
+    return texts
 
 
 def _parse_window(text: str) -> tuple[int, int]:

@@ -150,7 +150,7 @@ class MaintenanceSpec(_Declared):
     `target_file_size_bytes`: None: that of `commit`. `min_input_files`, `small_file_share`: what is not worth a compaction.
     `snapshot_age_s`, `snapshot_count`: what goes beyond either is expired. `orphan_age_s`: how old a file must be that no
     snapshot names. `sort`, `zorder`: columns (the former with asc or desc) that compaction orders rows by; at most one of
-    the two is there. `statistics`: whether distinct values are counted.
+    the two is there; `order_lines`: where the file has them. `statistics`: whether distinct values are counted.
     """
 
     is_on: bool = True
@@ -165,6 +165,7 @@ class MaintenanceSpec(_Declared):
     manifests: bool = True
     sort: tuple[str, ...] = ()
     zorder: tuple[str, ...] = ()
+    order_lines: tuple[int, ...] = ()
     statistics: bool = False
 
 

@@ -247,12 +247,12 @@ def check_terms(
         kind = find_type(term.column, fields)
         if kind is not None:
             problems.attempt(term.line, None, check_type, term, kind)
-        elif is_complete or _is_declared_otherwise(term.column, fields):
+        elif is_complete or is_declared_otherwise(term.column, fields):
             message = f"`{term.text}`: there is no column `{term.column}`"
             problems.add(term.line, message, advice(term.column, fields))
 
 
-def _is_declared_otherwise(path: str, fields: Mapping[str, IcebergType]) -> bool:
+def is_declared_otherwise(path: str, fields: Mapping[str, IcebergType]) -> bool:
     """Whether the path leads into a column that is no struct; a struct may get more fields."""
     kind = fields.get(path.split(".")[0])
     return kind is not None and not isinstance(kind, StructType)

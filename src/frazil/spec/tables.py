@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
+
+from pyiceberg.types import IcebergType
 
 from frazil.errors import SpecError
 from frazil.spec.atomic import read_atomic
@@ -13,7 +15,7 @@ from frazil.spec.changes import read_changes
 from frazil.spec.columns import check_columns, read_columns, read_shaping
 from frazil.spec.document import Entry, Node, Section
 from frazil.spec.envelopes import read_change_settings
-from frazil.spec.maintenance import TABLE_MAINTENANCE, read_maintenance
+from frazil.spec.maintenance import TABLE_MAINTENANCE, check_order, read_maintenance
 from frazil.spec.models import (
     METADATA_COLUMNS,
     ColumnSpec,
@@ -37,7 +39,7 @@ from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
 from frazil.spec.units import parse_share, parse_size
 from frazil.spec.vocabulary import DEAD_LETTERS, KEY, LIMITS, VALUE, Setting
-from frazil.types import FORMATS_OF_REGISTRY, RESERVED_COLUMNS
+from frazil.types import FORMATS_OF_REGISTRY, RESCUED_COLUMN, RESERVED_COLUMNS
 
 _ONLY_FOR = {
     "schema": FORMATS_OF_REGISTRY,
@@ -111,6 +113,7 @@ def _read_settings(
     if undeclared == "drop" and not columns and not metadata:
         message = f"table `{entry.key}` drops every field: `undeclared` is drop, and no `columns` are declared"
         problems.add(entry.line, message, "declare `columns`")
+    known = _known_columns(columns, metadata, undeclared)
     settings = {
         "name": entry.key,
         "topics": topics,
@@ -127,9 +130,9 @@ def _read_settings(
         "on_bad_record": fields.choice("on_bad_record"),
         "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
         "limits": _read_limits(fields.get("limits"), problems),
-        **_read_layout(fields, columns, metadata, undeclared, problems),
+        **_read_layout(fields, known, problems),
         "commit": read_commit(fields.get("commit"), inherited[0], problems),
-        "maintenance": read_maintenance(fields.get("maintenance"), inherited[1], problems, TABLE_MAINTENANCE),
+        "maintenance": _read_care(entry, fields, inherited[1], known, problems),
         "on_data_loss": fields.choice("on_data_loss"),
         "properties": fields.strings("properties", _table_property),
         "line": entry.line,
@@ -156,23 +159,48 @@ def _read_limits(entry: Entry | None, problems: Problems) -> LimitsSpec:
     return LimitsSpec(**counts, record_bytes=record_bytes)
 
 
-def _read_layout(
-    fields: Fields,
-    columns: tuple[ColumnSpec, ...],
-    metadata: Mapping[MetadataField, str],
-    undeclared: object,
-    problems: Problems,
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Known:
+    """Columns of a table as far as the file tells. types: those whose types it tells; others: those whose types it does not;
+    is_complete: there are no more.
+    """
+
+    types: Mapping[str, IcebergType]
+    others: tuple[str, ...]
+    is_complete: bool
+
+    def is_checked(self, path: str) -> bool:
+        """Whether anything is known of a column at this path, were it only that there is none."""
+        return path.split(".")[0] not in self.others
+
+
+def _known_columns(
+    columns: tuple[ColumnSpec, ...], metadata: Mapping[MetadataField, str], undeclared: object
+) -> _Known:
+    types = {column.name: column.type for column in columns}
+    types |= {column: METADATA_TYPES[field] for field, column in metadata.items() if field in METADATA_TYPES}
+    others = tuple(column for field, column in metadata.items() if field not in METADATA_TYPES)
+    return _Known(types, (*others, RESCUED_COLUMN), undeclared != "add" and bool(columns))
+
+
+def _read_layout(fields: Fields, known: _Known, problems: Problems) -> dict[str, Any]:
     """`partition_by` and `sort_by`, checked against the columns whose types the file tells."""
     partition_by = read_partition_by(fields.get("partition_by"), problems)
     sort_by = read_sort_by(fields.get("sort_by"), problems)
     terms = [*(partition_by or ()), *(sort.term for sort in sort_by or ())]
-    known = {column.name: column.type for column in columns}
-    known |= {column: METADATA_TYPES[field] for field, column in metadata.items() if field in METADATA_TYPES}
-    others = [column for field, column in metadata.items() if field not in METADATA_TYPES]
-    terms = [term for term in terms if term.column.split(".")[0] not in others]
-    check_terms(terms, known, is_complete=undeclared != "add" and bool(columns), problems=problems)
+    terms = [term for term in terms if known.is_checked(term.column)]
+    check_terms(terms, known.types, known.is_complete, problems)
     return {"partition_by": partition_by, "sort_by": sort_by}
+
+
+def _read_care(
+    table: Entry, fields: Fields, inherited: MaintenanceSpec, known: _Known, problems: Problems
+) -> MaintenanceSpec:
+    """`maintenance`, its order of rows checked likewise, though it is inherited."""
+    care = read_maintenance(fields.get("maintenance"), inherited, problems, TABLE_MAINTENANCE)
+    for line, error in check_order(care, known.types, known.is_complete, known.others):
+        problems.add(line, f"table `{table.key}`: {error.message}", error.remedy)
+    return care
 
 
 def _read_dead_letters(entry: Entry | None, problems: Problems) -> DeadLettersSpec:

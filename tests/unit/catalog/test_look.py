@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from frazil.catalog.iceberg_upkeep import _is_own
 from frazil.catalog.look import Snapshot, StoredData, StoredDeletes, carried_progress, read_look
+from frazil.catalog.progress import from_summary, to_summary
+from frazil.types import DataFile, Letters, Progress, Watermark
 
 
 def snapshot(number: int, parent: int | None = None, summary: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -102,14 +105,33 @@ def test_files_come_in_lots_and_deletes_that_are_in_several_count_once() -> None
 
 def test_progress_is_carried_word_for_word_but_for_what_happened_once() -> None:
     text = metadata(snapshot(1, None, progress("q", "c1")), snapshot(2, 1, progress("p", "c2")), snapshot(3, 2))
-    kept = ("offsets", "commit-id", "epoch")
+    kept = ("offsets", "commit-id", "epoch", "committed-at")
     expected = {
         name: value
-        for pipeline, commit in (("p", "c2"), ("q", "c1"))
-        for name, value in progress(pipeline, commit).items()
+        for pipeline, commit, at_ms in (("p", "c2", "2000"), ("q", "c1", "1000"))
+        for name, value in progress(pipeline, commit, **{"committed-at": at_ms}).items()
         if name.rpartition(".")[2] in kept
     }
     assert carried_progress(text) == expected
+
+
+def test_all_progress_is_carried_but_what_its_commit_alone_has_passed_over() -> None:
+    whole = Progress(
+        {"a": {0: 5}}, {"a": "id"}, "cluster", "commit", 3, "run", Watermark({"a": {0: 7}}, 6), {"a": {0: (1, 2)}},
+        ("7",), 4, {"heartbeat": 1}, Letters("t.x", (DataFile("/x/1.parquet", 1, 2, "{}"),)), {"a": {0: "0001"}},
+    )  # fmt: skip
+    first, second = snapshot(1, None, to_summary("p", whole)), snapshot(2, 1)
+    carried = snapshot(3, 2, carried_progress(metadata(first, second)))
+    expected = replace(whole, skipped={}, snapshot_id=3, committed_at_ms=1000)
+    assert from_summary("p", carried["summary"], 3, 3000) == expected
+    assert from_summary("p", carried_progress(metadata(first, second, carried, snapshot(4, 3))), 3, 9) == expected
+
+
+def test_nothing_is_carried_where_the_newest_snapshot_says_it_all() -> None:
+    both = progress("p", "c2") | progress("q", "c3")
+    assert carried_progress(metadata(snapshot(1, None, progress("p", "c1")), snapshot(2, 1, both))) == {}
+    assert carried_progress(metadata(snapshot(1))) == {}
+    assert carried_progress(metadata()) == {}
 
 
 def test_what_was_counted_since_the_table_began_is_carried() -> None:

@@ -60,7 +60,8 @@ class PaperUpkeep:
         self.tables[table] = replace(self.tables[table], snapshots=kept)
 
     def carry(self, table: str) -> None:
-        raise AssertionError(table)
+        assert table in self.tables
+        self._note("carry")
 
     def orphans(self, table: str, older_than_ms: int) -> list[str]:
         self._note(f"orphans of {table} before {older_than_ms}")
@@ -93,13 +94,14 @@ class Beside:
         self.caretaker = Caretaker(Carer(self.upkeep, "p", self.clock), self.clock)
         self.commits = 0
         self.files = files
+        self.charge = Charge("t.a", CARE)
         self.batch_s: float | None = None
         self.commit(0)
 
     def commit(self, files: int = 1) -> None:
         self.commits += 1
         self.files += files
-        seen = Seen(Charge("t.a", CARE), str(self.commits), self.files, self.commits, self.batch_s)
+        seen = Seen(self.charge, str(self.commits), self.files, self.commits, self.batch_s)
         self.caretaker.note([seen])
 
     def after(self, seconds: float) -> list[str]:
@@ -126,8 +128,8 @@ def test_a_quiet_table_is_looked_at_again_and_then_left_alone() -> None:
     assert beside.after(10) == ["look"]
     beside.commit()
     assert beside.after(59) == []
-    assert beside.after(1) == ["look", "compact"]
-    assert beside.after(120) == ["look", "compact"], "thoroughly"
+    assert beside.after(1) == ["look", "compact", "carry"], "the newest snapshot is to tell the progress"
+    assert beside.after(120) == ["look", "compact", "carry"], "thoroughly"
     assert [beside.after(3600) for _ in range(5)] == [[]] * 5
 
 
@@ -233,18 +235,62 @@ def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -
         beside.after(10)
     assert beside.caretaker.slowed_by("t.a") == MOST_APART
     beside.upkeep.loses = False
-    assert beside.after(10) == ["look", "compact"]
+    assert beside.after(10) == ["look", "compact", "carry"]
     assert beside.caretaker.slowed_by("t.a") == 1.0
 
 
 def test_commits_are_slowed_while_a_table_owes_more_than_its_cap() -> None:
     beside = Beside(files=MOST_SMALL_FILES + 1)
-    assert beside.after(10) == ["look", "compact"]
+    assert beside.after(10) == ["look", "compact", "look"]
     assert beside.caretaker.slowed_by("t.a") == BEHIND, "a round does only so much"
+    assert beside.caretaker.said()["t.a"]["above_cap"] == ["10,001 small files"]
     files = {"[0,[]]": [MIB] * 20}
     beside.upkeep.tables["t.a"] = replace(table(line(3), files), name="t.a")
     beside.after(10)
     assert beside.caretaker.slowed_by("t.a") == 1.0
+
+
+def test_a_round_that_leaves_the_files_alone_ends_no_debt() -> None:
+    beside = Beside(files=MOST_SMALL_FILES + 1, snapshots=400)
+    minute = beside.clock.now_ms() // 60_000 % 1440
+    beside.charge = replace(beside.charge, care=closed(beside.charge.care, minute))
+    beside.commit()
+    for _ in range(2):
+        assert beside.after(10) == ["look", "expire", "look"], "files are rewritten in the window alone"
+        assert beside.caretaker.slowed_by("t.a") == BEHIND
+        assert beside.caretaker.said()["t.a"]["above_cap"] == ["10,001 small files"]
+        upkeep = beside.upkeep
+        upkeep.tables["t.a"] = replace(upkeep.tables["t.a"], snapshots={one.id: one for one in line(400)})
+        beside.commit(files=50)
+
+
+def closed(care: Care, minute: int) -> Care:
+    window = ((minute + 60) % 1440, (minute + 120) % 1440)
+    return replace(care, spec=care.spec.model_copy(update={"window": window}))
+
+
+def test_a_mirror_that_others_care_for_is_measured_and_slowed_and_nothing_else() -> None:
+    beside = Beside(files=MOST_SMALL_FILES + 1)
+    off = replace(CARE, spec=CARE.spec.model_copy(update={"is_on": False}))
+    beside.charge = Charge("t.a", off, is_mirror=True)
+    beside.commit()
+    assert beside.after(10) == ["look"]
+    assert (beside.caretaker.slowed_by("t.a"), beside.upkeep.tables["t.a"].properties) == (BEHIND, {})
+    beside.commit()
+    assert beside.after(3600) == [], "hardly anything is new"
+    beside.upkeep.tables["t.a"] = table(line(3), {"[0,[]]": [MIB] * 20})
+    beside.commit(files=20 - beside.files)
+    assert beside.after(10) == ["look"], "somebody has put files together"
+    assert beside.caretaker.slowed_by("t.a") == 1.0
+    beside.commit(files=CARE.spec.min_input_files)
+    assert beside.after(10) == ["look"]
+
+
+def test_a_table_that_only_grows_is_not_even_looked_at_where_care_is_off() -> None:
+    beside = Beside(files=MOST_SMALL_FILES + 1)
+    beside.charge = Charge("t.a", replace(CARE, spec=CARE.spec.model_copy(update={"is_on": False})))
+    beside.commit()
+    assert beside.after(86_400) == []
 
 
 def test_a_new_table_has_no_orphans_to_look_for_on_its_first_day() -> None:

@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frazil.catalog.look import StoredData, StoredDeletes
+from frazil.maintain.debt import (
+    MOST_DELETE_FILES,
+    MOST_DELETED_SHARE,
+    MOST_METADATA_BYTES,
+    MOST_SMALL_FILES,
+    Debt,
+    measure,
+)
 from frazil.maintain.packing import packed
-from frazil.maintain.plan import ORPHANS_NOTE, Action, Care, Holds, Mode, Plan, is_open, mode_of, plan_care
+from frazil.maintain.plan import (
+    MOST_DELETED,
+    ORPHANS_NOTE,
+    Action,
+    Care,
+    Holds,
+    Mode,
+    Plan,
+    is_open,
+    mode_of,
+    plan_care,
+)
 from frazil.spec.models import MaintenanceSpec
 from tests.unit.maintain.tables import MIB, line, table, without_progress
 
@@ -204,6 +224,38 @@ def test_the_longer_a_table_rests_the_fewer_deleted_rows_are_left_in_it(mode: Mo
         assert (action is not None) is is_due
 
 
+@pytest.mark.parametrize(
+    ("files", "deleted", "words"),
+    [
+        (3000, 410, ("1,230,000 deleted rows, 41% of all",)),
+        (3000, 400, ()),
+        (2400, 410, ()),
+    ],
+    ids=["too much", "as much as care leaves", "too few to matter"],
+)
+def test_deleted_rows_are_too_much_when_they_are_many_and_a_great_part(
+    files: int, deleted: int, words: tuple[str, ...]
+) -> None:
+    look = replace(
+        table(line(3)),
+        files=(StoredData(TARGET, 1000, "[0,[]]", deleted, True),) * files,
+        deletes=tuple(StoredDeletes("vector", 10, deleted, True) for _ in range(files)),
+    )
+    debt = measure(look, TARGET)
+    assert (debt.above_cap, debt.deleted_rows) == (words, files * deleted)
+    assert MOST_DELETED["busy"] < MOST_DELETED_SHARE, "care works off whatever is too much"
+
+
+def test_each_kind_of_debt_has_its_cap() -> None:
+    most = Debt(
+        small_files=MOST_SMALL_FILES, files=1, delete_files=MOST_DELETE_FILES, metadata_bytes=MOST_METADATA_BYTES
+    )
+    assert most.above_cap == ()
+    more = replace(most, small_files=10_001, delete_files=2_001, metadata_bytes=9_000_000)
+    assert more.above_cap == ("10,001 small files", "2,001 delete files", "9 MB of metadata")
+    assert replace(more, files=2_001).above_cap == ("10,001 small files", "9 MB of metadata"), "one for each file"
+
+
 def test_nothing_is_done_where_care_is_off_or_the_table_is_empty() -> None:
     assert plan({"[0,[]]": [MIB] * 500}, "thorough", MaintenanceSpec(is_on=False)).actions == ()
     assert plan_care(table(), Care(MaintenanceSpec(), TARGET), Holds(), 0, "thorough", {}).actions == ()
@@ -220,17 +272,48 @@ def test_expiry_waits_for_what_others_need_and_says_so() -> None:
     assert (held.actions, held.waiting) == ((), ("a retry of dead letters is not finished: t.x",))
     kept = replace(look, properties={"gc.enabled": "False"}, files=table(line(3), {"[0,[]]": [MIB] * 50}).files)
     found = plan_care(kept, care, Holds(), DAY_MS * 9, "thorough", {})
-    assert [action.kind for action in found.actions] == ["compact"]
+    assert [action.kind for action in found.actions] == ["compact", "carry"]
     assert found.waiting == ("nothing is removed from a table whose property gc.enabled is false",)
     own = plan_care(replace(look, has_own_retention=True), care, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000})
     assert own.actions == ()
     assert "retention of its own" in own.waiting[0]
 
 
-def test_progress_that_lies_far_back_is_carried_before_anything_is_expired() -> None:
-    snapshots = [without_progress(one) if one.id > 5 else one for one in line(400)]
-    found = plan_care(table(snapshots), Care(MaintenanceSpec(), TARGET), Holds(), 400_000, "thorough", NOTED)
+@pytest.mark.parametrize("mode", ["busy", "quiet", "thorough"])
+def test_progress_that_lies_far_back_is_carried_before_anything_is_expired(mode: Mode) -> None:
+    snapshots = [without_progress(one) if one.id > 105 else one for one in line(400)]
+    found = plan_care(table(snapshots), Care(MaintenanceSpec(), TARGET), Holds(), 400_000, mode, NOTED)
     assert [action.kind for action in found.actions if action.kind in ("carry", "expire")] == ["carry", "expire"]
+
+
+@pytest.mark.parametrize(
+    ("covered", "files", "carried"),
+    [(0, 1, False), (1, 1, True), (0, 9, True), (1, 9, True), (3, 0, False), (3, 9, False)],
+    ids=["told", "covered", "will be covered", "both", "never told", "never told, rewritten"],
+)
+def test_once_a_table_is_quiet_its_newest_snapshot_tells_how_far_it_is(covered: int, files: int, carried: bool) -> None:
+    snapshots = [without_progress(one, removes_files=True) if one.id > 3 - covered else one for one in line(3)]
+    look = table(snapshots, {"[0,[]]": [MIB] * files})
+    others = [
+        look,
+        replace(look, has_own_retention=True),
+        replace(look, properties={"gc.enabled": "false"}),
+    ]
+    for one in others:
+        for mode, is_due in (("quiet", carried), ("thorough", carried), ("busy", False)):
+            found = plan_care(one, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, cast(Mode, mode), NOTED)
+            kinds = [action.kind for action in found.actions]
+            assert ("carry" in kinds) is is_due
+            assert kinds == sorted(kinds, key=("compact", "carry", "expire", "orphans").index)
+
+
+def test_the_progress_of_each_pipeline_is_told_though_another_goes_on() -> None:
+    two = [*line(2, pipelines=("p",)), replace(line(3)[-1], progress={"q": "c3"})]
+    found = plan_care(table(two), Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "thorough", NOTED)
+    assert [action.kind for action in found.actions] == ["carry"]
+    head = replace(two[-1], progress={"q": "c3", "p": "c2"})
+    found = plan_care(table([*two[:2], head]), Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "thorough", NOTED)
+    assert found.actions == ()
 
 
 def test_the_window_is_for_rewriting_alone() -> None:

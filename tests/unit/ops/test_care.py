@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
+from frazil.catalog.look import StoredData, StoredDeletes, TableLook
 from frazil.catalog.port import TableSize
+from frazil.catalog.upkeep import Upkeep
 from frazil.ingest.table import Table
-from frazil.ops.care import charges, seen_by
+from frazil.maintain.debt import MOST_SMALL_FILES
+from frazil.ops.care import charges, report_care, seen_by
+from frazil.ops.reports import CareReport
 from frazil.spec.models import MaintenanceSpec, TableSpec, TopicSelector
+from frazil.testing import FakeClock
+from tests.unit.maintain.tables import MIB, line, without_progress
+from tests.unit.maintain.tables import table as look_of
 
 
 def table(name: str, maintenance: Mapping[str, Any] | None = None, **known: Any) -> Table:
@@ -37,3 +45,61 @@ def test_dead_letters_have_their_own_columns_and_no_order_by_the_table_s(order: 
     assert (box.name, box.owners) == ("n.t__dead_letters", ("n.t",))
     assert own.care.spec == MaintenanceSpec.model_validate(spec)
     assert box.care.spec == MaintenanceSpec(snapshot_count=7, cores=2)
+
+
+class OneTable:
+    """Of Upkeep what looks."""
+
+    def __init__(self, look: TableLook) -> None:
+        self._look = look
+
+    def look(self, table: str, with_files: bool) -> TableLook | None:
+        return self._look if table == self._look.name and with_files else None
+
+
+def reported(look: TableLook, said: Mapping[str, Any], mode: str = "append") -> CareReport:
+    spec = {"name": "t.a", "topics": (TopicSelector(literal="a"),), "mode": mode, "maintenance": {"is_on": False}}
+    upkeep = cast(Upkeep, OneTable(look))
+    found = report_care(upkeep, "p", Table(TableSpec.model_validate(spec)), said, FakeClock())
+    assert found is not None
+    return found
+
+
+def test_status_has_the_figures_of_a_table() -> None:
+    sizes = {"[0,[]]": [MIB, 2 * MIB], "[0,[1]]": [3 * MIB, 400 * MIB, 500 * MIB]}
+    snapshots = [*line(3), without_progress(line(4)[-1], removes_files=True)]
+    look = replace(
+        look_of(snapshots, sizes),
+        deletes=(StoredDeletes("vector", 10, 7, True), StoredDeletes("equality", 10, 5)),
+        manifests=(10, 20, 30),
+        metadata_bytes=1234,
+    )
+    assert reported(look, {}) == CareReport(
+        p50_bytes=3 * MIB,
+        small_share=0.4,
+        delete_files=2,
+        deleted_rows=7,
+        manifests=3,
+        metadata_bytes=1234,
+        last_ms=4000,
+    )
+    assert reported(look, {"last_ms": 5000, "failure": "no space"}).last_ms == 5000
+
+
+def test_status_says_what_is_above_its_cap_and_what_comes_of_it() -> None:
+    look = replace(look_of(line(3), {"[0,[]]": [MIB] * (MOST_SMALL_FILES + 1)}), metadata_bytes=9_000_000)
+    said = {"slowed_by": 4.0, "failure": "no space"}
+    for mode, slowed_by in (("upsert", 4.0), ("append", 1.0)):
+        found = reported(look, said, mode)
+        assert found.above_cap == ("10,001 small files", "9 MB of metadata")
+        assert (found.slowed_by, found.failure) == (slowed_by, "no space")
+    worn = replace(look, files=(StoredData(400 * MIB, 1_000_000, "", 600_000, True),) * 2, metadata_bytes=1)
+    worn = replace(worn, deletes=(StoredDeletes("vector", 10, 600_000, True),) * 2)
+    assert reported(worn, {}).above_cap == ("1,200,000 deleted rows, 60% of all",)
+
+
+def test_a_mirror_is_told_from_tables_that_only_grow() -> None:
+    spec = {"name": "n.m", "topics": (TopicSelector(literal="a"),), "mode": "upsert"}
+    mirror = Table(TableSpec.model_validate(spec))
+    found = {charge.name: charge.is_mirror for charge in charges([table("n.t"), mirror])}
+    assert found == {"n.t": False, "n.m": True, "n.t__dead_letters": False, "n.m__dead_letters": False}

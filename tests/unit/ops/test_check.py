@@ -12,7 +12,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import Discovery, TableStopped
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.table import Table
-from frazil.ops.check import Finding, check_kafka, check_local_folder, check_store, check_tables
+from frazil.ops.check import Finding, check_kafka, check_local_folder, check_orders, check_store, check_tables
 from frazil.spec import TableSpec
 from tests.unit.ops.conftest import World
 
@@ -141,3 +141,22 @@ def test_a_topic_of_transactions_that_is_missing_is_a_problem(world: World) -> N
     ]
     world.source.create("shop.transaction")
     assert all(finding.is_ok for finding in look(world, text))
+
+
+@pytest.mark.parametrize(
+    ("order", "found"),
+    [
+        ("sort: [id, idd desc]", "`maintenance.sort` names a column that the table does not have: `idd`"),
+        ("zorder: [id, idd]", "`maintenance.zorder` names a column that the table does not have: `idd`"),
+        ("sort: [id, later, _offset]", ""),
+    ],
+)
+def test_an_order_of_rows_that_a_table_cannot_have_is_a_problem(world: World, order: str, found: str) -> None:
+    text = "tables:\n  s.t:\n    topic: a\n    metadata: [offset]\n    columns: {later: long}\n"
+    spec = world.spec(f"{text}    maintenance: {{{order}}}\n")
+    state = world.catalog.create("s.t", new_schema({"id": LongType()}.items()), {}, 2)
+    findings = list(check_orders([Table(spec.tables[0], state=state), Table(spec.tables[0])], spec.path))
+    place = f"{spec.path}:{spec.path.read_text().count(chr(10))}"
+    assert [(one.name, one.is_ok, one.found, one.where) for one in findings] == (
+        [("care of s.t", False, found, place)] if found else []
+    )

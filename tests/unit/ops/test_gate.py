@@ -30,14 +30,15 @@ def look(
     world.source.create("a")
     name = f"s.t{len(columns)}"
     text = f"{HEAD}tables: {{{name}: {{topic: a, value: {{format: {form}}}{settings}}}}}\n"
-    discovery = Discovery(world.spec(text), world.source, world.catalog)
+    spec = world.spec(text)
+    discovery = Discovery(spec, world.source, world.catalog)
     discovery.refresh_topics()
     table = discovery.tables[name]
     if columns:
         table.state = world.catalog.create(
             name, new_schema({n: parse_type(w) for n, w in columns.items()}.items()), {}, 2
         )
-    return list(check_schemas([table], Schemas(registry)))
+    return list(check_schemas([table], Schemas(registry), spec.path))
 
 
 def test_a_schema_that_its_table_can_follow_is_well_and_says_how(world: World) -> None:
@@ -148,3 +149,75 @@ def test_a_field_of_a_json_schema_that_a_column_cannot_take_is_a_problem(world: 
     assert (finding.is_ok, finding.found) == (False, "schema a-value: column id: string does not fit long")
     [finding] = look(world, registry, "", "json_schema", id="string")
     assert (finding.is_ok, finding.found) == (True, "a run adds more: long")
+
+
+def _arranged(
+    world: World, registry: MemoryRegistry, topics: str, settings: str, form: str = "avro"
+) -> tuple[list[Finding], str]:
+    """Findings that are no schema's of a table that is not there yet, and the place of its last setting."""
+    text = f"{HEAD}tables:\n  s.t:\n    topics: {topics}\n    value: {{format: {form}}}\n{settings}"
+    spec = world.spec(text)
+    discovery = Discovery(spec, world.source, world.catalog)
+    discovery.refresh_topics()
+    findings = list(check_schemas(discovery.tables.values(), Schemas(registry), spec.path))
+    place = f"{spec.path}:{spec.path.read_text().count(chr(10))}"
+    return [finding for finding in findings if not finding.name.startswith("schema ")], place
+
+
+@pytest.mark.parametrize(
+    ("settings", "message", "remedy"),
+    [
+        ("partition_by: [regions]", "`regions`: the table has no column `regions`", "did you mean `region`?"),
+        ("partition_by: [day(region)]", "`day(region)`: the column `region` is a string", "day is for a date"),
+        ("sort_by: [id, nothing desc]", "`nothing`: the table has no column `nothing`", "declare it under `columns`"),
+    ],
+)
+def test_terms_that_no_schema_has_a_column_for_are_a_problem_with_their_line(
+    world: World, settings: str, message: str, remedy: str
+) -> None:
+    world.source.create("a")
+    registry = MemoryRegistry()
+    registry.register("avro", avro(id="long", region="string"), subject="a-value")
+    [finding], place = _arranged(world, registry, "[a]", f"    {settings}\n")
+    assert (finding.name, finding.is_ok, finding.found, finding.where) == ("layout of s.t", False, message, place)
+    assert remedy in finding.remedy
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "partition_by: [region, day(_timestamp), 'bucket(own, 4)']\n    metadata: [timestamp]\n    columns: {own: long}",
+        "partition_by: [_rescued]\n    rescue: true",
+        "sort_by: [region desc]",
+    ],
+)
+def test_columns_of_a_schema_the_file_or_the_table_s_own_are_no_problem(world: World, settings: str) -> None:
+    world.source.create("a")
+    registry = MemoryRegistry()
+    registry.register("avro", avro(id="long", region="string"), subject="a-value")
+    assert _arranged(world, registry, "[a]", f"    {settings}\n")[0] == []
+
+
+def test_of_several_topics_one_may_have_the_column(world: World) -> None:
+    registry = MemoryRegistry()
+    for topic in ("a", "b"):
+        world.source.create(topic)
+    registry.register("avro", avro(id="long"), subject="a-value")
+    settings = "    partition_by: [region]\n"
+    assert _arranged(world, registry, "[a, b]", settings)[0] == [], "nothing is known of b"
+    registry.register("avro", avro(id="long"), subject="b-value")
+    assert len(_arranged(world, registry, "[a, b]", settings)[0]) == 1
+    registry.register("avro", avro(region="string"), subject="b-value")
+    assert _arranged(world, registry, "[a, b]", settings)[0] == []
+
+
+def test_what_no_schema_is_known_for_is_no_problem(world: World) -> None:
+    world.source.create("a")
+    settings = "    partition_by: [region]\n"
+    assert _arranged(world, MemoryRegistry(), "[a]", settings)[0] == []
+    registry = MemoryRegistry()
+    registry.register("json_schema", _properties(id="integer"), subject="a-value")
+    assert _arranged(world, registry, "[a]", settings, "json_schema")[0] == [], "records may have it nevertheless"
+    registry.register("avro", avro(id="long"), subject="a-value")
+    settings += "    mode: upsert\n    key: {format: avro}\n"
+    assert _arranged(world, registry, "[a]", settings)[0] == [], "keys may have it"

@@ -100,6 +100,15 @@ def test_undeclared_fields_that_are_dropped_make_no_columns(world: World) -> Non
     assert columns(table) == [("id", "long", "declared")]
 
 
+def test_a_table_that_cannot_be_arranged_is_named_with_the_line_of_the_file(world: World) -> None:
+    produce(world, "a", {"id": 1, "region": "eu"})
+    text = "tables:\n  s.a:\n    topic: a\n    partition_by:\n      - id\n      - regions\n"
+    problem = plan(world, text)["s.a"].problem
+    assert problem is not None
+    assert problem.message == "`regions`: the table has no column `regions`"
+    assert problem.where == f"{world.root / 'frazil.yaml'}:{(world.root / 'frazil.yaml').read_text().count(chr(10))}"
+
+
 def test_a_table_that_is_read_to_its_end_is_left_alone(world: World) -> None:
     produce(world, "a", {"id": 1}, {"id": 2})
     commit(world, "s.a", "a", {0: 1, 1: 1})

@@ -23,7 +23,7 @@ from frazil.cli.status import render
 from frazil.errors import UnavailableError
 from frazil.ingest.table import Table
 from frazil.kafka.memory import MemorySource
-from frazil.ops.reports import PipelineReport, as_document
+from frazil.ops.reports import CareReport, PipelineReport, as_document
 from frazil.ops.status import report_pipeline
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
@@ -288,3 +288,56 @@ def test_records_that_are_no_change_of_a_row_are_counted_by_what_they_are(tmp_pa
     assert as_document(report)["tables"]["s.a"]["passed_over"] == {"heartbeat": 1200, "delete": 2}
     assert "s.a has passed over records that are no change of a row: 2 delete, 1,200 heartbeat" in text_of(report)
     assert scene.table(said({"passed_over": {"delete": 5}}), Broken())["passed_over"] == {"delete": 5}
+
+
+CARED = CareReport(
+    p50_bytes=3 * 1024 * 1024,
+    small_share=0.25,
+    delete_files=12,
+    deleted_rows=3456,
+    manifests=7,
+    metadata_bytes=20 * 1024,
+)
+
+
+def cared(tmp_path: Path, care: CareReport) -> PipelineReport:
+    report = Scene(tmp_path).report()
+    return replace(report, tables=tuple(replace(table, care=care) for table in report.tables))
+
+
+def test_how_a_table_is_stored_is_always_shown(tmp_path: Path) -> None:
+    report = cared(tmp_path, CARED)
+    text = text_of(report)
+    (at,) = [n for n, words in enumerate(text.splitlines()) if "median file" in words]
+    heads, numbers = text.splitlines()[at : at + 2]
+    names = ["table", "median file", "small files", "delete files", "deleted rows", "manifests", "metadata"]
+    assert heads.split() == " ".join(names).split()
+    assert numbers.split() == ["s.a", "3.0", "MiB", "25%", "12", "3,456", "7", "20", "KiB"]
+    assert "due for care" not in text
+    said = as_document(report)["tables"]["s.a"]
+    assert (said["files"], said["snapshots"]) == (2, 1)
+    assert {name: said["care"][name] for name in ("p50_bytes", "small_share", "delete_files", "metadata_bytes")} == {
+        "p50_bytes": 3145728, "small_share": 0.25, "delete_files": 12, "metadata_bytes": 20480,
+    }  # fmt: skip
+
+
+def test_what_a_table_owes_is_said_with_what_comes_of_it(tmp_path: Path) -> None:
+    owed = replace(
+        CARED,
+        due=("compact: 60 files of 1 MiB on average",),
+        waiting=("files are rewritten in the window",),
+        above_cap=("1,200,000 deleted rows, 60% of all",),
+        slowed_by=4.0,
+        failure="no space left",
+    )
+    report = cared(tmp_path, owed)
+    text = text_of(report, 150)
+    for words in (
+        "s.a is due for care\n  compact: 60 files of 1 MiB on average\n  waits: files are rewritten in the window\n",
+        "too much for readers: 1,200,000 deleted rows, 60% of all; see frazil maintain",
+        "note: s.a: commits are up to 4 times as far apart until table care has caught up",
+        "note: s.a: table care failed: no space left",
+    ):
+        assert words in text
+    assert as_document(report)["tables"]["s.a"]["care"]["above_cap"] == ("1,200,000 deleted rows, 60% of all",)
+    assert report.is_well, "what is owed asks for nothing that must be done at once"

@@ -20,7 +20,7 @@ def test_what_a_table_leaves_out_is_taken_from_the_top(load: Load) -> None:
         "  a.off: {topic: c, maintenance: false}\n"
     )
     top = MaintenanceSpec(cores=2, window=(1320, 360), snapshot_age_s=3600.0, snapshot_count=50, orphan_age_s=86400.0)
-    own = {"sort": ("id", "at desc"), "min_input_files": 5, "small_file_share": 0.2}
+    own = {"sort": ("id", "at desc"), "order_lines": (6, 6), "min_input_files": 5, "small_file_share": 0.2}
     expected = [top, top.model_copy(update=own), top.model_copy(update={"is_on": False})]
     assert [table.maintenance for table in spec.tables] == expected
     assert spec.maintenance == top
@@ -65,3 +65,65 @@ def test_tests_may_have_younger_orphans_removed(load: Load, monkeypatch: pytest.
 def test_a_table_has_no_cores_of_its_own(load: Load) -> None:
     with pytest.raises(SpecError, match="unknown key `cores`"):
         load(HEAD + "tables: {a.b: {topic: a, maintenance: {cores: 1}}}")
+
+
+_TYPES = "{id: long, at: timestamp, price: 'decimal(9,2)', tags: list<string>, deep: 'struct<a: long>'}"
+
+
+@pytest.mark.parametrize(
+    ("order", "message", "remedy"),
+    [
+        ("sort: [idd]", "`maintenance.sort` names a column that the table does not have: `idd`", "did you mean `id`?"),
+        (
+            "sort: [tags desc]",
+            "`maintenance.sort` names a column that is no single value: `tags`",
+            "name a column that",
+        ),
+        ("sort: [id, deep.b]", "`maintenance.sort` names a column that the table does not have: `deep.b`", "did you"),
+        ("zorder: [idd]", "`maintenance.zorder` names a column that the table does not have: `idd`", "did you mean"),
+        ("zorder: [price]", "`maintenance.zorder` names a column that has no place on a Z-curve: `price`", "name col"),
+        (
+            "zorder: [id, tags]",
+            "`maintenance.zorder` names a column that has no place on a Z-curve: `tags`",
+            "name col",
+        ),
+        (
+            "zorder: [deep.a]",
+            "`maintenance.zorder` names a column that has no place on a Z-curve: `deep.a`",
+            "name col",
+        ),
+    ],
+)
+@pytest.mark.parametrize("place", ["top", "table"])
+def test_columns_that_rows_cannot_be_ordered_by_are_refused_with_their_line(
+    load: Load, order: str, message: str, remedy: str, place: str
+) -> None:
+    top, own = (f"maintenance: {{{order}}}\n", "") if place == "top" else ("", f"    maintenance: {{{order}}}\n")
+    table = f"tables:\n  a.b:\n    topic: a\n    undeclared: drop\n    columns: {_TYPES}\n"
+    with pytest.raises(SpecError) as caught:
+        load(HEAD + top + table + own)
+    assert caught.value.message == f"table `a.b`: {message}"
+    assert caught.value.remedy.startswith(remedy)
+    line = HEAD.count("\n") + 1 if place == "top" else (HEAD + table).count("\n") + 1
+    assert caught.value.where.rpartition(":")[2] == str(line)
+
+
+@pytest.mark.parametrize(
+    ("settings", "order"),
+    [
+        ("undeclared: drop", "{sort: [id, at desc, deep.a, price, _offset, _headers]}"),
+        ("undeclared: drop", "{zorder: [at, id, _offset, _key.id]}"),
+        ("undeclared: rescue", "{sort: [_rescued]}"),
+        ("undeclared: add", "{sort: [later]}"),
+        ("undeclared: add", "{zorder: [later]}"),
+    ],
+)
+def test_columns_that_are_there_or_may_come_are_taken(load: Load, settings: str, order: str) -> None:
+    metadata = "metadata: [offset, headers, key], key: {format: json}"
+    table = f"{{topic: a, {settings}, {metadata}, columns: {_TYPES}, maintenance: {order}}}"
+    assert load(HEAD + f"tables: {{a.b: {table}}}").tables[0].maintenance.order_lines
+
+
+def test_where_care_is_off_the_order_of_rows_is_nobody_s_business(load: Load) -> None:
+    table = "{topic: a, undeclared: drop, columns: {id: long}, maintenance: false}"
+    assert not load(HEAD + f"maintenance: {{sort: [x]}}\ntables: {{a.b: {table}}}").tables[0].maintenance.is_on
