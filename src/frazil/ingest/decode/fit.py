@@ -102,7 +102,8 @@ def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: 
         columns=arrays,
         refused=fitting.refused,
         misfits=sorted(fitting.misfits, key=lambda misfit: misfit.row)[: fitting.limit],
-        wanted=fitting.wanted,
+        # Where not one record can be read, it is not said that the schema is theirs.
+        wanted={} if count and not (columns.fault == 0).any() else fitting.wanted,
         loosened=fitting.loosened,
         dropped=fitting.dropped,
         rescued=join_members([members_of(fitting.rescued, count)], count) if fitting.rescued else None,
@@ -257,7 +258,10 @@ def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> Non
 
 def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, place: Place) -> None:
     path, undeclared = (*place.path, member.name), fitting.reading.undeclared
-    if undeclared == "add":
+    if undeclared == "add" and path in fitting.reading.barred_at:
+        there = np.asarray(array.is_valid()) & place.there
+        fitting.refuse(array, there, place.owner, path, "name_taken", fitting.reading.barred_at[path])
+    elif undeclared == "add":
         fitting.want(path, member.field_type)
     elif undeclared == "drop":
         fitting.dropped.add(".".join(path))

@@ -21,9 +21,10 @@ from frazil.ingest.decode.envelopes.columns import open_columns
 from frazil.ingest.decode.envelopes.framed import open_framed, row_of
 from frazil.ingest.decode.envelopes.opened import opened_fields
 from frazil.ingest.decode.fit import Fitting, fit_columns
+from frazil.ingest.decode.envelopes.parts import json_options
 from frazil.ingest.decode.frames import group_rows, guids_of, split_frames, take_bodies
 from frazil.ingest.decode.json import values as json_values
-from frazil.ingest.decode.json.records import JsonOptions, decode_json
+from frazil.ingest.decode.json.records import decode_json
 from frazil.ingest.decode.json_schema.refusals import refused_changes
 from frazil.ingest.decode.json_schema.types import struct_of_json_schema
 from frazil.ingest.decode.protobuf.frames import MESSAGE_INDEX_FAULTS, split_message_indexes
@@ -33,6 +34,7 @@ from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import lacking_of, merge_wanted, type_at, widest
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import Reading, WriterSchema, arrow_type
+from frazil.ingest.granting import without_barred
 from frazil.registry.port import UnusableSchema
 
 LATEST = "latest"
@@ -212,11 +214,9 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     struct = _json_struct(schema)
     if selection is not None:
         struct = selection.prune_struct(struct) or StructType()
-    options = JsonOptions(
-        batch.reading.undeclared, batch.reading.is_rescuing, batch.limit, selection, batch.reading.units
-    )
-    table = StructType(*batch.fields)
-    decoded = decode_json(_texts(bodies), batch.fields, options)
+    options = json_options(batch.reading, batch.limit)
+    table, texts = StructType(*batch.fields), _texts(bodies)
+    decoded = decode_json(texts, batch.fields, options)
     refusals = refused_changes(batch.reading, table, struct, schema_id)
     known = {refusal.split(": ")[1] for refusal in refusals}
     # What records have besides what their schema says is refused too.
@@ -228,7 +228,9 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
         path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
         for path, members in decoded.wanted.items()
     }
-    lacking = lacking_of(table, struct, batch.reading.may_widen)
+    lacking = lacking_of(table, without_barred(struct, batch.reading.barred_at), batch.reading.may_widen)
+    if decoded.refused.all() and decode_json(texts, (), replace(options, undeclared="drop")).refused.all():
+        lacking = {}  # Where not one record can be read, it is not said that the schema is theirs.
     return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
 
 
