@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -30,6 +30,7 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Columns, Decoded, Misfit
 from frazil.ingest.decode.epochs import from_numbers
+from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import join_members, members_of
 from frazil.ingest.evolve import can_promote
 from frazil.ingest.target import Reading, arrow_type
@@ -53,7 +54,7 @@ class Fitting:
     schema_id: str
     row_count: int
     limit: int
-    aliases: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
+    renames: Renames = field(default_factory=Renames)
     misfits: list[Misfit] = field(default_factory=list)
     rescued: list[Misfit] = field(default_factory=list)
     wanted: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
@@ -132,7 +133,7 @@ def fit_struct(
         found.append(column)
     for n, member in enumerate(struct.fields):
         if member.name not in known and n not in renamed.values():
-            _meet_undeclared(fitting, member, arrays[n], place)
+            _meet_undeclared(fitting, fitting.renames.under_first(member, place.path, written), arrays[n], place)
     return found
 
 
@@ -233,16 +234,16 @@ def _elements(array: pa.Array, place: Place, name: str) -> Place:
 
 def _renamed(fitting: Fitting, struct: StructType, known: set[str], path: Path) -> dict[str, int]:
     """Columns of the table that a field of the writer's was called before, and that field's place."""
-    if not fitting.aliases:
+    if not fitting.renames.names:
         return {}
     names = {member.name for member in struct.fields}
-    return {
-        alias: n
-        for n, member in enumerate(struct.fields)
-        if member.name not in known
-        for alias in fitting.aliases.get((*path, member.name), ())
-        if alias in known and alias not in names
-    }
+    found: dict[str, int] = {}
+    for n, member in enumerate(struct.fields):
+        if member.name not in known:
+            for alias in fitting.renames.names.get((*path, member.name), ()):
+                if alias in known and alias not in names:
+                    found.setdefault(alias, n)
+    return found
 
 
 def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> None:
