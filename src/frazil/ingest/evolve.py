@@ -108,9 +108,9 @@ def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...]) -> 
         return StructType(*(NestedField(0, name, kind, required=False) for name, kind in fields.items()))
     if isinstance(one, ListType) and isinstance(other, ListType):
         return ListType(0, merge_types(one.element_type, other.element_type, (*path, "element")), False)
-    if isinstance(one, MapType) and isinstance(other, MapType) and one.key_type == other.key_type:
-        value = merge_types(one.value_type, other.value_type, (*path, "value"))
-        return MapType(0, one.key_type, 0, value, False)
+    if isinstance(one, MapType) and isinstance(other, MapType):
+        key = merge_types(one.key_type, other.key_type, (*path, "key"))
+        return MapType(0, key, 0, merge_types(one.value_type, other.value_type, (*path, "value")), False)
     if {type(one), type(other)} == {LongType, DoubleType}:
         return DoubleType()
     if can_promote(one, other):

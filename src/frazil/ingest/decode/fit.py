@@ -214,16 +214,39 @@ def _fit_map(
     top: tuple[Path, IcebergType],
 ) -> pa.Array:
     written, wanted = kinds
-    keys, items = _elements(array, place, "key"), _elements(array, place, "value")
+    items, keys = _elements(array, place, "value"), array.keys
     if written.key_type != wanted.key_type:
-        return _convert(fitting, array, kinds, place)
+        target = arrow_type(wanted.key_type)
+        if not _may_convert(keys.type, target):
+            return _convert(fitting, array, kinds, place)
+        if can_promote(wanted.key_type, written.key_type):  # Iceberg lets values of maps become wider, and no keys.
+            what = f"{wanted.key_type} is not widened to {written.key_type}"
+            fitting.refuse_change((*place.path, "key"), what)
+        keys = _exact(keys, target)
+        if keys.null_count:
+            array, items, keys = _without_misfits(fitting, array, keys, wanted.key_type, place)
     values = fit_value(fitting, array.items, (written.value_type, wanted.value_type), items, top)
     if wanted.value_required:
         require(fitting, values, items, items.path)
-    kind = pa.map_(array.keys.type, pa.field("value", values.type))
-    entries = pa.StructArray.from_arrays([array.keys, values], fields=[kind.key_field, kind.item_field])
-    assert len(keys.owner) == len(entries)
+    kind = pa.map_(keys.type, pa.field("value", values.type))
+    entries = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
+    assert len(items.owner) == len(entries)
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[entries])
+
+
+def _without_misfits(
+    fitting: Fitting, array: pa.MapArray, keys: pa.Array, wanted: IcebergType, place: Place
+) -> tuple[pa.MapArray, Place, pa.Array]:
+    """The maps whose keys all fit, the others null: an entry without its key would be lost. keys: null where they do not."""
+    of_map = np.repeat(np.arange(len(array)), np.diff(np.asarray(array.offsets)))
+    bad = np.zeros(len(array), np.bool_)
+    bad[of_map[np.asarray(keys.is_null())]] = True
+    fitting.refuse(
+        array, bad, place.owner, place.path, "does_not_fit", f"{{value}} has a key that does not fit {wanted}"
+    )
+    rows = pa.array(np.arange(len(array)), mask=bad)
+    kept = array.take(rows)
+    return kept, _elements(kept, place, "value"), _exact(kept.keys, keys.type)
 
 
 def _elements(array: pa.Array, place: Place, name: str) -> Place:
