@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -12,14 +13,17 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.ingest.decode.frames import split_frames
 from frazil.ingest.decode.json.records import decode_json
 from frazil.ingest.decode.json_schema.types import struct_of_json_schema
+from frazil.ingest.decode.protobuf.reader import protobuf_reader
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import RegisteredSchema, SchemaKind
+from frazil.registry.protobuf import compile_proto
 from frazil.spec import RegistrySpec
 from tests.contracts.registries import Desk, MemoryDesk, RealDesk
 from tests.fixtures.registry import ApicurioRegistry
@@ -118,6 +122,33 @@ def test_references_of_protobuf_and_json_schema(desk: Desk, name: str) -> None:
     assert found
     (field,) = struct_of_json_schema(found.text, found.references).fields
     assert (field.name, [part.name for part in field.field_type.fields]) == ("o", ["x"])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("is_encoded", [False, True])
+def test_protobuf_schemas_are_usable_as_confluent_s_clients_register_them(
+    desk: Desk, name: str, is_encoded: bool
+) -> None:
+    text = f"""
+        syntax = "proto3";
+        import "confluent/type/decimal.proto";
+        import "google/protobuf/timestamp.proto";
+        import "google/type/date.proto";
+        message {name} {{
+          confluent.type.Decimal price = 1;
+          google.protobuf.Timestamp at = 2;
+          google.type.Date day = 3;
+        }}
+    """
+    if is_encoded:  # As in Python and .NET: of the files that it imports only those that are nobody's own are left out.
+        own = FileDescriptorSet.FromString(compile_proto(text)).file[-1]
+        text = base64.b64encode(own.SerializeToString()).decode()
+    schema_id = desk.register(f"{name}-value", "protobuf", text)
+    for found in (desk.open().by_id(schema_id), desk.open().latest(f"{name}-value")):
+        assert found
+        fields = protobuf_reader(compile_proto(found.text, found.references), (0,)).struct.fields
+        assert {one.name: str(one.field_type).split("<")[0] for one in fields} == {
+            "price": "struct", "at": "timestamptz", "day": "struct",
+        }  # fmt: skip
 
 
 def test_a_deleted_subject_is_gone_and_its_ids_are_not(desk: Desk, name: str) -> None:

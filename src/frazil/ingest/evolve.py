@@ -108,9 +108,9 @@ def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...]) -> 
         return StructType(*(NestedField(0, name, kind, required=False) for name, kind in fields.items()))
     if isinstance(one, ListType) and isinstance(other, ListType):
         return ListType(0, merge_types(one.element_type, other.element_type, (*path, "element")), False)
-    if isinstance(one, MapType) and isinstance(other, MapType) and one.key_type == other.key_type:
-        value = merge_types(one.value_type, other.value_type, (*path, "value"))
-        return MapType(0, one.key_type, 0, value, False)
+    if isinstance(one, MapType) and isinstance(other, MapType):
+        key = merge_types(one.key_type, other.key_type, (*path, "key"))
+        return MapType(0, key, 0, merge_types(one.value_type, other.value_type, (*path, "value")), False)
     if {type(one), type(other)} == {LongType, DoubleType}:
         return DoubleType()
     if can_promote(one, other):
@@ -128,16 +128,28 @@ def widest(one: IcebergType, other: IcebergType) -> IcebergType:
         return one
 
 
-def lacking_of(table: StructType, written: StructType, may_widen: bool) -> Wanted:
-    """The fields of a writer's struct that the table lacks, or has in a type that can be widened: with their whole types."""
+def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> Wanted:
+    """The fields of a writer's struct that the table lacks, or has too narrow and may widen. path: of the structs."""
     known = {field.name: field.field_type for field in table.fields}
-    ids = itertools.repeat(0)
-    found = {}
+    found: dict[Path, Mapping[str, IcebergType]] = {}
+    mine: dict[str, IcebergType] = {}
     for field in written.fields:
-        old = known.get(field.name)
-        if old is None or _unite(old, field.field_type, ids, may_widen) != old:
-            found[field.name] = field.field_type
-    return {(): found} if found else {}
+        old, inner = known.get(field.name), (*path, field.name)
+        structs = _structs_in(old, field.field_type, inner) if old is not None else None
+        if structs is not None:
+            found |= lacking_of(*structs[:2], may_widen, structs[2])
+        elif old is None or _unite(old, field.field_type, itertools.repeat(0), may_widen) != old:
+            mine[field.name] = field.field_type
+    return {path: mine, **found} if mine else found
+
+
+def _structs_in(one: IcebergType, other: IcebergType, path: Path) -> tuple[StructType, StructType, Path] | None:
+    """The structs that two types have in the same place, be they in lists and maps, and the path there."""
+    if isinstance(one, ListType) and isinstance(other, ListType):
+        return _structs_in(one.element_type, other.element_type, (*path, "element"))
+    if isinstance(one, MapType) and isinstance(other, MapType):
+        return _structs_in(one.value_type, other.value_type, (*path, "value"))
+    return (one, other, path) if isinstance(one, StructType) and isinstance(other, StructType) else None
 
 
 def type_at(struct: StructType, path: Path) -> IcebergType | None:
@@ -165,21 +177,26 @@ def can_promote(old: IcebergType, new: IcebergType) -> bool:
     return (type(old), type(new)) in ((IntegerType, LongType), (FloatType, DoubleType))
 
 
-def extend_schema(schema: Schema, wanted: Wanted, loosened: Iterable[Path] = ()) -> Schema:
+def extend_schema(schema: Schema, wanted: Wanted, loosened: Iterable[Path] = (), may_widen: bool = True) -> Schema:
     """`schema` with the wanted fields, ids of new fields above all others (the catalog gives its own).
 
     A field that is there already (another process was quicker) stays as it is, but gets what it lacks of the wanted type:
-    nested fields, or a wider type that Iceberg allows. loosened: fields that become optional. Raises NamesClash for what no
-    table can have.
+    nested fields, or, if it may be widened, a wider type that Iceberg allows. loosened: fields that become optional. Raises
+    NamesClash for what no table can have.
     """
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
-    fields = _extend(schema.as_struct(), wanted, (), ids).fields
+    fields = _extend(schema.as_struct(), wanted, (), ids, may_widen).fields
     for path in loosened:
         fields = _loosen(StructType(*fields), path).fields
     try:
         return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
         raise NamesClash(f"no table can have these columns together: {error}") from None
+
+
+def extend_fields(struct: StructType, wanted: Wanted) -> StructType:
+    """The struct with the wanted fields; their ids say nothing, and whether a table can have them is not asked."""
+    return _extend(struct, wanted, (), itertools.repeat(0), may_widen=True)
 
 
 def new_schema(fields: Iterable[tuple[str, IcebergType]]) -> Schema:
@@ -207,12 +224,14 @@ def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
     return changes
 
 
-def _extend(struct: StructType, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int]) -> StructType:
-    fields = [_extend_field(field, wanted, (*path, field.name), ids) for field in struct.fields]
+def _extend(
+    struct: StructType, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
+) -> StructType:
+    fields = [_extend_field(field, wanted, (*path, field.name), ids, may_widen) for field in struct.fields]
     known = {field.name: place for place, field in enumerate(fields)}
     for name, kind in wanted.get(path, {}).items():
         if name in known:
-            united = _unite(fields[known[name]].field_type, kind, ids)
+            united = _unite(fields[known[name]].field_type, kind, ids, may_widen)
             fields[known[name]] = fields[known[name]].model_copy(update={"field_type": united})
         else:
             field_id = next(ids)
@@ -220,10 +239,10 @@ def _extend(struct: StructType, wanted: Wanted, path: tuple[str, ...], ids: Iter
     return StructType(*fields)
 
 
-def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bool = True) -> IcebergType:
+def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bool) -> IcebergType:
     """`old` with what it lacks of `new`; where the two cannot be one, `old` stays."""
     if isinstance(old, StructType) and isinstance(new, StructType):
-        return _extend(old, {(): {field.name: field.field_type for field in new.fields}}, (), ids)
+        return _extend(old, {(): {field.name: field.field_type for field in new.fields}}, (), ids, may_widen)
     if isinstance(old, ListType) and isinstance(new, ListType):
         return ListType(
             old.element_id, _unite(old.element_type, new.element_type, ids, may_widen), old.element_required
@@ -269,18 +288,22 @@ def _loosen_inside(kind: IcebergType, path: Path) -> IcebergType:
     return _loosen(kind, path) if isinstance(kind, StructType) else kind
 
 
-def _extend_field(field: NestedField, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int]) -> NestedField:
-    return field.model_copy(update={"field_type": _extend_type(field.field_type, wanted, path, ids)})
+def _extend_field(
+    field: NestedField, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
+) -> NestedField:
+    return field.model_copy(update={"field_type": _extend_type(field.field_type, wanted, path, ids, may_widen)})
 
 
-def _extend_type(kind: IcebergType, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int]) -> IcebergType:
+def _extend_type(
+    kind: IcebergType, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
+) -> IcebergType:
     if isinstance(kind, StructType):
-        return _extend(kind, wanted, path, ids)
+        return _extend(kind, wanted, path, ids, may_widen)
     if isinstance(kind, ListType):
-        element = _extend_type(kind.element_type, wanted, (*path, "element"), ids)
+        element = _extend_type(kind.element_type, wanted, (*path, "element"), ids, may_widen)
         return ListType(kind.element_id, element, kind.element_required)
     if isinstance(kind, MapType):
-        value = _extend_type(kind.value_type, wanted, (*path, "value"), ids)
+        value = _extend_type(kind.value_type, wanted, (*path, "value"), ids, may_widen)
         return _with_value(kind, value, kind.value_required)
     return kind
 

@@ -209,7 +209,12 @@ def _type_of(node: _Node, around: IcebergType | None) -> IcebergType:
 
 
 def extend_shaped(
-    schema: Schema, shaping: Shaping, own: Collection[str], wanted: Wanted, loosened: Collection[Path] = ()
+    schema: Schema,
+    shaping: Shaping,
+    own: Collection[str],
+    wanted: Wanted,
+    loosened: Collection[Path] = (),
+    may_widen: bool = True,
 ) -> Schema:
     """`extend_schema` with fields of records: `wanted` is by their paths, `loosened` by columns.
 
@@ -227,7 +232,7 @@ def extend_shaped(
                 plan.add(path, kind)
     columns, docs = plan.columns()
     columns = merge_wanted([columns, of_keys])
-    return document(extend_schema(schema, columns, loosened), docs)
+    return document(extend_schema(schema, columns, loosened, may_widen), docs)
 
 
 def document(schema: Schema, docs: Mapping[str, str]) -> Schema:

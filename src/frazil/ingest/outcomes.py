@@ -54,7 +54,7 @@ def note_obstacle(table: Table, outcome: Outcome) -> None:
         log.info("dead_letters_begin", table=table.name, dead_letter_table=outcome.letters.name)
     elif outcome.is_lacking:
         _note_lacking(table, outcome)
-    else:
+    elif not outcome.barred:  # Those are said as changes that are refused.
         log.info("schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0)
 
 

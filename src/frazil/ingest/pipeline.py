@@ -28,6 +28,7 @@ from frazil.ingest.evolve import (
     new_schema,
 )
 from frazil.ingest.files.partition_limit import TooManyPartitions, exceeds
+from frazil.ingest.granting import MOST_BARRED, grant
 from frazil.ingest.layouts import check_measured_columns
 from frazil.ingest.letters.letter_box import LetterBox, new_table_properties
 from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
@@ -83,7 +84,8 @@ class Outcome:
     planned again, or when nothing could be done with it yet (`is_empty`). letters: the dead-letter table, where the batch is
     planned again to write to it. schemas: those that it is planned again to read with. resolved: what changes did to an
     upsert table. unpaired: as in TaskReport; unfilled: records that have no value for a required column, which no row had
-    either; it is planned again without these records.
+    either; it is planned again without these records. barred: fields that the table cannot have, with the reason; it is
+    planned again, and records that have them are bad ones.
     """
 
     state: TableState | None
@@ -95,6 +97,7 @@ class Outcome:
     resolved: Resolved | None = None
     unpaired: tuple[tuple[str, int, int], ...] = ()
     unfilled: tuple[tuple[str, int, int], ...] = ()
+    barred: Mapping[Path, str] = field(default_factory=dict)
 
     @property
     def is_lacking(self) -> bool:
@@ -224,14 +227,20 @@ class Pipeline:
     def _evolve(self, planned: Planned, report: TaskReport) -> Outcome:
         table = planned.table
         try:
-            wanted = self._wanted(planned, report)
+            wanted, barred = grant_columns(table, self._wanted(planned, report))
+            if barred.keys() - table.barred.keys():
+                if table.spec.on_bad_record == "stop" and not table.spec.rescue:
+                    raise NamesClash(next(iter(barred.values())))
+                # What the records with these fields bring besides is not known to be wanted by any other.
+                said = {f"column {'.'.join(path)}: {reason}" for path, reason in barred.items()}
+                return Outcome(table.state, replace(report, refusals=report.refusals | said), barred=barred)
             if table.state is not None:
                 hit("evolve.before")
                 loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
-                change = _within(table, adder(table.spec, wanted, loosened))
+                change = within_limit(table, adder(table.spec, wanted, loosened))
                 state = self._catalog.evolve(table.name, change)
                 return Outcome(note_key_columns(self._catalog, state, report.key_columns), report)
-            schema = _within(table, adder(table.spec, wanted))(Schema())
+            schema = within_limit(table, adder(table.spec, wanted))(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Outcome(None, report, is_empty=True)
             hit("create.before")
@@ -308,7 +317,8 @@ class Pipeline:
 
     def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesGone) -> Outcome:
         """What follows where a row has no value for a required column: as for a record that lacks one."""
-        if planned.table.spec.on_drift == "evolve":
+        is_fixed = any((name,) in planned.table.target().fixed for name in gone.columns)
+        if planned.table.spec.on_drift == "evolve" and not is_fixed:
             return self._evolve(
                 planned, replace(report, loosened=frozenset(json.dumps([name]) for name in gone.columns))
             )
@@ -321,7 +331,21 @@ def _moves_first(table: Table, report: TaskReport) -> bool:
     return table.letters is not None and (report.has_moves or bool(report.unpaired))
 
 
-def _within(table: Table, change: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:
+def grant_columns(table: Table, wanted: Wanted) -> tuple[Wanted, dict[Path, str]]:
+    """What of it the table can have, and the other fields with the reason. Raises NamesClash where these are too many, or
+    where records with them should have been refused.
+    """
+    spec = table.spec
+    declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
+    schema = table.state.schema if table.state is not None else new_schema(declared.items())
+    granted, barred = grant(wanted, lambda some: adder(spec, some)(schema))
+    is_known = not granted and barred.keys() <= table.barred.keys()
+    if barred and (is_known or len(barred.keys() | table.barred.keys()) > MOST_BARRED):
+        raise NamesClash(next(iter(barred.values())))
+    return granted, barred
+
+
+def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:
     """The change, refused when the table would have more columns than it may. The change raises SpecError."""
 
     def limited(schema: Schema) -> Schema:
@@ -361,11 +385,11 @@ def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
 
 def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Callable[[Schema], Schema]:
     """The change that gives a table the fields that records have and it lacks. The change raises NamesClash."""
-    own, shaping = own_columns(spec), shaping_of(spec)
+    own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.on_drift == "evolve"
     if shaping is not None:
-        return lambda schema: extend_shaped(schema, shaping, own, wanted, loosened)
+        return lambda schema: extend_shaped(schema, shaping, own, wanted, loosened, may_widen)
     check_metadata_names(wanted, own)
-    return lambda schema: extend_schema(schema, wanted, loosened)
+    return lambda schema: extend_schema(schema, wanted, loosened, may_widen)
 
 
 def clash_remedy(spec: TableSpec) -> str:

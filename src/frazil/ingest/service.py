@@ -372,6 +372,7 @@ class Service:
         table.state = outcome.state
         table.dropped = note_names(table.dropped, outcome.report.dropped)
         table.schemas |= outcome.schemas
+        table.barred |= outcome.barred
         note_refusals(table, outcome.report)
         if outcome.letters is not None:
             table.letters, table.good_batches = outcome.letters, 0

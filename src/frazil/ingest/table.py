@@ -89,7 +89,7 @@ class Table:
     is_whole, unpaired, unfilled: as tasks are told (TableTarget), the latter two for the batch that is planned again.
     at_start: the partitions that `start` speaks of, None before a topic was seen. empty_to: how far its records have been
     read without finding a column; empty_batches: as planning is told (TableClock). cut, held: of a table that shows
-    transactions whole, where the next batch ends, or that there is none yet.
+    transactions whole, where the next batch ends, or that there is none yet. barred: as tasks are told (Reading).
     """
 
     spec: TableSpec
@@ -140,6 +140,7 @@ class Table:
     cut: Cut | None = None
     held: Held | None = None
     unfilled: frozenset[tuple[str, int, int]] = frozenset()
+    barred: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -313,6 +314,8 @@ class Table:
             may_widen=spec.on_drift == "evolve",
             on_bad=spec.on_bad_record,
             max_record_bytes=spec.limits.record_bytes,
+            barred=tuple(sorted(self.barred.items())),
+            room=max(0, spec.limits.columns - (len(self.state.schema.field_ids) if self.state else 0)),
         )
 
     def _key_reading(self, written: ValueSpec | None = None) -> Reading:

@@ -3,7 +3,7 @@ derive from it for the next batch)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -114,7 +114,9 @@ class Reading:
     on_bad: what becomes of a record that cannot become a row (`dead_letter`, `stop`, `skip`). max_record_bytes: larger
     values are not read. selection: the fields that count; None: all. units: of numbers in fields of time, by path;
     without one they are milliseconds in JSON, and no times elsewhere. envelope: how records wrap a change, where what is
-    read is not the record but its opened envelope (`decode.envelopes.opened`).
+    read is not the record but its opened envelope (`decode.envelopes.opened`). barred: paths of fields that the table cannot
+    have, with the reason: records that have them are bad ones. room: so many columns may be added; a record that brings more
+    is a bad one.
     """
 
     format: str = "json"
@@ -131,6 +133,8 @@ class Reading:
     selection: Selection | None = None
     units: tuple[tuple[Path, str], ...] = ()
     envelope: Envelope | None = None
+    barred: tuple[tuple[Path, str], ...] = ()
+    room: int = 2**31
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """The schema of an id, None while it is not known."""
@@ -144,6 +148,11 @@ class Reading:
     def unit_at(self) -> Mapping[Path, str]:
         """The units, by path."""
         return dict(self.units)
+
+    @cached_property
+    def barred_at(self) -> Mapping[Path, str]:
+        """Why fields cannot be had, by path."""
+        return dict(self.barred)
 
     @property
     def has_rescued_column(self) -> bool:
@@ -236,6 +245,15 @@ class TableTarget:
         return tuple(field for field in self.schema.fields if field.name not in others)
 
     @cached_property
+    def fixed(self) -> frozenset[Path]:
+        """Paths of columns that cannot become optional: those that identify a row, and what they are in."""
+        found = set()
+        for identifier in self.schema.identifier_field_ids:
+            path = _path_to(identifier, self.schema.fields)
+            found |= {path[:cut] for cut in range(1, len(path) + 1)}
+        return frozenset(found)
+
+    @cached_property
     def needs_headers(self) -> bool:
         """Whether a record's headers are needed, be it for its schema or for a column."""
         readings = [self.reading, self.key or self.reading, self.changes.key if self.changes else self.reading]
@@ -263,6 +281,17 @@ class TableTarget:
     def arrow_schema(self) -> pa.Schema:
         """The files' schema: every field with its Iceberg id, at every level."""
         return pa.schema([_arrow_field(field) for field in self.schema.fields])
+
+
+def _path_to(field_id: int, fields: Iterable[NestedField]) -> Path:
+    """The path of the field with an id; empty where no struct has it."""
+    for field in fields:
+        if field.field_id == field_id:
+            return (field.name,)
+        inner = _path_to(field_id, field.field_type.fields) if isinstance(field.field_type, StructType) else ()
+        if inner:
+            return (field.name, *inner)
+    return ()
 
 
 def _arrow_field(field: NestedField) -> pa.Field:

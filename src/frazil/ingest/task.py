@@ -172,7 +172,7 @@ class _TableRun:
         self._note_bad(topic, columns, decoded)
         if decoded.wanted:
             self.wanted[dump_wanted(decoded.wanted)] = None
-        self.loosened |= {json.dumps(path) for path in decoded.loosened}
+        self.loosened |= {json.dumps(path) for path in decoded.loosened - self.target.fixed}
         self.missing |= decoded.missing
         self.refusals = note_names(self.refusals, decoded.refusals)
         self.passed_over.update(read.passed_over)

@@ -14,7 +14,7 @@ from pyiceberg.types import StructType
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.decode.columns import Columns, Decoded
 from frazil.ingest.decode.fit import Fitting, fit_columns
-from frazil.ingest.decode.framed import row_aliases, row_struct
+from frazil.ingest.decode.framed import row_renames, row_struct
 from frazil.ingest.decode.json_schema.refusals import refused_changes
 from frazil.ingest.evolve import NamesClash, SchemaChange, compare_schemas, lacking_of, new_schema
 from frazil.ingest.layouts import term_misfit
@@ -115,7 +115,8 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
             [], np.zeros(0, np.bool_), wanted={path: dict(of) for path, of in wanted.items()}, refusals=refusals
         )
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
-    return fit_columns(Fitting(reading, subject, 0, 0, row_aliases(written, target.envelope)), struct, nothing, fields)
+    renames = row_renames(written, target.envelope, struct)
+    return fit_columns(Fitting(reading, subject, 0, 0, renames), struct, nothing, fields)
 
 
 def _in_words(changes: list[SchemaChange]) -> str:

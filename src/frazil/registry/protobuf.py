@@ -1,29 +1,37 @@
 """Texts of .proto files to descriptors, by protoc: it runs on the driver, tasks get what it wrote.
 
-A schema's text comes from outside: protoc sees only the texts it was given, in a directory of their own, and the files
-that come with Protobuf.
+A schema's text comes from outside: protoc sees only the texts it was given, in a directory of their own, the files that come
+with Protobuf, and those in `protos`, which clients of a registry take for granted too.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
 
 from frazil.registry.port import UnusableSchema
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 COMPILE_TIMEOUT_S = 30
 _MAX_MESSAGE = 2000
+_KNOWN_PROTOS = Path(__file__).parent / "protos"
 
 
 def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> bytes:
     """The serialized FileDescriptorSet of one schema, itself last, everything that it imports before it.
 
-    text: a .proto file (proto2, proto3 or an edition). references: pairs of an import name and the text that it stands
-    for. google/protobuf/*.proto need not be among them. Raises UnusableSchema for what protoc refuses, for names that
-    lead out of a directory, for texts of more than MAX_TEXT_BYTES together, and when COMPILE_TIMEOUT_S have passed.
+    text: a .proto file (proto2, proto3 or an edition), or base64 of its FileDescriptorProto, which is what some clients
+    register. references: pairs of an import name and the text that it stands for. google/protobuf/*.proto and those in
+    `protos` need not be among them. Raises UnusableSchema for what protoc refuses, for names that lead out of a directory,
+    for texts of more than MAX_TEXT_BYTES together, and when COMPILE_TIMEOUT_S have passed.
     """
     files = dict(references)
     _check_references(references, files)
@@ -34,9 +42,36 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> by
         own_name = f"the_{own_name}"
     with tempfile.TemporaryDirectory(prefix="frazil-proto-") as place:
         sources, target = Path(place, "sources"), Path(place, "descriptors")
-        _write(sources, {**files, own_name: text})
-        _run_protoc(sources, target, own_name)
+        sources.mkdir()
+        texts = {**files, own_name: text}
+        described = _described(texts)
+        _write(sources, {name: text for name, text in texts.items() if name not in described})
+        _run_protoc(sources, target, own_name, _put_down(place, described))
         return target.read_bytes()
+
+
+def _described(texts: Mapping[str, str]) -> dict[str, FileDescriptorProto]:
+    """The files that are there as base64 of their descriptors, under the names that they are imported by."""
+    found = {}
+    for name, text in texts.items():
+        try:
+            raw = base64.b64decode(text, validate=True)
+            described = FileDescriptorProto.FromString(raw)
+        except (ValueError, binascii.Error, DecodeError):
+            continue  # It is a text: these have blanks, brackets or semicolons in them.
+        if raw:
+            described.name = name
+            found[name] = described
+    return found
+
+
+def _put_down(place: str, described: Mapping[str, FileDescriptorProto]) -> Path | None:
+    """Writes descriptors to a file for protoc; None where there are none."""
+    if not described:
+        return None
+    path = Path(place, "described")
+    path.write_bytes(FileDescriptorSet(file=described.values()).SerializeToString())
+    return path
 
 
 def _check_references(references: tuple[tuple[str, str], ...], files: dict[str, str]) -> None:
@@ -61,12 +96,14 @@ def _write(sources: Path, files: dict[str, str]) -> None:
             raise UnusableSchema(f"the file {name!r} cannot be given to protoc: {reason}") from None
 
 
-def _run_protoc(sources: Path, target: Path, own_name: str) -> None:
+def _run_protoc(sources: Path, target: Path, own_name: str, described: Path | None) -> None:
     # -P: Python must not look for modules where it is started.
     command = [
-        sys.executable, "-P", "-m", "grpc_tools.protoc", f"--proto_path={sources}", "--include_imports",
-        f"--descriptor_set_out={target}", own_name,
+        sys.executable, "-P", "-m", "grpc_tools.protoc", f"--proto_path={sources}", f"--proto_path={_KNOWN_PROTOS}",
+        "--include_imports", f"--descriptor_set_out={target}", own_name,
     ]  # fmt: skip
+    if described is not None:
+        command.insert(-1, f"--descriptor_set_in={described}")
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMPILE_TIMEOUT_S, check=False

@@ -302,6 +302,40 @@ def test_the_changes_that_a_json_schema_asks_for_in_vain_are_said() -> None:
     }
 
 
+def test_a_policy_that_only_adds_does_not_widen_what_is_nested() -> None:
+    schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
+    reading = {"format": "json_schema", "may_widen": False}
+    wide = {"o": "struct<n: int>", "of": "list<struct<n: int>>"}
+    assert decode([b"\x00\x00\x00\x00\x03{}"], fields_of(**_NARROW), {3: schema}, **reading).wanted == {
+        ("o",): {"more": parse_type("boolean")}
+    }
+    members = {"type": "object", "properties": {"n": {"type": "integer"}, "more": {"type": "boolean"}}}
+    listed = json.dumps({"type": "object", "properties": {"of": {"type": "array", "items": members}}})
+    decoded = decode(
+        [b"\x00\x00\x00\x00\x03{}"], fields_of(**wide), {3: WriterSchema("json_schema", listed)}, **reading
+    )
+    assert decoded.wanted == {("of", "element"): {"more": parse_type("boolean")}}
+
+
+def test_a_schema_of_which_no_record_can_be_read_brings_no_column() -> None:
+    (good,) = framed(1, V1, {"id": 1, "name": "a"})
+    (read,) = framed(7, V2, {"id": 2, "name": "b", "price": None})
+    broken, fields = b"\x00\x00\x00\x00\x07\xff", fields_of(id="int", name="string")
+    assert decode([good, broken], fields, {1: V1, 7: V2}).wanted == {}
+    assert decode([good, broken, read], fields, {1: V1, 7: V2}).wanted == {
+        (): {"id": parse_type("long"), "price": parse_type("float")}
+    }
+
+
+@pytest.mark.parametrize(("body", "is_read"), [(b"{", False), (b"[]", False), (b'{"id": 1099511627776}', True)])
+def test_nor_does_a_json_schema_unless_what_it_brings_would_let_a_record_fit(body: bytes, is_read: bool) -> None:
+    schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
+    decoded = decode([b"\x00\x00\x00\x00\x03" + body], fields_of(**_NARROW), {3: schema}, format="json_schema")
+    assert decoded.refused.tolist() == [True]
+    assert (decoded.wanted.get((), {}).get("id") == parse_type("long")) is is_read
+    assert bool(decoded.wanted) is is_read
+
+
 def test_protobuf_records_say_which_message_they_are() -> None:
     text = 'syntax = "proto3"; message A { int64 id = 1; message In { string s = 2; } } message B { double x = 3; }'
     schema = WriterSchema("protobuf", text, (), compile_proto(text))

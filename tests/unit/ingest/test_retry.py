@@ -24,7 +24,7 @@ from frazil.ingest.letters.promise import Promise, announce, settle_retries
 from frazil.ingest.letters.retry import Retrier
 from frazil.ingest.table import letters_target
 from frazil.ingest.target import METADATA_TYPES
-from frazil.spec.models import METADATA_COLUMNS, ValueSpec
+from frazil.spec.models import METADATA_COLUMNS, LimitsSpec, ValueSpec
 from frazil.testing import MemoryCatalog
 from frazil.types import DataFile
 from tests.unit.ingest.letter_scene import LETTERS, TABLE, Scene
@@ -339,12 +339,22 @@ def test_a_table_that_is_not_there_takes_no_letters(tmp_path: Path) -> None:
         scene.retrier.retry(scene.table, ALL)
 
 
-def test_a_field_that_no_table_can_have_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
-    scene.declare({"id": "long"}, metadata={"offset": "new"})
-    with pytest.raises(SpecError, match="field new"):
+    scene.declare({"id": "long"}, metadata={"offset": "new"}, on_bad_record="stop")
+    assert scene.retrier.retry(scene.table, ALL) == Retried(1, 2)
+    classes = {letter["offset"]: letter["error_class"] for letter in scene.letters()}
+    assert classes == {3: "malformed", 5: "name_taken"}
+
+
+def test_letters_that_bring_too_many_columns_together_are_an_error_that_says_so(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {"id": "int"})
+    scene.feed({"id": LARGE, "a": 1}, {"id": LARGE + 1, "b": 1})
+    scene.declare({"id": "long"}, limits=LimitsSpec(columns=2))
+    with pytest.raises(SpecError, match="records bring the table to 3 columns"):
         scene.retrier.retry(scene.table, ALL)
-    assert len(scene.letters()) == 3
+    scene.declare({"id": "long"}, limits=LimitsSpec(columns=3))
+    assert scene.retrier.retry(scene.table, ALL) == Retried(2, 0)
 
 
 def test_rows_that_another_engine_deleted_do_not_come_back(tmp_path: Path) -> None:

@@ -152,15 +152,16 @@ def test_a_running_process_learns_of_an_id_that_was_not_known_within_a_minute(tm
 
 
 def test_a_table_stops_rather_than_get_more_columns_than_it_may(tmp_path: Path) -> None:
-    world = World(tmp_path, value={"format": "json"}, limits={"columns": 3})
+    world = World(tmp_path, value={"format": "json"}, limits={"columns": 4})
     world.source.produce("a", 0, b'{"a": 1, "b": {"c": 1}}')
     world.settle()
     world.source.produce("a", 0, b'{"d": 1}')
+    world.source.produce("a", 0, b'{"e": 1}')
     service = world.start()
     world.settle(service)
     [table] = service.tables
     assert (table.run_state, len(world.rows())) == (RunState.STOPPED, 1)
-    assert "records bring the table to 4 columns, nested ones counted, and it may have 3" in table.reason
+    assert "records bring the table to 5 columns, nested ones counted, and it may have 4" in table.reason
 
 
 def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: list[Any]) -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
+
 import pytest
 from google.protobuf import descriptor_pb2
 
+import frazil.registry
 from frazil.registry.port import UnusableSchema
 from frazil.registry.protobuf import compile_proto
 
+_KNOWN = Path(frazil.registry.__file__).parent / "protos"
 _SIMPLE = 'syntax = "proto3"; message A { int32 x = 1; }'
 
 
+def _set(descriptors: bytes) -> list[descriptor_pb2.FileDescriptorProto]:
+    return list(descriptor_pb2.FileDescriptorSet.FromString(descriptors).file)
+
+
 def _files(descriptors: bytes) -> list[str]:
-    return [file.name for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors).file]
+    return [file.name for file in _set(descriptors)]
 
 
 def test_a_text_alone_is_one_file() -> None:
@@ -32,6 +41,62 @@ def test_imports_are_the_references_and_what_comes_with_protobuf() -> None:
         "a/b.proto", "c.proto", "google/protobuf/timestamp.proto", "schema.proto",
     ]  # fmt: skip
     assert _files(compile_proto(text, references))[-1] == "schema.proto"
+
+
+def test_imports_that_clients_take_for_granted_need_not_be_references() -> None:
+    text = """
+        syntax = "proto3";
+        import "confluent/meta.proto";
+        import "confluent/type/decimal.proto";
+        import "google/type/date.proto";
+        message M {
+          confluent.type.Decimal price = 1 [(confluent.field_meta) = { params: [{ key: "scale", value: "2" }] }];
+          google.type.Date day = 2;
+        }
+    """
+    assert set(_files(compile_proto(text))) >= {
+        "confluent/type/decimal.proto",
+        "google/type/date.proto",
+        "schema.proto",
+    }
+    own = 'syntax = "proto3"; package google.type; message Date { string text = 1; }'
+    (date,) = (file for file in _set(compile_proto(text, (("google/type/date.proto", own),))) if "date" in file.name)
+    assert [field.name for field in date.message_type[0].field] == ["text"], "a reference comes first"
+
+
+def test_all_of_them_can_be_imported() -> None:
+    names = sorted(file.relative_to(_KNOWN).as_posix() for file in _KNOWN.rglob("*.proto"))
+    imports = " ".join(f'import "{name}";' for name in names)
+    assert len(names) == 21
+    assert set(_files(compile_proto(f'syntax = "proto3"; {imports} message M {{}}'))) >= set(names)
+
+
+def _encoded(text: str, references: tuple[tuple[str, str], ...] = ()) -> str:
+    """The schema as clients in Python and .NET register it."""
+    return base64.b64encode(_set(compile_proto(text, references))[-1].SerializeToString()).decode()
+
+
+def test_a_schema_may_be_base64_of_its_descriptor() -> None:
+    text = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message A { google.protobuf.Timestamp t = 1; }'
+    assert compile_proto(_encoded(text)) == compile_proto(text)
+
+
+@pytest.mark.parametrize("is_encoded", [(True, True), (True, False), (False, True)])
+def test_schemas_in_text_and_in_base64_may_refer_to_each_other(is_encoded: tuple[bool, bool]) -> None:
+    text, reference = 'syntax = "proto3"; import "a/b.proto"; message M { B b = 1; }', 'syntax = "proto3"; message B {}'
+    encoded = (_encoded(text, (("a/b.proto", reference),)), _encoded(reference))
+    own, other = (
+        code if wants else plain for code, plain, wants in zip(encoded, (text, reference), is_encoded, strict=True)
+    )
+    assert _files(compile_proto(own, (("a/b.proto", other),))) == ["a/b.proto", "schema.proto"]
+    if is_encoded[0]:
+        with pytest.raises(UnusableSchema, match=r"protoc refuses it.*a/b\.proto"):
+            compile_proto(own)
+
+
+def test_base64_of_anything_else_is_refused_as_a_text() -> None:
+    with pytest.raises(UnusableSchema, match="protoc refuses it"):
+        compile_proto(base64.b64encode(b"abc").decode())
 
 
 def test_a_reference_may_have_the_name_that_the_schema_would_get() -> None:

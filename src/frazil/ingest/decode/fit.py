@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -30,6 +30,7 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Columns, Decoded, Misfit
 from frazil.ingest.decode.epochs import from_numbers
+from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import join_members, members_of
 from frazil.ingest.evolve import can_promote
 from frazil.ingest.target import Reading, arrow_type
@@ -53,7 +54,7 @@ class Fitting:
     schema_id: str
     row_count: int
     limit: int
-    aliases: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
+    renames: Renames = field(default_factory=Renames)
     misfits: list[Misfit] = field(default_factory=list)
     rescued: list[Misfit] = field(default_factory=list)
     wanted: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
@@ -102,7 +103,8 @@ def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: 
         columns=arrays,
         refused=fitting.refused,
         misfits=sorted(fitting.misfits, key=lambda misfit: misfit.row)[: fitting.limit],
-        wanted=fitting.wanted,
+        # Where not one record can be read, it is not said that the schema is theirs.
+        wanted={} if count and not (columns.fault == 0).any() else fitting.wanted,
         loosened=fitting.loosened,
         dropped=fitting.dropped,
         rescued=join_members([members_of(fitting.rescued, count)], count) if fitting.rescued else None,
@@ -131,7 +133,7 @@ def fit_struct(
         found.append(column)
     for n, member in enumerate(struct.fields):
         if member.name not in known and n not in renamed.values():
-            _meet_undeclared(fitting, member, arrays[n], place)
+            _meet_undeclared(fitting, fitting.renames.under_first(member, place.path, written), arrays[n], place)
     return found
 
 
@@ -212,16 +214,39 @@ def _fit_map(
     top: tuple[Path, IcebergType],
 ) -> pa.Array:
     written, wanted = kinds
-    keys, items = _elements(array, place, "key"), _elements(array, place, "value")
+    items, keys = _elements(array, place, "value"), array.keys
     if written.key_type != wanted.key_type:
-        return _convert(fitting, array, kinds, place)
+        target = arrow_type(wanted.key_type)
+        if not _may_convert(keys.type, target):
+            return _convert(fitting, array, kinds, place)
+        if can_promote(wanted.key_type, written.key_type):  # Iceberg lets values of maps become wider, and no keys.
+            what = f"{wanted.key_type} is not widened to {written.key_type}"
+            fitting.refuse_change((*place.path, "key"), what)
+        keys = _exact(keys, target)
+        if keys.null_count:
+            array, items, keys = _without_misfits(fitting, array, keys, wanted.key_type, place)
     values = fit_value(fitting, array.items, (written.value_type, wanted.value_type), items, top)
     if wanted.value_required:
         require(fitting, values, items, items.path)
-    kind = pa.map_(array.keys.type, pa.field("value", values.type))
-    entries = pa.StructArray.from_arrays([array.keys, values], fields=[kind.key_field, kind.item_field])
-    assert len(keys.owner) == len(entries)
+    kind = pa.map_(keys.type, pa.field("value", values.type))
+    entries = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
+    assert len(items.owner) == len(entries)
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[entries])
+
+
+def _without_misfits(
+    fitting: Fitting, array: pa.MapArray, keys: pa.Array, wanted: IcebergType, place: Place
+) -> tuple[pa.MapArray, Place, pa.Array]:
+    """The maps whose keys all fit, the others null: an entry without its key would be lost. keys: null where they do not."""
+    of_map = np.repeat(np.arange(len(array)), np.diff(np.asarray(array.offsets)))
+    bad = np.zeros(len(array), np.bool_)
+    bad[of_map[np.asarray(keys.is_null())]] = True
+    fitting.refuse(
+        array, bad, place.owner, place.path, "does_not_fit", f"{{value}} has a key that does not fit {wanted}"
+    )
+    rows = pa.array(np.arange(len(array)), mask=bad)
+    kept = array.take(rows)
+    return kept, _elements(kept, place, "value"), _exact(kept.keys, keys.type)
 
 
 def _elements(array: pa.Array, place: Place, name: str) -> Place:
@@ -232,16 +257,16 @@ def _elements(array: pa.Array, place: Place, name: str) -> Place:
 
 def _renamed(fitting: Fitting, struct: StructType, known: set[str], path: Path) -> dict[str, int]:
     """Columns of the table that a field of the writer's was called before, and that field's place."""
-    if not fitting.aliases:
+    if not fitting.renames.names:
         return {}
     names = {member.name for member in struct.fields}
-    return {
-        alias: n
-        for n, member in enumerate(struct.fields)
-        if member.name not in known
-        for alias in fitting.aliases.get((*path, member.name), ())
-        if alias in known and alias not in names
-    }
+    found: dict[str, int] = {}
+    for n, member in enumerate(struct.fields):
+        if member.name not in known:
+            for alias in fitting.renames.names.get((*path, member.name), ()):
+                if alias in known and alias not in names:
+                    found.setdefault(alias, n)
+    return found
 
 
 def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> None:
@@ -257,7 +282,10 @@ def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> Non
 
 def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, place: Place) -> None:
     path, undeclared = (*place.path, member.name), fitting.reading.undeclared
-    if undeclared == "add":
+    if undeclared == "add" and path in fitting.reading.barred_at:
+        there = np.asarray(array.is_valid()) & place.there
+        fitting.refuse(array, there, place.owner, path, "name_taken", fitting.reading.barred_at[path])
+    elif undeclared == "add":
         fitting.want(path, member.field_type)
     elif undeclared == "drop":
         fitting.dropped.add(".".join(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -13,24 +14,27 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.ingest.decode.avro.reader import avro_reader
+from frazil.ingest.decode.avro.reader import AvroReader, avro_reader
 from frazil.ingest.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
 from frazil.ingest.decode.connect.schema import meanings_of_avro
 from frazil.ingest.decode.connect.values import Meaning
 from frazil.ingest.decode.envelopes.columns import open_columns
 from frazil.ingest.decode.envelopes.framed import open_framed, row_of
 from frazil.ingest.decode.envelopes.opened import opened_fields
+from frazil.ingest.decode.envelopes.parts import json_options
 from frazil.ingest.decode.fit import Fitting, fit_columns
 from frazil.ingest.decode.frames import group_rows, guids_of, split_frames, take_bodies
 from frazil.ingest.decode.json import values as json_values
-from frazil.ingest.decode.json.records import JsonOptions, decode_json
+from frazil.ingest.decode.json.records import decode_json
 from frazil.ingest.decode.json_schema.refusals import refused_changes
 from frazil.ingest.decode.json_schema.types import struct_of_json_schema
 from frazil.ingest.decode.protobuf.frames import MESSAGE_INDEX_FAULTS, split_message_indexes
 from frazil.ingest.decode.protobuf.reader import protobuf_reader
 from frazil.ingest.decode.regroup import select_columns
+from frazil.ingest.decode.renames import Renames, find_renames
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import lacking_of, merge_wanted, type_at, widest
+from frazil.ingest.granting import without_barred
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import Reading, WriterSchema, arrow_type
 from frazil.registry.port import UnusableSchema
@@ -196,8 +200,8 @@ def _read_columns(
         struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)
-    aliases = getattr(reader, "aliases", {})
-    fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit, aliases)
+    renames = _renames(tuple(schema for _, schema in batch.reading.schemas))
+    fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit, renames)
     batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
 
 
@@ -212,11 +216,9 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     struct = _json_struct(schema)
     if selection is not None:
         struct = selection.prune_struct(struct) or StructType()
-    options = JsonOptions(
-        batch.reading.undeclared, batch.reading.is_rescuing, batch.limit, selection, batch.reading.units
-    )
-    table = StructType(*batch.fields)
-    decoded = decode_json(_texts(bodies), batch.fields, options)
+    options = json_options(batch.reading, batch.limit)
+    table, texts = StructType(*batch.fields), _texts(bodies)
+    decoded = decode_json(texts, batch.fields, options)
     refusals = refused_changes(batch.reading, table, struct, schema_id)
     known = {refusal.split(": ")[1] for refusal in refusals}
     # What records have besides what their schema says is refused too.
@@ -228,7 +230,9 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
         path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
         for path, members in decoded.wanted.items()
     }
-    lacking = lacking_of(table, struct, batch.reading.may_widen)
+    lacking = lacking_of(table, without_barred(struct, batch.reading.barred_at), batch.reading.may_widen)
+    if decoded.refused.all() and decode_json(texts, (), replace(options, undeclared="drop")).refused.all():
+        lacking = {}  # Where not one record can be read, it is not said that the schema is theirs.
     return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
 
 
@@ -250,7 +254,7 @@ def _texts(bodies: Bodies) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
 
 
-def _avro(schema: WriterSchema) -> Reader:
+def _avro(schema: WriterSchema) -> AvroReader:
     return avro_reader(schema.text, tuple(text for _, text in schema.references))
 
 
@@ -268,13 +272,27 @@ def struct_of(schema: WriterSchema, message: str = "") -> StructType:
     return protobuf_reader(schema.descriptors, message or _FIRST).struct
 
 
-def row_aliases(schema: WriterSchema, envelope: Envelope | None) -> Mapping[tuple[str, ...], tuple[str, ...]]:
-    """The names that fields of the rows had before, by path, as far as the schema says."""
+@lru_cache(maxsize=64)
+def _renames(schemas: tuple[WriterSchema, ...]) -> Renames:
+    """What the known schemas say of fields that have other names in others of them."""
+    known = [schema for schema in schemas if schema.kind == "avro"]
+    if not any('"aliases"' in text for schema in known for text in (schema.text, *dict(schema.references).values())):
+        return Renames()
+    written = []
+    for schema in known:
+        with suppress(UnusableSchema):  # Its records are bad ones.
+            reader = _avro(schema)
+            written.append((reader.struct, reader.aliases))
+    return find_renames(written)
+
+
+def row_renames(schema: WriterSchema, envelope: Envelope | None, struct: StructType) -> Renames:
+    """The names that fields of the rows had before, as far as the schema says. struct: of the rows."""
     if schema.kind != "avro":
-        return {}
-    found: Mapping[tuple[str, ...], tuple[str, ...]] = getattr(_avro(schema), "aliases", {})
+        return Renames()
+    found = _avro(schema).aliases
     inside = {path[1:]: names for path, names in found.items() if path[0] == "after"} if envelope is not None else {}
-    return {**found, **inside}
+    return find_renames([(struct, {**found, **inside})])
 
 
 def row_struct(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +15,13 @@ from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.envelopes.canal import open_canal
 from frazil.ingest.decode.envelopes.json import open_json
 from frazil.ingest.decode.envelopes.message_rows import MessageRows
+from frazil.ingest.decode.envelopes.parts import json_options
 from frazil.ingest.decode.framed import decode_framed
-from frazil.ingest.decode.json.records import JsonOptions, decode_json
+from frazil.ingest.decode.json.records import decode_json
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.plain import decode_plain
+from frazil.ingest.evolve import Wanted
+from frazil.ingest.granting import growth
 from frazil.ingest.target import Reading
 
 
@@ -26,14 +29,18 @@ def decode_values(
     reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISFITS
 ) -> Decoded:
     """The columns `fields` of these records. limit: how many misfits are noted."""
-    kept, large = _without_large(reading, records)
-    if not large:
-        return _decode(reading, fields, records, limit)
+    kept, unread = _without_large(reading, records)
     decoded = _decode(reading, fields, kept, limit)
-    refused, rows = decoded.refused.copy(), {misfit.row for misfit in large}
+    if _growth(reading, fields, decoded.wanted) > reading.room:
+        wide = _find_wide(reading, fields, kept, np.arange(len(kept["value"])))
+        kept = _without(kept, [misfit.row for misfit in wide])
+        decoded, unread = _decode(reading, fields, kept, limit) if wide else decoded, unread + wide
+    if not unread:
+        return decoded
+    refused, rows = decoded.refused.copy(), {misfit.row for misfit in unread}
     refused[sorted(rows)] = True
     others = [misfit for misfit in decoded.misfits if misfit.row not in rows]
-    in_order = sorted([*large, *others], key=lambda misfit: misfit.row)[:limit]
+    in_order = sorted([*unread, *others], key=lambda misfit: misfit.row)[:limit]
     return replace(decoded, refused=refused, misfits=in_order)
 
 
@@ -50,11 +57,42 @@ def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[M
     lengths = _lengths(records["value"])
     if lengths.size == 0 or lengths.max() <= reading.max_record_bytes:
         return records, []
-    too_large = lengths > reading.max_record_bytes
-    kept = pc.if_else(pa.array(too_large), pa.scalar(None, pa.binary()), records["value"])
+    rows = np.flatnonzero(lengths > reading.max_record_bytes).tolist()
     reason = f"the value is larger than the {reading.max_record_bytes} bytes that `limits` lets one have"
-    misfits = [Misfit(n, "", "too_large", reason) for n in np.flatnonzero(too_large).tolist()]
-    return {**records, "value": kept}, misfits
+    return _without(records, rows), [Misfit(row, "", "too_large", reason) for row in rows]
+
+
+def _without(records: Mapping[str, pa.Array], rows: Sequence[int]) -> dict[str, pa.Array]:
+    """The records without the values of some."""
+    is_out = np.zeros(len(records["value"]), np.bool_)
+    is_out[list(rows)] = True
+    return {**records, "value": pc.if_else(pa.array(is_out), pa.scalar(None, pa.binary()), records["value"])}
+
+
+def _growth(reading: Reading, fields: tuple[NestedField, ...], wanted: Wanted) -> int:
+    """How many columns more the table would have. Of a change the row before it brings those of the row after it."""
+    if not wanted:
+        return 0
+    is_shaped = reading.selection is not None
+    if reading.envelope is None:
+        return growth(fields, wanted, is_shaped)
+    images = ({path: of for path, of in wanted.items() if path[:1] == (image,)} for image in ("after", "before"))
+    return max(growth(fields, image, is_shaped) for image in images)
+
+
+def _find_wide(
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], rows: NDArray[np.int64]
+) -> list[Misfit]:
+    """Those of the records that each bring more columns than there is room for: looked for by halves, as they are few."""
+    some = {name: column.take(pa.array(rows)) for name, column in records.items()}
+    brought = _growth(reading, fields, _decode(reading, fields, some, 0).wanted)
+    if brought <= reading.room:
+        return []
+    if rows.size > 1:
+        halves = (rows[: rows.size // 2], rows[rows.size // 2 :])
+        return [misfit for half in halves for misfit in _find_wide(reading, fields, records, half)]
+    reason = f"the record brings {brought} new columns, and `limits: columns` lets the table get {reading.room} more"
+    return [Misfit(int(rows[0]), "", "too_many_fields", reason)]
 
 
 def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int) -> Decoded:
@@ -64,8 +102,7 @@ def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[
         return decode_plain(reading, fields, records["value"], limit)
     if reading.envelope is not None:
         return open_json(records, fields, reading, limit)
-    options = JsonOptions(reading.undeclared, reading.is_rescuing, limit, reading.selection, reading.units)
-    return decode_json(records["value"], fields, options)
+    return decode_json(records["value"], fields, json_options(reading, limit))
 
 
 def _lengths(values: pa.BinaryArray) -> NDArray[np.int32]:

@@ -81,7 +81,7 @@ class Draft:
     def _take(self, topic: str, letters: pa.RecordBatch) -> None:
         records = records_of(letters)
         changes = read_checked(self.target, topic, records, _ALL)
-        self.needs.note(changes.decoded, [topic])
+        self.needs.note(changes.decoded, [topic], self.target.fixed)
         self.needs.key_columns = self.needs.key_columns or changes.key_columns
         if not self.needs.is_met:
             return

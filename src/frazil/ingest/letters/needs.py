@@ -10,7 +10,7 @@ from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.evolve import NamesClash, TypesDiffer, Wanted, first_wanted, merge_wanted
-from frazil.ingest.pipeline import adder
+from frazil.ingest.pipeline import adder, grant_columns, within_limit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, note_key_columns
 
@@ -25,10 +25,10 @@ class Needs:
     topics: set[str] = field(default_factory=set)
     key_columns: tuple[str, ...] = ()
 
-    def note(self, decoded: Decoded, topics: Iterable[str]) -> None:
-        """What some letters need."""
+    def note(self, decoded: Decoded, topics: Iterable[str], fixed: frozenset[tuple[str, ...]]) -> None:
+        """What some letters need. fixed: the columns that cannot become optional."""
         self.missing |= decoded.missing
-        self.loosened |= decoded.loosened
+        self.loosened |= decoded.loosened - fixed
         self.topics |= set(topics)
         if decoded.wanted:
             self.wanted.append(decoded.wanted)
@@ -59,7 +59,11 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
     except TypesDiffer:
         wanted = first_wanted(needs.wanted)
     try:
-        change = adder(table.spec, wanted, sorted(needs.loosened))
+        granted, barred = grant_columns(table, wanted)
+        if barred.keys() - table.barred.keys():
+            table.barred |= barred
+            return
+        change = within_limit(table, adder(table.spec, granted, sorted(needs.loosened)))
         hit("retry.evolving")
         table.state = note_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
     except NamesClash as error:

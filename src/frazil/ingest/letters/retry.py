@@ -244,7 +244,7 @@ class _Attempt:
         records = records_of(batch)
         read = read_records(self.target, records, _ALL)
         decoded = read.decoded
-        self.needs.note(decoded, pc.unique(records["topic"]).to_pylist())
+        self.needs.note(decoded, pc.unique(records["topic"]).to_pylist(), self.target.fixed)
         if not self.needs.is_met:
             return
         refused = pa.array(decoded.refused)

@@ -208,6 +208,7 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
         envelope=envelope,
         selection=_selection(shaping, exclude, before, [name for name in names if name not in _IMAGES_OF]),
         units=tuple(((image, *path), unit) for path, unit in units for image in _IMAGES_OF),
+        barred=tuple(((image, *path), why) for path, why in reading.barred for image in _IMAGES_OF),
     )
 
 

@@ -13,6 +13,7 @@ from frazil.ingest.decode.envelopes.json import open_json
 from frazil.ingest.decode.json_schema.refusals import refused_changes
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import lacking_of, merge_wanted, type_at
+from frazil.ingest.granting import without_barred
 from frazil.ingest.target import Reading
 
 _IMAGES = ("after", "before")
@@ -42,6 +43,7 @@ def open_framed(
         path: {name: type_at(row, (*path[1:], name)) or kind for name, kind in members.items()}
         for path, members in decoded.wanted.items()
     }
+    row = without_barred(row, reading.barred_at, ("after",))
     lacking = {("after", *path): members for path, members in lacking_of(table, row, reading.may_widen).items()}
     return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
 

@@ -217,7 +217,7 @@ def _maxwell_parts(stretch: Stretch, rows: NDArray[np.int32], members: dict[str,
 
 def _read_parts(stretch: Stretch, parts: Parts, good: NDArray[np.bool_]) -> None:
     """Reads the images and the facts of records without a schema."""
-    findings = Findings(stretch.reading.undeclared)
+    findings = Findings(stretch.reading.undeclared, barred=stretch.reading.barred_at)
     is_change = (parts.note <= BARE) & good
     found: dict[str, pa.Array] = {"note": pa.array(parts.note), "op": parts.op}
     marks: dict[str, NDArray[np.bool_]] = {}

@@ -92,4 +92,6 @@ def either(choice: NDArray[np.bool_], one: Slices, other: Slices) -> Slices:
 
 def json_options(reading: Reading, limit: int) -> JsonOptions:
     """How rows in JSON are read."""
-    return JsonOptions(reading.undeclared, reading.is_rescuing, limit, reading.selection, reading.units)
+    return JsonOptions(
+        reading.undeclared, reading.is_rescuing, limit, reading.selection, reading.units, reading.barred_at
+    )

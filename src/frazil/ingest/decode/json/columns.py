@@ -7,7 +7,7 @@ the table of what fits what; tests/unit/ingest/test_json_types.py holds it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,13 +74,14 @@ class Findings:
     undeclared: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
     the record. wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements
     and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table
-    says so. refusals: paths of fields that the table does not take.
+    says so. refusals: paths of fields that the table does not take. barred: why some fields cannot be added, by path.
     """
 
     undeclared: str = "add"
     wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
+    barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
 
 def read_members(
@@ -141,7 +142,10 @@ def _meet_undeclared(
 ) -> None:
     for name, column in columns:
         inner = (*path, name)
-        if findings.undeclared == "add":
+        if findings.undeclared == "add" and inner in findings.barred:
+            there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
+            texts.refuse(column, there, ".".join(inner), {1: Fault("name_taken", findings.barred[inner])})
+        elif findings.undeclared == "add":
             inferred = infer_type(texts, column, inner)
             if inferred is not None:
                 findings.wanted.setdefault(path, {})[name] = inferred

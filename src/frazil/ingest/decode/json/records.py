@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class JsonOptions:
     """undeclared: `add` reports fields that the table lacks as wanted, `drop` leaves them out, `rescue` puts them aside,
     `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
     misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
-    time, by path.
+    time, by path. barred: why some fields cannot be added, by path.
     """
 
     undeclared: str = "add"
@@ -54,6 +55,7 @@ class JsonOptions:
     limit: int = MAX_MISFITS
     selection: Selection | None = None
     units: tuple[tuple[tuple[str, ...], str], ...] = ()
+    barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
 
 def decode_json(
@@ -130,7 +132,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     error = unreadable(values)
     slices = whole_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
-    findings = Findings(options.undeclared)
+    findings = Findings(options.undeclared, barred=options.barred)
     columns = read_members(texts, slices, fields, findings, (), error)
     if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
         spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())

@@ -1,0 +1,90 @@
+"""Fields that were renamed with an alias have one column, in whatever order records of their schemas come."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.ingest.decode.renames import find_renames
+from frazil.ingest.table import RunState
+from frazil.ingest.target import WriterSchema
+from frazil.spec.types import parse_type
+from tests.unit.ingest.test_framed import decode, fields_of, framed, rows
+from tests.unit.ingest.test_schemas import World
+
+LONG = parse_type("long")
+
+
+def schema(name: str, *aliases: str) -> WriterSchema:
+    """A record of a nested and a plain field, both called so and once called otherwise."""
+    inner = {"type": "record", "name": "In", "fields": [{"name": name, "type": "long", "aliases": list(aliases)}]}
+    fields = [{"name": name, "type": "long", "aliases": list(aliases)}, {"name": "in", "type": inner}]
+    return WriterSchema("avro", json.dumps({"type": "record", "name": "R", "fields": fields}))
+
+
+SCHEMAS = {1: schema("a"), 2: schema("b", "a"), 3: schema("c", "b", "a")}
+NAMES = {1: "a", 2: "b", 3: "c"}
+
+
+def value(number: int, of: int) -> bytes:
+    (raw,) = framed(number, SCHEMAS[number], {NAMES[number]: of, "in": {NAMES[number]: of}})
+    return raw
+
+
+@pytest.mark.parametrize("order", list(permutations((1, 2, 3))))
+def test_a_first_batch_with_all_of_them_wants_the_oldest_name_alone(order: tuple[int, ...]) -> None:
+    values = [value(number, number) for number in order]
+    wanted = decode(values, (), SCHEMAS).wanted
+    ((path, members),) = wanted.items()
+    (field,) = members["in"].fields  # type: ignore[attr-defined]
+    assert (path, set(members), members["a"], field.name) == ((), {"a", "in"}, LONG, "a")
+
+
+@pytest.mark.parametrize("column", ["a", "b", "c"])
+def test_whichever_name_the_column_has_they_are_all_in_it(column: str) -> None:
+    fields = fields_of(**{column: "long", "in": f"struct<{column}: long>"})
+    decoded = decode([value(number, number) for number in (1, 2, 3)], fields, SCHEMAS)
+    assert decoded.wanted == {}
+    assert rows(decoded, fields) == [{column: n, "in": {column: n}} for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("order", list(permutations((1, 2, 3))))
+@pytest.mark.parametrize("is_one_batch", [True, False])
+def test_a_table_has_one_column_in_whatever_order_its_records_come(
+    tmp_path: Path, order: tuple[int, ...], is_one_batch: bool
+) -> None:
+    world = World(tmp_path)
+    for number in (1, 2, 3):
+        assert world.register(SCHEMAS[number].text) == number
+    for number in order:
+        world.source.produce("a", 0, value(number, number))
+        if not is_one_batch:
+            world.settle(world.start())
+    service = world.start()
+    world.settle(service)
+    assert [table.run_state for table in service.tables] == [RunState.WAITING]
+    state = world.catalog.load("n.t")
+    assert state is not None
+    (column,) = {field.name for field in state.schema.fields} - {"in"}
+    assert column == ("a" if is_one_batch else NAMES[order[0]])
+    assert [row[column] for row in world.rows()] == list(order)
+    assert [row["in"][column] for row in world.rows()] == list(order)
+
+
+def test_what_one_schema_says_holds_on_from_what_another_does() -> None:
+    kinds: list[Any] = [parse_type(f"struct<{name}: long>") for name in "abc"]
+    renames = find_renames([(kinds[0], {}), (kinds[2], {("c",): ("b",)}), (kinds[1], {("b",): ("a",)})])
+    assert renames.names == {("a",): ("b", "c"), ("b",): ("a", "c"), ("c",): ("a", "b")}
+    assert renames.first == {("b",): "a", ("c",): "a"}
+
+
+def test_a_name_that_another_field_has_got_since_is_that_fields() -> None:
+    # What was a is called b now, and a new a is there.
+    swapped: Any = parse_type("struct<a: long, b: long>")
+    one: Any = parse_type("struct<a: long>")
+    renames = find_renames([(swapped, {("b",): ("a",)}), (one, {})])
+    assert (renames.names, renames.first) == ({}, {})
