@@ -1,17 +1,23 @@
-# `make setup` once (network), then everything works without one. A target's stamp keeps a second run from repeating it.
+# `make setup` needs a network once, and so does the first `make test`, for what only tests use; then everything works
+# without one. A target's stamp keeps a second run from repeating it.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup demo picture test check lint docs bench soak soak-care lock clean
+.PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-care lock clean
 
 setup: $(VENV)/.jars
 
-$(VENV)/.created:
-	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+# Every time, and before minutes of fetching: what the machine itself must have. No package is there yet.
+machine: FOUND = $(if $(wildcard $(VENV)/.created),$(BIN)/python,$(PYTHON))
+machine:
+	@test -n "$(FOUND)" && "$(FOUND)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Frazil needs Python 3.11 or newer: install it, or name one with make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@PYTHONPATH=src "$(FOUND)" -m frazil.runtime.java
+
+$(VENV)/.created: | machine
 	"$(PYTHON)" -m venv $(VENV)
 	touch $@
 
@@ -34,8 +40,12 @@ demo: setup
 picture: setup
 	$(BIN)/frazil demo --once --records 60000 --picture docs/images/demo.svg
 
+# Before the tests, whose time is limited; does nothing where all of it is there.
+test-setup: setup
+	$(BIN)/python -m tests.fixtures.fetching
+
 # On both cores: what a file's tests share is theirs alone.
-test: setup
+test: test-setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: setup
@@ -58,11 +68,11 @@ docs: setup
 bench: setup
 	$(BIN)/python -m bench
 
-soak: setup
+soak: test-setup
 	$(BIN)/python -m pytest -m soak
 
 # Half an hour of ingestion, care and other hands, killed at random; FRAZIL_SOAK_SECONDS for another time.
-soak-care: setup
+soak-care: test-setup
 	$(BIN)/python -m pytest -m soak tests/acceptance/test_care_soak.py
 
 lock: $(VENV)/.requirements

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.clock import new_id
-from tests.fixtures.processes import stat_of, state_of
+from tests.fixtures.processes import marked, program_of, stat_of, state_of
 from tests.fixtures.waiting import PATIENCE_S, wait_until
 
 Event = dict[str, Any]
@@ -27,14 +27,14 @@ class Run:
 
     def __init__(self, folder: Path, words: tuple[str, ...], environment: Mapping[str, str]) -> None:
         self.folder = folder
-        self._mark = f"{_MARK}={new_id()}".encode()
+        self._mark = new_id()
         self.events: list[Event] = []
         self.lines: list[str] = []
         command = [sys.executable, "-m", "frazil.cli.main", "run", *words, "--output", "json", "--log-format", "json"]
         self._process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**os.environ, **environment, _MARK: self._mark.decode().partition("=")[2]},
+            env={**os.environ, **environment, _MARK: self._mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -64,12 +64,11 @@ class Run:
     @property
     def jvm_pid(self) -> int:
         """Of the driver's JVM."""
-        return wait_until(lambda: next((pid for pid in self.pids() if _program(pid) == "java"), None), "a JVM")
+        return wait_until(lambda: next((pid for pid in self.pids() if program_of(pid) == "java"), None), "a JVM")
 
     def pids(self) -> list[int]:
         """Everything that it started and that is still there, itself included."""
-        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        return [pid for pid in pids if self._mark in _environment(pid) and state_of(pid) != "Z"]
+        return marked(f"{_MARK}={self._mark}")
 
     def result(self) -> Event:
         """What it printed on standard output, after its end."""
@@ -197,17 +196,3 @@ def ancestor(pid: int, generations: int) -> int | None:
             return None
         pid = int(stat[1])
     return pid
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def _program(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/exe").readlink().name
-    except OSError:
-        return ""

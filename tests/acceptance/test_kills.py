@@ -10,7 +10,9 @@ import signal
 from collections.abc import Callable
 
 import pytest
+from pyiceberg.table import StaticTable
 
+from docs.meanings import FAILPOINTS
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points, wait_until_gone
@@ -29,12 +31,14 @@ BATCH_STEPS = (
     "commit.landed",
     "commit.after",
 )
-SCHEMA_STEPS = ("evolve.before", "create.before")
-STEPS = BATCH_STEPS + SCHEMA_STEPS
+GROWTHS = ("evolve.before", "evolve.landed")
+BIRTHS = ("create.before", "create.landed")
+STEPS = BATCH_STEPS + GROWTHS + BIRTHS
 LANDED = ("commit.landed", "commit.after")
 """Steps at which the batch is in the table already."""
 IN_TIME = (("task.write", "jvm"), ("commit.validating", "jvm"), ("commit.validating", "python"))
-"""Where the two halves of a driver are killed one without the other, also when there is little time."""
+"""Where the two halves of a driver are killed one without the other, also when there is little time. Both at a time are
+killed at every step."""
 
 Victims = Callable[[Run], list[int]]
 VICTIMS: dict[str, Victims] = {
@@ -58,7 +62,11 @@ class Struck:
         self.pipeline = pipeline
         self.points = Points(pipeline.folder / "points", *((step, "hold") for step in STEPS))
         self.table, self.topic = pipeline.add_fed_table("struck")
-        self.unborn = {who: pipeline.add_fed_table(f"unborn_{who}", 1) for who in VICTIMS}
+        self.unborn = {
+            (step, who): pipeline.add_fed_table(f"{step.replace('.', '_')}_{who}", 1)
+            for step in BIRTHS
+            for who in VICTIMS
+        }
         self.records = 0
         self.fields = 0
         self._run: Run | None = None
@@ -78,12 +86,27 @@ class Struck:
 
     def concerned(self, step: str, who: str) -> tuple[str, str]:
         """The table that the step is about, and its topic."""
-        return self.unborn[who] if step == "create.before" else (self.table, self.topic)
+        return self.unborn[step, who] if step in BIRTHS else (self.table, self.topic)
 
     def provoke(self, step: str, topic: str) -> None:
         """Makes the running pipeline come to the step."""
-        self.fields += step == "evolve.before"
+        self.fields += step in GROWTHS
         self.produce(topic)
+
+    def is_cut_short_at(self, step: str, table: str) -> bool:
+        """Whether a table that was to be made is missing, or empty, and one that was to grow lacks its new column, or has it
+        without a value.
+        """
+        metadata = self.pipeline.metadata(table)
+        if metadata is None:
+            return step == "create.before"
+        rows = StaticTable.from_metadata(f"file://{metadata}").scan().to_arrow()
+        if step in BIRTHS:
+            return step == "create.landed" and len(rows) == 0
+        name = f"field{self.fields - 1}"
+        if name not in rows.column_names:
+            return step == "evolve.before"
+        return step == "evolve.landed" and rows[name].null_count == len(rows) > 0
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +138,15 @@ def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, s
         assert struck.pipeline.verify(table).problems == []
     is_landed = struck.pipeline.progress(table) != before
     assert is_landed == (step in LANDED)
+    assert step in BATCH_STEPS or struck.is_cut_short_at(step, table)
     run = struck.run()
     struck.pipeline.wait_for_commit_of(table, run)
     struck.pipeline.check(table)
+
+
+def test_no_step_of_a_batch_is_left_out() -> None:
+    kinds = {step.partition(".")[0] for step in STEPS}
+    assert sorted(STEPS) == sorted(step for step in FAILPOINTS if step.partition(".")[0] in kinds)
 
 
 @pytest.mark.parametrize("step", ["task.batch", "task.write", "task.close"])

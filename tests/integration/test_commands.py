@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,17 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
-from tests.fixtures.processes import is_alive
+from tests.acceptance.verifier import open_duckdb
+from tests.fixtures.processes import is_alive, program_of
+from tests.fixtures.terminal import CTRL_C, Terminal
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.servers import ObjectStore, free_port
 
 SECRET = "hush/hush+hush"
 _TIMEOUT_S = 280.0
+_ENDING_S = 100.0
+_SHOWN = 10
+"""Rows that the demo's query for PyIceberg asks for."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +259,7 @@ def test_demo_once_compares_what_was_sent_with_what_arrived_and_leaves_nothing_r
     assert (state["ended"], is_alive(state["pid"])) == (True, False)
 
 
-def test_ctrl_c_ends_the_demo_with_all_that_was_sent_in_the_tables(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_demo_comes_up_ends_it_too(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "frazil.cli.main", "demo", "--rate", "300", "--dir", "d", "--output", "json"]
     state_file = tmp_path / "d/frazil-data/state/demo.json"
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
@@ -263,3 +270,37 @@ def test_ctrl_c_ends_the_demo_with_all_that_was_sent_in_the_tables(tmp_path: Pat
     assert demo.returncode == 0, err
     assert all(table["equal"] for table in Answer(0, out, err).tables().values())
     assert not is_alive(json.loads(state_file.read_text())["pid"])
+
+
+def fewest_rows(folder: Path) -> int:
+    """Of the demo in this folder: what the table with the fewest rows has."""
+    try:
+        said = json.loads((folder / "frazil-data/state/demo.json").read_text())["tables"]
+    except FileNotFoundError:
+        return 0
+    return min(((table["size"] or {}).get("row_count", 0) for table in said.values()), default=0)
+
+
+def test_ctrl_c_in_a_terminal_ends_all_of_the_demo_and_the_queries_it_prints_find_the_rows(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "frazil.cli.main", "demo", "--rate", "300", "--dir", "d"]
+    with Terminal(command, tmp_path) as demo:
+        wait_until(lambda: demo.has_ended or fewest_rows(tmp_path / "d") >= _SHOWN, lambda: f"rows:\n{demo.text}")
+        assert not demo.has_ended, demo.text
+        assert [program_of(pid) for pid in demo.pids()].count("java") == len(("the broker's", "the pipeline's"))
+        host, port = yaml.safe_load((tmp_path / "d/frazil.yaml").read_text())["kafka"]["bootstrap.servers"].split(":")
+        socket.create_connection((host, int(port)), timeout=5).close()
+        demo.press(CTRL_C)
+        assert demo.wait(_ENDING_S) == 0, demo.text
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)), timeout=5)
+    view, printed = demo.text.rsplit("how to query the tables\n\n", 1)
+    assert "Ctrl-C ends it." in view
+    duckdb, pyiceberg, _, verdict, _, _, pages = printed.strip().split("\n\n")
+    assert verdict == "what arrived: every record arrived once, with its values"
+    views = [int(line.split()[-1].replace(",", "")) for line in pages.splitlines()[1:]]
+    with open_duckdb() as reader:
+        assert [row[1] for row in reader.sql(duckdb.partition("LOAD iceberg;\n")[2]).fetchall()] == views
+    names: dict[str, Any] = {}
+    _, first, last = map(str.strip, pyiceberg.splitlines())
+    exec(first, names)
+    assert len(eval(last, names)) == _SHOWN

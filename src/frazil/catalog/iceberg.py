@@ -119,6 +119,7 @@ class IcebergCatalog:
                 iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json())
             )
             builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json())).create()
+            hit("create.landed")
         except Py4JJavaError as error:
             if not is_named(error, "AlreadyExistsException"):
                 raise unavailable("the table cannot be created", error, table) from None
@@ -141,6 +142,7 @@ class IcebergCatalog:
             update.unionByNameWith(self._jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json()))
             try:
                 update.commit()
+                hit("evolve.landed")
             except Py4JJavaError as error:
                 if not is_refused(error):
                     raise unavailable("the schema cannot be changed", error, table) from None

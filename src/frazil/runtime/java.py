@@ -1,4 +1,5 @@
 """Finds the Java that Spark, Ivy and the embedded broker run on, without starting a JVM for longer than `-version`.
+`python -m frazil.runtime.java` says what is wrong with it; any Python runs that, before anything is installed.
 
 JAVA_HOME wins over PATH, as it does for Spark itself: a JAVA_HOME that points nowhere is an error, not a reason to look
 further, or Spark would start another Java than the one that was checked.
@@ -10,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,3 +65,10 @@ def _read_version(path: Path) -> int:
     if answer.returncode or not match:
         raise UnavailableError("this Java does not tell its version", remedy=REMEDY, where=str(path))
     return int(match[1])
+
+
+if __name__ == "__main__":
+    try:
+        find_java()
+    except UnavailableError as missing:
+        sys.exit(f"error: {missing}")

@@ -1,6 +1,6 @@
 """`python -m frazil.runtime.warm`: all that a first start would otherwise wait for, done once.
 
-Fetches every jar (those of the tests too), then runs a small pipeline on a broker of its own: the loops of the decoder are
+Fetches every jar of `ivy.xml`, then runs a small pipeline on a broker of its own: the loops of the decoder are
 compiled and kept, and the JVM records the classes it loaded (see `gateway`).
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from frazil.errors import FrazilError
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.gateway import RECORD_VARIABLE, class_archive
 from frazil.runtime.jars import USES, jars
@@ -65,5 +66,8 @@ def _say(text: str, end: str = "\n") -> None:
 
 
 if __name__ == "__main__":
-    fetch_all()
-    record_start()
+    try:
+        fetch_all()
+        record_start()
+    except FrazilError as failure:
+        sys.exit(f"error: {failure}")
