@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, StringType, TimestamptzType
 
 PLACEHOLDER = "__debezium_unavailable_value"
+OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
+"""Headers of an insert whose row had another key before, and of a delete whose row has another key from now on."""
 Path = tuple[str, ...]
 
 

@@ -27,7 +27,7 @@ from frazil.ingest.upserts.fold import (
     fold,
     previous_places,
 )
-from frazil.ingest.upserts.moves import MOVED, MOVED_AT, OLD_KEY, Moves, Walk, find_moves, moved_places
+from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Moves, Walk, find_moves
 from frazil.ingest.upserts.row_changes import keys_of
 
 _FOLD_AT = 1_000_000
@@ -118,8 +118,7 @@ class ChangeRows:
             self._parts = [whole]  # No key was there twice.
             return
         filled = _fill(whole, folded, _moves(whole))
-        lost = filled.lost if whole.ranked.order is None else moved_places(whole.old_keys)
-        self.lost |= {self._place(whole.ranked, place) for place in lost}
+        self.lost |= {self._place(whole.ranked, place) for place in filled.lost}
         ranked = whole.ranked.take(folded.kept)
         self._parts = [_Part(ranked, filled.rows, filled.waits, whole.count, hidden=filled.hidden)]
 
@@ -207,7 +206,8 @@ def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
         if waiting.any():
             waits[name] = waiting
     # After a truncate there is no old row whose values could stay.
-    return _Filled(rows, waits if folded.cut < 0 else {}, _hidden(part, kept, asked), sorted(lost))
+    deciding = sorted(lost.intersection(folded.last.tolist()))
+    return _Filled(rows, waits if folded.cut < 0 else {}, _hidden(part, kept, asked), deciding)
 
 
 def _walks(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, moves: Moves) -> dict[int, Walk]:
@@ -229,16 +229,19 @@ def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk]) -> dict[str, pa.
     """Columns that name the rows that kept changes wait for, where these had another key."""
     if not asked:
         return {}
-    origins, alone, moved = kept.copy(), np.full(kept.size, -1), np.zeros(kept.size, np.bool_)
+    origins, alone, movers = kept.copy(), np.full(kept.size, -1), np.full(kept.size, -1)
     for n, walk in asked.items():
-        origins[n], alone[n], moved[n] = walk.origin, walk.alone, True
+        origins[n], alone[n], movers[n] = walk.origin, walk.alone, walk.mover
     places, others = pa.array(origins, mask=origins == kept), pa.array(alone, mask=alone < 0)
     keys = [key.take(places) for key in part.ranked.keys]
     assert part.times is not None
     times = part.times.take(others)
     if times.null_count < len(times):
         keys = [pc.coalesce(old.take(others), key) for old, key in zip(part.old_keys, keys, strict=True)]
-    return {MOVED: pa.array(moved), MOVED_AT: times, **{f"{OLD_KEY}{n}": key for n, key in enumerate(keys)}}
+    found = {MOVED: pa.array(movers >= 0), MOVED_AT: times, **{f"{OLD_KEY}{n}": key for n, key in enumerate(keys)}}
+    if part.ranked.order is not None:
+        found[MOVED_ORDER] = part.ranked.order.take(pa.array(movers, mask=movers < 0))
+    return found
 
 
 def _held(part: _Part, rows: Ints) -> pa.Table:

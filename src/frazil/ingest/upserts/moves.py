@@ -23,6 +23,10 @@ OLD_KEY = "\x00old:"
 MOVED_AT = "\x00moved at"
 """A column of held rows: when they got their key, where the delete of the old one was in an earlier batch, which has left
 the row and marked it with that time."""
+MOVED_ORDER = "\x00moved order"
+"""A column of held rows: the ordering value of the change that gave them their key. A row of the old key with a greater one
+has come since.
+"""
 MOVED = "\x00moved"
 """A column of held rows: they had another key, and that no row has their values is not the same as null."""
 
@@ -31,7 +35,7 @@ MOVED = "\x00moved"
 class Walk:
     """Where a value was looked for. at: the change that has it, -1 where only the table can have it. origin: the change
     whose key the row in the table has. is_moved: a row with another key was asked. is_lost: it was gone already. alone: the
-    change that had another key, and whose delete was not there; -1: none.
+    change that had another key, and whose delete was not there; -1: none. mover: the change that had another key; -1: none.
     """
 
     at: int
@@ -39,6 +43,7 @@ class Walk:
     is_moved: bool = False
     is_lost: bool = False
     alone: int = -1
+    mover: int = -1
 
 
 @dataclass(frozen=True)
@@ -54,16 +59,16 @@ class Moves:
 
     def walk(self, ranked: Ranked, before: Ints, mask: Bools, start: int) -> Walk:
         """Looks for a value that `mask` says is missing from `start`."""
-        at, origin, alone, is_moved = start, start, -1, False
+        at, origin, alone, mover = start, start, -1, -1
         while at >= 0 and ranked.ops[at] == UPSERT and mask[at] and not (alone >= 0 and at in self.marks):
             delete = self.deletes.get(at)
             if delete is not None:
-                is_moved, alone = True, -1 if delete >= 0 else at
+                mover, alone = at, -1 if delete >= 0 else at
             if delete is not None and delete >= 0:
                 at = origin = delete
             at = int(before[at])
         is_gone = at >= 0 and (ranked.ops[at] != UPSERT or (alone >= 0 and at in self.marks))
-        return Walk(at, origin, is_moved, bool(is_moved and is_gone), alone)
+        return Walk(at, origin, mover >= 0, bool(mover >= 0 and is_gone), alone, mover)
 
 
 def find_moves(ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, marks: Bools) -> Moves:

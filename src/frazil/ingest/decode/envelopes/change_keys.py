@@ -22,10 +22,10 @@ from frazil.ingest.decode.envelopes.opened import (
     NO_KEY,
 )
 from frazil.ingest.decode.regroup import member_at
+from frazil.ingest.envelope import OLD_KEY
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.changes import DELETE
 
-_OLD_KEY = "__debezium.oldkey"
 _UNSENT = "the row was created under a new key without the value of {}, which is in the row of the old key alone"
 
 
@@ -102,7 +102,7 @@ def _follows_delete(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
 def _told_old_key(making: Making, record: int, kinds: Sequence[pa.DataType]) -> list[Any] | None:
     """The key that Debezium's header tells, in the order of the key columns; None without one that can be read."""
     headers = making.records["headers"][record].as_py() if "headers" in making.records else None
-    raw = next((one["value"] for one in headers or [] if one["key"] == _OLD_KEY), None)
+    raw = next((one["value"] for one in headers or [] if one["key"] == OLD_KEY), None)
     try:
         told = json.loads(raw or b"")
         told = told["payload"] if isinstance(told, dict) and told.keys() == {"schema", "payload"} else told
