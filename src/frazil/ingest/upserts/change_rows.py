@@ -27,7 +27,7 @@ from frazil.ingest.upserts.fold import (
     fold,
     previous_places,
 )
-from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Moves, Walk, find_moves
+from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Moves, Place, Walk, find_moves, record_of
 from frazil.ingest.upserts.row_changes import keys_of
 
 _FOLD_AT = 1_000_000
@@ -66,6 +66,7 @@ class ChangeRows:
         self._topics = topics
         self._parts: list[_Part] = []
         self._pending = 0
+        self._departed: set[Place] = set()
         self.lost: set[tuple[str, int, int]] = set()
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Mapping[str, pa.Array]) -> None:
@@ -73,6 +74,8 @@ class ChangeRows:
         if not changes.ops.size:
             return
         ranked, count = rank(self._target, self._topics.index(topic), rows, changes, records), changes.ops.size
+        is_departed = np.isin(changes.records, [row for row, _, is_delete in changes.halves if is_delete])
+        self._departed.update(record_of(ranked, place) for place in np.flatnonzero(is_departed).tolist())
         names = [one.name for one in self._target.fields]
         waits = {names[n]: mask for n, mask in changes.unavailable.items()}
         part = _Part(ranked, rows, waits, count, tuple(changes.old_keys or ()), changes.positions, times=changes.times)
@@ -117,10 +120,16 @@ class ChangeRows:
         if folded.kept.size == len(whole.ranked) and not whole.waits and folded.cut < 0:
             self._parts = [whole]  # No key was there twice.
             return
-        filled = _fill(whole, folded, _moves(whole))
+        filled = _fill(whole, folded, self._moves(whole))
         self.lost |= {self._place(whole.ranked, place) for place in filled.lost}
         ranked = whole.ranked.take(folded.kept)
         self._parts = [_Part(ranked, filled.rows, filled.waits, whole.count, hidden=filled.hidden)]
+
+    def _moves(self, part: _Part) -> Moves:
+        if not part.old_keys:
+            return Moves()
+        assert part.marks is not None
+        return find_moves(part.ranked, part.old_keys, part.positions, part.marks, self._departed)
 
     def _place(self, ranked: Ranked, place: int) -> tuple[str, int, int]:
         return self._topics[int(ranked.source[place])], int(ranked.partition[place]), int(ranked.offset[place])
@@ -165,13 +174,6 @@ def _concat(parts: Sequence[_Part]) -> _Part:
     )
     marks = [np.zeros(len(part.ranked), np.bool_) if part.marks is None else part.marks for part in parts]
     return _Part(ranked, rows, waits, count, old_keys, positions, times=times, marks=np.concatenate(marks))
-
-
-def _moves(part: _Part) -> Moves:
-    if not part.old_keys:
-        return Moves()
-    assert part.marks is not None
-    return find_moves(part.ranked, part.old_keys, part.positions, part.marks)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ one task reads both, it is known which row the old one was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,8 @@ from frazil.ingest.upserts.changes import DELETE, UPSERT
 from frazil.ingest.upserts.fold import Ints, Ranked
 
 Bools = NDArray[np.bool_]
+Place = tuple[int, int, int]
+"""Number of the topic, partition and offset of a record."""
 OLD_KEY = "\x00old:"
 """How columns of held rows begin that have the key of the row whose values they wait for; null where it is their own."""
 MOVED_AT = "\x00moved at"
@@ -71,21 +74,33 @@ class Moves:
         return Walk(at, origin, mover >= 0, bool(mover >= 0 and is_gone), alone, mover)
 
 
-def find_moves(ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, marks: Bools) -> Moves:
+def find_moves(
+    ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, marks: Bools, departed: Collection[Place]
+) -> Moves:
     """Pairs every change that has an old key with the delete of that key in the same record, or at the same position of the
-    source's log: of repeated ones the first, as only that one had a row. marks: the changes that mark a row as deleted.
+    source's log: of repeated ones the first, as only that one had a row. Where headers do not tell the key as the delete
+    does, that counts, if there is one of each at the position. marks: the changes that mark a row as deleted.
+    departed: records of deletes whose row gets another key.
     """
     deletes: dict[Any, int] = {}
+    at_position: dict[str, dict[Any, int]] = {}
     for place in np.flatnonzero((ranked.ops == DELETE) | marks).tolist():
         key, position = _key(ranked.keys, place), positions[place].as_py()
-        deletes[key, _record(ranked, place)] = place
+        deletes[key, record_of(ranked, place)] = place
         if position is not None:
             deletes.setdefault((key, position), place)
+            if record_of(ranked, place) in departed:
+                at_position.setdefault(position, {}).setdefault(key, place)
     found = {}
-    for place in moved_places(old_keys):
+    moved = moved_places(old_keys)
+    counts = Counter(at for at, _ in {(positions[place].as_py(), _key(ranked.keys, place)) for place in moved})
+    for place in moved:
         key, position = _key(old_keys, place), positions[place].as_py()
-        own = deletes.get((key, _record(ranked, place)), -1)
+        own = deletes.get((key, record_of(ranked, place)), -1)
         found[place] = deletes.get((key, position), -1) if own < 0 and position is not None else own
+        others = list(at_position.get(position, {}).values())
+        if found[place] < 0 and len(others) == counts[position] == 1:
+            found[place] = others[0]
     return Moves(found, frozenset(np.flatnonzero(marks).tolist()))
 
 
@@ -102,5 +117,6 @@ def _key(keys: Sequence[pa.Array], place: int) -> tuple[Any, ...]:
     return tuple(key[place].as_py() for key in keys)
 
 
-def _record(ranked: Ranked, place: int) -> tuple[int, int, int]:
+def record_of(ranked: Ranked, place: int) -> Place:
+    """Where the record of a change is."""
     return int(ranked.source[place]), int(ranked.partition[place]), int(ranked.offset[place])
