@@ -115,8 +115,12 @@ LOG_EVENTS: dict[str, str] = {
     " first and the last offset that were passed over. The next commit has them in its summary.",
     "values_gone": "Rows of a mirror lack a value for a required column: it was not sent, and no row had it. The table's"
     " policy forbids that the column becomes optional, so the batch is planned again, and `lost` records are dead letters.",
-    "rows_moved": "Rows of a mirror get another key, and their large values were not sent: the batch is planned again, for"
-    " one task to read, which finds them with the old keys. `lost` records had a row that is gone: they are dead letters.",
+    "rows_moved": "Rows of a mirror get another key: the batch is planned again, for one task to read, which finds large"
+    " values that were not sent with the old keys. `lost` records had a row that is gone: they are dead letters.",
+    "batch_shortened": "A row of a mirror gets another key, and not all records that tell of it are in the batch: it ends"
+    " before them.",
+    "key_change_awaited": "A row of a mirror gets another key, and the table waits for the rest of what tells of it: see"
+    " [upserts](../operations/upserts.md).",
     "rows_looked_up_again": "Another writer changed an upsert table between the look at it and the commit: the rows to"
     " replace were looked up again, so many times. The batch itself was not planned again.",
     "schema_change_refused": "Records ask for a change that the table cannot make, or that its `on_drift` forbids: the"

@@ -189,6 +189,25 @@ class BadRecord:
 
 
 @dataclass(frozen=True)
+class Half:
+    """One of the two records that tell of a row which gets another key: the delete of the old one, or the insert of the new
+    one. Both are at the same `position` of the source's log, in what may be two partitions.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    position: str
+    is_delete: bool
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Topic, partition and offset."""
+        return self.topic, self.partition, self.offset
+
+
+@dataclass(frozen=True)
 class TaskReport:
     """What a task (or, merged, all tasks of a batch) found out about one table's ranges.
 
@@ -200,9 +219,10 @@ class TaskReport:
     not allow. scattered: where there are rows of more partitions than one batch may write, two of them by name; there are
     no files then. letters: files of the dead-letter table; letter_count: bad records in them. touched: of an upsert table,
     what the changes ask of it. key_columns: of an upsert table that does not know its key yet, the fields of the records'
-    keys. passed_over: records that are no change of a row, by what they are. has_moves: rows get another key without all of
-    their values, so one task must read the batch. unpaired: topic, partition and offset of records whose row had another
-    key, and the row of that key is not known.
+    keys. passed_over: records that are no change of a row, by what they are. has_moves: rows get another key, and what
+    belongs together may be in the ranges of two tasks, so one must read the batch. unpaired: topic, partition and offset of
+    records whose row had another key, and the row of that key is not known. halves: of a batch that one task has read, those
+    without their other half; ends: where the batch must end in some partitions so that it has both halves or none.
     """
 
     table: str
@@ -227,6 +247,8 @@ class TaskReport:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     has_moves: bool = False
     unpaired: tuple[tuple[str, int, int], ...] = ()
+    halves: tuple[Half, ...] = ()
+    ends: Offsets = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -344,6 +366,8 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         passed_over=add_counts(*(report.passed_over for report in mine)),
         has_moves=any(report.has_moves for report in mine),
         unpaired=tuple(sorted(place for report in mine for place in report.unpaired)),
+        halves=tuple(half for report in mine for half in report.halves),
+        ends=next((report.ends for report in mine if report.ends), {}),
     )
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, StringType, TimestamptzType
 
 PLACEHOLDER = "__debezium_unavailable_value"
+OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
+"""Headers of an insert whose row had another key before, and of a delete whose row has another key from now on."""
 Path = tuple[str, ...]
 
 
@@ -15,7 +17,8 @@ Path = tuple[str, ...]
 class Envelope:
     """What a record of the source looks like, and what is asked of its changes.
 
-    kind: `debezium`, `maxwell`, `canal`, or `operation` where a field of the row itself names the operation. operation: that
+    kind: `debezium`, `maxwell`, `canal`, or `operation` where a field of the row itself names the operation; `none`: the
+    record is a row, as the record's key is one of the key's fields. operation: that
     field; insert, update, delete: its values. placeholder: what stands for a value that was not sent. keys: paths of the
     key columns, where they are known. is_log: every image of every change becomes a row. marks_deletes: a deleted row
     stays and is marked. is_upsert: rows take the place of those with their key.
@@ -59,6 +62,9 @@ class Envelope:
         """
         return self.kind == "debezium" and self.is_upsert and not self.marks_deletes
 
+
+NO_ENVELOPE = Envelope("none")
+"""How the keys of wrapped changes are read: their fields are written as those of rows are."""
 
 OWN_TYPES: Mapping[str, IcebergType] = {
     "op": StringType(),

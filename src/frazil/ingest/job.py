@@ -11,7 +11,16 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from frazil.errors import UnavailableError
-from frazil.ingest.task import HEAVY_PARTITION, REPORT_SCHEMA, Job, load_report, source_columns, task_of
+from frazil.ingest.envelope import NEW_KEY, OLD_KEY
+from frazil.ingest.task import (
+    HEAVY_PARTITION,
+    REPORT_SCHEMA,
+    Job,
+    has_few_headers,
+    load_report,
+    source_columns,
+    task_of,
+)
 from frazil.kafka.source import read_ranges
 from frazil.types import Batch, TaskReport
 
@@ -66,6 +75,8 @@ class SparkJobs:
         slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
         try:
             frame = read_ranges(spark, self._kafka, ranges, source_columns(job, with_offsets), slices)
+            if "headers" in frame.columns and has_few_headers(job):
+                frame = _with_few_headers(frame)
             if is_light:
                 frame = _without_heavy(frame)
             rows = frame.mapInArrow(task_of(job), REPORT_SCHEMA).collect()
@@ -96,6 +107,14 @@ def slices_of(batches: Sequence[Batch], parallelism: int) -> int:
     quickest = max(1, min(parallelism, sum(batch.span for batch in batches) // _RECORDS_PER_TASK))
     allowed = [batch.most_tasks or quickest for batch in batches]
     return min(quickest, sum(allowed))
+
+
+def _with_few_headers(frame: DataFrame) -> DataFrame:
+    """The frame with those headers alone that tell of rows which get another key: few records have one, and a connector may
+    write several others to every record.
+    """
+    few = f"filter(headers, one -> one.key in ('{OLD_KEY}', '{NEW_KEY}')) as headers"
+    return frame.selectExpr(*(few if name == "headers" else name for name in frame.columns))
 
 
 def _without_heavy(frame: DataFrame) -> DataFrame:

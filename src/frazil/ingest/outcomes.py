@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import structlog
 
-from frazil.clock import jitter
+from frazil.clock import Clock, jitter
 from frazil.errors import FrazilError
 from frazil.ingest.discovery import TableStopped, words_of
 from frazil.ingest.job import HEAVY_BYTES
+from frazil.ingest.moved import note_moved
 from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.runs import Held
@@ -44,28 +45,22 @@ def hold(planned: Planned, now_s: float) -> None:
     table.reason = HELD
 
 
-def note_obstacle(table: Table, outcome: Outcome) -> None:
+def note_obstacle(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     """What was in the way of a commit, for the batch that is planned again."""
+    table = planned.table
     if outcome.report.has_heavy:
         log.info("large_records", table=table.name, larger_than_bytes=HEAVY_BYTES)
     elif outcome.schemas:
         log.info("schemas_fetched", table=table.name, schemas=sorted(outcome.schemas))
     elif outcome.letters is not None:
         log.info("dead_letters_begin", table=table.name, dead_letter_table=outcome.letters.name)
-    elif outcome.is_lacking:
-        _note_lacking(table, outcome)
-    elif not outcome.barred:  # Those are said as changes that are refused.
-        log.info("schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0)
-
-
-def _note_lacking(table: Table, outcome: Outcome) -> None:
-    """Notes which records need values of other rows."""
-    if outcome.unfilled:
+    elif outcome.unfilled:
         table.unfilled |= frozenset(outcome.unfilled)
         log.info("values_gone", table=table.name, lost=len(table.unfilled))
-        return
-    table.is_whole, table.unpaired = True, table.unpaired | frozenset(outcome.unpaired)
-    log.info("rows_moved", table=table.name, lost=len(table.unpaired))
+    elif outcome.is_lacking:
+        note_moved(planned, outcome, clock)
+    elif not outcome.barred:  # Those are said as changes that are refused.
+        log.info("schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0)
 
 
 def note_committed(table: Table, outcome: Outcome, took_s: float) -> None:

@@ -72,7 +72,7 @@ class Planned:
     places: Mapping[str, Mapping[int, str]] | None = None
 
     def with_cut(self, cut: Cut | None) -> Planned:
-        """The same up to where transactions end, if that is known for this position."""
+        """The same up to where nothing is divided that belongs together, if that is known for this position."""
         if cut is None or cut.position != self.position:
             return self
         return replace(self, batch=replace(self.batch, ranges=cut.ranges), places=cut.places)
@@ -102,7 +102,7 @@ class Outcome:
     @property
     def is_lacking(self) -> bool:
         """Whether rows need values that are not in their records."""
-        return bool(self.report.has_moves or self.unpaired or self.unfilled)
+        return bool(self.report.has_moves or self.unpaired or self.unfilled or self.report.ends)
 
 
 class Pipeline:
@@ -270,7 +270,7 @@ class Pipeline:
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state
         assert state is not None
-        if report.has_moves or report.unpaired:
+        if report.has_moves or report.unpaired or report.ends:
             self._delete_files(table, report)
             return Outcome(state, report, unpaired=report.unpaired)
         before = state.progress
@@ -328,7 +328,7 @@ class Pipeline:
 
 def _moves_first(table: Table, report: TaskReport) -> bool:
     """Whether there are no letters because rows got another key, and not because batches do not carry what they need."""
-    return table.letters is not None and (report.has_moves or bool(report.unpaired))
+    return table.letters is not None and bool(report.has_moves or report.unpaired or report.ends)
 
 
 def grant_columns(table: Table, wanted: Wanted) -> tuple[Wanted, dict[Path, str]]:

@@ -390,7 +390,7 @@ class Service:
         if outcome.is_empty:
             self._after_empty(planned, outcome.report, now_s)
         else:
-            note_obstacle(table, outcome)
+            note_obstacle(planned, outcome, self._clock)
 
     def _after_empty(self, planned: Planned, report: TaskReport, now_s: float) -> None:
         """No record has brought a column: looks further at once, or again after a while where there is nothing further."""
@@ -406,7 +406,8 @@ class Service:
         took_s = now_s - planned.planned_at_s
         table.next_due_s = planned.planned_at_s + pace_s(self._interval_s(table))
         table.conflicts = 0
-        table.skipped, table.unpaired, table.unfilled = {}, frozenset(), frozenset()
+        table.skipped, table.held = {}, None
+        table.unpaired = table.unfilled = table.given_up = frozenset()
         table.note_bad(report)
         note_passed_over(table, report)
         table.lag_records = lag_records(table.position(), self._planner.ends)

@@ -86,10 +86,13 @@ class Table:
     tally: records of the last batches, and bad ones among them. letter_count: rows of its dead-letter table, as last seen.
     is_scattered: whether rows of the last batch went to very many partitions; None before the first. resolved: what its
     last batch of changes did. passed_over: records of this process's batches that are no change of a row, by what they are.
-    is_whole, unpaired, unfilled: as tasks are told (TableTarget), the latter two for the batch that is planned again.
+    is_whole, unpaired, unfilled, given_up: as tasks are told (TableTarget), the latter three for the batch that is planned
+    again.
     at_start: the partitions that `start` speaks of, None before a topic was seen. empty_to: how far its records have been
-    read without finding a column; empty_batches: as planning is told (TableClock). cut, held: of a table that shows
-    transactions whole, where the next batch ends, or that there is none yet. barred: as tasks are told (Reading).
+    read without finding a column; empty_batches: as planning is told (TableClock). cut, held: where the next batch ends so
+    that it divides nothing that belongs together, a transaction or the halves of a change of the key, or that there is none
+    yet. awaited: records whose row had another key, and the row of that key is not known, with the time that was first seen.
+    barred: as tasks are told (Reading).
     """
 
     spec: TableSpec
@@ -141,6 +144,8 @@ class Table:
     held: Held | None = None
     unfilled: frozenset[tuple[str, int, int]] = frozenset()
     barred: dict[tuple[str, ...], str] = field(default_factory=dict)
+    given_up: frozenset[tuple[str, int, int]] = frozenset()
+    awaited: dict[tuple[str, int, int], int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -281,6 +286,7 @@ class Table:
             is_whole=self.is_whole,
             unpaired=tuple(sorted(self.unpaired)),
             unfilled=tuple(sorted(self.unfilled)),
+            given_up=tuple(sorted(self.given_up)),
         )
 
     def _change_reading(self) -> ChangeReading:

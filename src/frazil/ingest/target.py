@@ -194,7 +194,8 @@ class TableTarget:
     wrap a change; None where they are rows. is_whole: a batch is read by one task, which keeps
     every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
     partition and offset of records whose row had another key, and the row of that key is not known; unfilled: of those that
-    lack a value for a required column, which no row had either.
+    lack a value for a required column, which no row had either; given_up: of halves of a change of the key whose other half
+    is not waited for any longer.
     """
 
     name: str
@@ -217,6 +218,7 @@ class TableTarget:
     is_whole: bool = False
     unpaired: tuple[tuple[str, int, int], ...] = ()
     unfilled: tuple[tuple[str, int, int], ...] = ()
+    given_up: tuple[tuple[str, int, int], ...] = ()
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"
@@ -255,10 +257,8 @@ class TableTarget:
 
     @cached_property
     def needs_headers(self) -> bool:
-        """Whether a record's headers are needed, be it for its schema or for a column."""
+        """Whether all headers of a record are needed, be it for its schema or for a column."""
         readings = [self.reading, self.key or self.reading, self.changes.key if self.changes else self.reading]
-        if self.envelope is not None and self.envelope.needs_headers and self.reading.on_bad != "dead_letter":
-            return True  # Else the first record that lacks one is a bad one, and brings them along.
         return any(reading.is_by_header for reading in readings) or bool(
             self.shaping is not None and self.shaping.headers
         )

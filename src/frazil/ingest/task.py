@@ -32,8 +32,9 @@ from frazil.ingest.reading import ReadRecords, read_records
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import ChangeRows
 from frazil.ingest.upserts.changes import Changes
+from frazil.ingest.upserts.halves import Halves
 from frazil.ingest.upserts.row_changes import read_checked, rows_of
-from frazil.types import BadRecord, DataFile, TaskReport, Touched, later, note_names
+from frazil.types import BadRecord, DataFile, Half, TaskReport, Touched, later, note_names
 
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20
@@ -69,7 +70,7 @@ def source_columns(job: Job, with_offsets: bool) -> list[str]:
     """The source's columns that the job needs; each one that is not used is not shipped."""
     metadata = {field for target in job.targets.values() for field in target.metadata_fields}
     wanted = {"value", "partition", "timestamp"} | metadata
-    if any(target.needs_headers for target in job.targets.values()):
+    if any(target.needs_headers or _tells_moves(target) for target in job.targets.values()):
         wanted.add("headers")
     if any(target.letters for target in job.targets.values()):
         wanted.update(SOURCE_COLUMNS[1:])
@@ -78,6 +79,16 @@ def source_columns(job: Job, with_offsets: bool) -> list[str]:
     if with_offsets:
         wanted.add("offset")
     return [name for name in ("topic", "partition", "offset", "timestamp", "key", "headers", "value") if name in wanted]
+
+
+def has_few_headers(job: Job) -> bool:
+    """Whether no other headers are needed than those that tell of rows which get another key."""
+    targets = job.targets.values()
+    return not any(one.needs_headers or one.letters or "headers" in one.metadata_fields for one in targets)
+
+
+def _tells_moves(target: TableTarget) -> bool:
+    return target.envelope is not None and target.envelope.needs_headers
 
 
 def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
@@ -143,14 +154,22 @@ class _TableRun:
     passed_over: Counter[str] = field(default_factory=Counter)
     has_moves: bool = False
     unpaired: tuple[tuple[str, int, int], ...] = ()
+    ends: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.halves = Halves(self.target.given_up)
 
     @property
     def is_writing(self) -> bool:
         """Once something must change first, the rows of this attempt are of no use."""
         is_lost = self.bad_count > 0 and not self._has_place_for_bad
-        is_refused = self.is_trial or self.has_heavy or bool(self.scattered) or self.has_moves or bool(self.unpaired)
+        is_refused = self.is_trial or self.has_heavy or bool(self.scattered) or self._is_in_part
         needs = self.wanted or self.loosened or self.missing or self.key_columns
         return not (is_refused or needs or is_lost)
+
+    @property
+    def _is_in_part(self) -> bool:
+        return self.has_moves or bool(self.unpaired) or bool(self.ends)
 
     @property
     def _has_place_for_bad(self) -> bool:
@@ -195,6 +214,7 @@ class _TableRun:
         changes = read_checked(self.target, topic, columns, limit)
         self.key_columns = self.key_columns or changes.key_columns
         self.has_moves |= changes.old_keys is not None and not self.target.is_whole
+        self.halves.take(topic, changes.halves, columns)
         return ReadRecords(changes.decoded, changes)
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
@@ -234,6 +254,10 @@ class _TableRun:
         files: list[DataFile] = []
         letters: list[DataFile] = []
         touched: tuple[Touched, ...] = ()
+        if self.target.is_whole:
+            self.ends = self.halves.ends()
+        else:
+            self.has_moves |= self.halves.has_lone_deletes
         if self.is_writing:
             with self._noting_partitions():
                 left = (
@@ -270,6 +294,8 @@ class _TableRun:
             passed_over=dict(self.passed_over),
             has_moves=self.has_moves,
             unpaired=self.unpaired,
+            halves=self.halves.alone() if self.target.is_whole else (),
+            ends=self.ends,
         )
 
     def abandon(self) -> None:
@@ -341,6 +367,8 @@ def load_report(text: str) -> TaskReport:
     fields["touched"] = tuple(Touched(**{**touched, "files": tuple(touched["files"])}) for touched in fields["touched"])
     fields["key_columns"] = tuple(fields["key_columns"])
     fields["unpaired"] = tuple((topic, partition, offset) for topic, partition, offset in fields["unpaired"])
+    fields["halves"] = tuple(Half(**half) for half in fields["halves"])
+    fields["ends"] = {t: {int(p): offset for p, offset in ps.items()} for t, ps in fields["ends"].items()}
     fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])
     fields["latest_ms"] = {t: {int(p): ms for p, ms in ps.items()} for t, ps in fields["latest_ms"].items()}
     fields["wanted"], fields["scattered"] = tuple(fields["wanted"]), tuple(fields["scattered"])

@@ -75,10 +75,11 @@ def flat(row: Row, op: str = "c") -> Told:
 
 
 class Log:
-    """A source's log: changes of rows, each at a place of its own, as Debezium tells them."""
+    """A source's log: changes of rows, each at a place of its own, as Debezium tells them. at_ms: their time."""
 
-    def __init__(self, world: MirrorWorld) -> None:
+    def __init__(self, world: MirrorWorld, at_ms: int = 0) -> None:
         self.world = world
+        self.at_ms = at_ms
         self.lsn = 0
 
     def write(self, row: Row, partition: int = 0, op: str = "c") -> None:
@@ -96,8 +97,9 @@ class Log:
         """An update of the key that leaves the large value as it is; None: that half is not told."""
         self.lsn += 1
         if partitions[0] is not None:
-            self._tell(old, "d", {"id": old, "v": None, "big": None}, partitions[0])
-            self.world.put(json.dumps({"id": old}), None, partitions[0])
+            headers = (("__debezium.newkey", json.dumps({"id": new}).encode()),)
+            self._tell(old, "d", {"id": old, "v": None, "big": None}, partitions[0], headers)
+            self.send(partitions[0], {"id": old}, None, headers)
         if partitions[1] is not None:
             headers = (("__debezium.oldkey", json.dumps({"id": old}).encode()),)
             self._tell(new, "c", {"id": new, "v": v, "big": PLACEHOLDER}, partitions[1], headers)
@@ -105,5 +107,10 @@ class Log:
     def _tell(self, key: int, op: str, row: Row, partition: int, headers: Any = ()) -> None:
         images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
         value = {"op": op, **images, "source": {"connector": "postgresql", "lsn": self.lsn, "ts_ms": self.lsn}}
-        name = json.dumps({"id": key}).encode()
-        self.world.source.produce("a", partition, json.dumps(value).encode(), key=name, headers=headers)
+        self.send(partition, {"id": key}, value, headers)
+
+    def send(self, partition: int, key: Row, value: Row | None, headers: Any) -> None:
+        """Writes a record to the topic."""
+        text = None if value is None else json.dumps(value).encode()
+        name = json.dumps(key).encode()
+        self.world.source.produce("a", partition, text, self.at_ms, key=name, headers=headers)

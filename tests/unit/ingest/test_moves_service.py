@@ -10,8 +10,13 @@ import pytest
 
 from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest.envelope import PLACEHOLDER
+from frazil.ingest.moved import AWAITED
+from frazil.ingest.table import RunState
+from frazil.testing import FakeClock
 from frazil.types import Commit, Progress
 from tests.unit.ingest.mirror_world import MARKS, Log, MirrorWorld, made
+
+NOW_MS = FakeClock().now_ms()
 
 
 class Killed(BaseException):
@@ -142,6 +147,92 @@ def test_a_kill_at_the_commit_of_moved_rows_changes_nothing(
     log.keep(2, "c", 1)
     world.catch_up()
     assert (world.by_id(), world.letters()) == ([{"id": 2, "v": "c", "big": "of 1"}], [])
+
+
+@pytest.mark.parametrize("first", [(0, None), (None, 1)])
+def test_one_half_of_a_key_change_waits_for_the_other_one(tmp_path: Path, first: tuple[int | None, int | None]) -> None:
+    """Whichever comes first; what is not behind it goes on."""
+    world = MirrorWorld(tmp_path)
+    log = Log(world, NOW_MS)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.keep(1, "b")
+    log.write({"id": 5, "v": "a", "big": "of 5"}, 1)
+    log.move(1, 2, "c", first)
+    behind = 1 if first[0] is None else 0
+    log.write({"id": 6, "v": "a", "big": "of 6"}, behind)
+    log.write({"id": 7, "v": "a", "big": "of 7"}, 1 - behind)
+    lsn = log.lsn
+    for _ in range(2):
+        table = world.catch_up()
+        assert (table.run_state, table.reason) == (RunState.WAITING, AWAITED)
+        assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [
+            (1, "b", "of 1"), (5, "a", "of 5"), (7, "a", "of 7"),
+        ]  # fmt: skip
+    log.lsn = lsn - 3
+    log.move(1, 2, "c", (0, None) if first[0] is None else (None, 1))
+    assert world.catch_up().reason == ""
+    assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [
+        (2, "c", "of 1"), (5, "a", "of 5"), (6, "a", "of 6"), (7, "a", "of 7"),
+    ]  # fmt: skip
+    assert world.letters() == []
+
+
+@pytest.mark.parametrize("is_delete", [True, False])
+def test_a_half_whose_other_one_never_comes_is_not_waited_for_long(tmp_path: Path, is_delete: bool) -> None:
+    world, clock = MirrorWorld(tmp_path), FakeClock(NOW_MS)
+    log = Log(world, NOW_MS)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, None) if is_delete else (None, 1))
+    service = world.process(clock)
+    while clock.monotonic_s() < 50:
+        service.turn()
+    (table,) = service.tables
+    assert (table.reason, [row["id"] for row in world.by_id()]) == (AWAITED, [1])
+    while clock.monotonic_s() < 70:
+        service.turn()
+    assert (table.reason, [row["id"] for row in world.by_id()]) == ("", [] if is_delete else [1])
+    assert [kind for kind, _ in world.letters()] == ([] if is_delete else ["moved_in_part"])
+
+
+def test_a_change_of_the_key_that_is_told_again_waits_for_what_has_become_of_the_row(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world, NOW_MS)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    log.move(1, 2, "b", (0, 1))
+    log.remove(2, 1)
+    world.catch_up()
+    log.lsn = 1
+    log.move(1, 2, "b", (0, 1))
+    assert (world.catch_up().reason, world.by_id()) == (AWAITED, [])
+    log.remove(2, 1)
+    assert (world.catch_up().reason, world.by_id(), world.letters()) == ("", [], [])
+
+
+def test_a_half_of_long_ago_is_not_waited_for_when_the_topic_goes_on(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world, NOW_MS - 61_000)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, None))
+    log.at_ms = NOW_MS
+    log.write({"id": 3, "v": "a", "big": "of 3"})
+    table = world.catch_up()
+    assert (table.reason, [row["id"] for row in world.by_id()]) == ("", [3])
+
+
+def test_a_change_of_the_key_of_which_all_was_sent_is_shown_as_one(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world, NOW_MS)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, None))
+    assert (world.catch_up().reason, [row["id"] for row in world.by_id()]) == (AWAITED, [1])
+    row = {"id": 2, "v": "b", "big": "sent"}
+    value = {"op": "c", "before": None, "after": row, "source": {"connector": "postgresql", "lsn": log.lsn}}
+    log.send(1, {"id": 2}, value, (("__debezium.oldkey", b'{"id": 1}'),))
+    assert (world.catch_up().reason, world.by_id()) == ("", [row])
 
 
 def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:

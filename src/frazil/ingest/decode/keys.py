@@ -11,10 +11,12 @@ import pyarrow as pa
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, StructType
 
 from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.envelopes.opened import opened_fields
 from frazil.ingest.decode.framed import decode_framed
 from frazil.ingest.decode.json.any import decode_any
 from frazil.ingest.decode.json.records import JsonOptions
 from frazil.ingest.decode.plain import read_text
+from frazil.ingest.decode.values import decode_values
 from frazil.ingest.naming import KEY_ROOT
 from frazil.ingest.target import Reading, WriterSchema, arrow_type
 
@@ -61,12 +63,24 @@ def _decode(
     reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int
 ) -> Decoded:
     """The keys that are there; paths of what is wanted begin with `name`."""
+    if reading.envelope is not None:
+        assert isinstance(kind, StructType)
+        return _read_rows(reading, kind, records, limit)
     if reading.format == "json":
         options = JsonOptions(reading.undeclared, limit=limit)
         return decode_any(records["value"], name, kind, options)
     if reading.format == "text":
         return _read_text(name, kind or StringType(), records["value"], limit)
     return _read_framed(reading, name, kind, records, limit)
+
+
+def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Array], limit: int) -> Decoded:
+    """Keys as rows are read, with what their schemas say that numbers and texts mean."""
+    assert reading.envelope is not None
+    fields = opened_fields(reading.envelope, kind.fields, ())
+    found = decode_values(reading, fields, {name: held for name, held in records.items() if held is not None}, limit)
+    place = next(n for n, field in enumerate(fields) if field.name == "after")
+    return replace(found, columns=[found.columns[place]], wanted={}, loosened=set())
 
 
 def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int) -> Decoded:

@@ -84,7 +84,7 @@ class Log:
 @dataclass(frozen=True)
 class Cut:
     """Where the next batch of a table ends. position: where it begins; it is of no use for another one. places: of the
-    newest change before its end, per topic and partition.
+    newest change before its end, per topic and partition, of a table that shows transactions whole.
     """
 
     position: Mapping[str, Mapping[int, int]]
@@ -247,7 +247,8 @@ def unknown_of(logs: Iterable[Log], counts: Mapping[str, int]) -> set[str]:
 
 @dataclass(frozen=True)
 class Held:
-    """That from `position` to `ends` there is no transaction that is known to be whole. until_s: on the monotonic clock,
+    """That from `position` to `ends` there is no transaction that is known to be whole, or no more than the one half of a
+    change of the key. until_s: on the monotonic clock,
     when it is worth looking again although nothing has come; pause_s: how long that was after the last look.
     """
 

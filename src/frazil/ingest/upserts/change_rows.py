@@ -27,7 +27,7 @@ from frazil.ingest.upserts.fold import (
     fold,
     previous_places,
 )
-from frazil.ingest.upserts.moves import MOVED, MOVED_AT, OLD_KEY, Moves, Walk, find_moves, moved_places
+from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Moves, Place, Walk, find_moves, record_of
 from frazil.ingest.upserts.row_changes import keys_of
 
 _FOLD_AT = 1_000_000
@@ -66,6 +66,7 @@ class ChangeRows:
         self._topics = topics
         self._parts: list[_Part] = []
         self._pending = 0
+        self._departed: set[Place] = set()
         self.lost: set[tuple[str, int, int]] = set()
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Mapping[str, pa.Array]) -> None:
@@ -73,6 +74,8 @@ class ChangeRows:
         if not changes.ops.size:
             return
         ranked, count = rank(self._target, self._topics.index(topic), rows, changes, records), changes.ops.size
+        is_departed = np.isin(changes.records, [row for row, _, is_delete in changes.halves if is_delete])
+        self._departed.update(record_of(ranked, place) for place in np.flatnonzero(is_departed).tolist())
         names = [one.name for one in self._target.fields]
         waits = {names[n]: mask for n, mask in changes.unavailable.items()}
         part = _Part(ranked, rows, waits, count, tuple(changes.old_keys or ()), changes.positions, times=changes.times)
@@ -117,11 +120,16 @@ class ChangeRows:
         if folded.kept.size == len(whole.ranked) and not whole.waits and folded.cut < 0:
             self._parts = [whole]  # No key was there twice.
             return
-        filled = _fill(whole, folded, _moves(whole))
-        lost = filled.lost if whole.ranked.order is None else moved_places(whole.old_keys)
-        self.lost |= {self._place(whole.ranked, place) for place in lost}
+        filled = _fill(whole, folded, self._moves(whole))
+        self.lost |= {self._place(whole.ranked, place) for place in filled.lost}
         ranked = whole.ranked.take(folded.kept)
         self._parts = [_Part(ranked, filled.rows, filled.waits, whole.count, hidden=filled.hidden)]
+
+    def _moves(self, part: _Part) -> Moves:
+        if not part.old_keys:
+            return Moves()
+        assert part.marks is not None
+        return find_moves(part.ranked, part.old_keys, part.positions, part.marks, self._departed)
 
     def _place(self, ranked: Ranked, place: int) -> tuple[str, int, int]:
         return self._topics[int(ranked.source[place])], int(ranked.partition[place]), int(ranked.offset[place])
@@ -168,13 +176,6 @@ def _concat(parts: Sequence[_Part]) -> _Part:
     return _Part(ranked, rows, waits, count, old_keys, positions, times=times, marks=np.concatenate(marks))
 
 
-def _moves(part: _Part) -> Moves:
-    if not part.old_keys:
-        return Moves()
-    assert part.marks is not None
-    return find_moves(part.ranked, part.old_keys, part.positions, part.marks)
-
-
 @dataclass(frozen=True)
 class _Filled:
     """Changes that are kept: their rows, which values still wait for a row in the table, where that row is, and the places
@@ -207,7 +208,8 @@ def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
         if waiting.any():
             waits[name] = waiting
     # After a truncate there is no old row whose values could stay.
-    return _Filled(rows, waits if folded.cut < 0 else {}, _hidden(part, kept, asked), sorted(lost))
+    deciding = sorted(lost.intersection(folded.last.tolist()))
+    return _Filled(rows, waits if folded.cut < 0 else {}, _hidden(part, kept, asked), deciding)
 
 
 def _walks(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, moves: Moves) -> dict[int, Walk]:
@@ -229,16 +231,19 @@ def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk]) -> dict[str, pa.
     """Columns that name the rows that kept changes wait for, where these had another key."""
     if not asked:
         return {}
-    origins, alone, moved = kept.copy(), np.full(kept.size, -1), np.zeros(kept.size, np.bool_)
+    origins, alone, movers = kept.copy(), np.full(kept.size, -1), np.full(kept.size, -1)
     for n, walk in asked.items():
-        origins[n], alone[n], moved[n] = walk.origin, walk.alone, True
+        origins[n], alone[n], movers[n] = walk.origin, walk.alone, walk.mover
     places, others = pa.array(origins, mask=origins == kept), pa.array(alone, mask=alone < 0)
     keys = [key.take(places) for key in part.ranked.keys]
     assert part.times is not None
     times = part.times.take(others)
     if times.null_count < len(times):
         keys = [pc.coalesce(old.take(others), key) for old, key in zip(part.old_keys, keys, strict=True)]
-    return {MOVED: pa.array(moved), MOVED_AT: times, **{f"{OLD_KEY}{n}": key for n, key in enumerate(keys)}}
+    found = {MOVED: pa.array(movers >= 0), MOVED_AT: times, **{f"{OLD_KEY}{n}": key for n, key in enumerate(keys)}}
+    if part.ranked.order is not None:
+        found[MOVED_ORDER] = part.ranked.order.take(pa.array(movers, mask=movers < 0))
+    return found
 
 
 def _held(part: _Part, rows: Ints) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,12 +25,14 @@ class Changes:
     the old row's is kept. decoded: refused, misfits, wanted and so on, per record as for appended rows. order: the ordering
     value per change, where one is declared; None: partition and offset. old_keys: where some UPSERT takes the place of a
     row with another key, one array per key column, null where the key is the same: what is unavailable is in the row of
-    the old key. own: by field of `metadata` the values that the envelope gives, a row per change. passed_over: how many
-    records of a kind make no change (docs/reference/envelopes.md). key_columns: of a table that does not know its key
-    yet, the fields of the records' keys. tombstones: which records of an envelope's topic have no value, and so far make no
-    change; not those right after the delete of their key. positions: where each change is in the log of its
-    source, of batches that ship headers; times: when it was made, where deleted rows are marked with that. rescued: what
-    was put aside of each change, where records have several; None: `decoded` says it of records.
+    the old key; the row's own key stands for one that could not be read. own: by field of `metadata` the values that the
+    envelope gives, a row per change. passed_over: how many records of a kind make no change (docs/reference/envelopes.md).
+    key_columns: of a table that does not know its key yet, the fields of the records' keys. tombstones: which records of
+    an envelope's topic have no value, and so far make no change; not those right after the delete of their key. positions:
+    where each change is in the log of its
+    source, where headers tell of rows that get another key; times: when it was made, where deleted rows are marked with
+    that; halves: the index of each record that is one of two which tell of such a row, its position, and whether it is the
+    delete. rescued: what was put aside of each change, where records have several; None: `decoded` says it of records.
     """
 
     columns: list[pa.Array]
@@ -47,6 +49,7 @@ class Changes:
     positions: pa.Array | None = None
     rescued: pa.Array | None = None
     times: pa.Array | None = None
+    halves: Sequence[tuple[int, str, bool]] = ()
 
     @property
     def rescued_rows(self) -> pa.Array | None:

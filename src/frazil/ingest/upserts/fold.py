@@ -156,12 +156,26 @@ def _are_distinct(keys: Sequence[pa.Array]) -> bool:
 
 
 def previous_places(changes: Ranked) -> Ints:
-    """Per change the place of the one that it follows directly among those of its key, -1 where there is none."""
-    state = _State(changes)
-    found = np.full(len(changes), -1, np.int64)
-    order = state.order
-    is_same = state.codes[order[1:]] == state.codes[order[:-1]]
-    found[order[1:][is_same]] = order[:-1][is_same]
+    """Per change the place of the one that it follows directly among those of its key, -1 where there is none. What came
+    before a delete without an ordering value, or before a truncate, is followed by that and by nothing behind it.
+    """
+    codes = key_codes(changes.keys) if changes.keys else np.zeros(len(changes), np.int64)
+    sequence = _sequence(changes)
+    is_cut, is_blind = changes.ops == TRUNCATE, (changes.ops == DELETE) & changes.blind
+    cuts = np.flatnonzero(is_cut)
+    cuts = cuts[np.argsort(sequence[cuts])]
+    epochs = np.searchsorted(sequence[cuts], sequence)
+    by_key = np.lexsort((sequence, codes))
+    lives = np.zeros(len(changes), np.int64)
+    lives[by_key] = np.cumsum(is_blind[by_key]) - is_blind[by_key]
+    ranks = np.where(is_blind, np.iinfo(np.int64).max, _ranks(changes.order, len(changes)))
+    order = np.lexsort((sequence, ranks, lives, epochs, codes))
+    order = order[~is_cut[order]]
+    found: Ints = np.r_[-1, cuts][epochs]
+    found[cuts] = -1
+    after, before = order[1:], order[:-1]
+    is_next = (codes[after] == codes[before]) & (epochs[after] == epochs[before])
+    found[after[is_next]] = before[is_next]
     return found
 
 

@@ -6,7 +6,8 @@ one task reads both, it is known which row the old one was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +19,17 @@ from frazil.ingest.upserts.changes import DELETE, UPSERT
 from frazil.ingest.upserts.fold import Ints, Ranked
 
 Bools = NDArray[np.bool_]
+Place = tuple[int, int, int]
+"""Number of the topic, partition and offset of a record."""
 OLD_KEY = "\x00old:"
 """How columns of held rows begin that have the key of the row whose values they wait for; null where it is their own."""
 MOVED_AT = "\x00moved at"
 """A column of held rows: when they got their key, where the delete of the old one was in an earlier batch, which has left
 the row and marked it with that time."""
+MOVED_ORDER = "\x00moved order"
+"""A column of held rows: the ordering value of the change that gave them their key. A row of the old key with a greater one
+has come since.
+"""
 MOVED = "\x00moved"
 """A column of held rows: they had another key, and that no row has their values is not the same as null."""
 
@@ -31,7 +38,7 @@ MOVED = "\x00moved"
 class Walk:
     """Where a value was looked for. at: the change that has it, -1 where only the table can have it. origin: the change
     whose key the row in the table has. is_moved: a row with another key was asked. is_lost: it was gone already. alone: the
-    change that had another key, and whose delete was not there; -1: none.
+    change that had another key, and whose delete was not there; -1: none. mover: the change that had another key; -1: none.
     """
 
     at: int
@@ -39,6 +46,7 @@ class Walk:
     is_moved: bool = False
     is_lost: bool = False
     alone: int = -1
+    mover: int = -1
 
 
 @dataclass(frozen=True)
@@ -54,33 +62,45 @@ class Moves:
 
     def walk(self, ranked: Ranked, before: Ints, mask: Bools, start: int) -> Walk:
         """Looks for a value that `mask` says is missing from `start`."""
-        at, origin, alone, is_moved = start, start, -1, False
+        at, origin, alone, mover = start, start, -1, -1
         while at >= 0 and ranked.ops[at] == UPSERT and mask[at] and not (alone >= 0 and at in self.marks):
             delete = self.deletes.get(at)
             if delete is not None:
-                is_moved, alone = True, -1 if delete >= 0 else at
+                mover, alone = at, -1 if delete >= 0 else at
             if delete is not None and delete >= 0:
                 at = origin = delete
             at = int(before[at])
         is_gone = at >= 0 and (ranked.ops[at] != UPSERT or (alone >= 0 and at in self.marks))
-        return Walk(at, origin, is_moved, bool(is_moved and is_gone), alone)
+        return Walk(at, origin, mover >= 0, bool(mover >= 0 and is_gone), alone, mover)
 
 
-def find_moves(ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, marks: Bools) -> Moves:
+def find_moves(
+    ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, marks: Bools, departed: Collection[Place]
+) -> Moves:
     """Pairs every change that has an old key with the delete of that key in the same record, or at the same position of the
-    source's log: of repeated ones the first, as only that one had a row. marks: the changes that mark a row as deleted.
+    source's log: of repeated ones the first, as only that one had a row. Where headers do not tell the key as the delete
+    does, that counts, if there is one of each at the position. marks: the changes that mark a row as deleted.
+    departed: records of deletes whose row gets another key.
     """
     deletes: dict[Any, int] = {}
+    at_position: dict[str, dict[Any, int]] = {}
     for place in np.flatnonzero((ranked.ops == DELETE) | marks).tolist():
         key, position = _key(ranked.keys, place), positions[place].as_py()
-        deletes[key, _record(ranked, place)] = place
+        deletes[key, record_of(ranked, place)] = place
         if position is not None:
             deletes.setdefault((key, position), place)
+            if record_of(ranked, place) in departed:
+                at_position.setdefault(position, {}).setdefault(key, place)
     found = {}
-    for place in moved_places(old_keys):
+    moved = moved_places(old_keys)
+    counts = Counter(at for at, _ in {(positions[place].as_py(), _key(ranked.keys, place)) for place in moved})
+    for place in moved:
         key, position = _key(old_keys, place), positions[place].as_py()
-        own = deletes.get((key, _record(ranked, place)), -1)
+        own = deletes.get((key, record_of(ranked, place)), -1)
         found[place] = deletes.get((key, position), -1) if own < 0 and position is not None else own
+        others = list(at_position.get(position, {}).values())
+        if found[place] < 0 and len(others) == counts[position] == 1:
+            found[place] = others[0]
     return Moves(found, frozenset(np.flatnonzero(marks).tolist()))
 
 
@@ -97,5 +117,6 @@ def _key(keys: Sequence[pa.Array], place: int) -> tuple[Any, ...]:
     return tuple(key[place].as_py() for key in keys)
 
 
-def _record(ranked: Ranked, place: int) -> tuple[int, int, int]:
+def record_of(ranked: Ranked, place: int) -> Place:
+    """Where the record of a change is."""
     return int(ranked.source[place]), int(ranked.partition[place]), int(ranked.offset[place])

@@ -19,7 +19,7 @@ from frazil.ingest.upserts.changes import UPSERT
 from frazil.ingest.upserts.fold import Ints, Ranked, key_codes, previous_places
 from frazil.ingest.upserts.live_rows import read_columns
 from frazil.ingest.upserts.merged import MergedChanges
-from frazil.ingest.upserts.moves import MOVED, MOVED_AT, OLD_KEY, Bools
+from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Bools
 from frazil.ingest.upserts.resolve import Found, find_rows
 from frazil.types import DataFile
 
@@ -62,7 +62,7 @@ def complete_held(
         return [], 0
     wanted = batch.folded.last[~late]
     old = _OldRows(batch, found)
-    old.ask_other_keys(files)
+    old.ask_other_keys(files, wanted)
     writer, unfilled, is_written = FileWriter(batch.target), 0, False
     try:
         for number, held in enumerate(batch.held):
@@ -91,6 +91,7 @@ class _OldRows:
         for hits in found.hits:
             for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
                 self._live[int(batch.folded.last[key])] = (hits.file, row)
+        self._moved: set[int] = set()
         self._held: dict[int, tuple[pa.Table, int]] = {}
         for number, held in enumerate(batch.held):
             if held is not None:
@@ -119,8 +120,10 @@ class _OldRows:
                     found[int(mine[key])] = (hits.file, row)
         return found
 
-    def ask_other_keys(self, files: Sequence[LiveFile]) -> None:
-        """Looks for the rows of the keys that rows had before they got their own; OldRowsGone where neither key has one."""
+    def ask_other_keys(self, files: Sequence[LiveFile], wanted: Ints) -> None:
+        """Looks for the rows of the keys that rows had before they got their own; OldRowsGone where neither key has one.
+        wanted: the changes that decide a key.
+        """
         gone: list[int] = []
         for number, held in enumerate(self._batch.held):
             if held is None or MOVED not in held.schema.names:
@@ -130,9 +133,11 @@ class _OldRows:
             named = np.flatnonzero(np.asarray(held[names[0]].is_valid()))
             found = self._of_other_keys(held.select(names).take(pa.array(named)), places[named], files)
             self._keep_own_marks(held, places, found)
+            self._drop_newer(held, places, found)
             self._live |= found
-            moved = np.flatnonzero(np.asarray(held[MOVED]))
-            gone += [int(place) for place in places[moved].tolist() if place not in self._live]
+            moved = places[np.asarray(held[MOVED])]
+            self._moved.update(moved.tolist())
+            gone += [place for place in moved[np.isin(moved, wanted)].tolist() if place not in self._live]
         if gone:
             raise OldRowsGone(self._batch.ranked.take(np.array(gone)))
 
@@ -153,6 +158,16 @@ class _OldRows:
             found.pop(int(places[n]), None)
             if own[n].is_valid:
                 self._live.pop(int(places[n]), None)
+
+    def _drop_newer(self, held: pa.Table, places: Ints, found: dict[int, tuple[LiveFile, int]]) -> None:
+        """Of rows in the order of a column those do not count that were written after the row had got its key."""
+        if MOVED_ORDER not in held.schema.names:
+            return
+        assert self._target.changes is not None
+        orders = pa.concat_arrays(held[MOVED_ORDER].chunks)
+        old = self._gather(self._target.changes.order_by, [found.get(place) for place in places.tolist()], orders.type)
+        for n in np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False))).tolist():
+            del found[int(places[n])]
 
     def _of_other_keys(
         self, keys: pa.Table, places: Ints, files: Sequence[LiveFile]
@@ -219,7 +234,7 @@ class _OldRows:
 
     def _source(self, column: str, place: int) -> tuple[LiveFile | pa.Table, int] | None:
         """Where the value is that a change leaves as it was; None where there was no row."""
-        at = int(self._before[place])
+        at = -1 if place in self._moved else int(self._before[place])
         while at >= 0:
             if self._batch.ranked.ops[at] != UPSERT:
                 return None

@@ -14,6 +14,7 @@ from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, St
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.json.bare_keys import bare_keys
 from frazil.ingest.decode.keys import decode_keys, has_record
+from frazil.ingest.envelope import NO_ENVELOPE
 from frazil.ingest.naming import KEY_ROOT
 from frazil.ingest.picking import pick
 from frazil.ingest.target import ChangeReading, TableTarget
@@ -55,6 +56,33 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
         return nothing
     found = _decode(target, pick(records, there), limit)
     return _spread(found, nothing, there, limit)
+
+
+def read_row_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArray[np.bool_], limit: int) -> Keys:
+    """The key columns of the records `rows`, from their keys, read as the table's rows are: what a number means in a column
+    of times the key's own schema tells, or the column's unit. Of keys that are no records there are none.
+    """
+    changes = target.changes
+    assert changes is not None
+    nothing = Keys(Decoded([], np.zeros(rows.size, np.bool_)))
+    there = np.flatnonzero(rows & np.asarray(records["key"].is_valid()))
+    has_all = all(has_column(target, path) for path in changes.paths)
+    if not there.size or not has_all or changes.key.format in ("text", "raw"):
+        return nothing
+    units = target.layout.units if target.shaping is not None else target.reading.units
+    reading = replace(
+        changes.key,
+        undeclared="drop",
+        envelope=NO_ENVELOPE,
+        units=tuple((("after", *path), unit) for path, unit in units),
+    )
+    places = places_of(target, changes)
+    kinds = {place: _kind(target, path) for path, mine in places.items() for place in mine}
+    decoded = decode_keys(reading, _ROOT, struct_of(kinds), pick(records, there), limit)
+    columns = {
+        path: pc.coalesce(*(member(decoded.columns[0], place) for place in mine)) for path, mine in places.items()
+    }
+    return _spread(Keys(_sans_wanted(decoded), columns), nothing, there, limit)
 
 
 def _spread(found: Keys, others: Keys, there: NDArray[np.int64], limit: int) -> Keys:

@@ -12,25 +12,26 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import BooleanType, IntegerType, LongType, StringType, UUIDType
+from pyiceberg.types import BooleanType, IntegerType, LongType, StringType
 
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.target import TableTarget, arrow_type
 from frazil.ingest.upserts.changes import DELETE, Changes
 from frazil.ingest.upserts.live_rows import has_column
-from frazil.ingest.upserts.record_keys import Keys, put_keys, read_keys
+from frazil.ingest.upserts.record_keys import Keys, put_keys, read_keys, read_row_keys
 
 Records = Mapping[str, pa.Array]
-_PLAIN = (BooleanType, IntegerType, LongType, StringType, UUIDType)
+_PLAIN = (BooleanType, IntegerType, LongType, StringType)
 
 
 def take_tombstones(target: TableTarget, records: Records, changes: Changes) -> Changes:
     """The changes with a delete for each tombstone whose key has a value for every key column; the others are passed over,
     as a table may have other key columns than its records' keys.
     """
-    if changes.tombstones is None or not changes.tombstones.any() or not _is_plain(target):
+    if changes.tombstones is None or not changes.tombstones.any():
         return changes
-    keys = read_keys(target, records, changes.tombstones & np.asarray(records["key"].is_valid()), MAX_MISFITS)
+    read = read_keys if _is_plain(target) else read_row_keys
+    keys = read(target, records, changes.tombstones & np.asarray(records["key"].is_valid()), MAX_MISFITS)
     missing = replace(changes.decoded, missing=changes.decoded.missing | keys.decoded.missing)
     rows = np.flatnonzero(_named(changes.tombstones, keys))
     if not rows.size:
@@ -39,9 +40,7 @@ def take_tombstones(target: TableTarget, records: Records, changes: Changes) -> 
 
 
 def _is_plain(target: TableTarget) -> bool:
-    """Whether the key columns are of types that keys say as values do. A time, say, can be a number in a key whose meaning
-    only the schema of the value tells.
-    """
+    """Whether the key columns are of types that keys say as they are. A time, say, can be a number."""
     reading = target.changes
     assert reading is not None
     kinds = [

@@ -22,10 +22,10 @@ from frazil.ingest.decode.envelopes.opened import (
     NO_KEY,
 )
 from frazil.ingest.decode.regroup import member_at
+from frazil.ingest.envelope import OLD_KEY
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.changes import DELETE
 
-_OLD_KEY = "__debezium.oldkey"
 _UNSENT = "the row was created under a new key without the value of {}, which is in the row of the old key alone"
 
 
@@ -67,7 +67,9 @@ def is_needless(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
 def old_keys_of(
     making: Making, plan: Plan, keys: Sequence[pa.Array], unsent: Mapping[int, Bools]
 ) -> list[pa.Array] | None:
-    """Keys that rows had before, where it takes the old row to know the new one's values."""
+    """Keys that rows had before, where it takes the old row to know the new one's values. The row's own key stands for one
+    that its record tells and that cannot be read, as headers do not tell types: the delete at its position has the key too.
+    """
     if not making.envelope.is_upsert or not unsent or not keys:
         return None
     needs = np.zeros(plan.ops.size, np.bool_)
@@ -78,6 +80,8 @@ def old_keys_of(
     created = np.flatnonzero(needs & (making.opened.op[plan.records] == CREATE))
     for n in created.tolist():
         told = _told_old_key(making, int(plan.records[n]), [key.type for key in keys])
+        if told is None and _is_told_elsewhere(making, int(plan.records[n])):
+            told = [key[n].as_py() for key in keys]
         if told is None:
             bad = np.zeros(making.check.refused.size, np.bool_)
             bad[plan.records[n]] = True
@@ -99,10 +103,20 @@ def _follows_delete(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
     return found
 
 
+def _is_told_elsewhere(making: Making, record: int) -> bool:
+    """Whether the record says that its row had another key, and where in the log that was."""
+    positions = making.opened.facts.get("position")
+    return positions is not None and positions[record].is_valid and bool(_headers(making, record, OLD_KEY))
+
+
+def _headers(making: Making, record: int, name: str) -> list[bytes]:
+    headers = making.records["headers"][record].as_py() if "headers" in making.records else None
+    return [one["value"] for one in headers or [] if one["key"] == name]
+
+
 def _told_old_key(making: Making, record: int, kinds: Sequence[pa.DataType]) -> list[Any] | None:
     """The key that Debezium's header tells, in the order of the key columns; None without one that can be read."""
-    headers = making.records["headers"][record].as_py() if "headers" in making.records else None
-    raw = next((one["value"] for one in headers or [] if one["key"] == _OLD_KEY), None)
+    raw = next(iter(_headers(making, record, OLD_KEY)), None)
     try:
         told = json.loads(raw or b"")
         told = told["payload"] if isinstance(told, dict) and told.keys() == {"schema", "payload"} else told

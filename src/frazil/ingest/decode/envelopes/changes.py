@@ -20,6 +20,7 @@ from pyiceberg.types import IcebergType, NestedField
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.envelopes.change_facts import Facts, change_times, own_values
 from frazil.ingest.decode.envelopes.change_keys import check_keys, is_needless, key_arrays, old_keys_of
+from frazil.ingest.decode.envelopes.change_moves import halves_of, has_moves
 from frazil.ingest.decode.envelopes.change_parts import (
     CREATE,
     EMPTY,
@@ -73,7 +74,7 @@ def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISFIT
     """
     assert target.envelope is not None
     row = target.fields if target.shaping is None else target.layout.fields
-    is_told = target.envelope.needs_headers and "headers" in records
+    is_told = target.envelope.needs_headers and has_moves(records)
     opened = _open(target, row, _facts(target, is_told), records, limit)
     if opened.owner is None:
         return _changes(target, row, opened, records, limit)
@@ -82,7 +83,7 @@ def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISFIT
 
 
 def _facts(target: TableTarget, is_told: bool) -> tuple[str, ...]:
-    """What must be known of changes besides their images. is_told: headers are there, which tell of rows that moved."""
+    """What must be known of changes besides their images. is_told: headers tell of rows that get another key."""
     own = {name for name, _ in target.metadata}
     if is_told:
         own.add("position")
@@ -106,7 +107,8 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     changes = _shape(Making(target, envelope, opened, row, records, check), plan)
     changes.own = own_values(Facts(target, opened, records, own), changes)
     changes.key_columns = keys
-    if envelope.needs_headers and "headers" in records:
+    if envelope.needs_headers and has_moves(records):
+        changes.halves = halves_of(records, opened)
         changes.positions = opened.facts["position"].take(pa.array(changes.records))
         if envelope.marks_deletes:
             changes.times = change_times(opened, records).take(pa.array(changes.records))

@@ -89,8 +89,9 @@ def open_columns(
     if envelope.kind == "operation":
         is_flat, is_envelope = envelope.operation in names, False
     else:
-        is_envelope = has_images(names)
-        is_flat = any(name in names for name in FLAT)
+        is_bare = envelope.kind == "none"
+        is_envelope = has_images(names) and not is_bare
+        is_flat = is_bare or any(name in names for name in FLAT)
     if not (is_envelope or is_flat):
         opened.note(_sign(names))
         return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
@@ -209,6 +210,8 @@ _Parts = Mapping[str, tuple[IcebergType, pa.Array]]
 
 def _operation(envelope: Envelope, parts: _Parts) -> pa.Array:
     """The operations as they are written; where only a deletion is told, `d` and `u`."""
+    if envelope.kind == "none":
+        return pa.nulls(len(parts["after"][1]), pa.string())
     name = "op" if "op" in parts else "__op"
     if envelope.kind == "operation":
         name = envelope.operation

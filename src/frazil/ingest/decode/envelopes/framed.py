@@ -51,6 +51,8 @@ def open_framed(
 def row_of(envelope: Envelope, struct: StructType) -> StructType:
     """The row that an envelope of this schema holds; one without fields where it is none."""
     members = {field.name: field.field_type for field in struct.fields}
+    if envelope.kind == "none":
+        return struct
     if envelope.kind != "operation" and "op" in members:
         images = (members[name] for name in _IMAGES if name in members)
         return next((image for image in images if isinstance(image, StructType)), StructType())

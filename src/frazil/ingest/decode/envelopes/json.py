@@ -74,7 +74,7 @@ def _open(values: pa.BinaryArray, stretch: Stretch) -> Decoded | None:
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
     is_tombstone = error == scan.TOMBSTONE
     error[is_tombstone] = scan.OK
-    if stretch.envelope.kind == "debezium":
+    if stretch.envelope.kind in ("debezium", "none"):
         _open_debezium(stretch, slices, error, is_tombstone)
     else:
         _open_others(stretch, slices, error, is_tombstone)
@@ -89,6 +89,7 @@ def _open_debezium(stretch: Stretch, whole: Slices, error: NDArray[np.uint8], is
     members = dict(zip(NAMES, take_keys(texts, whole, NAMES, error), strict=True))
     payload, schema = members["payload"], members["schema"]
     is_wrapped = (payload.kind != ABSENT) & (members["op"].kind == ABSENT) & ~_is_flat(members)
+    is_wrapped &= (schema.kind != ABSENT) | (stretch.envelope.kind != "none")
     if is_wrapped.any():
         inside = replace(payload, kind=np.where(is_wrapped, payload.kind, ABSENT).astype(np.uint8))
         is_tombstone = is_tombstone | (inside.kind == NULL)
@@ -137,7 +138,7 @@ def _debezium_parts(
     stretch: Stretch, rows: NDArray[np.int32], whole: Slices, members: dict[str, Slices], good: NDArray[np.bool_]
 ) -> Parts:
     """What each record is, by the members that it has. good: those that can be read."""
-    is_flat = _is_flat(members)
+    is_flat = _is_flat(members) if stretch.envelope.kind != "none" else whole.kind == OBJECT
     if is_flat.any():
         members = _without_row(members, is_flat)
     op = read_word(stretch, members["op"], "op")

@@ -1,0 +1,94 @@
+"""What follows where rows get another key: the batch is read by one task, ends before what lacks its other half, or goes on
+without that half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import structlog
+
+from frazil.clock import Clock
+from frazil.ingest.pipeline import Outcome, Planned
+from frazil.ingest.table import RunState
+from frazil.ingest.transactions.runs import Cut, Held
+from frazil.ingest.upserts.halves import Place
+from frazil.types import Half, OffsetRange, TaskReport
+
+log = structlog.get_logger("frazil")
+
+# The source sends both halves at once, and repeats what it has sent without a pause.
+WAITED_MS = 60_000
+LOOK_AGAIN_S = 10.0
+AWAITED = "a row gets another key, and not all records that tell of it are in Kafka yet"
+
+
+def note_moved(planned: Planned, outcome: Outcome, clock: Clock) -> None:
+    """Notes what the batch that is planned again must know."""
+    table, report, now_ms = planned.table, outcome.report, clock.now_ms()
+    table.is_whole = True
+    alone = {half.place: half for half in report.halves}
+    stuck = {place for place, half in alone.items() if half.is_delete} if report.ends else set[Place]()
+    if outcome.unpaired:
+        stuck.update(outcome.unpaired)
+        table.awaited = {place: table.awaited.get(place, now_ms) for place in outcome.unpaired}
+    late = {place for place in stuck if not _may_follow(place, alone.get(place), planned, report, now_ms)}
+    if late or not stuck:
+        table.given_up |= late.difference(outcome.unpaired)
+        table.unpaired |= late.intersection(outcome.unpaired)
+        log.info("rows_moved", table=table.name, lost=len(table.unpaired))
+        return
+    ranges = _limited(_limited(planned.batch.ranges, report.ends), _before(stuck))
+    if ranges:
+        table.cut, table.held = Cut(planned.position, ranges, planned.places or {}), None
+        log.debug("batch_shortened", table=table.name, waits_for=len(stuck))
+    else:
+        _hold(planned, clock)
+
+
+def _may_follow(place: Place, half: Half | None, planned: Planned, report: TaskReport, now_ms: int) -> bool:
+    """Whether what is missing can still come. half: without its other one; None: both are there, and the row is not. Such a
+    change is one that the source repeats, and what has become of the row since is repeated behind it.
+    """
+    table = planned.table
+    if table.spec.atomic is not None:
+        return False  # All of it is in the batch.
+    if half is None:
+        topic, partition, _ = place
+        latest_ms = report.latest_ms.get(topic, {}).get(partition, now_ms)
+        return now_ms <= min(latest_ms, table.awaited[place]) + WAITED_MS
+    ends = {(r.topic, r.partition): r.end for r in planned.batch.ranges}
+    for topic, number in table.partitions():
+        end = ends.get((topic, number), planned.position.get(topic, {}).get(number, 0))
+        is_all = end >= planned.ends.get((topic, number), end)
+        seen_ms = now_ms if is_all else report.latest_ms.get(topic, {}).get(number, 0)
+        if seen_ms <= half.timestamp_ms + WAITED_MS:
+            return True
+    return False  # In every partition a much later record was read, or there is no more.
+
+
+def _before(places: Iterable[Place]) -> dict[str, dict[int, int]]:
+    """Where batches end that have none of these records."""
+    ends: dict[str, dict[int, int]] = {}
+    for topic, partition, offset in places:
+        mine = ends.setdefault(topic, {})
+        mine[partition] = min(offset, mine.get(partition, offset))
+    return ends
+
+
+def _limited(ranges: Iterable[OffsetRange], ends: Mapping[str, Mapping[int, int]]) -> tuple[OffsetRange, ...]:
+    """The ranges as far as they are before these ends."""
+    cut = (replace(r, end=min(r.end, ends.get(r.topic, {}).get(r.partition, r.end))) for r in ranges)
+    return tuple(r for r in cut if r.span > 0)
+
+
+def _hold(planned: Planned, clock: Clock) -> None:
+    """Nothing else is there: the table waits until something comes, or until it is time to look again."""
+    table = planned.table
+    if table.held is None:
+        log.info("key_change_awaited", table=table.name, lag_records=table.lag_records)
+    ends = {partition: planned.ends.get(partition, -1) for partition in table.partitions()}
+    table.cut = None
+    table.held = Held(planned.position, ends, clock.monotonic_s() + LOOK_AGAIN_S, LOOK_AGAIN_S)
+    table.run_state, table.reason, table.remedy, table.where = RunState.WAITING, AWAITED, "", ""

@@ -1,0 +1,78 @@
+"""The two halves of a change of the key, a delete and an insert that are told as records of their own: no batch may take one
+without the other, as large values that the insert does not carry are in the row that the delete takes away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from frazil.kafka.port import Partition
+from frazil.types import Half
+
+Place = tuple[str, int, int]
+
+
+@dataclass
+class _Pair:
+    """What there is of one change: a source that repeats itself tells the halves more than once."""
+
+    deletes: list[Half] = field(default_factory=list)
+    inserts: list[Half] = field(default_factory=list)
+
+
+class Halves:
+    """The halves among the records of one task. given_up: places of those whose other half is not waited for any longer."""
+
+    def __init__(self, given_up: Collection[Place] = ()) -> None:
+        self._given_up = frozenset(given_up)
+        self._pairs: dict[tuple[str, str], _Pair] = defaultdict(_Pair)
+
+    def take(self, topic: str, found: Sequence[tuple[int, str, bool]], records: Mapping[str, pa.Array]) -> None:
+        """More of them. found: as Changes has them, of these records."""
+        for row, position, is_delete in found:
+            partition, offset = records["partition"][row].as_py(), records["offset"][row].as_py()
+            at_ms = records["timestamp"].cast(pa.int64())[row].as_py() // 1000
+            half = Half(topic, partition, offset, at_ms, position, is_delete)
+            if half.place not in self._given_up:
+                pair = self._pairs[topic, position]
+                (pair.deletes if is_delete else pair.inserts).append(half)
+
+    @property
+    def has_lone_deletes(self) -> bool:
+        """Whether there is a delete without its insert."""
+        return any(pair.deletes and not pair.inserts for pair in self._pairs.values())
+
+    def alone(self) -> tuple[Half, ...]:
+        """Those without their other half."""
+        lone = (pair for pair in self._pairs.values() if not (pair.deletes and pair.inserts))
+        return tuple(half for pair in lone for half in (*pair.deletes, *pair.inserts))
+
+    def ends(self) -> dict[str, dict[int, int]]:
+        """Per topic and partition where the batch must end so that it has both halves or none of them; empty where it need
+        not end earlier. An insert without its delete does not count: the values may be there without it.
+        """
+        pairs = [pair for pair in self._pairs.values() if pair.deletes]
+        ends: dict[Partition, int] = {}
+        while divided := [half for pair in pairs for half in _divided(pair, ends)]:
+            for half in divided:
+                place = half.topic, half.partition
+                ends[place] = min(half.offset, ends.get(place, half.offset))
+        found: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in ends.items():
+            found.setdefault(topic, {})[partition] = offset
+        return found
+
+
+def _divided(pair: _Pair, ends: Mapping[Partition, int]) -> list[Half]:
+    """The halves before these ends of a change whose others are all behind them."""
+    deletes, inserts = _before(pair.deletes, ends), _before(pair.inserts, ends)
+    return [] if deletes and inserts else [*deletes, *inserts]
+
+
+def _before(halves: Iterable[Half], ends: Mapping[Partition, int]) -> list[Half]:
+    return [half for half in halves if half.offset < ends.get((half.topic, half.partition), math.inf)]
