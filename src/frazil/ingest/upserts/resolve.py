@@ -133,12 +133,19 @@ def _look(target: TableTarget, files: list[LiveFile], known: KeySet, paths: Sequ
 
 
 def _live(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints) -> Iterator[Hits]:
+    hits = live_hits(target, file, rows, keys)
+    if hits.rows.size:
+        yield hits
+
+
+def live_hits(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints | None = None) -> Hits:
+    """Those of the rows at these places that are alive. keys: as in Hits; none were looked for unless given."""
+    keys = np.full(rows.size, -1) if keys is None else keys
     deleted = read_deletes(target, file.path, file.deletes)
     if len(deleted):
         gone = np.fromiter((row in deleted for row in rows.tolist()), np.bool_, rows.size)
         rows, keys = rows[~gone], keys[~gone]
-    if rows.size:
-        yield Hits(file, rows, keys, deleted)
+    return Hits(file, rows, keys, deleted)
 
 
 class _Pruner:
