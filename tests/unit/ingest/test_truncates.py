@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.table import RunState, Table
 from tests.unit.ingest.mirror_world import MARKS, MirrorWorld, Row
 
+SAMPLES = Path(__file__).parents[2] / "fixtures" / "debezium_messages.jsonl"
 ORDERED: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
 
 
@@ -157,3 +159,17 @@ def test_a_truncate_that_is_told_again_takes_no_more(tmp_path: Path) -> None:
         world.change(3, "c", 2, "b")
         world.catch_up()
         assert world.values() == {2: "b"}
+
+
+def test_a_truncate_of_postgresql_is_where_it_happens_to_be_and_has_its_place(tmp_path: Path) -> None:
+    world = Partitioned(tmp_path, partitions=4, **ORDERED)
+    said = [one for one in map(json.loads, SAMPLES.read_text().splitlines()) if one["topic"] == "fz.public.orders"]
+    (truncate,) = [one for one in said if one["value"] and json.loads(one["value"])["op"] == "t"]
+    assert (truncate["key"], truncate["partition"]) == (None, 1)
+    for one in said:
+        raw = [None if text is None else text.encode() for text in (one["value"], one["key"])]
+        headers = tuple((name, word.encode()) for name, word in one["headers"])
+        world.source.produce("a", one["partition"], raw[0], key=raw[1], headers=headers)
+    lsn = json.loads(truncate["value"])["source"]["lsn"]
+    assert world.catch_up().progress.emptied.startswith(f"{lsn:020d}/")
+    assert (world.mirror(), [kind for kind, _ in world.letters()]) == ([], ["moved_in_part"])

@@ -156,7 +156,6 @@ def _resolve(
     """Finds the rows that go, writes which they are, and the rows that had to wait for them."""
     assert target.changes is not None
     keys, is_emptied = batch.keys, batch.folded.cut >= 0
-    _check_equality(scan, target, batch)
     truncated = find_truncated(target, scan.files, batch.emptied) if batch.emptied else []
     found = find_rows(target, () if is_emptied else scan.files, keys.keys, target.changes.paths)
     found = without_rows(found, truncated)
@@ -190,20 +189,6 @@ def _resolve(
         len(scan.files),
         found.looked_at,
     )
-
-
-def _check_equality(scan: Scan, target: TableTarget, batch: MergedChanges) -> None:
-    """Rows that equality deletes have taken away look alive here. To take them away again does no harm; to believe what
-    they say would.
-    """
-    assert target.changes is not None
-    is_asked = target.is_whole or bool(target.changes.order_by) or any(held is not None for held in batch.held)
-    if is_asked and any(delete.kind == "equality" for file in scan.files for delete in file.deletes):
-        raise SpecError(
-            "the table has equality deletes of another writer, and old rows must be read",
-            remedy="rewrite the table's data files, which applies them",
-            where=target.name,
-        )
 
 
 def _late(target: TableTarget, keys: Ranked, folded: Folded, found: Found) -> Bools:
