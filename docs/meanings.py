@@ -63,6 +63,11 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "Of a table that shows transactions whole: the place among the source's commits of the newest change that each"
         " partition has seen. What comes up to it is a repetition. The texts sort as the source has committed.",
     ),
+    "emptied": (
+        "text",
+        "Of a mirror with `order_by: _source_order`: the place of the newest TRUNCATE. Changes from before it count no more,"
+        " whenever they come. Absent while there was none.",
+    ),
 }
 
 RETRY_KEYS: dict[str, tuple[str, str]] = {

@@ -125,8 +125,9 @@ class Progress:
     skip` says. passed_over: records since the table began that are no change of a row, by what they are. letters: dead
     letters of this batch, still to be committed unless the dead-letter table has them already. epoch, run_id: who wrote
     it; a later start of the same pipeline has a greater epoch. places: of a table that shows transactions whole, the
-    newest place among the source's commits that each partition has seen. snapshot_id: None before the first commit,
-    together with an empty vector.
+    newest place among the source's commits that each partition has seen. emptied: of a table whose changes are in their
+    source's order, the place of its newest truncate; changes from before it count no more. snapshot_id: None before the
+    first commit, together with an empty vector.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -142,6 +143,7 @@ class Progress:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     letters: Letters | None = None
     places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    emptied: str = ""
     snapshot_id: int | None = None
     committed_at_ms: int | None = None
 
@@ -223,6 +225,8 @@ class TaskReport:
     belongs together may be in the ranges of two tasks, so one must read the batch. unpaired: topic, partition and offset of
     records whose row had another key, and the row of that key is not known. halves: of a batch that one task has read, those
     without their other half; ends: where the batch must end in some partitions so that it has both halves or none.
+    emptied: as in Progress, of the batch's newest truncate. unplaced: topic, partition and offset of truncates that have no
+    place among the changes of other partitions.
     """
 
     table: str
@@ -249,6 +253,8 @@ class TaskReport:
     unpaired: tuple[tuple[str, int, int], ...] = ()
     halves: tuple[Half, ...] = ()
     ends: Offsets = field(default_factory=dict)
+    emptied: str = ""
+    unplaced: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -368,6 +374,8 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         unpaired=tuple(sorted(place for report in mine for place in report.unpaired)),
         halves=tuple(half for report in mine for half in report.halves),
         ends=next((report.ends for report in mine if report.ends), {}),
+        emptied=max((report.emptied for report in mine), default=""),
+        unplaced=tuple(sorted(place for report in mine for place in report.unplaced)),
     )
 
 

@@ -152,6 +152,21 @@ def test_whole_files_go(hand: Hand, lake: Lake) -> None:
     assert hand.catalog.size(_TABLE).row_count == 1
 
 
+def test_a_whole_file_goes_and_of_another_some_rows(hand: Hand, lake: Lake) -> None:
+    hand.send(hand.commit(1, 2, 3))
+    hand.send(hand.commit(4, 5))
+    hand.send(hand.commit(delta=hand.delete(hand.scan(), f0=[0], f1=[1])))
+    scan = hand.scan()
+    whole, other = sorted(scan.files, key=lambda file: -file.record_count)
+    removed = (DataFile(whole.path, whole.record_count, 0, whole.content),)
+    hand.send(hand.commit(9, delta=replace(hand.delete(scan, f1=[0]), removed=removed)))
+    fresh = lake.catalog()
+    fresh.load(_TABLE)
+    for found in (hand.scan(), fresh.scan(_TABLE)):
+        assert sorted(_live(hand, found).values()) == [[], [0]]
+        assert (whole.path in _live(hand, found), other.path in _live(hand, found)) == (False, True)
+
+
 def test_rows_that_another_writer_added_meanwhile_are_a_move(hand: Hand, lake: Lake) -> None:
     hand.send(hand.commit(1, 2))
     stale = hand.commit(2, delta=hand.delete(hand.scan(), f0=[1]))

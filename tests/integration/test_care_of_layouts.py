@@ -43,6 +43,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 Row = dict[str, Any]
 LAYOUTS = ("bucket(id, 4)", "day(at)", "truncate(name, 2)", "region", "region; bucket(id, 2)", "day(_timestamp)", "")
+BY_ID = ChangeReading(Reading("json"), ("id",))
 _COLUMNS = {"id": "long", "region": "string", "name": "string", "at": "timestamptz", "v": "long"}
 _METADATA: tuple[MetadataField, ...] = ("partition", "offset", "timestamp")
 _START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -143,9 +144,7 @@ class Tended:
         """A batch of changes, told to the dictionary too; meanwhile: called when the batch is read and not committed.
         deletes: their share, 0 to 1.
         """
-        catalog = self.lake.catalog
-        target = replace(self.target(catalog), changes=ChangeReading(Reading("json"), ("id",)))
-        records = []
+        changes: list[tuple[int, Row | None]] = []
         for number in self._chance.integers(0, 60, count).tolist():
             row: Row | None = self.row(number)
             if self._chance.random() < deletes:
@@ -154,15 +153,33 @@ class Tended:
             else:
                 assert row is not None
                 mirror[number] = row
-            value = None if row is None else json.dumps(row, default=datetime.isoformat).encode()
-            records.append({"offset": self.told, "key": str(number).encode(), "value": value})
+            changes.append((number, row))
+        return self.change(changes, meanwhile=meanwhile)
+
+    def change(
+        self,
+        changes: Sequence[tuple[int, Row | None]],
+        reading: ChangeReading = BY_ID,
+        emptied: str = "",
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> Resolved:
+        """A batch of these changes: the row of each key, None for a delete. emptied: the place of a truncate among them."""
+        catalog = self.lake.catalog
+        target = replace(self.target(catalog), changes=reading)
+        values = (None if row is None else json.dumps(row, default=datetime.isoformat).encode() for _, row in changes)
+        records = [
+            {"offset": self.told + n, "key": str(key).encode(), "value": value}
+            for n, ((key, _), value) in enumerate(zip(changes, values, strict=True))
+        ]
         (report,) = run(Job({"topic": target}), records_of(records)).values()
         state = catalog.load(self.name)
         assert state is not None
         assert not report.bad_count
         commit = self._next(catalog, report.files)
         meanwhile()
-        return commit_changes(catalog, target, state, report, commit)[1]
+        progress = replace(commit.progress, emptied=emptied)
+        report = replace(report, emptied=emptied)
+        return commit_changes(catalog, target, state, report, replace(commit, progress=progress))[1]
 
 
 def in_order(rows: Sequence[Row]) -> list[Row]:

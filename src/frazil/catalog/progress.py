@@ -38,6 +38,8 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
     if progress.places:
         places = {topic: {str(p): place for p, place in ps.items()} for topic, ps in progress.places.items()}
         parts["places"] = as_json(places)
+    if progress.emptied:
+        parts["emptied"] = progress.emptied
     if progress.passed_over:
         parts["passed-over"] = as_json(dict(progress.passed_over))
     if progress.letters is not None:
@@ -71,6 +73,7 @@ def from_summary(
         passed_over=json.loads(summary.get(key(pipeline, "passed-over"), "{}")),
         letters=_load_letters(summary.get(key(pipeline, "dead-letters"))),
         places=_load_places(summary.get(key(pipeline, "places"), "{}")),
+        emptied=summary.get(key(pipeline, "emptied"), ""),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )

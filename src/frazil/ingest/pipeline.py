@@ -38,6 +38,7 @@ from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns,
 from frazil.ingest.target import WriterSchema
 from frazil.ingest.task import Job
 from frazil.ingest.transactions.runs import Cut
+from frazil.ingest.upserts.truncates import unplaced
 from frazil.ingest.upserts.upsert import OldRowsGone, ValuesGone, commit_changes
 from frazil.ingest.watermark import advance_watermark
 from frazil.kafka.port import Partition
@@ -140,9 +141,10 @@ class Pipeline:
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
             self._delete_files(table, report)
             return self._evolve(planned, report)
-        if report.scattered or exceeds(table.spec.limits.partitions, report.files):
+        if report.unplaced or report.scattered or exceeds(table.spec.limits.partitions, report.files):
             self._delete_files(table, report)
-            raise TooManyPartitions(table.name, table.spec.limits.partitions, report.scattered)
+            too_many = TooManyPartitions(table.name, table.spec.limits.partitions, report.scattered)
+            raise unplaced(report.unplaced[0]) if report.unplaced else too_many
         if report.bad_count and table.tally.share_with(report) > table.spec.dead_letters.stop_above:
             self._delete_files(table, report)
             raise self._too_many(planned, report)
@@ -292,6 +294,7 @@ class Pipeline:
             passed_over=add_counts(before.passed_over, report.passed_over),
             letters=_promise(planned, report),
             places=planned.places or {},
+            emptied=max(before.emptied, report.emptied),
         )
         commit, resolved = Commit(table.name, report.files, progress, before, shape=state.shape), None
         try:

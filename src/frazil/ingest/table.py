@@ -301,7 +301,15 @@ class Table:
             columns, is_key_of_record = (spec.metadata["key"],), False
         if is_key_of_record and self.state is not None:
             columns = tuple(json.loads(self.state.marks.get(_KEY_COLUMNS, "[]")))
-        return ChangeReading(reading, columns, is_key_of_record, spec.order_by or "", spec.deletes == "mark")
+        return ChangeReading(
+            reading,
+            columns,
+            is_key_of_record,
+            order_by=spec.order_by or "",
+            marks_deletes=spec.deletes == "mark",
+            has_source_order=spec.order_by is not None and spec.metadata.get("source_order") == spec.order_by,
+            is_one_partition=len(self.partitions()) <= 1,
+        )
 
     def _reading(self) -> Reading:
         spec = self.spec

@@ -101,6 +101,7 @@ class WriterSchema:
 
 
 Framing = Literal["confluent", "apicurio", "none"]
+Truncates = Literal["earlier", "older", "unplaced"]
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,8 @@ class ChangeReading:
     key: how record keys are read. key_columns: paths of the columns that identify a row; empty until it is known which the
     record keys have. is_key_of_record: whether these columns always come from the record's key, and not from its value.
     order_by: the column that tells which change is the last; empty: partition and offset do. marks_deletes: a deleted row
-    stays and says so.
+    stays and says so. has_source_order: whether `order_by` is the place of a change in its source, which truncates have
+    too. is_one_partition: whether the changes of all rows are in one partition.
     """
 
     key: Reading
@@ -175,11 +177,22 @@ class ChangeReading:
     is_key_of_record: bool = False
     order_by: str = ""
     marks_deletes: bool = False
+    has_source_order: bool = False
+    is_one_partition: bool = True
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """The key columns as names from the top downwards."""
         return tuple(tuple(name.split(".")) for name in self.key_columns)
+
+    @property
+    def truncates(self) -> Truncates:
+        """What a truncate takes away: what is `earlier` in the only partition; what is `older` by `order_by`, in whatever
+        partition it is; or it is `unplaced`, as nothing tells what it follows.
+        """
+        if self.is_one_partition:
+            return "earlier"
+        return "older" if self.has_source_order else "unplaced"
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,7 @@ class _TableRun:
     passed_over: Counter[str] = field(default_factory=Counter)
     has_moves: bool = False
     unpaired: tuple[tuple[str, int, int], ...] = ()
+    unplaced: tuple[tuple[str, int, int], ...] = ()
     ends: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -163,7 +164,7 @@ class _TableRun:
     def is_writing(self) -> bool:
         """Once something must change first, the rows of this attempt are of no use."""
         is_lost = self.bad_count > 0 and not self._has_place_for_bad
-        is_refused = self.is_trial or self.has_heavy or bool(self.scattered) or self._is_in_part
+        is_refused = self.is_trial or self.has_heavy or bool(self.scattered or self.unplaced) or self._is_in_part
         needs = self.wanted or self.loosened or self.missing or self.key_columns
         return not (is_refused or needs or is_lost)
 
@@ -235,6 +236,7 @@ class _TableRun:
         kept = changes.without_refused()
         records = pick(columns, kept.records)
         self.changes.take(topic, rows_of(self.target, kept, records), kept, records)
+        self.unplaced = tuple(sorted(self.changes.unplaced))
 
     def _write_letters(self, letters: TableTarget, columns: dict[str, pa.Array], decoded: Decoded) -> None:
         rows = np.flatnonzero(decoded.refused)
@@ -296,6 +298,8 @@ class _TableRun:
             unpaired=self.unpaired,
             halves=self.halves.alone() if self.target.is_whole else (),
             ends=self.ends,
+            emptied=self.changes.emptied if self.changes is not None else "",
+            unplaced=self.unplaced,
         )
 
     def abandon(self) -> None:
@@ -366,7 +370,8 @@ def load_report(text: str) -> TaskReport:
     fields["letters"] = tuple(DataFile(**file) for file in fields["letters"])
     fields["touched"] = tuple(Touched(**{**touched, "files": tuple(touched["files"])}) for touched in fields["touched"])
     fields["key_columns"] = tuple(fields["key_columns"])
-    fields["unpaired"] = tuple((topic, partition, offset) for topic, partition, offset in fields["unpaired"])
+    for name in ("unpaired", "unplaced"):
+        fields[name] = tuple((topic, partition, offset) for topic, partition, offset in fields[name])
     fields["halves"] = tuple(Half(**half) for half in fields["halves"])
     fields["ends"] = {t: {int(p): offset for p, offset in ps.items()} for t, ps in fields["ends"].items()}
     fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])

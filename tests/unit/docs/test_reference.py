@@ -31,6 +31,7 @@ def test_every_summary_key_has_a_meaning() -> None:
         passed_over={"delete": 1},
         letters=Letters("a.b", ()),
         places={"a": {0: "b"}},
+        emptied="b",
     )
     assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
 

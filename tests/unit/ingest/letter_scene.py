@@ -24,12 +24,12 @@ TABLE, LETTERS = "lake.a", "lake.a__dead_letters"
 
 
 class Scene:
-    """Topic `a` of two partitions feeds the table `lake.a`."""
+    """Topic `a` feeds the table `lake.a`."""
 
-    def __init__(self, root: Path, columns: dict[str, str], **settings: Any) -> None:
+    def __init__(self, root: Path, columns: dict[str, str], partitions: int = 2, **settings: Any) -> None:
         self.root = root
         self.source = MemorySource()
-        self.source.create("a", 2)
+        self.source.create("a", partitions)
         self.catalog = MemoryCatalog(root, "p")
         self.registry = MemoryRegistry()
         self.clock = FakeClock()

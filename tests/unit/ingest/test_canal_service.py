@@ -76,7 +76,7 @@ def test_a_row_that_gets_another_key_leaves_nothing_behind(tmp_path: Path) -> No
 
 
 def test_a_truncate_takes_all_rows_away(tmp_path: Path) -> None:
-    world = CanalWorld(tmp_path)
+    world = CanalWorld(tmp_path, partitions=1)
     world.write("INSERT", _row(1), _row(2))
     world.end()
     world.write("TRUNCATE", sql="truncate table t")

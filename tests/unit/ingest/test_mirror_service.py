@@ -88,7 +88,7 @@ def test_rows_are_kept_and_marked_as_deleted(tmp_path: Path) -> None:
 
 
 def test_a_truncate_of_a_table_that_marks_its_deletes(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path, **MARKS)
+    world = MirrorWorld(tmp_path, partitions=1, **MARKS)
     world.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}))
     world.say((None, {"op": "t", "before": None, "after": None}), made({"id": 3, "v": "c"}))
     assert world.mirror("id") == [{"id": 3}]
@@ -96,7 +96,7 @@ def test_a_truncate_of_a_table_that_marks_its_deletes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("said", [HEARTBEAT, (None, {"nothing": 1}), (None, None), tombstone(1)])
 def test_an_existing_table_whose_key_nobody_has_told_yet(tmp_path: Path, said: Told) -> None:
-    world = MirrorWorld(tmp_path)
+    world = MirrorWorld(tmp_path, partitions=1)
     world.exists(id="long", v="string")
     table = world.say(said, HEARTBEAT)
     assert (table.run_state, world.mirror()) == (RunState.WAITING, [{"id": 1, "v": "old"}])
@@ -107,7 +107,7 @@ def test_an_existing_table_whose_key_nobody_has_told_yet(tmp_path: Path, said: T
 
 
 def test_an_existing_table_whose_key_nobody_has_told_yet_is_emptied(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
+    world = MirrorWorld(tmp_path, partitions=1)
     world.exists(id="long", v="string")
     table = world.say((None, {"op": "t", "before": None, "after": None}), (None, {"ts_ms": 1}))
     assert (table.run_state, world.mirror(), world.letters()) == (RunState.WAITING, [], [])
@@ -115,7 +115,7 @@ def test_an_existing_table_whose_key_nobody_has_told_yet_is_emptied(tmp_path: Pa
 
 @pytest.mark.parametrize("key", ["idd", "id.d", "o.idd"])
 def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path, key: str) -> None:
-    world = MirrorWorld(tmp_path, key_columns=(key,))
+    world = MirrorWorld(tmp_path, partitions=1, key_columns=(key,))
     world.exists(id="long", v="string")
     table = world.say(made({"id": 1, "v": "a"}), gone(1), tombstone(1), HEARTBEAT)
     reason = f"the table has no key column {key}, and the record does not bring it"

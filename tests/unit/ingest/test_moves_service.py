@@ -298,7 +298,7 @@ def test_an_old_key_that_cannot_be_read_makes_a_dead_letter(tmp_path: Path, told
 
 
 def test_a_truncate_leaves_nothing_to_take_values_from(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
+    world = MirrorWorld(tmp_path, partitions=1)
     log = Log(world)
     log.write({"id": 1, "v": "a", "big": "of 1"})
     world.catch_up()

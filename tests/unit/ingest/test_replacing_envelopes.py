@@ -43,7 +43,7 @@ class Source(Mirrored):
 
 
 def test_a_truncate_behind_a_letter_is_newer_and_the_letter_of_one_stays(tmp_path: Path) -> None:
-    scene = Source(tmp_path)
+    scene = Source(tmp_path, partitions=1)
     scene.row("c", 9, 90)
     scene.row("c", 1, LARGE)
     scene.row("t", None)
@@ -89,3 +89,16 @@ def test_a_value_that_was_not_sent_comes_from_the_row_that_is_there(tmp_path: Pa
     scene.cure()
     assert (scene.retry(), scene.mirror()) == (Retried(1, 0), {1: LARGE})
     assert [row["big"] for row in live_rows(scene.catalog, TABLE)] == ["of 1"]
+
+
+def test_a_letter_from_before_a_truncate_of_another_partition_is_superseded(tmp_path: Path) -> None:
+    order: dict[MetadataField, str] = {"source_order": "_source_order"}
+    scene = Source(tmp_path, metadata=order, order_by="_source_order")
+    scene.row("c", 1, LARGE, lsn=1)
+    scene.row("c", 2, LARGE, lsn=5)
+    truncate = {"op": "t", "before": None, "after": None, "source": {"connector": "postgresql", "lsn": 3}}
+    scene.send(None, truncate, partition=1)
+    scene.catch_up()
+    scene.cure()
+    assert scene.retry() == Retried(1, 1)
+    assert (scene.mirror(), scene.reasons()) == ({2: LARGE}, ["superseded"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from decimal import Decimal
@@ -14,13 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from frazil.catalog.scans import LiveFile
+from frazil.catalog.layout import spec_of
+from frazil.catalog.scans import LiveFile, delete_file_of
+from frazil.clock import new_id
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.target import ChangeReading, Reading, TableTarget
 from frazil.ingest.upserts import key_index
 from frazil.ingest.upserts.delete_files import dump_vector, load_vector, read_deletes, write_deletes
-from frazil.ingest.upserts.resolve import find_rows
+from frazil.ingest.upserts.resolve import Found, find_rows
+from frazil.spec.partitioning import parse_term
+from frazil.types import DeleteFile
 from tests.unit.ingest.targets import target_of
 
 _PATHS = [("k",)]
@@ -218,3 +223,123 @@ def test_deletes_of_several_files_are_told_apart(tmp_path: Path, version: int) -
     read: list[Any] = [read_deletes(target, file.path, [delete]) for file, delete in zip(files, written, strict=True)]
     assert read == list(gone.values())
     assert len({delete.path for delete in written}) == (1 if version == 3 else 3)
+
+
+def _equality(folder: Path, ids: list[int], **columns: pa.Array) -> DeleteFile:
+    """What another writer has deleted by the values of these columns."""
+    fields = zip(columns.items(), ids, strict=True)
+    schema = pa.schema([pa.field(n, c.type, metadata={b"PARQUET:field_id": str(i).encode()}) for (n, c), i in fields])
+    path, count = folder / f"{new_id()}.parquet", len(next(iter(columns.values())))
+    pq.write_table(pa.table(list(columns.values()), schema=schema), path)
+    content = {"content": "equality-deletes", "file-path": str(path), "file-format": "PARQUET", "record-count": count}
+    return delete_file_of(json.dumps({**content, "equality-ids": ids}))
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_rows_that_equality_deletes_have_taken_are_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
+) -> None:
+    monkeypatch.setattr(key_index, "_FEWEST_ROWS", 5 if is_large else 1000)
+    monkeypatch.setattr(key_index, "_ROWS_FOR_A_KEY", 0)
+    target = _target(tmp_path, k="long", v="string")
+    file = _write(target, pa.array([1, 2, 3, 4, 5, 6]), pa.array(["a", "b", "c", None, "e", None]))
+    by_key = _equality(tmp_path, [1], other_name=pa.array([2, 77]))
+    by_both = _equality(tmp_path, [2, 1], v=pa.array(["c", None, "a"]), k=pa.array([3, 4, 6]))
+    asked = [pa.array([1, 2, 3, 4, 6])]
+    for deletes, left in (((), [0, 1, 2, 3, 5]), ((by_key,), [0, 2, 3, 5]), ((by_key, by_both), [0, 5])):
+        (hit,) = find_rows(target, [replace(file, deletes=deletes)], asked, _PATHS).hits
+        assert (hit.rows.tolist(), len(hit.deleted)) == (left, 0)
+    vectors = write_deletes(target, {file: BitMap64([0])}, 3)
+    (hit,) = find_rows(target, [replace(file, deletes=(*vectors, by_both))], asked, _PATHS).hits
+    assert (hit.rows.tolist(), hit.deleted) == ([1, 5], BitMap64([0]))
+
+
+def test_equality_deletes_that_cannot_be_read_are_waited_for(tmp_path: Path) -> None:
+    target = _target(tmp_path, k="long")
+    file = _write(target, pa.array([1, 2]))
+    delete = _equality(tmp_path, [1], k=pa.array([1]))
+    for content in (delete.content.replace("PARQUET", "AVRO"), delete.content.replace("[1]", "[9]")):
+        bad = replace(file, deletes=(replace(delete, content=content),))
+        with pytest.raises(UnavailableError, match="equality deletes of another writer"):
+            find_rows(target, [bad], [pa.array([2])], _PATHS)
+
+
+@pytest.mark.parametrize("kind", ["int", "long", "decimal(12,2)", "string", "binary", "fixed[4]", "date", "timestamp"])
+def test_bounds_of_every_type_that_has_an_order_exclude_files(tmp_path: Path, kind: str) -> None:
+    target = _target(tmp_path, k=kind)
+    files = [_write(target, _keys(kind, list(range(start, start + 10)))) for start in (0, 100, 300, 400)]
+    found = find_rows(target, files, [_keys(kind, [50, 105, 409])], _PATHS)
+    assert found.looked_at == 2
+    assert [(hit.file.path, hit.rows.tolist()) for hit in found.hits] == [(files[1].path, [5]), (files[3].path, [9])]
+
+
+_LAYOUTS = ("bucket(k, 16)", "truncate(k, 10)", "day(k)", "hour(k)", "month(k)", "k")
+_SUITED = {
+    "int": (0, 1, 5), "long": (0, 1, 5), "string": (0, 1, 5), "binary": (0, 1, 5), "uuid": (0, 5), "fixed[4]": (0,),
+    "decimal(12,2)": (0, 1, 5), "date": (0, 2, 4, 5), "time": (0, 5), "timestamp": (0, 2, 3, 4, 5),
+    "timestamptz": (0, 2, 3, 4, 5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "words"), [(kind, _LAYOUTS[n]) for kind in _SUITED for n in _SUITED[kind]])
+def test_a_file_of_another_partition_is_not_looked_at_and_none_with_the_key_is_passed_over(
+    tmp_path: Path, kind: str, words: str
+) -> None:
+    target = _partitioned(_target(tmp_path, k=kind, v="long"), words)
+    arrays = [_keys(kind, [n * 90_000_000_000 if "time" in kind else n * 7 for n in numbers]) for numbers in _SPREAD]
+    files = [file for array in arrays for file in _write_many(target, array, pa.array(range(len(array))))]
+    bare = [replace(file, content=_without_bounds(file)) for file in files]
+    whole = replace(target, partition_spec="")
+    for key in arrays[0][:3]:
+        asked = [pa.array([key.as_py()], arrays[0].type)]
+        found, expected = (find_rows(one, bare, asked, _PATHS) for one in (target, whole))
+        assert _told(found) == _told(expected)
+        assert expected.looked_at == len(files)
+        is_told = words not in ("k", "truncate(k, 10)") or kind in ("int", "long", "string", "date")
+        assert (found.looked_at < len(files) / 2) == is_told
+
+
+def test_partitions_of_an_older_spec_say_nothing(tmp_path: Path) -> None:
+    target = _partitioned(_target(tmp_path, k="long", v="long"), "truncate(k, 10)")
+    (file,) = _write_many(target, pa.array([1]), pa.array([1]))
+    described = json.loads(_without_bounds(file))
+    said: list[tuple[dict[str, Any], int]] = [
+        ({}, 0),
+        ({"partition": {"1000": 0}}, 0),
+        ({"partition": {"1000": 20}}, 1),
+        ({"partition": {}}, 1),
+    ]
+    for more, looked_at in [*said, ({"spec-id": 8}, 1)]:
+        other = replace(file, content=json.dumps({**described, **more}))
+        assert find_rows(target, [other], [pa.array([25])], _PATHS).looked_at == looked_at
+
+
+def test_of_a_key_of_several_columns_only_its_own_partitions_are_looked_at(tmp_path: Path) -> None:
+    target = _partitioned(_target(tmp_path, a="long", b="string"), "b", "bucket(a, 4)")
+    numbers, words = pa.array([n for n in range(40) for _ in "xy"]), pa.array(["x", "y"] * 40)
+    files = _write_many(target, numbers, words)
+    assert len(files) == 8
+    found = find_rows(target, files, [pa.array([3, 4, 99]), pa.array(["x", "y", "z"])], [("a",), ("b",)])
+    assert (found.looked_at, sorted(hit.keys.tolist() for hit in found.hits)) == (2, [[0], [1]])
+
+
+_SPREAD = (range(40), range(20, 60), range(-30, 10))
+
+
+def _partitioned(target: TableTarget, *words: str) -> TableTarget:
+    spec = spec_of(tuple(map(parse_term, words)), target.schema)
+    return replace(target, partition_spec=spec.model_dump_json())
+
+
+def _write_many(target: TableTarget, *columns: pa.Array) -> list[LiveFile]:
+    writer = FileWriter(target)
+    writer.write(pa.Table.from_arrays(list(columns), schema=target.arrow_schema))
+    return [LiveFile(file.path, file.record_count, file.content) for file in writer.finish()]
+
+
+def _without_bounds(file: LiveFile) -> str:
+    return json.dumps({name: word for name, word in json.loads(file.content).items() if not name.endswith("-bounds")})
+
+
+def _told(found: Found) -> list[tuple[str, list[int]]]:
+    return sorted((hit.file.path, hit.rows.tolist()) for hit in found.hits)

@@ -23,12 +23,12 @@ JSON_KEYS = ValueSpec(format="json")
 
 
 class UpsertWorld(World):
-    """One topic of two partitions that a table mirrors. tasks: how many a batch is read by."""
+    """One topic that a table mirrors. tasks: how many a batch is read by. partitions: of the topic."""
 
-    def __init__(self, root: Path, tasks: int = 1, **settings: Any) -> None:
+    def __init__(self, root: Path, tasks: int = 1, partitions: int = 2, **settings: Any) -> None:
         given = {"format_version": 3, "on_bad_record": "dead_letter", **settings}
         super().__init__(root, mode="upsert", **given)
-        self.source.create("a", 2)
+        self.source.create("a", partitions)
         self.jobs = MemoryJobs(self.source, batch_size=1000 if tasks == 1 else 7, tasks=tasks)
 
     def put(self, key: str | None, value: Value, partition: int = 0) -> None:
@@ -277,7 +277,7 @@ def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int) -> None:
     """
     chance = np.random.default_rng(seed)
     is_ordered, tasks, version = bool(seed % 2), 1 + seed % 3 * 2, 2 + seed // 2 % 2
-    order = {"order_by": "at"} if is_ordered else {}
+    order: dict[str, Any] = {"order_by": "at"} if is_ordered else {}
     world = UpsertWorld(tmp_path, tasks, key_columns=("id",), key=JSON_KEYS, format_version=version, **order)
     world.put("999", {"id": 999, "at": 0, "v": 0})
     expected: dict[int, dict[str, Any]] = {999: {"id": 999, "at": 0, "v": 0}}

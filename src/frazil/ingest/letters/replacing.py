@@ -28,7 +28,17 @@ from frazil.ingest.letters.letters import Place, Retried, Selection, pieces, pla
 from frazil.ingest.letters.needs import fetch_schemas, meet
 from frazil.ingest.letters.rewriting import abandoning, explained_anew, write_some
 from frazil.ingest.letters.taken import Taken, announce_taken, take_out, withdraw_taken
-from frazil.ingest.letters.verdict import APPLY, ASK, Bools, Verdicts, by_table, not_reached, staying, with_log
+from frazil.ingest.letters.verdict import (
+    APPLY,
+    ASK,
+    SUPERSEDED,
+    Bools,
+    Verdicts,
+    by_table,
+    not_reached,
+    staying,
+    with_log,
+)
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, letters_target
 from frazil.ingest.target import TableTarget
@@ -36,6 +46,7 @@ from frazil.ingest.upserts.changes import UPSERT
 from frazil.ingest.upserts.fold import Folded, Ranked
 from frazil.ingest.upserts.live_rows import check_columns
 from frazil.ingest.upserts.resolve import Found
+from frazil.ingest.upserts.truncates import is_truncated
 from frazil.ingest.upserts.upsert import OldRowsGone, Prepared, prepare_changes
 from frazil.types import DataFile, Progress, RowDelta
 
@@ -107,6 +118,7 @@ class _Judge:
         verdicts = not_reached(verdicts, draft.topics, keys, live, self.progress.offsets)
         if (verdicts >= ASK).any():
             verdicts = with_log(verdicts, self._ask(changes, folded, verdicts >= ASK))
+        verdicts[is_truncated(draft.target, keys, self.progress.emptied)] = SUPERSEDED
         late, verdicts = staying(draft.changes, draft.topics, keys.keys, verdicts, live)
         self.misfits = {**draft.misfits, **late}
         self.has_effect = bool(((verdicts == APPLY) & ((keys.ops == UPSERT) | live)).any())

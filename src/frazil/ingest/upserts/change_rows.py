@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.ingest.files.write import FileWriter
+from frazil.ingest.picking import pick
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.changes import UPSERT, Changes
 from frazil.ingest.upserts.fold import (
@@ -29,6 +30,7 @@ from frazil.ingest.upserts.fold import (
 )
 from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Moves, Place, Walk, find_moves, record_of
 from frazil.ingest.upserts.row_changes import keys_of
+from frazil.ingest.upserts.truncates import Parted, part_truncates
 
 _FOLD_AT = 1_000_000
 KEY_PLACE = "\x00key"
@@ -58,7 +60,8 @@ class _Part:
 class ChangeRows:
     """Takes changes in any order; `finish` writes what is left of them.
 
-    lost: topic, partition and offset of records whose row had another key, and the row of that key is not known.
+    lost: topic, partition and offset of records whose row had another key, and the row of that key is not known; unplaced:
+    of truncates that have no place among the changes. emptied: the place of the newest truncate that has one.
     """
 
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
@@ -68,11 +71,18 @@ class ChangeRows:
         self._pending = 0
         self._departed: set[Place] = set()
         self.lost: set[tuple[str, int, int]] = set()
+        self.unplaced: set[tuple[str, int, int]] = set()
+        self.emptied = ""
 
     def take(self, topic: str, rows: pa.Table, changes: Changes, records: Mapping[str, pa.Array]) -> None:
         """Changes with a row of the files' schema each. records: their records' columns, as many as there are changes."""
         if not changes.ops.size:
             return
+        parted = part_truncates(self._target, changes)
+        if not parted.kept.all():
+            self._note_truncates(topic, parted, records)
+            kept = np.flatnonzero(parted.kept)
+            rows, changes, records = rows.take(pa.array(kept)), changes.only(parted.kept), pick(records, kept)
         ranked, count = rank(self._target, self._topics.index(topic), rows, changes, records), changes.ops.size
         is_departed = np.isin(changes.records, [row for row, _, is_delete in changes.halves if is_delete])
         self._departed.update(record_of(ranked, place) for place in np.flatnonzero(is_departed).tolist())
@@ -91,7 +101,7 @@ class ChangeRows:
         """Writes a row of each key that has all its values; keys and held rows as text, and the count of changes."""
         if not self._parts:
             return "", "", 0
-        if self._pending:
+        if self._pending or len(self._parts) > 1:
             self._fold()
         (part,) = self._parts
         waiting = np.zeros(len(part.ranked), np.bool_)
@@ -112,6 +122,11 @@ class ChangeRows:
         if waiting.any():
             held = dump_table(_held(part, np.flatnonzero(waiting)))
         return dump_ranked(part.ranked), held, part.count
+
+    def _note_truncates(self, topic: str, parted: Parted, records: Mapping[str, pa.Array]) -> None:
+        self.emptied = max(self.emptied, parted.emptied)
+        for n in np.flatnonzero(parted.unplaced).tolist():
+            self.unplaced.add((topic, records["partition"][n].as_py(), records["offset"][n].as_py()))
 
     def _fold(self) -> None:
         whole = _concat(self._parts)

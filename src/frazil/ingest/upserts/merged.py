@@ -17,6 +17,7 @@ from frazil.types import TaskReport
 class MergedChanges:
     """All tasks' changes. owner: per change the number of its task; begins: per task its first change; files: per task
     those with its rows; held: per task its rows that wait for values of the rows they replace, which are in no file.
+    emptied: the place of the batch's own newest truncate, among changes that have one; empty: there was none.
     """
 
     target: TableTarget
@@ -27,6 +28,7 @@ class MergedChanges:
     files: list[list[LiveFile]]
     held: list[pa.Table | None]
     change_count: int
+    emptied: str
 
     @property
     def keys(self) -> Ranked:
@@ -49,4 +51,5 @@ def merge_changes(target: TableTarget, report: TaskReport) -> MergedChanges:
         [[by_path[path] for path in touched.files] for touched in report.touched],
         [load_table(touched.held) if touched.held else None for touched in report.touched],
         sum(touched.change_count for touched in report.touched),
+        report.emptied,
     )

@@ -26,6 +26,7 @@ from frazil.ingest.upserts.merged import MergedChanges, merge_changes
 from frazil.ingest.upserts.moves import Bools
 from frazil.ingest.upserts.old_rows import OldRowsGone, ValuesGone, complete_held
 from frazil.ingest.upserts.resolve import Found, find_rows, newest_order
+from frazil.ingest.upserts.truncates import find_truncated, is_truncated, without_rows
 from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta, TaskReport
 
 _TRIES = 20
@@ -60,10 +61,11 @@ def commit_changes(
     if not report.touched:
         return catalog.commit(commit), Resolved()
     batch = merge_changes(target, report)
+    judge = _by_order(target, commit.progress.emptied)
     for number in range(_TRIES):
         # No more than this: table care waits for it, and the next batch for table care.
         with catalog.turn(state.name):
-            attempt = _attempt(catalog, target, state, batch)
+            attempt = _attempt(catalog, target, state, batch, judge)
             whole = replace(commit, files=(*commit.files, *attempt.rows), delta=attempt.delta)
             hit("upsert.resolved")
             try:
@@ -99,6 +101,16 @@ class Prepared:
     paths: tuple[str, ...]
 
 
+def _by_order(target: TableTarget, emptied: str) -> Judge:
+    """The verdict of the ordering column: what is older than the live row, or than the truncate at the place `emptied`."""
+
+    def judge(changes: Ranked, folded: Folded, found: Found) -> Bools:
+        keys = changes.take(folded.last)
+        return _late(target, keys, folded, found) | is_truncated(target, keys, emptied)
+
+    return judge
+
+
 def prepare_changes(
     catalog: Catalog, target: TableTarget, state: TableState, report: TaskReport, judge: Judge
 ) -> Prepared:
@@ -122,9 +134,7 @@ def _check_format(state: TableState) -> None:
         )
 
 
-def _attempt(
-    catalog: Catalog, target: TableTarget, state: TableState, batch: MergedChanges, judge: Judge | None = None
-) -> _Attempt:
+def _attempt(catalog: Catalog, target: TableTarget, state: TableState, batch: MergedChanges, judge: Judge) -> _Attempt:
     attempt = _Attempt()
     try:
         _resolve(attempt, target, state, catalog.scan(state.name), batch, judge)
@@ -141,35 +151,39 @@ def _attempt(
 
 
 def _resolve(
-    attempt: _Attempt, target: TableTarget, state: TableState, scan: Scan, batch: MergedChanges, judge: Judge | None
+    attempt: _Attempt, target: TableTarget, state: TableState, scan: Scan, batch: MergedChanges, judge: Judge
 ) -> None:
     """Finds the rows that go, writes which they are, and the rows that had to wait for them."""
     assert target.changes is not None
     keys, is_emptied = batch.keys, batch.folded.cut >= 0
-    _check_equality(scan, target, batch, is_asked=judge is not None)
+    truncated = find_truncated(target, scan.files, batch.emptied) if batch.emptied else []
     found = find_rows(target, () if is_emptied else scan.files, keys.keys, target.changes.paths)
-    late = judge(batch.ranked, batch.folded, found) if judge is not None else _late(target, batch, keys, found)
+    found = without_rows(found, truncated)
+    late = judge(batch.ranked, batch.folded, found)
     gone: dict[str, tuple[LiveFile, BitMap64]] = {}
     deleted = 0
-    for hits in found.hits:
-        rows = hits.rows[~late[hits.keys]]
-        if rows.size:
-            gone[hits.file.path] = (hits.file, hits.deleted | BitMap64(rows.astype(np.uint64).tolist()))
-            deleted += rows.size
+    for hits in (*(replace(one, rows=one.rows[~late[one.keys]]) for one in found.hits), *truncated):
+        if hits.rows.size:
+            _, known = gone.get(hits.file.path, (hits.file, hits.deleted))
+            gone[hits.file.path] = (hits.file, known | BitMap64(hits.rows.astype(np.uint64).tolist()))
+            deleted += hits.rows.size
+    whole = [file for file, bits in gone.values() if truncated and len(bits) == file.record_count]
+    for file in whole:
+        del gone[file.path]
+    removed = tuple(
+        DataFile(file.path, file.record_count, 0, file.content) for file in (scan.files if is_emptied else whole)
+    )
     touched = tuple(gone)
     replaced = tuple(delete for file, _ in gone.values() for delete in file.deletes if delete.is_of_one_file)
     for file, bits in _superseded(batch, late):
         gone[file.path] = (file, bits)
     attempt.deletes = write_deletes(target, dict(gone.values()), state.format_version)
     attempt.rows, unfilled = complete_held(batch, found, late, scan.files)
-    removed = (
-        tuple(DataFile(file.path, file.record_count, 0, file.content) for file in scan.files) if is_emptied else ()
-    )
     attempt.delta = RowDelta(scan.read_at, tuple(attempt.deletes), replaced, removed, touched)
     attempt.resolved = Resolved(
         batch.change_count,
         len(keys),
-        deleted + sum(file.record_count for file in removed),
+        sum(file.record_count for file in removed) if is_emptied else deleted,
         int(late.sum()),
         unfilled,
         len(scan.files),
@@ -177,21 +191,7 @@ def _resolve(
     )
 
 
-def _check_equality(scan: Scan, target: TableTarget, batch: MergedChanges, is_asked: bool) -> None:
-    """Rows that equality deletes have taken away look alive here. To take them away again does no harm; to believe what
-    they say would.
-    """
-    assert target.changes is not None
-    is_asked = is_asked or bool(target.changes.order_by) or any(held is not None for held in batch.held)
-    if is_asked and any(delete.kind == "equality" for file in scan.files for delete in file.deletes):
-        raise SpecError(
-            "the table has equality deletes of another writer, and old rows must be read",
-            remedy="rewrite the table's data files, which applies them",
-            where=target.name,
-        )
-
-
-def _late(target: TableTarget, batch: MergedChanges, keys: Ranked, found: Found) -> Bools:
+def _late(target: TableTarget, keys: Ranked, folded: Folded, found: Found) -> Bools:
     """Which keys have a live row that is newer than their change."""
     late = np.zeros(len(keys), np.bool_)
     assert target.changes is not None
@@ -199,7 +199,7 @@ def _late(target: TableTarget, batch: MergedChanges, keys: Ranked, found: Found)
         return late
     live = newest_order(target, found, target.changes.order_by, len(keys))
     is_older = np.asarray(pc.fill_null(pc.less(keys.order, live), False))
-    return np.asarray(is_older, np.bool_) & ~batch.folded.is_sure
+    return np.asarray(is_older, np.bool_) & ~folded.is_sure
 
 
 def _superseded(batch: MergedChanges, late: Bools) -> list[tuple[LiveFile, BitMap64]]:

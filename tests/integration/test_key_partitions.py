@@ -1,0 +1,77 @@
+"""Files that are left out by their partition, as Iceberg's Java library tells of it: none that has the key is among them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from frazil.catalog.layout import Layout
+from frazil.catalog.scans import LiveFile
+from frazil.clock import new_id
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.files.write import FileWriter
+from frazil.ingest.table import letters_target
+from frazil.ingest.upserts.resolve import find_rows
+from frazil.runtime.jvm import Jvm
+from frazil.spec.partitioning import parse_term
+from frazil.spec.types import parse_type
+from frazil.types import Commit, Progress
+from tests.integration.lakes import PROPERTIES, Lake
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
+
+_KEYS: dict[str, list[Any]] = {
+    "long": [-25, -1, 0, 9, 10, 77, 2**40],
+    "string": ["", "ab", "abc", 'é"/% ', "null", "日本語", "x\x00"],
+    "date": [date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(2026, 2, 28), date(9999, 12, 31)],
+    "timestamptz": [datetime(1969, 12, 31, 23, 59, tzinfo=UTC) + timedelta(minutes=n * 40_000) for n in range(7)],
+    "uuid": [bytes(range(n, n + 16)) for n in (0, 60, 120, 200)],
+    "decimal(9,2)": [Decimal("-1.00"), Decimal("0.01"), Decimal("12.34"), Decimal("9999999.99")],
+}
+_LAYOUTS = {
+    "long": ("k", "truncate(k, 10)", "bucket(k, 8)"),
+    "string": ("k", "truncate(k, 2)", "bucket(k, 8)"),
+    "date": ("k", "year(k)", "month(k)", "day(k)", "bucket(k, 8)"),
+    "timestamptz": ("year(k)", "month(k)", "day(k)", "hour(k)", "bucket(k, 8)"),
+    "uuid": ("bucket(k, 8)",),
+    "decimal(9,2)": ("bucket(k, 8)",),
+}
+
+
+@pytest.fixture(scope="module")
+def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(jvm, tmp_path_factory.mktemp("lake"))
+
+
+@pytest.mark.parametrize("kind", _LAYOUTS)
+def test_every_key_is_found_in_the_files_of_its_partition(lake: Lake, kind: str) -> None:
+    for words in _LAYOUTS[kind]:
+        name = f"t.keys_{new_id()[:8]}"
+        lake.catalog.create(
+            name, new_schema([("k", parse_type(kind))]), PROPERTIES, 3, Layout((parse_term(words),), ())
+        )
+        state = lake.catalog.load(name)
+        assert state is not None
+        target = letters_target(state)
+        writer = FileWriter(target)
+        keys = pa.array(_KEYS[kind], target.arrow_schema.field("k").type)
+        writer.write(pa.Table.from_arrays([keys], schema=target.arrow_schema))
+        progress = Progress({"topic": {0: 1}}, {"topic": "id"}, "c", new_id(), 1, "run")
+        lake.catalog.commit(Commit(name, tuple(writer.finish()), progress, state.progress))
+        fresh = lake.connect()
+        fresh.load(name)
+        files = [_without_bounds(file) for file in fresh.scan(name).files]
+        found = [find_rows(target, files, [keys.slice(n, 1)], [("k",)]) for n in range(len(keys))]
+        assert [sum(hit.rows.size for hit in one.hits) for one in found] == [1] * len(keys), words
+        assert [one.looked_at for one in found] == [1] * len(keys), words
+
+
+def _without_bounds(file: LiveFile) -> LiveFile:
+    described = {name: word for name, word in json.loads(file.content).items() if not name.endswith("-bounds")}
+    return replace(file, content=json.dumps(described))

@@ -1,0 +1,52 @@
+"""Rows of a mirror that no change of their key takes away: by others' equality deletes, by truncates that have a place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from frazil.runtime.jvm import Jvm
+from tests.integration.lakes import Lake
+from tests.integration.test_care_of_layouts import BY_ID, Row, Tended, in_order, layout_of
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(jvm, tmp_path_factory.mktemp("lake"))
+
+
+def _row(table: Tended, key: int, v: int) -> Row:
+    return {**table.row(key), "v": v, "name": f"{v:05d}"}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_row_that_an_equality_delete_has_taken_is_newer_than_no_change(lake: Lake, version: int) -> None:
+    table, by_v = Tended(lake, layout_of(""), version), replace(BY_ID, order_by="v")
+    table.change([(key, _row(table, key, 10)) for key in range(1, 5)], by_v)
+    lake.delete_equal(table.name, [1, 2])
+    late = [_row(table, key, 5) for key in (1, 3)]
+    done = table.change([(row["id"], row) for row in late] + [(2, None)], by_v)
+    assert (done.keys, done.deleted, done.late) == (3, 0, 1)
+    newer = _row(table, 4, 11)
+    assert table.change([(4, newer)], by_v).deleted == 1
+    assert "compact" in [outcome.action.kind for outcome in lake.care(table.name) if not outcome.failure]
+    found = [(row["id"], row["v"]) for row in table.read()]
+    assert found == [(1, 5), (3, 10), (4, 11)]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_truncate_takes_a_whole_file_and_of_another_the_rows_that_are_older(lake: Lake, version: int) -> None:
+    table = Tended(lake, layout_of(""), version)
+    by_place = replace(BY_ID, order_by="name", has_source_order=True, is_one_partition=False)
+    table.change([(key, _row(table, key, key)) for key in range(1, 8)], by_place)
+    rows = {key: _row(table, key, key) for key in range(8, 13)}
+    table.change([(2, None), *rows.items()], by_place)
+    new = {10: _row(table, 10, 20), 21: _row(table, 21, 21)}
+    done = table.change([*new.items(), (22, _row(table, 22, 3))], by_place, emptied="00010")
+    assert (done.deleted, done.late) == (9, 1)
+    assert len(lake.look(table.name).files) == 2
+    assert table.read() == in_order([*new.values(), rows[11], rows[12]])
+    assert lake.progress(table.name).emptied == "00010"
