@@ -185,7 +185,8 @@ class TableTarget:
     wrap a change; None where they are rows. is_whole: a batch is read by one task, which keeps
     every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
     partition and offset of records whose row had another key, and the row of that key is not known; unfilled: of those that
-    lack a value for a required column, which no row had either.
+    lack a value for a required column, which no row had either. told_by: how record keys are read, where an envelope may
+    leave it to them to tell a row.
     """
 
     name: str
@@ -208,6 +209,7 @@ class TableTarget:
     is_whole: bool = False
     unpaired: tuple[tuple[str, int, int], ...] = ()
     unfilled: tuple[tuple[str, int, int], ...] = ()
+    told_by: Reading | None = None
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"
@@ -238,7 +240,8 @@ class TableTarget:
     @cached_property
     def needs_headers(self) -> bool:
         """Whether a record's headers are needed, be it for its schema or for a column."""
-        readings = [self.reading, self.key or self.reading, self.changes.key if self.changes else self.reading]
+        readings = [self.reading, *(one for one in (self.key, self.told_by) if one is not None)]
+        readings += [self.changes.key] if self.changes is not None else []
         if self.envelope is not None and self.envelope.needs_headers and self.reading.on_bad != "dead_letter":
             return True  # Else the first record that lacks one is a bad one, and brings them along.
         return any(reading.is_by_header for reading in readings) or bool(

@@ -63,7 +63,7 @@ def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[
     if reading.format in ("text", "raw"):
         return decode_plain(reading, fields, records["value"], limit)
     if reading.envelope is not None:
-        return open_json(records, fields, reading, limit)
+        return open_json(records["value"], fields, reading, limit)
     options = JsonOptions(reading.undeclared, reading.is_rescuing, limit, reading.selection, reading.units)
     return decode_json(records["value"], fields, options)
 
