@@ -287,16 +287,15 @@ class Table:
             unpaired=tuple(sorted(self.unpaired)),
             unfilled=tuple(sorted(self.unfilled)),
             given_up=tuple(sorted(self.given_up)),
+            told_by=self._told_by() if self.spec.envelope is not None else None,
         )
 
     def _change_reading(self) -> ChangeReading:
         spec = self.spec
         columns, is_key_of_record = spec.key_columns, not spec.key_columns
-        reading = self._key_reading()
-        if spec.envelope is not None and spec.key.format == "raw":
-            # The keys of an envelope are written as its values are.
-            reading = self._key_reading(spec.value.model_copy(update={"message": None}))
-        elif is_key_of_record and spec.key.format in ("text", "raw"):
+        reading = self._told_by() if spec.envelope is not None else self._key_reading()
+        is_whole = spec.key.format == "text" or (spec.key.format == "raw" and spec.envelope is None)
+        if is_key_of_record and is_whole:
             # The column that the key is kept in as a whole: it is there already, without another look at the key.
             columns, is_key_of_record = (spec.metadata["key"],), False
         if is_key_of_record and self.state is not None:
@@ -310,6 +309,11 @@ class Table:
             has_source_order=spec.order_by is not None and spec.metadata.get("source_order") == spec.order_by,
             is_one_partition=len(self.partitions()) <= 1,
         )
+
+    def _told_by(self) -> Reading:
+        """How keys of envelopes are read: as their values are, where the file does not say."""
+        spec = self.spec
+        return self._key_reading(spec.value.model_copy(update={"message": None}) if spec.key.format == "raw" else None)
 
     def _reading(self) -> Reading:
         spec = self.spec

@@ -208,7 +208,7 @@ class TableTarget:
     every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
     partition and offset of records whose row had another key, and the row of that key is not known; unfilled: of those that
     lack a value for a required column, which no row had either; given_up: of halves of a change of the key whose other half
-    is not waited for any longer.
+    is not waited for any longer. told_by: how record keys are read, where an envelope may leave it to them to tell a row.
     """
 
     name: str
@@ -232,6 +232,7 @@ class TableTarget:
     unpaired: tuple[tuple[str, int, int], ...] = ()
     unfilled: tuple[tuple[str, int, int], ...] = ()
     given_up: tuple[tuple[str, int, int], ...] = ()
+    told_by: Reading | None = None
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"
@@ -271,7 +272,8 @@ class TableTarget:
     @cached_property
     def needs_headers(self) -> bool:
         """Whether all headers of a record are needed, be it for its schema or for a column."""
-        readings = [self.reading, self.key or self.reading, self.changes.key if self.changes else self.reading]
+        readings = [self.reading, *(one for one in (self.key, self.told_by) if one is not None)]
+        readings += [self.changes.key] if self.changes is not None else []
         return any(reading.is_by_header for reading in readings) or bool(
             self.shaping is not None and self.shaping.headers
         )

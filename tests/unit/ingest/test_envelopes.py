@@ -258,3 +258,17 @@ def test_keys_with_escapes_are_the_same_keys() -> None:
     )
     assert changes.columns[0].to_pylist() == [1, 2]
     assert changes.decoded.wanted == {}
+
+
+def test_the_operation_may_be_a_number() -> None:
+    numbered = Envelope("operation", "ops", ("1", "I"), ("2",), ("-3",), is_upsert=True, keys=(("id",),))
+    told: list[Any] = [1, "I", 2, "2", -3, 4, 1.5, True, [1], 2**70, None]
+    values = [json.dumps({"id": n, "v": "a", "ops": op}).encode() for n, op in enumerate(told)]
+    changes = read_changes(numbered, *values)
+    assert (changes.ops.tolist(), changes.records.tolist()) == ([UPSERT] * 4 + [DELETE], list(range(5)))
+    assert bad_records(changes) == [
+        (5, "unknown_operation", ""),
+        *((row, "does_not_fit", "ops") for row in (6, 7, 8)),
+        (9, "out_of_range", "ops"),
+        (10, "unknown_operation", ""),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -166,14 +167,15 @@ KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"
 class AvroWorld(MirrorWorld):
     """A mirror of changes in Avro of whose keys the file says nothing. how: where records name their schemas."""
 
-    def __init__(self, root: Path, how: str) -> None:
+    SCHEMAS: Mapping[str, dict[str, Any]] = {"value": ENVELOPE, "key": KEY}
+
+    def __init__(self, root: Path, how: str, **settings: Any) -> None:
         value = ValueSpec(format="avro", source="latest") if how == "latest" else ValueSpec(format="avro", framing=how)
-        super().__init__(root, value=value, key=ValueSpec(format="raw"))
+        super().__init__(root, value=value, key=ValueSpec(format="raw"), **settings)
         self.how = how
-        parts = {"value": ENVELOPE, "key": KEY}
         self.ids = {
             part: self.registry.register("avro", json.dumps(schema), subject=f"a-{part}")
-            for part, schema in parts.items()
+            for part, schema in self.SCHEMAS.items()
         }
 
     def write(self, op: str, key: int, v: str | None) -> None:
@@ -187,16 +189,16 @@ class AvroWorld(MirrorWorld):
     def _send(self, key: dict[str, Any], value: dict[str, Any] | None) -> None:
         frame = {"confluent": ">xi", "apicurio": ">xq"}.get(self.how)
         found = {
-            part: None if record is None else self._framed(frame, part, schema, record)
-            for part, schema, record in (("key", KEY, key), ("value", ENVELOPE, value))
+            part: None if record is None else self._framed(frame, part, record)
+            for part, record in (("key", key), ("value", value))
         }
         names = self.ids.items() if self.how == "header" else ()
         headers = tuple((f"__{part}_schema_id", struct.pack(">xi", number)) for part, number in names)
         self.source.produce("a", 0, found["value"], key=found["key"], headers=headers)
 
-    def _framed(self, frame: str | None, part: str, schema: dict[str, Any], record: dict[str, Any]) -> bytes:
-        body = io.BytesIO()
-        fastavro.schemaless_writer(body, fastavro.parse_schema(json.loads(json.dumps(schema))), record)
+    def _framed(self, frame: str | None, part: str, record: dict[str, Any]) -> bytes:
+        body, schema = io.BytesIO(), json.loads(json.dumps(self.SCHEMAS[part]))
+        fastavro.schemaless_writer(body, fastavro.parse_schema(schema), record)
         return (struct.pack(frame, self.ids[part]) if frame else b"") + body.getvalue()
 
 

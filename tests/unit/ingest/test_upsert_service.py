@@ -26,8 +26,8 @@ class UpsertWorld(World):
     """One topic that a table mirrors. tasks: how many a batch is read by. partitions: of the topic."""
 
     def __init__(self, root: Path, tasks: int = 1, partitions: int = 2, **settings: Any) -> None:
-        given = {"format_version": 3, "on_bad_record": "dead_letter", **settings}
-        super().__init__(root, mode="upsert", **given)
+        given = {"mode": "upsert", "format_version": 3, "on_bad_record": "dead_letter", **settings}
+        super().__init__(root, **given)
         self.source.create("a", partitions)
         self.jobs = MemoryJobs(self.source, batch_size=1000 if tasks == 1 else 7, tasks=tasks)
 

@@ -18,7 +18,8 @@ from frazil.ingest.decode.avro.reader import AvroReader, avro_reader
 from frazil.ingest.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
 from frazil.ingest.decode.connect.schema import meanings_of_avro
 from frazil.ingest.decode.connect.values import Meaning
-from frazil.ingest.decode.envelopes.columns import open_columns
+from frazil.ingest.decode.envelopes.columns import has_documents, open_columns
+from frazil.ingest.decode.envelopes.documents import open_documents
 from frazil.ingest.decode.envelopes.framed import open_framed, row_of
 from frazil.ingest.decode.envelopes.opened import opened_fields
 from frazil.ingest.decode.envelopes.parts import json_options
@@ -71,7 +72,6 @@ class _Batch:
     fields: tuple[NestedField, ...]
     limit: int
     bodies: Bodies
-    keys: pa.Array | None = None
     groups: list[_Group] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
 
@@ -92,7 +92,7 @@ def decode_framed(
     """
     values = records["value"]
     framed = split_frames(values, reading.framing)
-    batch = _Batch(reading, fields, limit, framed.bodies, records.get("key"))
+    batch = _Batch(reading, fields, limit, framed.bodies)
     for code in np.unique(framed.fault[framed.fault != 0]).tolist():
         batch.refuse(np.flatnonzero(framed.fault == code).astype(np.int32), framed.faults[code - 1])
     ids = framed.ids
@@ -140,7 +140,7 @@ def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: by
     bodies = take_bodies(batch.bodies, rows)
     if schema.kind == "json_schema":
         is_row = batch.reading.envelope is None
-        read = _read_json(batch, schema_id, schema, bodies) if is_row else _open_json(batch, schema_id, bodies, rows)
+        read = _read_json(batch, schema_id, schema, bodies) if is_row else _open_json(batch, schema_id, schema, bodies)
         batch.groups.append(_Group(rows, read))
     elif schema.kind == "avro":
         _read_columns(batch, schema_id, rows, bodies, lambda: _avro(schema))
@@ -195,13 +195,16 @@ def _read_columns(
         return
     columns = reader.read(bodies)
     struct = reader.struct
+    renames = _renames(tuple(schema for _, schema in batch.reading.schemas))
+    fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit, renames)
+    if batch.reading.envelope is not None and has_documents(batch.reading.envelope, struct):
+        batch.groups.append(_Group(rows, open_documents(fitting, struct, columns, batch.fields)))
+        return
     if batch.reading.envelope is not None:
         meanings = _meanings(batch.reading.schema(schema_id))
         struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)
-    renames = _renames(tuple(schema for _, schema in batch.reading.schemas))
-    fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit, renames)
     batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
 
 
@@ -236,14 +239,10 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
 
 
-def _open_json(batch: _Batch, schema_id: str, bodies: Bodies, rows: NDArray[np.int32]) -> Decoded:
+def _open_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
     """Envelopes in JSON behind a frame."""
-    schema = batch.reading.schema(schema_id)
-    assert schema is not None
-    records = {"value": _texts(bodies)}
-    if batch.keys is not None:
-        records["key"] = batch.keys.take(pa.array(rows))
-    return open_framed(batch.reading, batch.fields, records, (schema_id, _json_struct(schema)), batch.limit)
+    written = (schema_id, _json_struct(schema))
+    return open_framed(batch.reading, batch.fields, _texts(bodies), written, batch.limit)
 
 
 def _texts(bodies: Bodies) -> pa.BinaryArray:

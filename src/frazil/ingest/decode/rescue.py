@@ -28,13 +28,22 @@ def rescued_column(texts: Texts, row_count: int) -> pa.Array:
         if len(column) == row_count and (column.owner == np.arange(row_count)).all():
             whole.append(_members(texts, path, column))
         else:
-            singles += [
-                Misfit(int(column.owner[n]), path, _UNDECLARED, _UNDECLARED, texts.text(column, n))
-                for n in np.flatnonzero(column.kind > NULL).tolist()
-            ]
+            singles += _singles(texts, path, column)
     if singles:
         whole.append(members_of(singles, row_count))
     return join_members(whole, row_count)
+
+
+def undeclared_values(texts: Texts) -> list[Misfit]:
+    """The values of fields that the table does not have, one by one."""
+    return [one for path, column in texts.undeclared for one in _singles(texts, path, column)]
+
+
+def _singles(texts: Texts, path: str, column: Slices) -> list[Misfit]:
+    return [
+        Misfit(int(column.owner[n]), path, _UNDECLARED, _UNDECLARED, texts.text(column, n))
+        for n in np.flatnonzero(column.kind > NULL).tolist()
+    ]
 
 
 def add_members(rescued: pa.Array | None, misfits: Iterable[Misfit], row_count: int) -> pa.Array | None:

@@ -101,7 +101,7 @@ def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[
     if reading.format in ("text", "raw"):
         return decode_plain(reading, fields, records["value"], limit)
     if reading.envelope is not None:
-        return open_json(records, fields, reading, limit)
+        return open_json(records["value"], fields, reading, limit)
     return decode_json(records["value"], fields, json_options(reading, limit))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from pyiceberg.types import IcebergType, NestedField, StructType
 
@@ -28,6 +28,20 @@ def column_of(target: TableTarget, path: Path) -> Path:
             return (name, *path[cut:])
     cut = min(len(path), shaping.depth + 1)
     return (shaping.column_name(path[:cut]), *path[cut:])
+
+
+def name_columns(target: TableTarget, fields: Iterable[Path]) -> tuple[str, ...]:
+    """The names of the columns that these fields feed or would feed."""
+    return tuple(".".join(column_of(target, path)) for path in fields)
+
+
+def leaves_of(kind: IcebergType) -> Iterator[Path]:
+    """The paths of all in a type that is no struct; of a type that is none itself the empty one."""
+    if not isinstance(kind, StructType):
+        yield ()
+        return
+    for field in kind.fields:
+        yield from ((field.name, *path) for path in leaves_of(field.field_type))
 
 
 def places_of(target: TableTarget, changes: ChangeReading) -> Mapping[Path, tuple[Path, ...]]:

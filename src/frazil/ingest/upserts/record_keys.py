@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    IntegerType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
 from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.connect.values import VARIABLE_SCALE, read_meaning
+from frazil.ingest.decode.envelopes.document_ids import ID, read_ids
+from frazil.ingest.decode.envelopes.maxwell_keys import PRIMARY, flat_keys
 from frazil.ingest.decode.json.bare_keys import bare_keys
 from frazil.ingest.decode.keys import decode_keys, has_record
 from frazil.ingest.envelope import NO_ENVELOPE
+from frazil.ingest.evolve import type_at
 from frazil.ingest.naming import KEY_ROOT
 from frazil.ingest.picking import pick
-from frazil.ingest.target import ChangeReading, TableTarget
-from frazil.ingest.upserts.key_names import column_of, places_of, struct_of
+from frazil.ingest.target import ChangeReading, Reading, TableTarget
+from frazil.ingest.upserts.key_names import leaves_of, places_of, struct_of
 from frazil.ingest.upserts.live_rows import has_column, member
 
 Path = tuple[str, ...]
 _ROOT = "key"
+_SCALED = struct_of({("scale",): IntegerType(), ("value",): BinaryType()})
 
 
 @dataclass(frozen=True)
 class Keys:
-    """columns: by path of the key column its values, as long as the records; empty while the table lacks one. names: the
-    fields of the keys, of a table that does not know its key columns yet.
+    """columns: by path of the key column its values, as long as the records; empty while the table lacks one. fields: paths
+    of the keys' fields, of a table that does not know its key columns yet.
     """
 
     decoded: Decoded
     columns: Mapping[Path, pa.Array] = field(default_factory=dict)
-    names: tuple[str, ...] = ()
+    fields: tuple[Path, ...] = ()
 
 
 def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArray[np.bool_], limit: int) -> Keys:
@@ -42,7 +54,8 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
     if not rows.any():
         return nothing
     if _is_json(target):
-        records = {**records, "key": bare_keys(records["key"])}
+        bare = flat_keys if target.envelope is not None and target.envelope.kind == "maxwell" else bare_keys
+        records = {**records, "key": bare(records["key"])}
     keys = records["key"]
     lacking = rows & np.asarray(keys.is_null())
     misfits = [
@@ -103,7 +116,7 @@ def _spread(found: Keys, others: Keys, there: NDArray[np.int64], limit: int) -> 
     columns = {path: column.take(at) for path, column in found.columns.items()}
     for path, column in others.columns.items():
         columns[path] = pc.coalesce(columns[path], column) if path in columns else column
-    return Keys(decoded, columns, found.names)
+    return Keys(decoded, columns, found.fields)
 
 
 def _decode(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Keys:
@@ -115,6 +128,8 @@ def _decode(target: TableTarget, records: Mapping[str, pa.Array], limit: int) ->
     found = Keys(Decoded([], np.zeros(len(records["key"]), np.bool_)))
     if not all(has_column(target, path) for path in paths):
         return found  # A column that is not there yet comes with a later record; until then nothing can be deleted.
+    if _are_of_documents(target, changes):
+        return _read_documents(target, changes, records, limit)
     is_record = _are_records(target, records["key"]) | (len(paths) > 1)
     if is_record.all():
         return _read_records(target, changes, records, limit)
@@ -144,11 +159,54 @@ def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[
         reading = replace(reading, format="json")
     places = places_of(target, changes)
     kinds = {place: _kind(target, path) for path, mine in places.items() for place in mine}
-    decoded = decode_keys(reading, _ROOT, struct_of(kinds), records, limit)
-    columns = {
-        path: pc.coalesce(*(member(decoded.columns[0], place) for place in mine)) for path, mine in places.items()
-    }
+    decoded, scaled = decode_keys(reading, _ROOT, struct_of(kinds), records, limit), {}
+    if decoded.refused.any() and target.envelope is not None:
+        scaled = _with_scales(changes.key, kinds, records)
+        decoded = decode_keys(reading, _ROOT, struct_of(kinds | scaled), records, limit) if scaled else decoded
+    found = {place: member(decoded.columns[0], place) for place in kinds}
+    for place in scaled:
+        meant = read_meaning(found[place], VARIABLE_SCALE, kinds[place])
+        found[place] = meant.array if meant is not None else pa.nulls(len(found[place]), pa.string())
+    columns = {path: pc.coalesce(*(found[place] for place in mine)) for path, mine in places.items()}
     return Keys(_sans_wanted(decoded), columns)
+
+
+def _with_scales(
+    reading: Reading, kinds: Mapping[Path, IcebergType], records: Mapping[str, pa.Array]
+) -> dict[Path, IcebergType]:
+    """The fields of keys that are numbers with a scale of their own, whose columns are their digits as text."""
+    (kind,) = decode_keys(reading, _ROOT, None, records, 0).wanted.get((), {KEY_ROOT: None}).values()
+    if not isinstance(kind, StructType):
+        return {}
+    found: dict[Path, IcebergType] = {}
+    for place, wanted in kinds.items():
+        written = type_at(kind, place)
+        names = {one.name for one in written.fields} if isinstance(written, StructType) else set()
+        if names == {"scale", "value"} and isinstance(wanted, StringType):
+            found[place] = _SCALED
+    return found
+
+
+def _are_of_documents(target: TableTarget, changes: ChangeReading) -> bool:
+    """Whether the key columns are the `_id` of a document, which keys of MongoDB's call otherwise."""
+    is_debezium = target.envelope is not None and target.envelope.kind == "debezium"
+    return is_debezium and all(field[0] == ID for field, *_ in places_of(target, changes).values())
+
+
+def _read_documents(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
+    """The key columns, of keys that have the `_id` of a document, and of those that have not."""
+    row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
+    ids = read_ids(changes.key, records, type_at(row, (ID,)))
+    count, is_told = len(ids.refused), np.asarray(ids.columns[0].is_valid())
+    found = Keys(Decoded([], np.zeros(count, np.bool_), missing=ids.missing))
+    rows, others = np.flatnonzero(is_told), np.flatnonzero(~is_told)
+    if rows.size:
+        documents = {**pick(records, rows), "key": ids.columns[0].drop_null()}
+        as_json = replace(changes, key=Reading(format="json"))
+        found = _spread(_read_records(target, as_json, documents, limit), found, rows, limit)
+    if others.size and not ids.missing:
+        found = _spread(_read_records(target, changes, pick(records, others), limit), found, others, limit)
+    return found
 
 
 def _sans_wanted(decoded: Decoded) -> Decoded:
@@ -170,8 +228,7 @@ def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) 
         is_value = np.full(decoded.refused.size, kind is not None)
         return Keys(_without_fields(replace(decoded, wanted={}), is_value, limit))
     wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in kind.fields}}
-    names = tuple(".".join(column_of(target, path)) for path in _leaves(kind))
-    return Keys(replace(decoded, wanted=wanted), names=names)
+    return Keys(replace(decoded, wanted=wanted), fields=tuple(_of_table(target, leaves_of(kind))))
 
 
 def _without_fields(decoded: Decoded, is_value: NDArray[np.bool_], limit: int) -> Decoded:
@@ -186,11 +243,13 @@ def _is_json(target: TableTarget) -> bool:
     return target.changes is not None and target.changes.key.format == "json"
 
 
-def _leaves(struct: StructType) -> Iterator[Path]:
-    """Paths of all that is no struct."""
-    for column in struct.fields:
-        inner = _leaves(column.field_type) if isinstance(column.field_type, StructType) else [()]
-        yield from ((column.name, *path) for path in inner)
+def _of_table(target: TableTarget, fields: Iterable[Path]) -> Iterator[Path]:
+    """The fields of a key that are of the row. Maxwell's keys name the table, and then those with a mark before them."""
+    for path in fields:
+        if target.envelope is None or target.envelope.kind != "maxwell":
+            yield path
+        elif path[0].startswith(PRIMARY):
+            yield (path[0].removeprefix(PRIMARY), *path[1:])
 
 
 def _are_records(target: TableTarget, keys: pa.Array) -> NDArray[np.bool_]:

@@ -13,16 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyiceberg.types import StructType
 
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.envelopes.changes import read_envelope
 from frazil.ingest.decode.json.slices import MAX_MISFITS
-from frazil.ingest.evolve import merge_wanted
+from frazil.ingest.evolve import Wanted, merge_wanted, type_at
 from frazil.ingest.picking import pick
 from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.ingest.upserts.key_names import name_columns
 from frazil.ingest.upserts.live_rows import has_column, member
 from frazil.ingest.upserts.record_keys import Keys, put_keys, read_keys
 from frazil.ingest.upserts.tombstones import take_tombstones
@@ -54,7 +56,7 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
         ]
     rows = np.arange(there.size, dtype=np.int32)
     ops = np.where(there, UPSERT, DELETE).astype(np.int8)
-    changes = Changes(columns, ops, rows, {}, decoded, key_columns=keys.names)
+    changes = Changes(columns, ops, rows, {}, decoded, key_columns=name_columns(target, keys.fields))
     if reading.marks_deletes:
         _mark(target, changes, ~there, records["timestamp"])
     if reading.order_by:
@@ -69,7 +71,8 @@ def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit:
     assert reading is not None
     if reading.paths:
         return take_tombstones(target, records, changes)
-    if not changes.ops.size or (target.envelope is not None and target.envelope.names_keys):
+    is_named = changes.key_columns or (target.envelope is not None and target.envelope.names_keys)
+    if not changes.ops.size or is_named:
         return changes
     has_key = np.zeros(len(changes.decoded.refused), np.bool_)
     has_key[changes.records[changes.ops != TRUNCATE]] = True
@@ -82,7 +85,20 @@ def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit:
         misfits=misfits,
         missing=changes.decoded.missing | found.missing,
     )
-    return replace(changes, decoded=decoded, key_columns=keys.names)
+    fields = dict.fromkeys(_as_in_row(target, changes.decoded.wanted, path) for path in keys.fields)
+    return replace(changes, decoded=decoded, key_columns=name_columns(target, tuple(fields)))
+
+
+def _as_in_row(target: TableTarget, wanted: Wanted, path: Path) -> Path:
+    """A field of the key as the row has it, which may be a plain value there: a number of Oracle's is a struct in both, and
+    its digits in the table.
+    """
+    row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
+    for cut in range(1, len(path)):
+        kind = wanted.get(path[: cut - 1], {}).get(path[cut - 1]) or type_at(row, path[:cut])
+        if kind is not None and not isinstance(kind, StructType):
+            return path[:cut]
+    return path
 
 
 def _has_value(target: TableTarget, values: pa.Array) -> NDArray[np.bool_]:

@@ -209,6 +209,8 @@ def _exact(raw: bytes, scale: int) -> Decimal:
 
 
 _DEBEZIUM, _CONNECT = "io.debezium.", "org.apache.kafka.connect.data."
+VARIABLE_SCALE = Meaning(f"{_DEBEZIUM}data.VariableScaleDecimal")
+"""A number with a scale of its own."""
 _READERS: dict[str, _Read] = {
     f"{_CONNECT}Decimal": _decimal,
     f"{_CONNECT}Date": _days,
@@ -226,5 +228,5 @@ _READERS: dict[str, _Read] = {
     f"{_DEBEZIUM}time.IsoTime": _text(TimeType(), pa.timestamp("us"), True, before="1970-01-01T"),
     f"{_DEBEZIUM}time.IsoTimestamp": _text(TimestampType(), pa.timestamp("us"), True),
     f"{_DEBEZIUM}data.Uuid": _uuid,
-    f"{_DEBEZIUM}data.VariableScaleDecimal": _variable_decimal,
+    VARIABLE_SCALE.name: _variable_decimal,
 }

@@ -36,10 +36,12 @@ from frazil.ingest.decode.envelopes.change_parts import (
     Records,
     Rows,
 )
+from frazil.ingest.decode.envelopes.document_ids import fill_from_keys
 from frazil.ingest.decode.envelopes.json import united
 from frazil.ingest.decode.envelopes.message_rows import gather, spread, well_messages
 from frazil.ingest.decode.envelopes.opened import (
     BARE,
+    BY_KEY,
     FAULTS,
     IMAGES,
     MESSAGE,
@@ -52,7 +54,12 @@ from frazil.ingest.decode.envelopes.opened import (
     needed_facts,
     opened_fields,
 )
-from frazil.ingest.decode.envelopes.primary_keys import check_primary_keys, takes_primary_keys
+from frazil.ingest.decode.envelopes.primary_keys import (
+    check_primary_keys,
+    find_document_key,
+    may_get_document_key,
+    takes_primary_keys,
+)
 from frazil.ingest.decode.fit import Fitting, Place, require
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.values import decode_messages, decode_values
@@ -89,6 +96,8 @@ def _facts(target: TableTarget, is_told: bool) -> tuple[str, ...]:
         own.add("position")
     if takes_primary_keys(target):
         own.add("primary_key")
+    if may_get_document_key(target):
+        own.add("connector")
     return needed_facts(own)
 
 
@@ -102,7 +111,7 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
             return _nothing(target, replace(opened.decoded, wanted=found))
     check = Check(opened, limit)
     _check_notes(check, opened, envelope)
-    keys = check_primary_keys(check, opened, target)
+    keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
     plan = _plan(envelope, opened, check.refused)
     changes = _shape(Making(target, envelope, opened, row, records, check), plan)
     changes.own = own_values(Facts(target, opened, records, own), changes)
@@ -145,9 +154,12 @@ def _open(
         nothing = nothing[owner]
     else:
         decoded = decode_values(reading, fields, records, limit)
+        if envelope.needs_keys:
+            decoded = fill_from_keys(reading, target.told_by or Reading(), records, decoded, fields)
     decoded = _without_tombstones(decoded, nothing)
     columns = dict(zip(names, decoded.columns, strict=True))
     note = np.array(columns["note"].fill_null(0))
+    note[note == BY_KEY] = IMAGES
     note[nothing] = TOMBSTONE
     if envelope.kind == "debezium":
         note[(note <= BARE) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE

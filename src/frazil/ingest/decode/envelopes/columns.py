@@ -56,7 +56,8 @@ SIGNS = {
     SCHEMA_CHANGE: Sign(("source", "databaseName", "ddl"), ("position", "ts_ms", "schemaName", "tableChanges")),
 }
 """By note."""
-_IMAGES = ("after", "before")
+IMAGES_OF = ("after", "before")
+"""The fields of an envelope that hold the row."""
 
 
 @dataclass
@@ -111,6 +112,13 @@ def has_images(names: Collection[str]) -> bool:
     return "op" in names and ("after" in names or "before" in names) and not any(name in names for name in FLAT)
 
 
+def has_documents(envelope: Envelope, struct: StructType) -> bool:
+    """Whether records of this schema are envelopes whose images are texts: documents of MongoDB's in JSON."""
+    kinds = {field.name: field.field_type for field in struct.fields}
+    is_envelope = envelope.kind == "debezium" and has_images(kinds)
+    return is_envelope and any(isinstance(kinds.get(name), StringType) for name in IMAGES_OF)
+
+
 def _sign(names: Sequence[str]) -> int:
     """What records of a schema are that is no envelope's."""
     if "message" in names and "op" in names:
@@ -162,7 +170,7 @@ def _add_parts(
 ) -> None:
     parts = {field.name: (field.field_type, array) for field, array in zip(struct.fields, columns.arrays, strict=True)}
     opened.add("op", StringType(), _operation(envelope, parts))
-    for name in _IMAGES:
+    for name in IMAGES_OF:
         kind, array = parts.get(name, (None, None))
         if not isinstance(kind, StructType) or name not in asked:
             continue

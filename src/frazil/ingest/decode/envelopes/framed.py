@@ -23,13 +23,13 @@ _FLAT = ("__op", "__deleted")
 def open_framed(
     reading: Reading,
     fields: tuple[NestedField, ...],
-    records: Mapping[str, pa.Array],
+    values: pa.BinaryArray,
     written: tuple[str, StructType],
     limit: int,
 ) -> Decoded:
-    """The columns `fields`, which are those of `opened`, of records of one schema. written: its id and what it describes."""
+    """The columns `fields`, which are those of `opened`, of values of one schema. written: its id and what it describes."""
     schema_id, struct = written
-    decoded = open_json(records, fields, reading, limit)
+    decoded = open_json(values, fields, reading, limit)
     assert reading.envelope is not None
     row, table = _taken(reading, row_of(reading.envelope, struct)), _of_table(fields)
     refusals = refused_changes(reading, table, row, schema_id)

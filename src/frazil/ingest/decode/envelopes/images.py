@@ -9,12 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import NestedField, StringType, StructType
+from pyiceberg.types import StringType, StructType
 
 from frazil.ingest.decode.envelopes.facts import members_of
-from frazil.ingest.decode.envelopes.opened import (
-    NO_OBJECT,
-)
+from frazil.ingest.decode.envelopes.opened import BY_KEY, NO_OBJECT
 from frazil.ingest.decode.envelopes.parts import (
     Parts,
     Stretch,
@@ -28,11 +26,14 @@ from frazil.ingest.decode.json import scan
 from frazil.ingest.decode.json.columns import Findings, read_members, read_value
 from frazil.ingest.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STRING
 from frazil.ingest.decode.json.infer import refuse_objects
-from frazil.ingest.decode.json.records import FAULTS, JsonOptions, decode_json, texts_of, unreadable, whole_slices
+from frazil.ingest.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
 from frazil.ingest.decode.json.slices import Slices, Texts, presence
+from frazil.ingest.decode.rescue import undeclared_values
+from frazil.ingest.evolve import widest
 from frazil.ingest.shape import as_written
 
-_ID = NestedField(0, "id", StringType(), required=False)
+MONGODB = "mongodb"
+"""The connector whose rows are documents: texts of JSON in whatever format a message has."""
 
 
 def read_image(
@@ -46,37 +47,23 @@ def read_image(
         return image
     texts = where(slices, is_text)
     raw = read_value(stretch.texts, texts, StringType(), Findings(), (name,)).cast(pa.binary())
-    return _put_in(image, is_text, _read_documents(stretch, raw, texts.owner, kind, findings, name))
+    return put_in(image, is_text, read_documents(stretch, raw, texts.owner, kind, findings, name))
 
 
-def _put_in(image: pa.Array, mask: NDArray[np.bool_], other: pa.Array) -> pa.Array:
+def put_in(image: pa.Array, mask: NDArray[np.bool_], other: pa.Array) -> pa.Array:
     """The image with other values where `mask` says so."""
     order = np.arange(len(image))
     order[mask] = len(image) + np.arange(len(other))
     return pa.concat_arrays([image, as_written(other, image.type)]).take(pa.array(order))
 
 
-def fill_from_keys(
-    stretch: Stretch, parts: Parts, image: pa.Array, is_change: NDArray[np.bool_], findings: Findings
-) -> pa.Array:
-    """Rows before a delete of MongoDB's, which tells of the document that is gone its id alone, in the record's key."""
-    kind = stretch.asks("before")
+def note_told_by_keys(stretch: Stretch, parts: Parts, image: pa.Array, is_change: NDArray[np.bool_]) -> None:
+    """Notes the deletes of MongoDB's without a row before them: they leave it to their records' keys to tell it."""
     lacks = is_change & np.asarray(image.is_null()) & np.asarray(pc.fill_null(pc.equal(parts.op, "d"), False))
-    if stretch.keys is None or not lacks.any() or not isinstance(kind, StructType):
-        return image
-    source = members_of(stretch, parts, "source", ["connector"], lacks)
-    connector = read_word(stretch, source["connector"], "source.connector")
-    lacks &= np.asarray(pc.fill_null(pc.equal(connector, "mongodb"), False))
-    ids = _ids(stretch.keys.take(pa.array(parts.rows[lacks])))
-    lacks[lacks] = np.asarray(ids.is_valid())
-    raw = pc.binary_join_element_wise('{"_id":', ids.drop_null(), "}", "").cast(pa.binary())
-    return _put_in(image, lacks, _read_documents(stretch, raw, parts.rows[lacks], kind, findings, "before"))
-
-
-def _ids(keys: pa.Array) -> pa.Array:
-    """The texts of JSON that keys have as their `id`, null where there is none."""
-    found = decode_json(keys, (_ID, NestedField(0, "payload", StructType(_ID), required=False)), JsonOptions("drop"))
-    return pc.coalesce(found.columns[0], pc.struct_field(found.columns[1], [0]))
+    if lacks.any():
+        source = members_of(stretch, parts, "source", ["connector"], lacks)
+        connector = read_word(stretch, source["connector"], "source.connector")
+        parts.note[lacks & np.asarray(pc.fill_null(pc.equal(connector, MONGODB), False))] = BY_KEY
 
 
 def _read_struct(texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str) -> pa.Array:
@@ -95,21 +82,34 @@ def _read_members(
     return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
 
 
-def _read_documents(
+def read_documents(
     stretch: Stretch, raw: pa.Array, owner: NDArray[np.int32], kind: StructType, findings: Findings, name: str
 ) -> pa.Array:
     """Images that are texts of JSON, as MongoDB's connector writes them. owner: the record of each."""
-    outer = stretch.texts
-    inner = texts_of(raw, json_options(stretch.reading, outer.limit), outer.spelt_out)
-    whole = whole_slices(raw)
-    error = unreadable(raw)
-    scan.scan_texts(inner.base, whole.start, whole.end, whole.kind, error)
-    image = _read_members(inner, whole, kind, findings, name, error)
-    inner.refuse(whole, error, name, FAULTS)
-    outer.has_slow_keys |= inner.has_slow_keys
+    outer, found = stretch.texts, Findings(findings.undeclared)
+    inner = texts_of(raw, json_options(stretch.reading, outer.limit))
+    image = _read_whole(inner, raw, kind, found, name)
+    if inner.has_slow_keys:
+        raw, found = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary()), Findings(found.undeclared)
+        inner = texts_of(raw, json_options(stretch.reading, outer.limit), spelt_out=True)
+        image = _read_whole(inner, raw, kind, found, name)
     outer.refused[owner] |= inner.refused
-    for found, mine in ((inner.misfits, outer.misfits), (inner.rescued, outer.rescued)):
-        mine += [replace(one, row=int(owner[one.row])) for one in found]
+    for some, mine in ((inner.misfits, outer.misfits), ([*inner.rescued, *undeclared_values(inner)], outer.rescued)):
+        mine += [replace(one, row=int(owner[one.row])) for one in some]
+    findings.dropped |= found.dropped
+    for path, members in found.wanted.items():
+        wanted = findings.wanted.setdefault(path, {})
+        wanted |= {member: widest(wanted.get(member, of), of) for member, of in members.items()}
+    return image
+
+
+def _read_whole(texts: Texts, raw: pa.Array, kind: StructType, findings: Findings, name: str) -> pa.Array:
+    whole, error = whole_slices(raw), unreadable(raw)
+    scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
+    image = _read_members(texts, whole, kind, findings, name, error)
+    is_slow = error == scan.SLOW_KEY
+    texts.has_slow_keys |= bool(is_slow.any())
+    texts.refuse(whole, np.where(is_slow, np.uint8(0), error), name, FAULTS)
     return image
 
 

@@ -14,7 +14,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.envelopes.columns import FLAT, SIGNS
 from frazil.ingest.decode.envelopes.facts import read_facts
-from frazil.ingest.decode.envelopes.images import fill_from_keys, marks_of, read_image, watcher
+from frazil.ingest.decode.envelopes.images import marks_of, note_told_by_keys, read_image, watcher
 from frazil.ingest.decode.envelopes.opened import (
     BARE,
     HEARTBEAT,
@@ -30,6 +30,7 @@ from frazil.ingest.decode.envelopes.parts import (
     Stretch,
     either,
     json_options,
+    read_code,
     read_word,
     where,
 )
@@ -52,17 +53,13 @@ _MAXWELL_NOTES = {"bootstrap-start": HEARTBEAT, "bootstrap-complete": HEARTBEAT,
 }
 
 
-def open_json(
-    records: Mapping[str, pa.Array], fields: tuple[NestedField, ...], reading: Reading, limit: int
-) -> Decoded:
+def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:
     """The columns `fields`, which are those of `opened`, of one envelope per value. Raises nothing for bad records."""
-    values = records["value"]
-    texts = texts_of(values, json_options(reading, limit))
-    decoded = _open(values, Stretch(texts, reading, fields, records.get("key")))
+    decoded = _open(values, Stretch(texts_of(values, json_options(reading, limit)), reading, fields))
     if decoded is None:
         values = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
         texts = texts_of(values, json_options(reading, limit), spelt_out=True)
-        decoded = _open(values, Stretch(texts, reading, fields, records.get("key")))
+        decoded = _open(values, Stretch(texts, reading, fields))
     assert decoded is not None
     return decoded
 
@@ -101,7 +98,7 @@ def _open_debezium(stretch: Stretch, whole: Slices, error: NDArray[np.uint8], is
     has_schema = is_wrapped & (schema.kind == OBJECT) & ~is_tombstone & (whole.kind == OBJECT)
     rows = np.arange(len(whole), dtype=np.int32)
     if has_schema.any():
-        open_with_schemas(stretch, whole, schema, rows[has_schema])
+        has_schema[open_with_schemas(stretch, whole, schema, rows[has_schema])] = False
         rows, whole, members = _only(~has_schema, rows, whole, members)
         is_tombstone, error = is_tombstone[~has_schema], error[~has_schema]
     good = _faultless(error, stretch, rows)
@@ -195,7 +192,7 @@ def _open_others(stretch: Stretch, whole: Slices, error: NDArray[np.uint8], is_t
     else:
         name = stretch.envelope.operation
         (told,) = take_keys(texts, whole, [name], error)
-        op = read_word(stretch, told, name)
+        op = read_code(stretch, told, name)
         parts = Parts(rows, {"after": whole}, np.full(rows.size, BARE, np.int32), op)
     parts.note[is_tombstone] = TOMBSTONE
     _read_parts(stretch, parts, _faultless(error, stretch, rows))
@@ -231,7 +228,7 @@ def _read_parts(stretch: Stretch, parts: Parts, good: NDArray[np.bool_]) -> None
             stretch.texts.watched = {(name,): watcher(stretch, parts, name, marks, seen)}
             found[name] = read_image(stretch, slices, kind, findings, name, parts)
             if name == "before" and stretch.envelope.kind == "debezium":
-                found[name] = fill_from_keys(stretch, parts, found[name], is_change, findings)
+                note_told_by_keys(stretch, parts, found[name], is_change)
     stretch.texts.watched = {}
     found["unavailable"] = marks_of(stretch, marks, parts.rows.size)
     found |= read_facts(stretch, parts, is_change)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, LongType, NestedField, StringType
 
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.json.columns import Findings, read_value
+from frazil.ingest.decode.json.grammar import ABSENT, INT
 from frazil.ingest.decode.json.records import JsonOptions
 from frazil.ingest.decode.json.slices import Slices, Texts
 from frazil.ingest.envelope import Envelope
@@ -46,12 +48,11 @@ class Group:
 
 @dataclass
 class Stretch:
-    """All records while they are opened. keys: the records' own, where they are there."""
+    """All records while they are opened."""
 
     texts: Texts
     reading: Reading
     fields: tuple[NestedField, ...]
-    keys: pa.Array | None = None
     groups: list[Group] = field(default_factory=list)
 
     @property
@@ -68,6 +69,13 @@ class Stretch:
 def read_word(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
     """Texts of a member of the envelope; what is none is a misfit at `name`."""
     return read_value(stretch.texts, slices, StringType(), Findings(), (name,)).cast(pa.string())
+
+
+def read_code(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
+    """Texts of a member, and whole numbers as they are spelt; what is neither is a misfit at `name`."""
+    others = replace(slices, kind=np.where(slices.kind == INT, ABSENT, slices.kind).astype(np.uint8))
+    words, numbers = read_word(stretch, others, name), read_number(stretch, slices.only(INT), name)
+    return pc.coalesce(words, numbers.cast(pa.string()))
 
 
 def read_number(stretch: Stretch, slices: Slices, name: str) -> pa.Array:

@@ -1,4 +1,6 @@
-"""Keys of a source's table, where records name them themselves: the same in all, or no row is found by them."""
+"""Keys of a source's table, where records name them themselves: the same in all, or no row is found by them. And those of
+documents, which records' keys call otherwise.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,18 @@ import json
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.types import StructType
 
 from frazil.ingest.decode.envelopes.change_parts import EMPTY, Bools, Check, Opened
+from frazil.ingest.decode.envelopes.document_ids import ID
+from frazil.ingest.decode.envelopes.images import MONGODB
 from frazil.ingest.decode.envelopes.opened import BARE
+from frazil.ingest.evolve import type_at
 from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.key_names import leaves_of, name_columns
 
 _NONE = "the message names no primary key (`pkNames`): name the table's `key_columns`"
+_NO_ID = "the document has no `_id`, and its row is found by it"
 _OTHER = "the message's primary key is {}, and the table's rows are found by {}: name the table's `key_columns`"
 
 
@@ -50,3 +58,27 @@ def _column(target: TableTarget, name: str) -> str:
         return name
     found = next((column for column, path in target.layout.paths.items() if path == (name,)), None)
     return found or target.shaping.column_name((name,))
+
+
+def may_get_document_key(target: TableTarget) -> bool:
+    """Whether the table's key columns are not known yet, and may turn out to be those of documents."""
+    is_debezium = target.envelope is not None and target.envelope.kind == "debezium"
+    changes = target.changes
+    return is_debezium and changes is not None and changes.is_key_of_record and not changes.key_columns
+
+
+def find_document_key(check: Check, opened: Opened, target: TableTarget) -> tuple[str, ...]:
+    """The key columns of a table whose changes are of MongoDB's documents: their `_id`, or what is in it. Nothing where
+    other changes are, or the key is known.
+    """
+    if not may_get_document_key(target):
+        return ()
+    is_document = np.asarray(pc.fill_null(pc.equal(opened.facts["connector"], MONGODB), False)) & (opened.note <= BARE)
+    if not (is_document & ~check.refused).any():
+        return ()
+    row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
+    kind = opened.decoded.wanted.get((), {}).get(ID) or type_at(row, (ID,))
+    if kind is None:
+        check.refuse(is_document, "no_key", _NO_ID, ID)
+        return ()
+    return name_columns(target, [(ID, *path) for path in leaves_of(kind)])

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from pyiceberg.types import StructType
 
 from frazil.ingest.decode.columns import Columns, Decoded, Fault
-from frazil.ingest.decode.connect.schema import parse_connect
-from frazil.ingest.decode.envelopes.columns import has_images, open_columns
+from frazil.ingest.decode.connect.schema import ConnectSchema, parse_connect
+from frazil.ingest.decode.envelopes.columns import has_documents, has_images, open_columns
 from frazil.ingest.decode.envelopes.parts import (
     Group,
     Stretch,
@@ -36,30 +36,36 @@ _SCHEMA = "schema"
 _OF_SOURCE = ("ts_ms", "ts_us", "connector", *POSITION_FIELDS)
 
 
-def open_with_schemas(stretch: Stretch, whole: Slices, schema: Slices, rows: NDArray[np.int32]) -> None:
-    """Records that carry their schema, those of each schema together."""
-    texts = stretch.texts
+def open_with_schemas(stretch: Stretch, whole: Slices, schema: Slices, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Opens the records that carry their schema, those of each schema together; the rows of those that are left: their
+    images are texts of JSON, of which a schema tells no more than they do themselves.
+    """
+    texts, left = stretch.texts, [np.zeros(0, np.int32)]
     written = _at(schema, rows)
     codes, firsts = group_same(texts.base, written)
     for code, first in enumerate(firsts):
         mine = rows[codes == code]
         slices = _at(whole, mine)
         try:
-            _open_with_schema(stretch, slices, texts.buffer[written.start[first] : written.end[first]].tobytes())
+            found = parse_connect(texts.buffer[written.start[first] : written.end[first]].tobytes())
+            if has_documents(stretch.envelope, found.struct):
+                left.append(mine)
+            else:
+                _open_with_schema(stretch, slices, found)
         except UnusableSchema as error:
             fault = Fault("bad_schema", str(error))
             texts.refuse(slices, np.ones(mine.size, np.uint8), _SCHEMA, {1: fault})
             nulls = [pa.nulls(mine.size, arrow_type(one.field_type)) for one in stretch.fields]
             stretch.groups.append(Group(mine, Decoded(nulls, np.ones(mine.size, np.bool_))))
+    return np.concatenate(left)
 
 
 def _at(slices: Slices, rows: NDArray[np.int32]) -> Slices:
     return Slices(slices.start[rows], slices.end[rows], slices.kind[rows], slices.owner[rows])
 
 
-def _open_with_schema(stretch: Stretch, slices: Slices, text: bytes) -> None:
+def _open_with_schema(stretch: Stretch, slices: Slices, schema: ConnectSchema) -> None:
     """Records of one schema: read with its types, then opened and fitted as those of other formats are."""
-    schema = parse_connect(text)
     texts, reading = stretch.texts, stretch.reading
     struct = _pruned(schema.struct, stretch)
     error = np.zeros(len(slices), np.uint8)

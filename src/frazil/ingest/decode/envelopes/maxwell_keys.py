@@ -1,0 +1,32 @@
+"""Record keys of Maxwell's: objects that name the table, and the columns of its primary key with `pk.` before them.
+
+With `kafka_key_format: array` they are lists of the same: `["shop", "orders", [{"id": 7}]]`.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+PRIMARY = "pk."
+"""What names of the primary key's columns begin with."""
+
+
+def flat_keys(keys: pa.Array) -> pa.Array:
+    """The keys as objects. What is neither form stays as it is, for whoever reads the keys."""
+    is_list = pc.fill_null(pc.starts_with(keys.cast(pa.binary()), b"["), False)
+    if not pc.any(is_list).as_py():
+        return keys
+    found = [_flat(key) for key in keys.filter(is_list).to_pylist()]
+    return pc.replace_with_mask(keys, is_list, pa.array(found, keys.type))
+
+
+def _flat(key: bytes) -> bytes:
+    try:
+        database, table, columns = json.loads(key)
+        named = {f"{PRIMARY}{name}": value for column in columns for name, value in column.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return key
+    return json.dumps({"database": database, "table": table, **named}).encode()

@@ -1,0 +1,159 @@
+"""Mirrors whose key columns nobody names, of sources whose records' keys are not simply the columns of the row's key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.spec.models import ColumnSpec, EnvelopeSpec, ValueSpec
+from frazil.spec.types import parse_type
+from tests.unit.ingest.document_world import connect_fields, wrapped
+from tests.unit.ingest.mirror_world import MirrorWorld
+from tests.unit.ingest.test_upsert_keys import AvroWorld
+from tests.unit.ingest.test_upsert_service import UpsertWorld
+
+Row = dict[str, Any]
+
+
+class MaxwellWorld(UpsertWorld):
+    """A table that mirrors topic `a`, to which Maxwell writes. form: `kafka_key_format`."""
+
+    def __init__(self, root: Path, form: str, primary: tuple[str, ...]) -> None:
+        super().__init__(root, envelope=EnvelopeSpec(kind="maxwell"), dead_letters={"stop_above": 1.0})
+        self.form, self.primary = form, primary
+
+    def tell(self, *told: tuple[str, Row, Row | None]) -> None:  # type: ignore[override]
+        for kind, row, old in told:
+            value = {"database": "shop", "table": "e", "type": kind, "ts": 1_477_053_217, "xid": 23_396, "data": row}
+            self.put(self.key(row), value if old is None else {**value, "old": old})
+        self.catch_up()
+
+    def key(self, row: Row) -> str:
+        """The key of a row's record."""
+        columns = {name: row[name] for name in self.primary}
+        if self.form == "array":
+            return json.dumps(["shop", "e", [{name: value} for name, value in columns.items()]])
+        named = {f"pk.{name}": value for name, value in columns.items()} or {"_uuid": "bf0b2d5e"}
+        return json.dumps({"database": "shop", "table": "e", **named})
+
+
+@pytest.mark.parametrize("form", ["hash", "array"])
+@pytest.mark.parametrize("primary", [("id",), ("id", "part")])
+def test_a_mirror_of_what_maxwell_writes(tmp_path: Path, form: str, primary: tuple[str, ...]) -> None:
+    world = MaxwellWorld(tmp_path, form, primary)
+    world.put(None, {"database": "shop", "table": "e", "type": "bootstrap-start", "ts": 1, "data": {}})
+    rows = [{"id": n, "part": "x", "m": 4.5, "c": "2026-11-22 05:33:37.523000"} for n in range(5)]
+    world.tell(*(("bootstrap-insert", row, None) for row in rows[:3]), *(("insert", row, None) for row in rows[3:]))
+    new = {**rows[1], "m": 5.5}
+    moved = {**rows[2], "id": 9}
+    world.tell(("update", new, {"m": 4.5}), ("delete", rows[0], None), ("update", moved, {"id": 2}))
+    assert sorted(world.mirror(), key=lambda row: int(row["id"])) == [new, rows[3], rows[4], moved]
+    assert world.catalog.load("n.t__dead_letters") is None
+
+
+def test_a_table_without_a_primary_key_has_no_mirror(tmp_path: Path) -> None:
+    world = MaxwellWorld(tmp_path, "hash", ())
+    world.tell(("insert", {"id": 1}, None), ("update", {"id": 2}, {"id": 1}))
+    reason = "the record's key has no field, and the table has no key columns yet"
+    assert world.letters() == [("no_key", reason)] * 2
+
+
+def test_a_key_that_is_none_of_maxwells_is_a_dead_letter(tmp_path: Path) -> None:
+    world = MaxwellWorld(tmp_path, "hash", ("id",))
+    value = {"database": "shop", "table": "e", "type": "insert", "ts": 1, "data": {"id": 1}}
+    for key in ('["shop","e"]', '["shop","e",[7]]', "["):
+        world.put(key, value)
+    world.catch_up()
+    assert [kind for kind, _ in world.letters()] == ["does_not_fit", "malformed", "no_key"]
+    world.tell(("insert", {"id": 1}, None))
+    assert world.mirror() == [{"id": 1}]
+
+
+_SCALED = {
+    "type": "struct",
+    "name": "io.debezium.data.VariableScaleDecimal",
+    "fields": connect_fields({"scale": "int32", "value": "bytes"}),
+    "field": "ID",
+}
+_ROW = [_SCALED, *connect_fields({"V": "string"})]
+_ENVELOPE = [{"type": "struct", "fields": _ROW, "optional": True, "field": name} for name in ("before", "after")]
+
+
+def _number(number: int) -> Row:
+    """A number as Oracle's connector writes those without a precision, in JSON."""
+    return {"scale": 0, "value": {1: "AQ==", 2: "Ag==", 3: "Aw=="}[number]}
+
+
+class OracleWorld(MirrorWorld):
+    """A table whose key is a NUMBER without a precision."""
+
+    def change(self, op: str, number: int, v: str | None) -> None:
+        row = {"ID": _number(number), "V": v}
+        images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+        self._send(number, wrapped({"op": op, **images}, [*_ENVELOPE, *connect_fields({"op": "string"})]))
+
+    def forget(self, number: int) -> None:
+        self._send(number, None)
+
+    def _send(self, number: int, value: bytes | None) -> None:
+        self.source.produce("a", 0, value, key=wrapped({"ID": _number(number)}, [_SCALED]))
+
+
+_NUMBER = {
+    "type": "record",
+    "name": "VariableScaleDecimal",
+    "namespace": "io.debezium.data",
+    "connect.name": "io.debezium.data.VariableScaleDecimal",
+    "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+}
+_FIELDS = [{"name": "ID", "type": _NUMBER}, {"name": "V", "type": ["null", "string"]}]
+_BEFORE = {"name": "before", "type": ["null", {"type": "record", "name": "Row", "fields": _FIELDS}]}
+_IMAGES = [_BEFORE, {"name": "after", "type": ["null", "Row"]}]
+
+
+class AvroNumbers(AvroWorld):
+    """The same in Avro."""
+
+    SCHEMAS: Mapping[str, dict[str, Any]] = {
+        "key": {"type": "record", "name": "Key", "fields": [{"name": "ID", "type": _NUMBER}]},
+        "value": {"type": "record", "name": "Envelope", "fields": [*_IMAGES, {"name": "op", "type": "string"}]},
+    }
+
+    def change(self, op: str, number: int, v: str | None) -> None:
+        row = {"ID": {"scale": 0, "value": bytes([number])}, "V": v}
+        self._send(
+            {"ID": row["ID"]}, {"before": row if op == "d" else None, "after": row if op != "d" else None, "op": op}
+        )
+
+    def forget(self, number: int) -> None:
+        self._send({"ID": {"scale": 0, "value": bytes([number])}}, None)
+
+
+def _oracle(root: Path, form: str, **settings: Any) -> OracleWorld | AvroNumbers:
+    if form == "schema":
+        return OracleWorld(root, key=ValueSpec(format="raw"), **settings)
+    return AvroNumbers(root, "confluent", **settings)
+
+
+@pytest.mark.parametrize("kind", ["string", "decimal(10,0)"])
+@pytest.mark.parametrize("form", ["schema", "avro"])
+def test_numbers_with_a_scale_of_their_own_are_keys(tmp_path: Path, form: str, kind: str) -> None:
+    columns = () if kind == "string" else (ColumnSpec(name="ID", type=parse_type(kind)),)
+    world = _oracle(tmp_path, form, columns=columns)
+    for number in (1, 2, 3):
+        world.change("c", number, "a")
+    world.catch_up()
+    world.change("u", 1, "b")
+    world.change("d", 2, None)
+    world.forget(2)
+    if kind == "string":
+        world.forget(3)
+    else:  # Of a decimal a tombstone alone is passed over.
+        world.change("d", 3, None)
+    world.catch_up()
+    assert [(str(row["ID"]), row["V"]) for row in world.mirror()] == [("1", "b")]
+    assert world.letters() == []
