@@ -131,6 +131,8 @@ LOG_EVENTS: dict[str, str] = {
     "schema_change_refused": "Records ask for a change that the table cannot make, or that its `on_drift` forbids: the"
     " column, what would have to change, and the id of the schema that asks. Said once by a process; see"
     " [schema change refused](../operations/schema-change-refused.md).",
+    "table_made_anew": "The table was dropped, and another one is there under its name: it is read into from `start`, or"
+    " from the offsets it has. See [changes by hand](../how-to/existing-table.md#changes-by-hand-while-it-runs).",
     "schema_changed": "The table was made, or got columns that records needed, or a wider type; the batch is planned again.",
     "schemas_fetched": "Records named schemas that this process had not met; the registry was asked for them, and the"
     " batch is planned again.",

@@ -74,3 +74,8 @@ class InvariantError(FrazilError):
     """what must never happen has happened
     keep the logs and report it; nothing was committed
     """
+
+
+def unforeseen(error: BaseException, where: str) -> InvariantError:
+    """Any other error as one of the six."""
+    return InvariantError(f"{type(error).__name__}: {error}", where=where)

@@ -54,7 +54,7 @@ class Operator:
         jvm = self._gateway.jvm
         return Table(jvm, self._catalog(folder).loadTable(jvm.org.apache.iceberg.catalog.TableIdentifier.parse(table)))
 
-    def create(self, folder: Path, table: str, columns: Mapping[str, Any]) -> None:
+    def create(self, folder: Path, table: str, columns: Mapping[str, Any], format_version: int = 2) -> None:
         """Makes a table with these columns: names to types, a struct as a dictionary, a list as a list of one."""
         iceberg = self._gateway.jvm.org.apache.iceberg
         catalog = self._catalog(folder)
@@ -62,7 +62,13 @@ class Operator:
         if not catalog.namespaceExists(identifier.namespace()):
             catalog.createNamespace(identifier.namespace())
         schema = json.dumps({**_struct(columns, itertools.count(1)), "schema-id": 0})
-        catalog.buildTable(identifier, iceberg.SchemaParser.fromJson(schema)).create()
+        builder = catalog.buildTable(identifier, iceberg.SchemaParser.fromJson(schema))
+        builder.withProperty("format-version", str(format_version)).create()
+
+    def drop(self, folder: Path, table: str) -> None:
+        """Removes a table with its files."""
+        identifier = self._gateway.jvm.org.apache.iceberg.catalog.TableIdentifier.parse(table)
+        assert self._catalog(folder).dropTable(identifier, True)
 
     def _catalog(self, folder: Path) -> Any:
         jvm = self._gateway.jvm

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.clock import new_id
-from tests.fixtures.processes import marked, program_of, stat_of, state_of
+from tests.fixtures.processes import frozen, marked, program_of, stat_of
 from tests.fixtures.waiting import PATIENCE_S, wait_until
 
 Event = dict[str, Any]
@@ -133,16 +133,8 @@ class Run:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """SIGSTOP for all of it, SIGCONT afterwards."""
-        pids = self.pids()
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda: all(state_of(pid) in "TZ" for pid in pids), "all is stopped")
-        try:
+        with frozen(*self.pids()):
             yield
-        finally:
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
 
     @contextmanager
     def small_files_only(self, size_bytes: int) -> Iterator[None]:

@@ -7,72 +7,47 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
-from tests.acceptance.running import Run
+from tests.acceptance.running import Run, ancestor
+from tests.acceptance.verifier import canonical, place_of, read_newest
+from tests.fixtures.odd_values import BAD, DECLARED, ODD, VALUES
 from tests.fixtures.readers import DIGESTS
 
 pytestmark = pytest.mark.timeout(900)
 
 STOPPED_TABLES = 4
-SIXTEEN_MIB = 16 * 1024 * 1024
 GOOD = 30
-
-BAD: dict[str, tuple[bytes | None, str]] = {
-    "empty": (b"", "JSON"),
-    "blank": (b"  \n ", "JSON"),
-    "null": (None, "tombstone"),
-    "word_null": (b"null", "not a JSON object"),
-    "list": (b"[1, 2]", "not a JSON object"),
-    "number": (b"5", "not a JSON object"),
-    "text": (b'"text"', "not a JSON object"),
-    "cut": (b'{"id": 1, "text": "tex', "not well-formed JSON"),
-    "two_values": (b'{"id": 1} {"id": 2}', "not well-formed JSON"),
-    "deep": (b'{"id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested more than"),
-    "deep_unknown": (b'{"new": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}", "nested more than"),
-    "duplicate_key": (b'{"id": 1, "text": "a", "id": 2}', "same key twice"),
-    "not_utf8": (b'{"id": 1, "text": "\xff\xfe"}', "not UTF-8"),
-    "nan": (b'{"id": 1, "amount": NaN}', "not well-formed JSON"),
-    "infinity": (b'{"id": 1, "amount": -Infinity}', "not well-formed JSON"),
-    "too_large": (b'{"id": 18446744073709551616}', "field id"),
-    "fraction": (b'{"id": 1.5}', "field id"),
-    "other_kind": (b'{"id": "one"}', "field id"),
-    "other_kind_inside": (b'{"id": 1, "where": {"zip": {"code": 1}}}', "field where.zip"),
-    "raw_newline": (b'{"id": 1, "text": "two\nlines"}', "not well-formed JSON"),
-    "zero_byte": (b'{"id": 1}\x00', "not well-formed JSON"),
-}
-ODD: dict[str, bytes] = {
-    "spread_over_lines": b'\r\n{\n  "id":\t1,\n "text": "a\\nb"\n}\n',
-    "huge": json.dumps({"id": 1, "text": "x" * (SIXTEEN_MIB - 100)}).encode(),
-    "escaped": b'{"\\u0069d": 1, "text": "\\ud83d\\ude00 \\u0000"}',
-    "large_in_a_fraction": b'{"id": 1, "amount": 18446744073709551616}',
-    "all_null": b'{"id": null, "text": null, "where": null, "tags": null}',
-    "nothing": b"{}",
-    "byte_order_mark": b'\xef\xbb\xbf{"id": 1}',
-    "nested": b'{"id": 1, "deep": ' + b'{"a":' * 30 + b"1" + b"}" * 30 + b"}",
-}
+# Those that could be too much for a worker that knows no columns yet; tests/unit has all of them.
+FIRST_BAD = ("deep", "deep_unknown", "not_utf8", "empty")
+FIRST_ODD = ("huge", "nested", "byte_order_mark")
 
 
 class Zoo:
-    """A table for every value, and one that has nothing to do with them; all values come at once."""
+    """A table for every value, one for each of some as its first record, one that takes all of them and drops fields that
+    are not declared, and one that has nothing to do with them; all values come at once.
+    """
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self.tables = {
-            name: pipeline.add_fed_table(name, 1, on_bad_record="stop") for name in (*BAD, *ODD, "first", "neighbour")
-        }
-        self.run = self._start()
-        for name, value in [*((name, value) for name, (value, _) in BAD.items()), *ODD.items()]:
-            _, topic = self.tables[name]
-            pipeline.feed.send(topic, [*events(10, GOOD), value, *events(10, GOOD + 10)])
-        pipeline.feed.produce(self.tables["first"][1], [b"<xml/>", *events(10)])
+        known = (*VALUES, "neighbour")
+        first = [f"first_{name}" for name in (*FIRST_BAD, *FIRST_ODD)]
+        self.tables = {name: pipeline.add_fed_table(name, 1, on_bad_record="stop") for name in (*known, *first)}
+        self.tables["dropping"] = pipeline.add_fed_table("dropping", 1, columns=DECLARED, undeclared="drop")
+        self.run = self._start([self.tables[name] for name in known])
+        self.daemons = self._daemons()
+        for name, value in VALUES.items():
+            pipeline.feed.send(self.tables[name][1], [*events(10, GOOD), value, *events(10, GOOD + 10)])
+        for name in first:
+            pipeline.feed.send(self.tables[name][1], [VALUES[name.removeprefix("first_")], *events(10)])
+        pipeline.feed.produce(self.tables["dropping"][1], [*VALUES.values(), *events(300)])
 
-    def _start(self) -> Run:
-        """The running pipeline; every table but `first` has its columns."""
-        known = [self.tables[name] for name in self.tables if name != "first"]
+    def _start(self, known: list[tuple[str, str]]) -> Run:
+        """The running pipeline; these tables have their columns."""
         for _, topic in known:
             self.pipeline.feed.send(topic, events(GOOD))
         self.pipeline.feed.flush()
@@ -80,6 +55,21 @@ class Zoo:
         for table, _ in known:
             self.pipeline.wait_for_commit_of(table, run)
         return run
+
+    def _daemons(self) -> set[int]:
+        """The processes that Spark's Python workers come from."""
+        return {pid for pid in self.run.pids() if ancestor(pid, 1) == self.run.jvm_pid}
+
+    def check_that_no_worker_died(self) -> None:
+        """Spark would fail the job, and its tables would try again."""
+        assert not self.run.seen("table_backs_off")
+        assert self._daemons() == self.daemons != set()
+
+    def metadata(self, table: str) -> Path:
+        """The current metadata file of a table that is there."""
+        found = self.pipeline.metadata(table)
+        assert found is not None
+        return found
 
     def neighbour_goes_on(self) -> None:
         """Records of the table that has nothing to do with it still arrive."""
@@ -95,6 +85,7 @@ def zoo(shared_pipeline: Pipeline) -> Iterator[Zoo]:
     made = Zoo(shared_pipeline)
     yield made
     made.neighbour_goes_on()
+    made.check_that_no_worker_died()
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -116,11 +107,37 @@ def test_an_odd_value_is_a_row_like_any_other(zoo: Zoo, name: str) -> None:
     zoo.pipeline.check(table)
 
 
-def test_a_bad_first_record_stops_a_table_that_has_no_columns_yet(zoo: Zoo) -> None:
-    table, topic = zoo.tables["first"]
+@pytest.mark.parametrize("name", FIRST_BAD)
+def test_a_bad_first_record_stops_a_table_that_has_no_columns_yet(zoo: Zoo, name: str) -> None:
+    table, topic = zoo.tables[f"first_{name}"]
     state = zoo.pipeline.wait_for_state(zoo.run, table, "stopped")
     assert state["where"] == f"topic {topic}, partition 0, offset 0"
+    assert BAD[name][1] in state["reason"]
     assert zoo.pipeline.metadata(table) is None
+
+
+@pytest.mark.parametrize("name", FIRST_ODD)
+def test_an_odd_first_record_is_a_row_like_any_other(zoo: Zoo, name: str) -> None:
+    table, _ = zoo.tables[f"first_{name}"]
+    zoo.pipeline.wait_for_commit_of(table, zoo.run)
+    zoo.pipeline.check(table)
+
+
+def test_where_fields_are_dropped_bad_values_are_letters_and_odd_ones_rows(zoo: Zoo) -> None:
+    table, topic = zoo.tables["dropping"]
+    zoo.pipeline.wait_for_commit_of(table, zoo.run)
+    records = zoo.pipeline.ledger.of(topic)
+    bad = {(topic, 0, offset) for offset, name in enumerate(VALUES) if name in BAD}
+    rows, letters = (read_newest(zoo.metadata(name)) for name in (table, f"{table}__dead_letters"))
+    assert {(row["topic"], row["partition"], row["offset"]): row["value"] for row in letters} == {
+        place: records[place] for place in bad
+    }
+    found = {place_of(row): canonical({name: row[name] for name in DECLARED}) for row in rows}
+    expected = {place: json.loads(value or b"") for place, value in records.items() if place not in bad}
+    assert found == {
+        place: canonical({name: value.get(name) for name in DECLARED}) for place, value in expected.items()
+    }
+    assert (len(rows), len(letters)) == (len(records) - len(bad), len(bad))
 
 
 def test_the_process_lives_on_with_stopped_tables_and_says_so_at_its_end(pipeline: Pipeline) -> None:

@@ -32,6 +32,8 @@ MADE_BY_HAND = {
     "tags": ["string"],
 }
 """The columns of a table that was there before Frazil."""
+STRANGE = {"variant": "variant", "nanoseconds": "timestamp_ns"}
+"""Types that Iceberg has and Frazil cannot write."""
 
 
 @dataclass
@@ -68,16 +70,18 @@ class ByHand:
         self.points = Points(pipeline.folder / "points", ("job.before", "hold"))
         names = {
             "asleep_topic", "asleep_retention", "asleep_skip", "asleep_rollback", "asleep_expired", "asleep_foreign",
-            "asleep_adopted", "topic", "deleted", "retention", "skip", "rollback", "expired", "foreign", "neighbour",
+            "asleep_adopted", "topic", "deleted", "retention", "skip", "rollback", "expired", "foreign", "anew", "neighbour",
         }  # fmt: skip
-        self.tables = {name: self._own(operator, name) for name in sorted(names)}
+        self.operator = operator
+        self.tables = {name: self.own(name) for name in sorted(names)}
         operator.create(pipeline.folder, self.tables["asleep_adopted"].table, MADE_BY_HAND)
         self._run: Run | None = None
 
-    def _own(self, operator: Operator, name: str) -> Owned:
+    def own(self, name: str) -> Owned:
+        """Declares a table, in time for the next start."""
         settings = {"on_data_loss": "skip"} if "skip" in name else {}
         table, topic = self.pipeline.add_fed_table(name, 1, **settings)
-        return Owned(self.pipeline, operator, table, topic)
+        return Owned(self.pipeline, self.operator, table, topic)
 
     def run(self) -> Run:
         """The running pipeline."""
@@ -139,6 +143,11 @@ def while_asleep(made: ByHand) -> None:
         tables[name].produce()
         tables[name].lose(start + GONE)
     forget(made.pipeline.ledger, tables["asleep_skip"], GONE)
+    for name, kind in STRANGE.items():
+        tables[name] = made.own(name)
+        columns = {"id": "long", "where": {"strange": kind}}
+        made.operator.create(made.pipeline.folder, tables[name].table, columns, format_version=3)
+        tables[name].produce()
     java = tables["asleep_rollback"].java
     java.roll_back(java.snapshot_ids[0])
     tables["asleep_expired"].java.expire_all_but_newest()
@@ -218,6 +227,21 @@ def test_records_gone_under_a_running_batch(by_hand: ByHand, name: str) -> None:
         by_hand.pipeline.wait_for_commit_of(owned.table, run)
         owned.check()
         by_hand.goes_on(name)
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_table_with_a_column_that_cannot_be_written_stops_with_its_name_and_type(by_hand: ByHand, name: str) -> None:
+    said = by_hand.stop_reason(name)
+    reason = f"the column where.strange has the type {STRANGE[name]}, which this version cannot write"
+    assert (said["reason"], said["where"]) == (reason, by_hand.tables[name].table)
+
+
+def test_a_table_dropped_and_made_anew_while_running_is_read_into_from_start(by_hand: ByHand) -> None:
+    by_hand.goes_on("anew")
+    owned = by_hand.tables["anew"]
+    by_hand.operator.drop(by_hand.pipeline.folder, owned.table)
+    by_hand.operator.create(by_hand.pipeline.folder, owned.table, MADE_BY_HAND)
+    by_hand.goes_on("anew")
 
 
 def test_a_table_rolled_back_while_stopped_resumes_from_the_restored_progress(by_hand: ByHand) -> None:

@@ -4,9 +4,11 @@ registry that goes away, and kill -9 in between: the table and its dead letters 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,6 +19,7 @@ from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
 from tests.acceptance.verifier import read_newest
 from tests.acceptance.writers import VERSIONS, WRITERS, Row, Writer
+from tests.fixtures.processes import frozen
 from tests.fixtures.registry import ApicurioRegistry
 from tests.integration.servers import Relay
 
@@ -108,8 +111,12 @@ def test_every_record_of_ten_schemas_is_a_row_or_a_letter_whatever_goes_away(
     pipeline.document["registry"] = {"url": registry.api.replace(f":{registry.port}/", f":{relay.port}/")}
     streams = [Stream(pipeline, registry, writer) for writer in WRITERS]
     run = _meet(pipeline, None, streams, 1)
+    troubles: dict[int, Callable[[], AbstractContextManager[None]]] = {
+        CUT_AT: relay.away,
+        FROZEN_AT: partial(frozen, registry.pid),
+    }
     for version in range(2, VERSIONS + 1):
-        trouble = {CUT_AT: relay.away, FROZEN_AT: registry.frozen}.get(version)
+        trouble = troubles.get(version)
         if trouble is not None:
             _register(streams, version)
             with trouble():

@@ -37,6 +37,9 @@ class Lake(Protocol):
     def expire_all_but_newest(self, table: str) -> None:
         """Forgets every snapshot but the current one."""
 
+    def drop(self, table: str) -> None:
+        """Removes a table, its files included."""
+
     def lose_next_answer(self, point: str = "commit.landed") -> Any:
         """A context in which the next commit lands and its answer does not come back. point: where, in the real catalog."""
 
@@ -84,6 +87,9 @@ class MemoryLake:
         _, *older = self._first.ancestors(table)
         for snapshot in older:
             self._first.expire(table, snapshot.id)
+
+    def drop(self, table: str) -> None:
+        del self._first._tables[table]
 
     @contextmanager
     def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:  # noqa: ARG002  (all commits are alike)
@@ -140,6 +146,16 @@ class IcebergLake:
         java = self._table(table)
         newest = java.currentSnapshot().timestampMillis()
         java.expireSnapshots().expireOlderThan(newest + 1).retainLast(1).commit()
+
+    def drop(self, table: str) -> None:
+        catalog: Any = self.catalog()
+        assert catalog._catalog.dropTable(catalog._identifier(table), True)
+
+    def add_column(self, table: str, name: str, kind: str) -> None:
+        """Adds a column of any type that Iceberg's Java knows."""
+        catalog: Any = self.catalog()
+        java_type = catalog.gateway.jvm.org.apache.iceberg.types.Types.fromTypeName(kind)
+        self._table(table).updateSchema().addColumn(name, java_type).commit()
 
     @contextmanager
     def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:

@@ -9,17 +9,29 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, IcebergType, ListType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    DoubleType,
+    IcebergType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+    UnknownType,
+)
 
 from frazil.catalog.history import Said
 from frazil.catalog.layout import METRICS_OF, Layout
 from frazil.catalog.port import Catalog, Rewrite, TableSize, TableState
 from frazil.clock import new_id
-from frazil.errors import ConflictError, UnavailableError
+from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.evolve import extend_schema, new_schema
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.table import Table
+from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
@@ -240,6 +252,59 @@ def test_a_pipeline_that_never_committed_has_lost_nothing(lake: Lake) -> None:
     lake.expire_all_but_newest(_TABLE)
     state = _load(lake.catalog())
     assert (state.progress, state.history_lost) == (Progress(), False)
+
+
+@pytest.mark.parametrize("kind", [TimestampNanoType(), TimestamptzNanoType(), UnknownType()], ids=str)
+def test_a_table_with_a_column_that_cannot_be_written_is_refused_with_its_name_and_type(
+    lake: Lake, kind: IcebergType
+) -> None:
+    inside = StructType(NestedField(0, "at", kind, required=False))
+    said = f"the column s.at has the type {kind}, which this version cannot write"
+    with pytest.raises(SpecError, match=said):
+        lake.catalog().create(_TABLE, new_schema([("s", inside)]), {}, 3)
+    with pytest.raises(SpecError, match=said):
+        lake.catalog().load(_TABLE)
+
+
+@pytest.mark.jvm
+def test_a_column_that_python_cannot_even_name_is_refused_too_and_takes_no_commit_for_lost(
+    jvm: Jvm, folder: Path
+) -> None:
+    lake = IcebergLake(jvm, folder)
+    catalog = lake.catalog()
+    state = catalog.create(_TABLE, _SCHEMA, {}, 3)
+    commit = _commit(state, 5)
+    lake.add_column(_TABLE, "v", "variant")
+    # The commit lands, and what it came to cannot be looked up: it may not be taken for one that was not made.
+    with lake.lose_next_answer(), pytest.raises(UnavailableError, match="the commit did not go through"):
+        catalog.commit(commit)
+    with pytest.raises(SpecError, match="the column v has the type variant, which this version cannot write"):
+        catalog.load(_TABLE)
+    assert lake.column(_TABLE, "id") == [1, 2]
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_table_that_was_dropped_and_made_anew_is_another_table(lake: Lake, is_seen: bool) -> None:
+    mine = lake.catalog()
+    _create(lake.catalog("someone-else"))
+    mine.commit(_commit(_load(mine), 5))
+    before = _load(mine)
+    stale = _commit(before, 7)
+    lake.drop(_TABLE)
+    if is_seen:
+        assert mine.load(_TABLE) is None
+    made = _create(lake.catalog("someone-else"))
+    if not is_seen:
+        with pytest.raises((ConflictError, UnavailableError)):
+            mine.commit(stale)
+    after = _load(mine)
+    assert (after.uuid, after.progress, after.history_lost) == (made.uuid, Progress(), False)
+    assert after.uuid != before.uuid
+    assert mine.commit(_commit(after, 5, ids=(3,))).offsets["a"][0] == 5
+    assert lake.column(_TABLE, "id") == [3]
+    lake.append_foreign(_TABLE)
+    lake.expire_all_but_newest(_TABLE)
+    assert _load(lake.catalog()).history_lost, "the second table is marked as one of ours too"
 
 
 def test_a_schema_grows_at_every_depth_and_keeps_its_ids(catalog: Catalog, lake: Lake) -> None:

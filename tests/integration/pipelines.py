@@ -81,6 +81,23 @@ class Pipeline:
         with self.start("--until-caught-up", *words) as running:
             return running.result()
 
+    def checks(self) -> list[dict[str, Any]]:
+        """What `check` finds."""
+        command = [sys.executable, "-m", "frazil.cli.main", "check", "--output", "json", "--file", str(self.file)]
+        environment = {**plain_environment(), **self._environment}
+        done = subprocess.run(
+            command,
+            cwd=self.directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_RUN_TIMEOUT_S,
+            check=False,
+        )
+        found: list[dict[str, Any]] = json.loads(done.stdout)["checks"]
+        assert done.returncode == (0 if all(check["ok"] for check in found) else 1), done.stderr
+        return found
+
     def start(self, *words: str) -> Running:
         return Running(self.directory, [*words, "--file", str(self.file)], self._environment)
 

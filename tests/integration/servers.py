@@ -8,8 +8,6 @@ and the way to it is cut instead.
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import socket
 import subprocess
 import sys
@@ -60,15 +58,6 @@ class Server:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
-
-    @contextlib.contextmanager
-    def frozen(self) -> Iterator[None]:
-        """It takes connections and never answers."""
-        os.kill(self.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self.pid, signal.SIGCONT)
 
     def launch(self, command: list[str], environment: Mapping[str, str], path: str = "/") -> None:
         self.directory.mkdir(parents=True, exist_ok=True)

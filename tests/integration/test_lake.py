@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.connect import catalog_properties
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import load_spec
+from tests.fixtures.processes import frozen
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.servers import ObjectStore, Relay, RestCatalogServer, pipeline_on, read_rows, table_of
 
@@ -49,6 +51,37 @@ def test_a_rest_catalog_with_local_files(broker: EmbeddedBroker, tmp_path: Path)
     catalog.start()
     try:
         Pipeline(tmp_path / "run", pipeline_on(catalog, ledger.servers, ledger.topic, {})).run()
+        ledger.assert_equals(read_rows(catalog, ledger.topic, {}))
+    finally:
+        catalog.kill()
+
+
+def test_a_catalog_that_takes_connections_and_says_nothing_is_named_and_waited_out(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """At the start, by `check`, and in the middle."""
+    ledger = Ledger(broker.bootstrap_servers, new_id())
+    ledger.produce(1000)
+    catalog = RestCatalogServer(tmp_path / "catalog", str(tmp_path / "warehouse"))
+    catalog.start()
+    patience = {"rest.client.socket-timeout-ms": "5000"}
+    pipeline = Pipeline(tmp_path / "run", pipeline_on(catalog, ledger.servers, ledger.topic, patience))
+    try:
+        with ExitStack() as stack:
+            with frozen(catalog.pid):
+                running = stack.enter_context(pipeline.start())
+                said = running.wait_for("unavailable")[0]
+                assert (said["where"], "timed out" in said["reason"]) == (catalog.url, True)
+                [problem] = [check for check in pipeline.checks() if not check["ok"]]
+                assert (problem["name"], problem["where"]) == ("catalog", catalog.url)
+                assert "timed out" in problem["found"]
+            running.wait_until_committed(ledger.count)
+            backed_off = len(running.events_named("table_backs_off"))
+            with frozen(catalog.pid):
+                ledger.produce(1000)
+                assert "timed out" in running.wait_for("table_backs_off", backed_off + 1)[-1]["reason"]
+            running.wait_until_committed(ledger.count)
+            running.stop()
         ledger.assert_equals(read_rows(catalog, ledger.topic, {}))
     finally:
         catalog.kill()

@@ -19,10 +19,11 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from frazil.catalog.arranging import arrange
+from frazil.catalog.columns import read_schema
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.history import COMMIT_ID, RETRY_ID, REWRITE_ID, Said, is_undisturbed, is_unmoved, was_said
-from frazil.catalog.java import each
-from frazil.catalog.java_errors import cause_of, is_named, is_not_there, is_refused, unavailable
+from frazil.catalog.java import each, length, make_namespaces, strings
+from frazil.catalog.java_errors import cause_of, is_another_table, is_named, is_not_there, is_refused, unavailable
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
 from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
@@ -31,7 +32,7 @@ from frazil.catalog.scans import Scan
 from frazil.catalog.table_scans import TableScans, planned, stored_files
 from frazil.catalog.validators import HistoryValidator, ProgressValidator, said
 from frazil.catalog.vended import VENDED
-from frazil.errors import ConflictError, InvariantError, UnavailableError
+from frazil.errors import ConflictError, InvariantError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, Progress
 
@@ -72,30 +73,32 @@ class IcebergCatalog:
         """See the port."""
         try:
             java = self._fresh(table)
+            # Most loads of an idle table find what the last one found; asking for all of it again costs thirty calls. Not so
+            # with REST: its store credentials may have been renewed.
+            location = java.operations().current().metadataFileLocation()
+            known = self._states.get(table)
+            if known is None or known[0] != location or self._is_rest:
+                known = self._states[table] = (location, self._state(table, java))
         except Py4JJavaError as error:
             if is_not_there(error):
-                self._tables.pop(table, None)
+                self._forget(table)
                 return None
             raise unavailable("the table cannot be loaded", error, table) from None
-        # Most loads of an idle table find what the last one found; asking for all of it again costs thirty calls. Not so
-        # with REST: its store credentials may have been renewed.
-        location = java.operations().current().metadataFileLocation()
-        known = self._states.get(table)
-        if known is None or known[0] != location or self._is_rest:
-            known = self._states[table] = (location, self._state(table, java))
         return known[1]
 
     def size(self, table: str) -> TableSize:
         """See the port."""
         java = self._tables[table]
-        snapshot = java.currentSnapshot()
-        if snapshot is None:
-            return TableSize(0, 0, 0, 0)
-        summary = snapshot.summary()
-        totals = ("total-records", "total-data-files", "total-files-size")
-        numbers = [int(summary.get(name) or 0) for name in totals]
-        rows, files, size = numbers
-        return TableSize(rows, files, size, _length(java.snapshots()))
+        try:
+            snapshot = java.currentSnapshot()
+            if snapshot is None:
+                return TableSize(0, 0, 0, 0)
+            summary = snapshot.summary()
+            totals = ("total-records", "total-data-files", "total-files-size")
+            rows, files, size = (int(summary.get(name) or 0) for name in totals)
+            return TableSize(rows, files, size, length(java.snapshots()))
+        except Py4JJavaError as error:
+            raise unavailable("the table cannot be loaded", error, table) from None
 
     def create(
         self,
@@ -113,7 +116,7 @@ class IcebergCatalog:
         settings[key(self._pipeline, "created")] = "true"
         spec, order = spec_of(layout.partition_by or (), schema, table), order_of(layout.sort_by or (), schema, table)
         try:
-            self._make_namespaces(identifier.namespace())
+            make_namespaces(self._gateway, self._catalog, identifier.namespace())
             builder = self._catalog.buildTable(identifier, java_schema).withProperties(settings)
             builder = builder.withPartitionSpec(
                 iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json())
@@ -286,8 +289,7 @@ class IcebergCatalog:
         self, table: str, error: Exception, validator: HistoryValidator, value: str, since: int | None
     ) -> None:
         """A commit that raised (law 4): all is well if the table says what it was to say."""
-        if self.load(table) is None:
-            raise unavailable("the commit did not go through", error, table) from None
+        self._load_after(error, table)
         is_said = was_said(self.history(table, (validator.name,)), validator.name, value, since)
         if is_said:
             return
@@ -338,9 +340,7 @@ class IcebergCatalog:
 
     def _resolve(self, commit: Commit, error: Exception, validator: ProgressValidator, newest: int) -> Progress:
         """A commit that raised: refused, landed all the same, or not known (law 4). Asks the table for our commit id."""
-        state = self.load(commit.table)
-        if state is None:
-            raise unavailable("the commit did not go through", error, commit.table) from None
+        state = self._load_after(error, commit.table)
         # Iceberg tries again by itself after an attempt whose answer was lost, and is then refused by our own progress, or
         # by that of a later run which has gone on from there.
         landed = self._landed(commit, newest)
@@ -354,6 +354,16 @@ class IcebergCatalog:
             refusal = TableMoved if commit.delta is not None and is_ours else ConflictError
             raise refusal(f"the commit was refused: {cause_of(error)}", where=commit.table) from None
         raise unavailable("the commit did not go through", error, commit.table) from None
+
+    def _load_after(self, error: Exception, table: str) -> TableState:
+        """The table, to see whether the commit that raised `error` landed; UnavailableError where that cannot be seen."""
+        try:
+            state = self.load(table)
+        except SpecError:  # For its callers this would mean that nothing was committed.
+            state = None
+        if state is None:
+            raise unavailable("the commit did not go through", error, table) from None
+        return state
 
     def _landed(self, commit: Commit, newest: int) -> Progress | None:
         """The progress of a commit that is on the main branch, in which all snapshots up to the sequence number `newest`
@@ -392,7 +402,7 @@ class IcebergCatalog:
 
     def java_strings(self, words: Sequence[str]) -> Any:
         """A Java array."""
-        return self._strings(words)
+        return strings(self._gateway, words)
 
     def _fresh(self, table: str) -> Any:
         java = self._tables.get(table)
@@ -400,8 +410,20 @@ class IcebergCatalog:
         if java is None or self._is_rest:
             java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
         else:
-            java.refresh()
+            try:
+                java.refresh()
+            except Py4JJavaError as error:
+                if not is_another_table(error):
+                    raise
+                self._forget(table)
+                java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
         return java
+
+    def _forget(self, table: str) -> None:
+        """The table is gone; one that has its name now is another."""
+        self._tables.pop(table, None)
+        self._states.pop(table, None)
+        self._adopted.discard(table)
 
     @property
     def _is_rest(self) -> bool:
@@ -430,7 +452,7 @@ class IcebergCatalog:
         return TableState(
             name=table,
             uuid=str(java.uuid()),
-            schema=Schema.model_validate_json(iceberg.SchemaParser.toJson(java.schema())),
+            schema=read_schema(str(iceberg.SchemaParser.toJson(java.schema())), table),
             location=java.location(),
             properties=properties,
             format_version=metadata.formatVersion(),
@@ -473,28 +495,4 @@ class IcebergCatalog:
     def _identifier(self, table: str) -> Any:
         *namespace, name = table.split(".")
         java = self._jvm.org.apache.iceberg.catalog
-        levels = self._strings(namespace)
-        return java.TableIdentifier.of(java.Namespace.of(levels), name)
-
-    def _strings(self, words: Sequence[str]) -> Any:
-        array = self._gateway.new_array(self._jvm.java.lang.String, len(words))
-        for number, word in enumerate(words):
-            array[number] = word
-        return array
-
-    def _make_namespaces(self, namespace: Any) -> None:
-        for depth in range(1, namespace.length() + 1):
-            levels = [namespace.level(level) for level in range(depth)]
-            part = self._jvm.org.apache.iceberg.catalog.Namespace.of(self._strings(levels))
-            try:
-                if not self._catalog.namespaceExists(part):
-                    self._catalog.createNamespace(part)
-            except Py4JJavaError:
-                # Another thread or process was quicker; a database catalog says so by a constraint of its own.
-                if not self._catalog.namespaceExists(part):
-                    raise
-
-
-def _length(iterable: Any) -> int:
-    size = getattr(iterable, "size", None)
-    return int(size()) if size is not None else sum(1 for _ in iterable)
+        return java.TableIdentifier.of(java.Namespace.of(strings(self._gateway, namespace)), name)

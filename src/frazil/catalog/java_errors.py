@@ -41,6 +41,13 @@ def is_not_there(error: Exception) -> bool:
     return is_named(error, *_NOT_THERE)
 
 
+def is_another_table(error: Exception) -> bool:
+    """Whether a table that was loaded before was dropped, and another one has its name now. Catalogs that keep one pointer
+    for a name, as JDBC's does, find out when it is refreshed.
+    """
+    return is_named(error, "IllegalStateException") and "Table UUID does not match" in cause_of(error)
+
+
 def is_named(error: Exception, *names: str) -> bool:
     """Whether it is an exception of Java with one of these names in that of its class."""
     return isinstance(error, Py4JJavaError) and any(name in error.java_exception.getClass().getName() for name in names)

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
+from frazil.catalog.columns import read_schema
 from frazil.catalog.history import COMMIT_ID, RETRY_ID, REWRITE_ID, Said, is_undisturbed, is_unmoved, was_said
 from frazil.catalog.layout import (
     METRICS_OF,
@@ -82,6 +83,7 @@ class MemoryCatalog:
         found = self._tables.get(table)
         if found is None:
             return None
+        read_schema(found.state.schema.model_dump_json(), table)
         progress = self._progress(found)
         lost = progress.snapshot_id is None and self._pipeline in found.adopted_by and self._is_cut(found)
         prefix = key(self._pipeline, "")
@@ -152,7 +154,9 @@ class MemoryCatalog:
     def commit(self, commit: Commit) -> Progress:
         """See the port."""
         with self._lock:
-            found = self._tables[commit.table]
+            found = self._tables.get(commit.table)
+            if found is None:
+                raise UnavailableError("the table is gone", remedy="see who dropped it", where=commit.table)
             loss = self._lost_question()
             newest = self._progress(found)
             if newest.commit_id != commit.expected.commit_id:

@@ -137,7 +137,9 @@ class Catalog(Protocol):
     """The port. Every method raises UnavailableError when the catalog or its store does not answer."""
 
     def load(self, table: str) -> TableState | None:
-        """The table, fresh from the catalog; None when there is none."""
+        """The table, fresh from the catalog; None when there is none. SpecError when it has a column of a type that cannot
+        be written. One that was dropped and made anew since it was last loaded is as any other that is loaded.
+        """
 
     def size(self, table: str) -> TableSize:
         """What the newest snapshot's summary says."""

@@ -67,7 +67,13 @@ class Discovery:
         topics.
         """
         self._refuse_taken_name(table)
-        table.state = self._catalog.load(table.name)
+        before = table.state
+        try:
+            table.state = self._catalog.load(table.name)
+        except SpecError as error:
+            raise TableStopped(*words_of(error)) from None
+        if before is not None and (table.state is None or table.state.uuid != before.uuid):
+            table.first = {}  # The table that it spoke of was dropped: `start` is asked again.
         table.is_loaded = True
         table.forget_passed_over()
         if table.state is None:

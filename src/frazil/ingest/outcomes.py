@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 
+from frazil.catalog.port import TableState
 from frazil.clock import Clock, jitter
 from frazil.errors import FrazilError
 from frazil.ingest.discovery import TableStopped, words_of
@@ -43,6 +44,12 @@ def hold(planned: Planned, now_s: float) -> None:
     table.held = Held(planned.position, ends, now_s + pause_s, pause_s)
     explain(table, RunState.WAITING, None)
     table.reason = HELD
+
+
+def note_made_anew(before: TableState | None, table: Table) -> None:
+    """Says that another table has the name of the one that was known."""
+    if before is not None and table.state is not None and table.state.uuid != before.uuid:
+        log.warning("table_made_anew", table=table.name, offsets=table.progress.offsets)
 
 
 def note_obstacle(planned: Planned, outcome: Outcome, clock: Clock) -> None:

@@ -17,10 +17,10 @@ from frazil.errors import (
     ConflictError,
     FencedError,
     FrazilError,
-    InvariantError,
     RecordError,
     SpecError,
     UnavailableError,
+    unforeseen,
 )
 from frazil.ingest.discovery import Discovery, TableStopped, tolerate_empty_patterns
 from frazil.ingest.evolve import NamesClash
@@ -32,6 +32,7 @@ from frazil.ingest.outcomes import (
     explain,
     hold,
     note_committed,
+    note_made_anew,
     note_obstacle,
     note_passed_over,
     note_refusals,
@@ -183,21 +184,28 @@ class Service:
             self._settle(self._lanes.wait(left_s))
 
     def _load(self, table: Table) -> None:
-        """Loads a table; what is wrong with one table stays with it, unless a later run has taken over."""
+        """Loads a table, which may end the process when a later run has taken over."""
+        before = table.state
+        self._ask(table, partial(self._loader.load, table))
+        note_made_anew(before, table)
+
+    def _ask(self, table: Table, step: Callable[[], None]) -> None:
+        """Does a step that asks for this table alone: an outage is the table's too."""
         try:
-            self._loader.load(table)
-        except TableStopped as error:
-            self._stop_table(table, error)
-        except NamesClash as error:
-            self._stop_table(table, TableStopped(str(error), "rename one of the columns", table.name))
-        except SpecError as error:
-            self._stop_table(table, error)
-        except FencedError as error:
-            # Its state is the other run's now, and what that has promised is not kept: nothing may be built on it.
-            table.is_loaded = False
-            self._end(error)
-        except (UnavailableError, ConflictError) as error:
+            self._guard(table, step)
+        except UnavailableError as error:
             self._back_off(table, error)
+
+    def _guard(self, table: Table, step: Callable[[], None]) -> bool:
+        """Whether a step went well. What is wrong with one table stays with it; an UnavailableError is the caller's."""
+        try:
+            step()
+        except UnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001  (whatever one table meets, the others go on)
+            self._put_aside(table, error)
+            return False
+        return True
 
     # ---- planning
 
@@ -244,36 +252,20 @@ class Service:
             if not table.is_loaded or is_stale or self._loader.needs_credentials(table):
                 table.read_to = None
                 self._load(table)
-            self._refresh_schemas(table)
-
-    def _refresh_schemas(self, table: Table) -> None:
-        try:
-            self._loader.refresh_schemas(table)
-        except UnavailableError as error:
-            self._back_off(table, error)
+            self._ask(table, partial(self._loader.refresh_schemas, table))
 
     def _ask_for_ends(self) -> None:
         active = [t for t in self.tables if t.run_state is not RunState.STOPPED]
         asked = {p for table in active for p in table.partitions()}
         self._planner.note_ends(asked, self._parts.source.ends(asked))
 
-    def _guard(self, table: Table, step: Callable[[], None]) -> bool:
-        try:
-            step()
-        except TableStopped as error:
-            self._stop_table(table, error)
-            return False
-        return True
-
     def _plan(self, table: Table, now_s: float) -> Planned | None:
-        try:
-            planned = self._planner.plan(table, now_s)
-        except TableStopped as error:
-            self._stop_table(table, error)
+        planned: list[Planned | None] = []
+        if not self._guard(table, lambda: planned.append(self._planner.plan(table, now_s))):
             return None
-        if planned is None and table.is_loaded:
+        if planned == [None] and table.is_loaded:
             self._explain_idle(table)
-        return planned
+        return planned[0]
 
     def _explain_idle(self, table: Table) -> None:
         silent = self._planner.silent_of(table)
@@ -442,15 +434,28 @@ class Service:
         table.read_to = None
         if isinstance(error, ConflictError):
             self._after_conflict(table, error)
-        elif isinstance(error, (RecordError, TableStopped, SpecError)):
-            self._stop_table(table, error)
         elif isinstance(error, UnavailableError):
             self._back_off(table, error)
+        else:
+            self._put_aside(table, error)
+
+    def _put_aside(self, table: Table, error: BaseException) -> None:
+        """What follows for a table, and in two cases for all of them, where trying again would come to the same."""
+        if isinstance(error, FencedError):
+            # Its state is the other run's now, and what that has promised is not kept: nothing may be built on it.
+            table.is_loaded = False
+            self._end(error)
+        elif isinstance(error, ConflictError):
+            self._back_off(table, error)
+        elif isinstance(error, NamesClash):
+            self._stop_table(table, TableStopped(str(error), "rename one of the columns", table.name))
+        elif isinstance(error, (RecordError, TableStopped, SpecError)):
+            self._stop_table(table, error)
         elif is_jvm_gone(error):
             self._end(jvm_has_ended())
         else:
             log.error("unexpected", table=table.name, error=f"{type(error).__name__}: {error}", exc_info=error)
-            self._stop_table(table, InvariantError(f"{type(error).__name__}: {error}", where=table.name))
+            self._stop_table(table, unforeseen(error, table.name))
 
     def _after_conflict(self, table: Table, error: ConflictError) -> None:
         log.warning("conflict", table=table.name, reason=error.message)

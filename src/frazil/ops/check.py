@@ -12,7 +12,7 @@ from typing import Any
 
 from frazil.catalog.layout import words_of
 from frazil.catalog.port import Catalog, TableState
-from frazil.errors import UnavailableError
+from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
@@ -45,7 +45,7 @@ class Finding:
         return {"name": words.pop("name"), "ok": words.pop("is_ok"), **words}
 
 
-def failed(name: str, tried: str, error: UnavailableError | TableStopped) -> Finding:
+def failed(name: str, tried: str, error: FrazilError | TableStopped) -> Finding:
     """What was tried came to this error."""
     problem = problem_of(error)
     remedy = problem.remedy.removesuffix("; frazil check looks at all of them")
@@ -118,8 +118,10 @@ def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> I
         try:
             compare(table)
             yield _describe(name, tried, table)
-        except (UnavailableError, TableStopped) as error:
+        except (FrazilError, TableStopped) as error:
             yield failed(name, tried, error)
+        except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are looked at)
+            yield failed(name, tried, unforeseen(error, table.name))
 
 
 def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:

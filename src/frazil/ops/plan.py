@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField
 
 from frazil.catalog.port import Catalog
-from frazil.errors import SpecError
+from frazil.errors import FrazilError, SpecError, unforeseen
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
 from frazil.ingest.evolve import NamesClash, compare_schemas, extend_schema, new_schema
@@ -166,6 +166,11 @@ def _plan_table(
         _add_columns(table, draft, _sample(table, ends, looking.read_sample), looking)
     except TableStopped as error:
         draft.problem = problem_of(error)
+        return _planned(table, "stop", draft, ends, committed)
+    except FrazilError:
+        raise
+    except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are planned)
+        draft.problem = problem_of(unforeseen(error, table.name))
         return _planned(table, "stop", draft, ends, committed)
     return _planned(table, action_of(table, draft, committed), draft, ends, committed)
 

@@ -14,7 +14,7 @@ from frazil.catalog.layout import order_words
 from frazil.catalog.layout import words_of as terms_of
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
-from frazil.errors import FrazilError, UnavailableError
+from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, TableStopped, empty_patterns, missing_topics, words_of
 from frazil.ingest.plan import lag_records
 from frazil.ingest.table import RunState, Table
@@ -190,10 +190,14 @@ def _load_all(discovery: Discovery, catalog: Catalog, found: Mapping[str, _Found
             held.is_reached = True
         except TableStopped as error:
             held.problem = problem_of(error)
-            held.is_reached = True
+            held.is_reached = held.table.state is not None
         except UnavailableError as error:
             held.problem = problem_of(error)
             failures += 1
+        except FrazilError as error:
+            held.problem = problem_of(error)
+        except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are looked at)
+            held.problem = problem_of(unforeseen(error, held.table.name))
 
 
 def _load(discovery: Discovery, catalog: Catalog, table: Table, cluster_id: str) -> None:

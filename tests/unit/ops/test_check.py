@@ -89,6 +89,19 @@ def test_a_table_that_would_stop_is_a_problem_and_one_that_is_not_there_is_none(
     ]
 
 
+@pytest.mark.parametrize("error", [ValueError("no such type"), SpecError("no such type", remedy="drop it")])
+def test_what_is_wrong_with_one_table_in_a_way_nobody_foresaw_is_a_problem_of_it_alone(error: Exception) -> None:
+    bad, fresh = (Table(TableSpec(name=name, topics=())) for name in ("s.bad", "s.fresh"))
+
+    def compare(table: Table) -> None:
+        if table is bad:
+            raise error
+
+    problem, well = check_tables([bad, fresh], compare)
+    assert (problem.name, problem.is_ok, bool(problem.remedy), well.is_ok) == ("table s.bad", False, True, True)
+    assert "no such type" in problem.found
+
+
 def test_a_table_that_keeps_properties_of_its_own_says_which(world: World) -> None:
     spec = world.spec("tables: {s.t: {topic: a, properties: {comment: new, owner: me}}}\n")
     properties = {"comment": "old", "owner": "me", "other": "x"}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import DecimalType, ListType, LongType, MapType, NestedField, StringType, StructType
 
+from frazil.catalog.port import TableState
 from frazil.errors import SpecError
 from frazil.ingest.evolve import new_schema
 from frazil.kafka.port import ReadRecord
@@ -62,6 +63,32 @@ def test_a_table_that_is_not_there_is_created_with_inferred_declared_and_metadat
         ("a", 1, 0, "start"),
     ]
     assert world.catalog.load("s.a") is None
+
+
+def test_a_table_that_cannot_be_read_at_all_would_stop_and_the_others_are_planned(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for topic in ("a", "b", "c"):
+        produce(world, topic, {"id": 1})
+    errors = {"s.a": ValueError("no such type"), "s.b": SpecError("no such type", remedy="drop it", where="s.b")}
+    load = world.catalog.load
+
+    def load_or_fail(table: str) -> TableState | None:
+        if table in errors:
+            raise errors[table]
+        return load(table)
+
+    monkeypatch.setattr(world.catalog, "load", load_or_fail)
+    planned = plan(world, "tables: {s.a: {topic: a}, s.b: {topic: b}, s.c: {topic: c}}\n")
+    assert [(name, table.action) for name, table in planned.items()] == [
+        ("s.a", "stop"),
+        ("s.b", "stop"),
+        ("s.c", "create"),
+    ]
+    for name in errors:
+        problem = planned[name].problem
+        assert problem is not None
+        assert (problem.where, "no such type" in problem.message, bool(problem.remedy)) == (name, True, True)
 
 
 def test_columns_of_change_data_are_those_of_the_row_in_the_envelope(world: World) -> None:

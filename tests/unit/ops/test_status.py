@@ -18,9 +18,9 @@ from rich.console import Console
 
 from frazil.catalog.layout import Layout
 from frazil.catalog.memory import MemoryCatalog
-from frazil.catalog.port import Catalog
+from frazil.catalog.port import Catalog, TableState
 from frazil.cli.status import render
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.table import Table
 from frazil.kafka.memory import MemorySource
 from frazil.ops.reports import CareReport, PipelineReport, as_document
@@ -184,6 +184,33 @@ def test_a_topic_made_anew_is_found_without_a_run(tmp_path: Path) -> None:
 def test_a_table_that_a_run_wrote_and_that_is_gone_is_a_fault(tmp_path: Path) -> None:
     table = Scene(tmp_path, committed=0).table(said({"last_commit_ms": 5}))
     assert (table["ok"], table["reason"]) == (False, "the table was there and is gone")
+
+
+@pytest.mark.parametrize("has_kafka", [True, False])
+@pytest.mark.parametrize(
+    "error", [ValueError("no such type"), SpecError("no such type", remedy="drop it", where="s.b")]
+)
+def test_a_table_that_cannot_be_read_at_all_is_told_of_beside_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, has_kafka: bool
+) -> None:
+    scene = Scene(tmp_path)
+    other = TableSpec(name="s.b", topics=(TopicSelector(literal="a"),))
+    scene.spec = scene.spec.model_copy(update={"tables": (other, *scene.spec.tables)})
+    load = scene.catalog.load
+
+    def load_or_fail(table: str) -> TableState | None:
+        if table == "s.b":
+            raise error
+        return load(table)
+
+    monkeypatch.setattr(scene.catalog, "load", load_or_fail)
+    scene.source.is_down = not has_kafka
+    document = as_document(scene.report({"tables": {"s.b": {"size": {"row_count": 7}}}}))
+    good, bad = document["tables"]["s.a"], document["tables"]["s.b"]
+    assert (document["ok"], good["ok"], good["rows"]) == (False, True, 10)
+    assert (bad["ok"], bad["where"], bad["rows"], bad["lag_records"]) == (False, "s.b", 7, None)
+    assert "no such type" in bad["reason"]
+    assert bad["remedy"]
 
 
 def test_without_kafka_the_tables_still_tell_and_lag_is_the_running_process_s_or_unknown(tmp_path: Path) -> None:

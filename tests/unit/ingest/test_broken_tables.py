@@ -1,0 +1,141 @@
+"""A table that cannot be loaded, read or planned is stopped with its reason; the process and its neighbours go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, TimestampNanoType
+from structlog.testing import capture_logs
+
+from frazil.catalog.port import TableState
+from frazil.errors import SpecError
+from frazil.ingest.planner import Planner
+from frazil.ingest.service import RELOAD_IDLE_EVERY_S, Service
+from frazil.ingest.table import RunState, Table
+from frazil.testing import MemoryCatalog
+from tests.unit.ingest.service_scene import Scene, turn_until
+
+
+class TornCatalog(MemoryCatalog):
+    """Loading some tables raises."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, "p")
+        self.errors: dict[str, Exception] = {}
+
+    def load(self, table: str) -> TableState | None:
+        if table in self.errors:
+            raise self.errors[table]
+        return super().load(table)
+
+
+class Torn(Scene):
+    """Topics `a` and `b`."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        super().__init__(root, "a", "b", **settings)
+        self.catalog: TornCatalog = TornCatalog(root)
+        for topic in self.topics:
+            self.feed(topic, {"id": 1})
+
+    def count(self, topic: str) -> int:
+        """The rows of the topic's table."""
+        return len(self.rows(f"n.{topic}")) if f"n.{topic}" in self.catalog._tables else 0
+
+    def goes_on(self, service: Service, topic: str = "b") -> None:
+        """Records of a topic still arrive."""
+        self.feed(topic, {"id": 2})
+        records = len(self.source.by_name[topic].partitions[0])
+        assert turn_until(service, lambda: self.count(topic) == records)
+
+
+def table_of(service: Service, name: str) -> Table:
+    (found,) = (table for table in service.tables if table.name == name)
+    return found
+
+
+ERRORS = [ValueError("Type not recognized: zzz"), KeyError("zzz"), RecursionError()]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_table_whose_load_fails_in_a_way_nobody_foresaw_stops_alone(
+    tmp_path: Path, error: Exception, is_known: bool
+) -> None:
+    scene = Torn(tmp_path)
+    if not is_known:
+        scene.catalog.errors["n.a"] = error
+    with capture_logs() as logged:
+        service = scene.start()
+        scene.goes_on(service)
+        if is_known:
+            scene.goes_on(service, "a")
+            scene.catalog.errors["n.a"] = error
+            scene.clock.sleep(RELOAD_IDLE_EVERY_S)
+            assert turn_until(service, lambda: table_of(service, "n.a").run_state is RunState.STOPPED)
+            scene.goes_on(service)
+    table = table_of(service, "n.a")
+    assert (table.run_state, table.where) == (RunState.STOPPED, "n.a")
+    assert type(error).__name__ in table.reason
+    assert "report it" in table.remedy
+    assert [event["table"] for event in logged if event["event"] == "unexpected"] == ["n.a"]
+    assert service.fatal is None
+
+
+def test_a_table_whose_planning_fails_stops_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Torn(tmp_path)
+    plan = Planner.plan
+
+    def plan_or_fail(planner: Planner, table: Table, now_s: float) -> Any:
+        if table.name == "n.a":
+            raise ZeroDivisionError
+        return plan(planner, table, now_s)
+
+    monkeypatch.setattr(Planner, "plan", plan_or_fail)
+    service = scene.start()
+    scene.goes_on(service)
+    assert table_of(service, "n.a").run_state is RunState.STOPPED
+
+
+def test_a_table_with_a_column_that_cannot_be_written_stops_with_its_name_and_type(tmp_path: Path) -> None:
+    scene = Torn(tmp_path)
+    with pytest.raises(SpecError):
+        scene.catalog.create("n.a", Schema(NestedField(1, "at", TimestampNanoType(), required=False)), {}, 3)
+    service = scene.start()
+    scene.goes_on(service)
+    table = table_of(service, "n.a")
+    assert (table.run_state, table.where) == (RunState.STOPPED, "n.a")
+    assert table.reason == "the column at has the type timestamp_ns, which this version cannot write"
+    assert "drop the column" in table.remedy
+
+
+def test_another_table_of_the_same_name_is_read_into_from_start_and_said(tmp_path: Path) -> None:
+    scene = Torn(tmp_path)
+    service = scene.start()
+    scene.goes_on(service, "a")
+    assert [row["id"] for row in scene.rows("n.a")] == [1, 2]
+    schema = scene.catalog.load("n.a")
+    assert schema is not None
+    del scene.catalog._tables["n.a"]
+    scene.catalog.create("n.a", schema.schema, {}, 2)
+    with capture_logs() as logged:
+        scene.feed("a", {"id": 3})
+        assert turn_until(service, lambda: scene.count("a") == 3)
+    assert [row["id"] for row in scene.rows("n.a")] == [1, 2, 3]
+    assert [(event["table"], event["log_level"]) for event in logged if event["event"] == "table_made_anew"] == [
+        ("n.a", "warning")
+    ]
+
+
+def test_what_is_gone_from_kafka_since_the_first_table_was_made_does_not_stop_the_second(tmp_path: Path) -> None:
+    scene = Torn(tmp_path)
+    service = scene.start()
+    scene.goes_on(service, "a")
+    scene.source.trim("a", 0, 1)
+    del scene.catalog._tables["n.a"]
+    scene.feed("a", {"id": 3})
+    assert turn_until(service, lambda: scene.count("a") == 2)
+    assert table_of(service, "n.a").run_state is not RunState.STOPPED
