@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from frazil.clock import new_id
+from frazil.clock import SystemClock, new_id
 from tests.fixtures.processes import stat_of, state_of
 from tests.fixtures.waiting import PATIENCE_S, wait_until
 
@@ -132,14 +132,16 @@ class Run:
             os.kill(pid, signal.SIGKILL)
 
     @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """SIGSTOP for all of it, SIGCONT afterwards."""
-        pids = self.pids()
+    def frozen(self, for_s: float = 0.0) -> Iterator[None]:
+        """SIGSTOP for all of it, SIGCONT afterwards, when it has been so long."""
+        pids, clock = self.pids(), SystemClock()
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         wait_until(lambda: all(state_of(pid) in "TZ" for pid in pids), "all is stopped")
+        deadline_s = clock.monotonic_s() + for_s
         try:
             yield
+            wait_until(lambda: clock.monotonic_s() >= deadline_s, "it has been stopped for long enough", for_s + 60)
         finally:
             for pid in pids:
                 with suppress(ProcessLookupError):
