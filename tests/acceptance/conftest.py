@@ -9,6 +9,7 @@ import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jars import jars
+from tests.acceptance.lakes import RemoteLake
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
 from tests.fixtures.foreign_spark import ForeignSpark
@@ -37,6 +38,17 @@ def spark() -> Iterator[ForeignSpark]:
     made = ForeignSpark(jars("spark"))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def remote_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteLake]:
+    """A REST catalog with an S3 store."""
+    made = RemoteLake(tmp_path_factory.mktemp("lake"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
 
 
 @pytest.fixture

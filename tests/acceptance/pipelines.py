@@ -15,13 +15,17 @@ from typing import Any
 import yaml
 
 from frazil.clock import new_id
+from tests.acceptance.lakes import RemoteLake
 from tests.acceptance.ledger import Feed, Ledger, TransactionalFeed
 from tests.acceptance.running import Run
 from tests.acceptance.topics import Topics
 from tests.acceptance.verifier import (
+    Metadata,
     Verdict,
     canonical,
-    metadata_file,
+    document_of,
+    metadata_at,
+    metadata_location,
     newest_commit,
     newest_snapshot,
     progress_at,
@@ -41,13 +45,17 @@ _QUICK_JVM = "-XX:TieredStopAtLevel=1"
 class Pipeline:
     """One pipeline file in a folder of its own, with a producer and the ledger of all it was told."""
 
-    def __init__(self, folder: Path, servers: str, spark: ForeignSpark | None = None) -> None:
-        """spark: reads what is checked, beside the readers of this process."""
+    def __init__(
+        self, folder: Path, servers: str, spark: ForeignSpark | None = None, lake: RemoteLake | None = None
+    ) -> None:
+        """spark: reads what is checked, beside the readers of this process. lake: has the tables, in place of `folder`."""
         self.folder = folder
         self.servers = servers
         self._spark = spark
+        self._lake = lake
         self.name = f"p{new_id()[:8]}"
-        self.catalog_file = folder / "frazil-data" / "catalog.db"
+        self._namespace = self.name if lake else "t"
+        self.catalog_file = lake.catalog_file if lake else folder / "frazil-data" / "catalog.db"
         self.ledger = Ledger()
         self.feed = Feed(servers, self.ledger)
         self.topics = Topics(servers)
@@ -59,6 +67,7 @@ class Pipeline:
             "kafka": {"bootstrap.servers": servers},
             "spark": {"conf": {"spark.driver.extraJavaOptions": f"{_QUICK_JVM} -Djava.io.tmpdir={folder / 'tmp'}"}},
             "commit": {"interval": "200ms"},
+            **({"catalog": lake.section()} if lake else {}),
             "tables": {},
         }
 
@@ -75,8 +84,11 @@ class Pipeline:
         self._sources[table].append(topic)
 
     def add_table(self, name: str, *topics: str, **settings: Any) -> str:
-        """Declares `t.<name>`, fed by topics, with the columns that tell where a record came from."""
-        table = f"t.{name}"
+        """Declares `t.<name>`, fed by topics, with the columns that tell where a record came from.
+
+        In a lake that others use too the namespace is not `t`.
+        """
+        table = f"{self._namespace}.{name}"
         source = {"topic": topics[0]} if len(topics) == 1 and topics[0][0] != "/" else {"topics": list(topics)}
         self.document["tables"][table] = {**source, "metadata": PLACE, **settings}
         self._sources[table] = [topic for topic in topics if topic[0] != "/"]
@@ -133,6 +145,7 @@ class Pipeline:
 
     def _environment(self, failpoints: str) -> dict[str, str]:
         return {
+            **(self._lake.environment() if self._lake else {}),
             "FRAZIL_FAILPOINTS": failpoints,
             "FRAZIL_YOUNGEST_ORPHAN": "1ms",
             "TMPDIR": str(self.folder / "tmp"),
@@ -154,14 +167,21 @@ class Pipeline:
             assert run.wait() == expected, run.tail()
             return run.result()
 
+    def current(self, table: str) -> Metadata | None:
+        """The table's current metadata file, wherever the table is."""
+        location = metadata_location(self.catalog_file, table)
+        return metadata_at(location, self._lake.properties() if self._lake else {}) if location else None
+
     def metadata(self, table: str) -> Path | None:
-        """The table's current metadata file."""
-        return metadata_file(self.catalog_file, table)
+        """The current metadata file of a local table."""
+        found = self.current(table)
+        assert found is None or isinstance(found, Path)
+        return found
 
     def progress(self, table: str) -> dict[str, dict[int, int]]:
         """The next offsets that the newest snapshot names."""
-        metadata = self.metadata(table)
-        document = json.loads(metadata.read_text()) if metadata else {}
+        metadata = self.current(table)
+        document = document_of(metadata) if metadata else {}
         newest = newest_snapshot(document)
         return progress_at(document, newest, self.name) if newest else {}
 
@@ -212,9 +232,9 @@ class Pipeline:
     def wait_until_settled(self, table: str, run: Run) -> None:
         """Waits until everything in the ledger is committed and the run knows: it is past every step of those batches."""
         self.wait_for_commit_of(table, run)
-        metadata = self.metadata(table)
+        metadata = self.current(table)
         assert metadata is not None
-        document = json.loads(metadata.read_text())
+        document = document_of(metadata)
         head = newest_snapshot(document)
         newest = head and newest_commit(document, head, self.name)
         said_again_ms = newest and newest["summary"].get(f"frazil.{self.name}.committed-at")
@@ -228,7 +248,7 @@ class Pipeline:
 
     def verify(self, table: str) -> Verdict:
         """The table against the ledger, whatever its progress is."""
-        metadata = self.metadata(table)
+        metadata = self.current(table)
         assert metadata is not None, f"there is no table {table}"
         topics = set(self._sources[table])
         records = {place: value for place, value in self.ledger.records.items() if place[0] in topics}
@@ -252,15 +272,15 @@ class Pipeline:
 
         readers: asked in place of all of those.
         """
-        metadata = self.metadata(table)
+        metadata = self.current(table)
         assert metadata is not None, f"there is no table {table}"
         assert_equal_everywhere(metadata, spark=None if readers else self._spark, readers=readers)
 
     def summary(self, table: str, part: str) -> Any:
         """One part of the newest progress, as it stands in the snapshot's summary; None when it is not there."""
-        metadata = self.metadata(table)
+        metadata = self.current(table)
         assert metadata is not None
-        snapshots = json.loads(metadata.read_text())["snapshots"]
+        snapshots = document_of(metadata)["snapshots"]
         texts = [one["summary"].get(f"frazil.{self.name}.{part}") for one in snapshots]
         return next((json.loads(text) for text in reversed(texts) if text is not None), None)
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from frazil.clock import new_id
+from frazil.clock import SystemClock, new_id
 from tests.fixtures.processes import frozen, marked, program_of, stat_of
 from tests.fixtures.waiting import PATIENCE_S, wait_until
 
@@ -131,10 +131,13 @@ class Run:
             os.kill(pid, signal.SIGKILL)
 
     @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """SIGSTOP for all of it, SIGCONT afterwards."""
+    def frozen(self, for_s: float = 0.0) -> Iterator[None]:
+        """SIGSTOP for all of it, SIGCONT afterwards, when it has been so long."""
+        clock = SystemClock()
         with frozen(*self.pids()):
+            deadline_s = clock.monotonic_s() + for_s
             yield
+            wait_until(lambda: clock.monotonic_s() >= deadline_s, "it has been stopped for long enough", for_s + 60)
 
     @contextmanager
     def small_files_only(self, size_bytes: int) -> Iterator[None]:

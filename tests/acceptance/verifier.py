@@ -2,7 +2,8 @@
 product is imported here.
 
 Of every snapshot that the table still has, each record before the snapshot's progress must be there exactly once with
-its value, and nothing else. DuckDB's iceberg extension reads the snapshots, PyIceberg the newest one a second time.
+its value, and nothing else. DuckDB's iceberg extension reads the snapshots, PyIceberg the newest one a second time, from
+the local disk or from an S3 store.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from urllib.parse import urlparse
 
 import duckdb
 import pyarrow as pa
+from pyiceberg.io import load_file_io
 from pyiceberg.table import StaticTable
 
 TARGET_BYTES = 128 * 1024 * 1024
@@ -29,6 +31,21 @@ Place = tuple[str, int, int]
 Records = Mapping[Place, bytes | None]
 _PLACE_COLUMNS = ("_topic", "_partition", "_offset")
 _LOCATION = "select metadata_location from iceberg_tables where table_namespace = ? and table_name = ?"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A table's metadata file in an S3 store. properties: what leads there, in Iceberg's names."""
+
+    location: str
+    properties: Mapping[str, str] = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.location
+
+
+Metadata = Path | Stored
+"""A table's metadata file, which names all of the table."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +71,13 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
 
 
-def verify(metadata: Path, pipeline: str, records: Records) -> Verdict:
+def verify(metadata: Metadata, pipeline: str, records: Records) -> Verdict:
     """Compares every snapshot of the table whose current metadata file is `metadata` with the ledger's `records`."""
-    document = json.loads(metadata.read_text())
+    document = document_of(metadata)
     verdict = Verdict()
     newest = newest_snapshot(document)
     rows: list[dict[str, Any]] = []
-    with open_duckdb() as reader:
+    with open_duckdb(metadata) as reader:
         for snapshot in sorted(document.get("snapshots", []), key=lambda one: one["sequence-number"]):
             progress = progress_at(document, snapshot, pipeline)
             try:
@@ -144,7 +161,13 @@ def is_cut(document: Mapping[str, Any], snapshot: Mapping[str, Any]) -> bool:
 
 
 def metadata_file(catalog: Path, table: str) -> Path | None:
-    """The current metadata file of a table in a JDBC catalog on SQLite; None while there is no table."""
+    """The current metadata file of a local table in a JDBC catalog on SQLite; None while there is no table."""
+    location = metadata_location(catalog, table)
+    return local_path(location) if location else None
+
+
+def metadata_location(catalog: Path, table: str) -> str | None:
+    """Where the current metadata file of a table in a JDBC catalog on SQLite is; None while there is no table."""
     if not catalog.exists():
         return None
     namespace, _, name = table.rpartition(".")
@@ -155,7 +178,32 @@ def metadata_file(catalog: Path, table: str) -> Path | None:
         return None
     finally:
         connection.close()
-    return local_path(row[0]) if row else None
+    return row[0] if row else None
+
+
+def metadata_at(location: str, properties: Mapping[str, str]) -> Metadata:
+    """The metadata file at a location. properties: what leads to the store, where it is in one."""
+    return Stored(location, properties) if location.startswith("s3:") else local_path(location)
+
+
+def document_of(metadata: Metadata) -> dict[str, Any]:
+    """What a metadata file says."""
+    document: dict[str, Any] = json.loads(metadata.read_text() if isinstance(metadata, Path) else _fetched(metadata))
+    return document
+
+
+@lru_cache(maxsize=64)  # Nobody writes over a metadata file, and waiting asks for the same one again and again.
+def _fetched(stored: Stored) -> bytes:
+    with load_file_io(dict(stored.properties), stored.location).new_input(stored.location).open() as file:
+        content: bytes = file.read()
+    return content
+
+
+def open_table(metadata: Metadata) -> StaticTable:
+    """The table in PyIceberg's hands."""
+    if isinstance(metadata, Path):
+        return StaticTable.from_metadata(f"file://{metadata}")
+    return StaticTable.from_metadata(metadata.location, dict(metadata.properties))
 
 
 def local_path(location: str) -> Path:
@@ -165,8 +213,7 @@ def local_path(location: str) -> Path:
 
 def data_files(metadata: Path) -> list[Path]:
     """The data files of the newest snapshot."""
-    table = StaticTable.from_metadata(f"file://{metadata}")
-    return [local_path(task.file.file_path) for task in table.scan().plan_files()]
+    return [local_path(task.file.file_path) for task in open_table(metadata).scan().plan_files()]
 
 
 def unnamed(metadata: Path | None) -> frozenset[str]:
@@ -178,7 +225,7 @@ def unnamed(metadata: Path | None) -> frozenset[str]:
 
 @lru_cache(maxsize=16)
 def _named(metadata: Path) -> frozenset[str]:
-    found = StaticTable.from_metadata(f"file://{metadata}").inspect.all_files()["file_path"].to_pylist()
+    found = open_table(metadata).inspect.all_files()["file_path"].to_pylist()
     return frozenset(str(local_path(path)) for path in found)
 
 
@@ -188,7 +235,7 @@ def untidy(metadata: Path) -> tuple[str, ...]:
     than a tenth of all files, or a median below half of it.
     """
     sizes: dict[str, list[int]] = {}
-    for task in StaticTable.from_metadata(f"file://{metadata}").scan().plan_files():
+    for task in open_table(metadata).scan().plan_files():
         partition = f"spec {task.file.spec_id}: {task.file.partition}"
         sizes.setdefault(partition, []).append(task.file.file_size_in_bytes)
     many = {partition: found for partition, found in sizes.items() if len(found) > 1}
@@ -213,7 +260,7 @@ def read_newest(metadata: Path) -> list[dict[str, Any]]:
         return read_snapshot(reader, metadata, newest["snapshot-id"])
 
 
-def read_snapshot(reader: duckdb.DuckDBPyConnection, metadata: Path, snapshot_id: int) -> list[dict[str, Any]]:
+def read_snapshot(reader: duckdb.DuckDBPyConnection, metadata: Metadata, snapshot_id: int) -> list[dict[str, Any]]:
     """The rows of one snapshot."""
     query = f"select * from iceberg_scan('{metadata}', snapshot_from_id => {int(snapshot_id)}::ubigint)"
     table: pa.Table = reader.execute(query).to_arrow_table()
@@ -221,9 +268,9 @@ def read_snapshot(reader: duckdb.DuckDBPyConnection, metadata: Path, snapshot_id
     return rows
 
 
-def _second_opinion(metadata: Path, expected: Records) -> Iterator[str]:
+def _second_opinion(metadata: Metadata, expected: Records) -> Iterator[str]:
     try:
-        rows = StaticTable.from_metadata(f"file://{metadata}").scan().to_arrow().to_pylist()
+        rows = open_table(metadata).scan().to_arrow().to_pylist()
     except OSError as error:
         yield f"the newest snapshot cannot be read by PyIceberg: {error}"
         return
@@ -252,11 +299,11 @@ def _present(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _repeated_files(document: Mapping[str, Any], metadata: Path) -> Iterator[str]:
+def _repeated_files(document: Mapping[str, Any], metadata: Metadata) -> Iterator[str]:
     """A path that the newest snapshot lists twice: the same rows twice, even where a reader might hide it."""
     if newest_snapshot(document) is None:
         return
-    for path, times in Counter(data_files(metadata)).items():
+    for path, times in Counter(task.file.file_path for task in open_table(metadata).scan().plan_files()).items():
         if times > 1:
             yield f"{path} is in the table {times} times"
 
@@ -265,8 +312,8 @@ def _sorted(places: Iterator[Place]) -> tuple[Place, ...]:
     return tuple(sorted(places))
 
 
-def open_duckdb() -> duckdb.DuckDBPyConnection:
-    """DuckDB, able to read Iceberg tables."""
+def open_duckdb(metadata: Metadata | None = None) -> duckdb.DuckDBPyConnection:
+    """DuckDB, able to read Iceberg tables: local ones, and those in the store that has this metadata file."""
     connection = duckdb.connect(config={"threads": 2})
     for name in ("avro", "httpfs", "iceberg"):
         found = importlib.util.find_spec(f"duckdb_extension_{name}")
@@ -274,4 +321,20 @@ def open_duckdb() -> duckdb.DuckDBPyConnection:
         assert found.origin is not None
         [extension] = Path(found.origin).parent.glob(f"extensions/*/{name}.duckdb_extension")
         connection.execute(f"load '{extension}'")
+    if isinstance(metadata, Stored):
+        connection.execute(_secret(metadata.properties))
     return connection
+
+
+def _secret(properties: Mapping[str, str]) -> str:
+    """DuckDB's words for what leads to a store."""
+    endpoint = urlparse(properties["s3.endpoint"])
+    said = {
+        "key_id": properties["s3.access-key-id"],
+        "secret": properties["s3.secret-access-key"],
+        "region": properties["client.region"],
+        "endpoint": endpoint.netloc,
+        "url_style": "path",
+    }
+    words = ", ".join(f"{name} '{value}'" for name, value in said.items())
+    return f"create secret (type s3, {words}, use_ssl {endpoint.scheme == 'https'})"

@@ -226,14 +226,14 @@ def pipeline_on(catalog: RestCatalogServer, brokers: str, topic: str, properties
     return {
         "pipeline": f"p-{topic}",
         "kafka": {"bootstrap.servers": brokers},
-        "catalog": {
-            "type": "rest",
-            "uri": catalog.url,
-            "warehouse": catalog.warehouse,
-            "properties": dict(properties),
-        },
+        "catalog": catalog_section(catalog, properties),
         "tables": {table_of(topic): {"topic": topic}},
     }
+
+
+def catalog_section(catalog: RestCatalogServer, properties: Mapping[str, str]) -> dict[str, Any]:
+    """A pipeline file's `catalog`."""
+    return {"type": "rest", "uri": catalog.url, "warehouse": catalog.warehouse, "properties": dict(properties)}
 
 
 def table_of(topic: str) -> str:

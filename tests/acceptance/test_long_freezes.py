@@ -1,0 +1,40 @@
+"""SIGSTOP for longer than any timeout: Spark waits 120 s for what is silent, the clients of catalog and store 60 s."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance.lakes import RemoteLake
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.scenes import Contested
+
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.soak]
+
+FREEZE_S = 150.0
+STEPS = ("task.write", "commit.validating")
+
+
+@pytest.fixture(params=["local", "remote"])
+def contested(
+    request: pytest.FixtureRequest, broker: EmbeddedBroker, remote_lake: RemoteLake, pipeline: Pipeline
+) -> Iterator[Contested]:
+    """Records wait, nothing runs yet; on both lakes."""
+    if request.param == "local":
+        yield Contested(pipeline)
+        return
+    remote = Pipeline(pipeline.folder / "remote", broker.bootstrap_servers, lake=remote_lake)
+    yield Contested(remote)
+    remote.close()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_driver_that_wakes_is_refused_when_another_has_gone_on(contested: Contested, step: str) -> None:
+    contested.freeze_beside_another(step, FREEZE_S)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_driver_that_wakes_goes_on_when_nobody_else_has(contested: Contested, step: str) -> None:
+    contested.freeze_alone(step, FREEZE_S)
