@@ -6,17 +6,17 @@ import json
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import yaml
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.acceptance.ledger import Feed, Place
+from tests.acceptance.ledger import Ledger as Acknowledged
 from tests.fixtures.processes import plain_environment
 from tests.fixtures.waiting import wait_until
 
@@ -24,7 +24,7 @@ _RUN_TIMEOUT_S = 280.0
 
 
 class Ledger:
-    """Produces numbered records to a new topic and remembers them."""
+    """Produces numbered records to a new topic and remembers them, and where each lies."""
 
     def __init__(self, servers: str, topic: str, partitions: int = 2) -> None:
         self.servers, self.topic = servers, topic
@@ -35,24 +35,20 @@ class Ledger:
             created.result(timeout=20)
 
     def produce(self, count: int) -> None:
-        producer = Producer(
-            {"bootstrap.servers": self.servers, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000}
-        )
         for number in range(self.count, self.count + count):
             value = {"number": number, "word": f"w{number % 97}", "half": number / 2}
-            producer.produce(self.topic, json.dumps(value).encode(), partition=number % self._partitions)
-            if number % 1000 == 0:
-                producer.poll(0)
-        assert producer.flush(60) == 0
+            self._feed.send(self.topic, [value], number % self._partitions)
+        self._feed.flush()
         self.count += count
 
-    def assert_equals(self, rows: pa.Table) -> None:
-        """Lost 0, doubled 0, and every value is the one that was produced."""
-        numbers = Counter(rows["number"].to_pylist())
-        lost = [number for number in range(self.count) if number not in numbers]
-        assert (lost[:5], [n for n, times in numbers.items() if times > 1][:5], len(rows)) == ([], [], self.count)
-        for number, word, half in zip(*(rows[name].to_pylist() for name in ("number", "word", "half")), strict=True):
-            assert (word, half) == (f"w{number % 97}", number / 2)
+    @cached_property
+    def _feed(self) -> Feed:
+        return Feed(self.servers, Acknowledged(), {"queue.buffering.max.messages": 2_000_000})
+
+    @property
+    def records(self) -> Mapping[Place, bytes | None]:
+        """What the broker acknowledged."""
+        return self._feed.ledger.records
 
 
 class Pipeline:

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
 
 from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java
 from frazil.runtime.tether import spawn_tethered
+from tests.acceptance.verifier import metadata_at, verify
 from tests.fixtures.waiting import wait_until
+from tests.integration.pipelines import Ledger
 
 HOST = "127.0.0.1"
 REGION = "us-east-1"
@@ -222,12 +223,12 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 
 def pipeline_on(catalog: RestCatalogServer, brokers: str, topic: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """A pipeline file of one table, with the catalog's own name for it; see `read_rows`."""
+    """A pipeline file of one table, with the catalog's own name for it; see `assert_whole`."""
     return {
-        "pipeline": f"p-{topic}",
+        "pipeline": _pipeline_of(topic),
         "kafka": {"bootstrap.servers": brokers},
         "catalog": catalog_section(catalog, properties),
-        "tables": {table_of(topic): {"topic": topic}},
+        "tables": {table_of(topic): {"topic": topic, "metadata": ["topic", "partition", "offset"]}},
     }
 
 
@@ -240,7 +241,16 @@ def table_of(topic: str) -> str:
     return f"lake.t{topic.replace('-', '')}"
 
 
-def read_rows(catalog: RestCatalogServer, topic: str, properties: Mapping[str, str]) -> pa.Table:
-    """What another reader, PyIceberg, finds."""
+def _pipeline_of(topic: str) -> str:
+    return f"p-{topic}"
+
+
+def assert_whole(catalog: RestCatalogServer, ledger: Ledger, properties: Mapping[str, str]) -> None:
+    """At every snapshot that other readers are shown each record is there once, at its place, with its value; at the newest
+    one all of them.
+    """
     with RestCatalog("reader", uri=catalog.url, **properties) as reader:
-        return reader.load_table(table_of(topic)).scan().to_arrow()
+        location = reader.load_table(table_of(ledger.topic)).metadata_location
+    verdict = verify(metadata_at(location, properties), _pipeline_of(ledger.topic), ledger.records)
+    assert (verdict.problems, verdict.row_count) == ([], ledger.count)
+    assert verdict.snapshot_count > 0

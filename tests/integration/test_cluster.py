@@ -16,7 +16,7 @@ from frazil.runtime.broker import EmbeddedBroker
 from tests.fixtures.waiting import wait_until
 from tests.integration.cluster import Cluster
 from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.servers import ObjectStore, RestCatalogServer, pipeline_on, read_rows
+from tests.integration.servers import ObjectStore, RestCatalogServer, assert_whole, pipeline_on
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_records_arrive_once_though_an_executor_is_killed(
         ledger.produce(5000)
         running.wait_until_committed(ledger.count)
         running.stop()
-    ledger.assert_equals(read_rows(catalog, ledger.topic, store.properties()))
+    assert_whole(catalog, ledger, store.properties())
     assert "Lost executor" in pipeline.said
     for text in (pipeline.said, cluster.output()):
         assert text

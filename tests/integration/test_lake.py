@@ -16,7 +16,7 @@ from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import load_spec
 from tests.fixtures.processes import frozen
 from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.servers import ObjectStore, Relay, RestCatalogServer, pipeline_on, read_rows, table_of
+from tests.integration.servers import ObjectStore, Relay, RestCatalogServer, assert_whole, pipeline_on, table_of
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_records_reach_s3_once_and_no_secret_is_shown(
     for count in (3000, 2000):
         ledger.produce(count)
         pipeline.run("--debug", "--log-level", "debug")
-    ledger.assert_equals(read_rows(catalog, ledger.topic, store.properties()))
+    assert_whole(catalog, ledger, store.properties())
     metadata = list(store.texts(".metadata.json"))
     assert metadata
     for text in (pipeline.said, pipeline.state_text, *metadata):
@@ -51,7 +51,7 @@ def test_a_rest_catalog_with_local_files(broker: EmbeddedBroker, tmp_path: Path)
     catalog.start()
     try:
         Pipeline(tmp_path / "run", pipeline_on(catalog, ledger.servers, ledger.topic, {})).run()
-        ledger.assert_equals(read_rows(catalog, ledger.topic, {}))
+        assert_whole(catalog, ledger, {})
     finally:
         catalog.kill()
 
@@ -111,7 +111,7 @@ def test_outages_of_catalog_and_store_are_named_and_waited_out(
                 come_back()
                 running.wait_until_committed(ledger.count)
             running.stop()
-        ledger.assert_equals(read_rows(catalog, ledger.topic, store.properties()))
+        assert_whole(catalog, ledger, store.properties())
     finally:
         catalog.kill()
     assert store.secret not in pipeline.said + pipeline.state_text
@@ -129,7 +129,7 @@ def test_credentials_that_the_catalog_hands_out_reach_the_tasks(
     try:
         pipeline = Pipeline(tmp_path / "run", pipeline_on(catalog, ledger.servers, ledger.topic, own))
         pipeline.run("--debug", "--log-level", "debug")
-        ledger.assert_equals(read_rows(catalog, ledger.topic, store.properties()))
+        assert_whole(catalog, ledger, store.properties())
         spec = load_spec(pipeline.file)
         jvm = LightJvm({}, needs_s3=True)
         try:
