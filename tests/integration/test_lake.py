@@ -82,7 +82,7 @@ def test_a_catalog_that_takes_connections_and_says_nothing_is_named_and_waited_o
                 assert "timed out" in running.wait_for("table_backs_off", backed_off + 1)[-1]["reason"]
             running.wait_until_committed(ledger.count)
             running.stop()
-        ledger.assert_equals(read_rows(catalog, ledger.topic, {}))
+        assert_whole(catalog, ledger, {})
     finally:
         catalog.kill()
 
