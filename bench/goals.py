@@ -24,7 +24,7 @@ class Goal:
     @property
     def text(self) -> str:
         """The goal, for the report."""
-        return f"{'≥' if self.at_least else '≤'} {self.limit:,g} {self.unit}".strip()
+        return f"{'≥' if self.at_least else '≤'} {self.limit:,.9g} {self.unit}".strip()
 
     def is_met(self, value: float) -> bool:
         """Whether the measured value reaches the goal."""

@@ -127,6 +127,7 @@ _SAMPLE = Progress(
     run_id="9bd902e4-8f90-4d17-959b-b01046f46d39",
     watermark=Watermark({"page_views": {0: 1795258921596, 1: 1795258921210}}, 1795258921210),
     skipped={"page_views": {1: (900, 1100)}},
+    emptied="00000000000026719680/00000000000026720120",
     bad_skipped=12,
     passed_over={"heartbeat": 40, "transaction": 7},
     letters=Letters(

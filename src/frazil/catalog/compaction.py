@@ -7,6 +7,7 @@ reason of a failed group to itself, and commits all at the end or in lots of its
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
-from frazil.catalog.record_rewrite import is_readable_by_spark, rewrite_records
+from frazil.catalog.record_rewrite import is_readable_by_spark, rewrite_records, worth_rewriting
 from frazil.catalog.swap import Swap
 from frazil.catalog.upkeep import Compaction, Rewritten, Transfer
 from frazil.errors import SpecError
@@ -29,6 +30,7 @@ RESERVED = frozenset(
     | {"_change_type", "_change_ordinal", "_commit_snapshot_id"}
 )
 _MOST_GROUPS_A_COMMIT = 50
+_MOST_FILES = "max-files-to-rewrite"
 _Z_RUNNER = "org.apache.iceberg.spark.actions.SparkZOrderFileRewriteRunner"
 _Z_TYPES = frozenset(
     {"BOOLEAN", "INTEGER", "LONG", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP", "STRING", "UUID", "FIXED", "BINARY"}
@@ -55,11 +57,15 @@ def compact_table(
     seen_as = readable(jvm, java)
     if is_readable_by_spark(jvm, java):
         rewrite_group = _group_rewriter(spark, jvm, java, seen_as, compaction)
+        planned = _planned(jvm, seen_as, compaction.options)
     else:
         rewrite_group = partial(rewrite_records, catalog.gateway, java)
+        options = dict(compaction.options)
+        most = int(options.pop(_MOST_FILES, sys.maxsize))
+        planned = worth_rewriting(catalog.gateway, java, _planned(jvm, seen_as, options), most)
     swap = Swap(catalog, table, java, transfer)
     removed = added = size = lost = 0
-    for groups in _lots(_planned(jvm, seen_as, compaction.options)):
+    for groups in _lots(planned):
         for group in groups:
             hit("care.compact.begins")
             group.setOutputFiles(rewrite_group(group))

@@ -35,8 +35,8 @@ _DELETED_AT_ONCE = 100
 _FILES_AT_ONCE = 10_000
 _METADATA = ".metadata.json"
 _DAY_MS = 86_400_000
-_WITH_DELETES = {"delete-file-threshold": "1", "min-file-size-bytes": "0", "max-file-size-bytes": str(2**62)}
-"""Chooses data files that deletes count for, and no others."""
+_WITH_DELETES = {"delete-file-threshold": "1", "min-file-size-bytes": "0"}
+"""Chooses data files that deletes count for, and those that are much too large."""
 _GONE = ("No such file", "FileNotFoundException")
 """What listing a folder says of a file that goes meanwhile: another process has expired a snapshot."""
 _LASTING = ("ValidationException",)

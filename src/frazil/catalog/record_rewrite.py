@@ -6,10 +6,12 @@ order of their files.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from frazil.catalog.java import each
+from frazil.types import as_json
 
 _NOT_IN_SPARK = frozenset({"TIME", "TIMESTAMP_NANO"})
 """Types that Iceberg's Spark reader refuses, wherever they are in a table."""
@@ -36,7 +38,7 @@ def rewrite_records(gateway: Any, java: Any, group: Any) -> Any:
     reader = _Reader(gateway, java, schema)
     factory = getattr(iceberg.data, "GenericFileWriterFactory$Builder")(java).dataSchema(schema).build()
     written = iceberg.util.DataFileSet.create()
-    for number, tasks in enumerate(_by_partition(group)):
+    for number, tasks in enumerate(_by_partition(iceberg, java, group)):
         first = tasks[0].file()
         spec = java.specs().get(first.specId())
         names = iceberg.io.OutputFileFactory.builderFor(java, number, 0).defaultSpec(spec).build()
@@ -51,11 +53,28 @@ def rewrite_records(gateway: Any, java: Any, group: Any) -> Any:
     return written
 
 
-def _by_partition(group: Any) -> Iterator[list[Any]]:
-    """The files of a group, those of one spec and partition together: Iceberg puts files of older specs into one group."""
+def worth_rewriting(gateway: Any, java: Any, groups: Iterator[Any], most: int) -> Iterator[Any]:
+    """Those of the groups that become fewer files, or lose deleted rows, until they have `most` files. Iceberg plans all the
+    files of older specs as one group, for they would become files of the new one.
+    """
+    for group in groups:
+        if most <= 0:
+            return
+        lots = _by_partition(gateway.jvm.org.apache.iceberg, java, group)
+        if any(len(tasks) > 1 or not tasks[0].deletes().isEmpty() for tasks in lots):
+            most -= int(group.inputFileNum())
+            yield group
+
+
+def _by_partition(iceberg: Any, java: Any, group: Any) -> Iterator[list[Any]]:
+    """The files of a group, those of one spec and partition together."""
     found: dict[tuple[int, str], list[Any]] = {}
     for task in each(group.fileScanTasks()):
-        found.setdefault((int(task.file().specId()), str(task.file().partition())), []).append(task)
+        file = task.file()
+        spec = java.specs().get(file.specId())
+        described = json.loads(str(iceberg.ContentFileParser.toJson(file, spec)))
+        partition = as_json(described.get("partition"))
+        found.setdefault((int(file.specId()), partition), []).append(task)
     yield from found.values()
 
 

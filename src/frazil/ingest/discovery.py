@@ -73,7 +73,7 @@ class Discovery:
         except SpecError as error:
             raise TableStopped(*words_of(error)) from None
         if before is not None and (table.state is None or table.state.uuid != before.uuid):
-            table.first = {}  # The table that it spoke of was dropped: `start` is asked again.
+            table.forget_batches()  # The table that they were for was dropped: `start` is asked again.
         table.is_loaded = True
         table.forget_passed_over()
         if table.state is None:

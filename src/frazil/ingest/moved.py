@@ -11,7 +11,7 @@ import structlog
 
 from frazil.clock import Clock
 from frazil.ingest.pipeline import Outcome, Planned
-from frazil.ingest.table import RunState
+from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.ingest.upserts.halves import Place
 from frazil.types import Half, OffsetRange, TaskReport
@@ -32,7 +32,7 @@ def note_moved(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     stuck = {place for place, half in alone.items() if half.is_delete} if report.ends else set[Place]()
     if outcome.unpaired:
         stuck.update(outcome.unpaired)
-        table.awaited = {place: table.awaited.get(place, now_ms) for place in outcome.unpaired}
+    table.awaited = {place: table.awaited.get(place, now_ms) for place in stuck}
     late = {place for place in stuck if not _may_follow(place, alone.get(place), planned, report, now_ms)}
     if late or not stuck:
         table.given_up |= late.difference(outcome.unpaired)
@@ -43,8 +43,20 @@ def note_moved(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     if ranges:
         table.cut, table.held = Cut(planned.position, ranges, planned.places or {}), None
         log.debug("batch_shortened", table=table.name, waits_for=len(stuck))
-    else:
+    elif _can_have_more(planned):
         _hold(planned, clock)
+    else:  # The other half is further off than a batch may reach.
+        table.given_up |= stuck.difference(outcome.unpaired)
+        table.unpaired |= stuck.intersection(outcome.unpaired)
+        log.info("rows_moved", table=table.name, lost=len(table.unpaired))
+
+
+def note_ahead(table: Table, report: TaskReport, now_ms: int) -> None:
+    """Remembers for a while which changes of the key are in the table by their insert alone: no delete of them waits."""
+    deletes = {(half.topic, half.position) for half in report.halves if half.is_delete}
+    inserts = {(half.topic, half.position) for half in report.halves if not half.is_delete}
+    recent = {change: at_ms for change, at_ms in table.ahead.items() if now_ms - at_ms <= WAITED_MS}
+    table.ahead = recent | dict.fromkeys(inserts - deletes, now_ms)
 
 
 def _may_follow(place: Place, half: Half | None, planned: Planned, report: TaskReport, now_ms: int) -> bool:
@@ -59,13 +71,23 @@ def _may_follow(place: Place, half: Half | None, planned: Planned, report: TaskR
         latest_ms = report.latest_ms.get(topic, {}).get(partition, now_ms)
         return now_ms <= min(latest_ms, table.awaited[place]) + WAITED_MS
     ends = {(r.topic, r.partition): r.end for r in planned.batch.ranges}
+    first_seen_ms = min(half.timestamp_ms, table.awaited[place])
     for topic, number in table.partitions():
+        if (topic, number) in planned.silent:
+            return True
         end = ends.get((topic, number), planned.position.get(topic, {}).get(number, 0))
         is_all = end >= planned.ends.get((topic, number), end)
         seen_ms = now_ms if is_all else report.latest_ms.get(topic, {}).get(number, 0)
-        if seen_ms <= half.timestamp_ms + WAITED_MS:
+        if seen_ms <= first_seen_ms + WAITED_MS:
             return True
     return False  # In every partition a much later record was read, or there is no more.
+
+
+def _can_have_more(planned: Planned) -> bool:
+    """Whether the same batch can be another one when it is planned later: it was shortened, or has all that is there."""
+    cut = planned.table.cut
+    is_cut = cut is not None and cut.position == planned.position
+    return is_cut or all(r.end >= planned.ends.get((r.topic, r.partition), r.end) for r in planned.batch.ranges)
 
 
 def _before(places: Iterable[Place]) -> dict[str, dict[int, int]]:

@@ -120,7 +120,7 @@ class Planner:
             held is not None
             and now_s < held.until_s
             and held.position == table.position()
-            and all(self.ends.get(partition) == end for partition, end in held.ends.items())
+            and all(self.ends.get(partition, -1) == end for partition, end in held.ends.items())
         )
 
     def _has_nothing_new(self, table: Table) -> bool:

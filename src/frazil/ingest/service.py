@@ -27,6 +27,7 @@ from frazil.ingest.evolve import NamesClash
 from frazil.ingest.job import is_jvm_gone, jvm_has_ended
 from frazil.ingest.lanes import Done
 from frazil.ingest.load import Loader
+from frazil.ingest.moved import note_ahead
 from frazil.ingest.outcomes import (
     backoff_s,
     explain,
@@ -400,6 +401,8 @@ class Service:
         table.conflicts = 0
         table.skipped, table.held = {}, None
         table.unpaired = table.unfilled = table.given_up = frozenset()
+        table.awaited = {}
+        note_ahead(table, report, self._clock.now_ms())
         table.note_bad(report)
         note_passed_over(table, report)
         table.lag_records = lag_records(table.position(), self._planner.ends)

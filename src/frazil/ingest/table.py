@@ -91,8 +91,9 @@ class Table:
     at_start: the partitions that `start` speaks of, None before a topic was seen. empty_to: how far its records have been
     read without finding a column; empty_batches: as planning is told (TableClock). cut, held: where the next batch ends so
     that it divides nothing that belongs together, a transaction or the halves of a change of the key, or that there is none
-    yet. awaited: records whose row had another key, and the row of that key is not known, with the time that was first seen.
-    barred: as tasks are told (Reading).
+    yet. awaited: records that tell of a change of the key and lack its other half, or the row, with the time that was seen.
+    ahead: by topic and position in the source's log, changes of the key whose insert alone is in the table, with the time of
+    that commit. barred: as tasks are told (Reading).
     """
 
     spec: TableSpec
@@ -146,6 +147,7 @@ class Table:
     barred: dict[tuple[str, ...], str] = field(default_factory=dict)
     given_up: frozenset[tuple[str, int, int]] = frozenset()
     awaited: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    ahead: dict[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -181,6 +183,12 @@ class Table:
             for partition, offset in partitions.items():
                 mine.setdefault(partition, offset)
         return vector
+
+    def forget_batches(self) -> None:
+        """What was learnt for batches of a table that is another one now."""
+        self.first, self.barred, self.ahead, self.awaited = {}, {}, {}, {}
+        self.unpaired = self.unfilled = self.given_up = frozenset()
+        self.cut, self.held, self.is_whole, self.tally = None, None, False, Tally()
 
     def forget_passed_over(self) -> None:
         """After a load: what begins elsewhere than the table now does is in a commit that has landed, or was rolled back."""
@@ -287,6 +295,7 @@ class Table:
             unpaired=tuple(sorted(self.unpaired)),
             unfilled=tuple(sorted(self.unfilled)),
             given_up=tuple(sorted(self.given_up)),
+            ahead=tuple(sorted(self.ahead)),
             told_by=self._told_by() if self.spec.envelope is not None else None,
         )
 

@@ -208,7 +208,8 @@ class TableTarget:
     every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
     partition and offset of records whose row had another key, and the row of that key is not known; unfilled: of those that
     lack a value for a required column, which no row had either; given_up: of halves of a change of the key whose other half
-    is not waited for any longer. told_by: how record keys are read, where an envelope may leave it to them to tell a row.
+    is not waited for any longer; ahead: topic and position in the source's log of those whose insert is in the table.
+    told_by: how record keys are read, where an envelope may leave it to them to tell a row.
     """
 
     name: str
@@ -232,6 +233,7 @@ class TableTarget:
     unpaired: tuple[tuple[str, int, int], ...] = ()
     unfilled: tuple[tuple[str, int, int], ...] = ()
     given_up: tuple[tuple[str, int, int], ...] = ()
+    ahead: tuple[tuple[str, str], ...] = ()
     told_by: Reading | None = None
 
     def __repr__(self) -> str:

@@ -158,7 +158,7 @@ class _TableRun:
     ends: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.halves = Halves(self.target.given_up)
+        self.halves = Halves(self.target.given_up, self.target.ahead)
 
     @property
     def is_writing(self) -> bool:
@@ -215,7 +215,8 @@ class _TableRun:
         changes = read_checked(self.target, topic, columns, limit)
         self.key_columns = self.key_columns or changes.key_columns
         self.has_moves |= changes.old_keys is not None and not self.target.is_whole
-        self.halves.take(topic, changes.halves, columns)
+        if topic:  # A second look at bad records tells nothing new of them.
+            self.halves.take(topic, changes.halves, columns)
         return ReadRecords(changes.decoded, changes)
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
@@ -296,7 +297,7 @@ class _TableRun:
             passed_over=dict(self.passed_over),
             has_moves=self.has_moves,
             unpaired=self.unpaired,
-            halves=self.halves.alone() if self.target.is_whole else (),
+            halves=self.halves.alone(),
             ends=self.ends,
             emptied=self.changes.emptied if self.changes is not None else "",
             unplaced=self.unplaced,

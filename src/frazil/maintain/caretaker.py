@@ -23,6 +23,8 @@ ROUND_BYTES = 256 * 1024 * 1024
 """What one round rewrites of a table, for each task that care may have."""
 LOOK_AFTER_S = 10.0
 THOROUGH_EVERY_S = 600.0
+WATCHED_EVERY_S = 60.0
+"""So often mirrors are looked at that are cared for by others."""
 THOROUGH_QUIET_S = 180.0
 FAILED_RETRY_S = 60.0
 BEHIND = 4.0
@@ -200,7 +202,8 @@ def _due(known: _Known, now_s: float) -> Mode | None:
         return None
     if not spec.is_on:
         # Somebody else may care for it, and its commits are slowed while they cannot keep up.
-        return "busy" if seen.charge.is_mirror and _has_changed(known) else None
+        is_time = now_s - known.looked_s >= WATCHED_EVERY_S
+        return "busy" if seen.charge.is_mirror and is_time and _has_changed(known) else None
     quiet_s = now_s - known.changed_s
     is_thorough_due = known.thorough_at != seen.version or known.has_more
     if is_thorough_due and quiet_s >= THOROUGH_QUIET_S:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from frazil.catalog.look import StoredData, TableLook
 from frazil.catalog.upkeep import Compaction, Transfer
-from frazil.maintain.debt import SMALL_SHARE_OF_TARGET, Debt, measure, small_files
+from frazil.maintain.debt import MOST_SMALL_FILES, SMALL_SHARE_OF_TARGET, Debt, measure, small_files
 from frazil.maintain.packing import Packing, choose
 from frazil.maintain.retention import Retention, expirable, needs_carrying, progress_depth
 from frazil.spec.models import MaintenanceSpec
@@ -154,7 +154,8 @@ def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action |
     small = small_files(look, int(care.target_bytes * SMALL_SHARE_OF_TARGET))
     group_bytes = _group_bytes(look, care, small)
     chosen = None
-    if mode != "thorough" or debt.small_share > care.spec.small_file_share:
+    is_too_much = debt.small_share > care.spec.small_file_share or debt.small_files > MOST_SMALL_FILES
+    if mode != "thorough" or is_too_much:
         chosen = choose(small, Packing(care.target_bytes, group_bytes, care.spec.min_input_files, mode))
     files = chosen.sizes if chosen is not None else []
     options = _common(care, max((file.size_bytes for file in look.files), default=0), group_bytes)

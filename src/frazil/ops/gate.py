@@ -45,8 +45,8 @@ def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iter
             yield finding
             if finding.name == "registry":
                 return
-        # Fields of decoded keys become columns of a mirror too, which no schema of values has.
-        has_more = table.spec.mode == "upsert" and table.spec.key.format not in ("raw", "text")
+        # Decoded keys become columns too, which no schema of values has.
+        has_more = table.spec.key.format not in ("raw", "text")
         if table.state is None and len(found) == len(table.topics) and not has_more:
             yield from _check_layout(table, found, file)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, SpecError, unforeseen
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
-from frazil.ingest.evolve import NamesClash, compare_schemas, extend_schema, new_schema
+from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_schema, new_schema
+from frazil.ingest.granting import grant
 from frazil.ingest.pipeline import adder, clash_remedy
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.schemas import Schemas
@@ -239,11 +240,24 @@ def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Sche
         try:
             after = adder(table.spec, decoded.wanted)(schema)
         except NamesClash as error:
-            raise TableStopped(str(error), clash_remedy(table.spec), table.name) from None
+            if table.spec.on_bad_record == "stop" and not table.spec.rescue:
+                raise TableStopped(str(error), clash_remedy(table.spec), table.name) from None
+            after, decoded = _without_clashes(table, schema, decoded)
         if after == schema or shaping_of(table.spec) is None:
             break
         schema = after  # A declared column may have found its field: what else there is shows when it is read.
     return after, decoded
+
+
+def _without_clashes(table: Table, schema: Schema, decoded: Decoded) -> tuple[Schema, Decoded]:
+    """With the fields that the table can have together; the others are refused."""
+
+    def add(some: Wanted) -> Schema:
+        return adder(table.spec, some)(schema)
+
+    granted, barred = grant(decoded.wanted, add)
+    said = {f"column {'.'.join(path)}: {reason}" for path, reason in barred.items()}
+    return add(granted), replace(decoded, refusals=decoded.refusals | said)
 
 
 def _misfit(decoded: Decoded, records: list[ReadRecord], remedy: str) -> Problem:

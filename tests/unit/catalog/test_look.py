@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -119,7 +119,13 @@ def test_all_progress_is_carried_but_what_its_commit_alone_has_passed_over() -> 
     whole = Progress(
         {"a": {0: 5}}, {"a": "id"}, "cluster", "commit", 3, "run", Watermark({"a": {0: 7}}, 6), {"a": {0: (1, 2)}},
         ("7",), 4, {"heartbeat": 1}, Letters("t.x", (DataFile("/x/1.parquet", 1, 2, "{}"),)), {"a": {0: "0001"}},
+        "0002",
     )  # fmt: skip
+    usual = Progress()
+    own = {"snapshot_id", "committed_at_ms"}
+    assert [
+        f.name for f in fields(whole) if getattr(whole, f.name) == getattr(usual, f.name) and f.name not in own
+    ] == []
     first, second = snapshot(1, None, to_summary("p", whole)), snapshot(2, 1)
     carried = snapshot(3, 2, carried_progress(metadata(first, second)))
     expected = replace(whole, skipped={}, snapshot_id=3, committed_at_ms=1000)

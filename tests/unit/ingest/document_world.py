@@ -10,6 +10,7 @@ from typing import Any
 
 import fastavro
 
+from frazil.ingest.table import Table
 from frazil.spec.models import ValueSpec
 from tests.unit.ingest.mirror_world import MirrorWorld
 
@@ -84,12 +85,12 @@ class DocumentWorld(MirrorWorld):
         elif form == "json_schema":
             self.ids = {part: self.registry.register("json_schema", json.dumps(text)) for part, text in schemas.items()}
 
-    def tell(self, *told: tuple[str, dict[str, Any] | None]) -> None:  # type: ignore[override]
+    def tell(self, *told: tuple[str, dict[str, Any] | None]) -> Table:  # type: ignore[override]
         """Records: the `_id` as the key writes it, and the value, None for a tombstone."""
         for written, value in told:
             key = self._written("key", key_of(written))
             self.source.produce("a", 0, None if value is None else self._written("value", value), key=key)
-        self.catch_up()
+        return self.catch_up()
 
     def _written(self, part: str, record: dict[str, Any]) -> bytes:
         if self.form == "plain":

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from frazil.ingest.decode.envelopes.document_ids import read_ids
 from frazil.ingest.table import RunState
+from frazil.ingest.target import Reading
 from frazil.spec.models import ColumnSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.document_world import FORMS, DocumentWorld, change
@@ -124,6 +127,23 @@ def test_fields_of_documents_that_a_table_lacks_are_put_aside_where_it_rescues(t
     assert (row["_id"], row["v"]) == (1, None)
     rescued = json.loads(row["_rescued"])
     assert {name: one["value"] for name, one in rescued.items()} == {"after.v": "text", "after.more": {"a": [1]}}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_field_of_a_document_that_no_table_can_have_makes_a_dead_letter(tmp_path: Path, form: str) -> None:
+    world = DocumentWorld(tmp_path, form, metadata={"offset": "_offset"})
+    told = [(key("int", n), change("c", document("int", n, "a"))) for n in (1, 3)]
+    table = world.tell(told[0], (key("int", 2), change("c", '{"_id": 2,"v": "a","_offset": 9}')), told[1])
+    assert (table.run_state, table.reason) == (RunState.WAITING, "")
+    assert [row["_id"] for row in world.mirror()] == [1, 3]
+    assert [kind for kind, _ in world.letters()] == ["name_taken"]
+
+
+@pytest.mark.parametrize("text", ['{"$date": "2020-01-01"}', '"\\ud800"', '{"$date": {"$numberLong": "x"}}', "{"])
+def test_an_id_that_means_nothing_stays_as_it_is(text: str) -> None:
+    records = {"key": pa.array([json.dumps({"id": text}).encode()], pa.binary())}
+    (documents,) = read_ids(Reading("json"), records, None).columns
+    assert documents.to_pylist() == [f'{{"_id":{text}}}'.encode()]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -11,6 +11,7 @@ import pytest
 from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.moved import AWAITED
+from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
 from frazil.testing import FakeClock
 from frazil.types import Commit, Progress
@@ -233,6 +234,49 @@ def test_a_change_of_the_key_of_which_all_was_sent_is_shown_as_one(tmp_path: Pat
     value = {"op": "c", "before": None, "after": row, "source": {"connector": "postgresql", "lsn": log.lsn}}
     log.send(1, {"id": 2}, value, (("__debezium.oldkey", b'{"id": 1}'),))
     assert (world.catch_up().reason, world.by_id()) == ("", [row])
+
+
+def test_the_delete_of_an_insert_that_is_in_the_table_waits_for_nothing(tmp_path: Path) -> None:
+    world, clock = MirrorWorld(tmp_path), FakeClock(NOW_MS)
+    log = Log(world, NOW_MS)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    service = world.process(clock)
+    settle(service, clock)
+    log.lsn += 1
+    row = {"id": 2, "v": "b", "big": "sent"}
+    value = {"op": "c", "before": None, "after": row, "source": {"connector": "postgresql", "lsn": log.lsn}}
+    log.send(1, {"id": 2}, value, (("__debezium.oldkey", b'{"id": 1}'),))
+    settle(service, clock)
+    assert [found["id"] for found in world.by_id()] == [1, 2]
+    log.lsn -= 1
+    log.move(1, 2, "b", (0, None))
+    log.write({"id": 3, "v": "a", "big": "of 3"})
+    settle(service, clock)
+    assert (service.tables[0].reason, [found["id"] for found in world.by_id()]) == ("", [2, 3])
+
+
+def test_many_bad_halves_are_dead_letters(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    world.exists(id="long", v="string", big="string")
+    log = Log(world, NOW_MS)
+    for number in range(30):
+        log.lsn += 1
+        source = {"connector": "postgresql", "lsn": log.lsn}
+        headers = (("__debezium.newkey", json.dumps({"id": 100 + number}).encode()),)
+        log.send(0, {"id": number}, {"op": "d", "before": "no row", "after": None, "source": source}, headers)
+        row = {"id": 100 + number, "v": "b", "big": "sent"}
+        headers = (("__debezium.oldkey", json.dumps({"id": number}).encode()),)
+        log.send(0, {"id": 100 + number}, {"op": "c", "before": None, "after": row, "source": source}, headers)
+    assert world.catch_up().reason == ""
+    assert [row["id"] for row in world.by_id() if row["id"] >= 100] == list(range(100, 130))
+    assert len(world.letters()) == 30
+
+
+def settle(service: Service, clock: FakeClock) -> None:
+    """Some seconds pass."""
+    until_s = clock.monotonic_s() + 5
+    while clock.monotonic_s() < until_s:
+        service.turn()
 
 
 def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:

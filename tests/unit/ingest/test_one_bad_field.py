@@ -60,6 +60,14 @@ def test_such_a_record_is_a_letter_and_brings_no_column(
     assert [field.name for field in state.schema.fields] == ["n", *settings.get("metadata", {}).values()]
 
 
+def test_many_records_that_bring_too_many_columns_stop_the_table_soon(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", limits=LimitsSpec(columns=9))
+    scene.feed("a", *({f"f{field}": n for field in range(12)} for n in range(2000)))
+    table = only(scene.catch_up())
+    assert table.run_state is RunState.STOPPED
+    assert "columns" in table.reason
+
+
 def test_a_field_that_comes_later_is_kept_out_and_said_once(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", flatten=FlattenSpec())
     service = scene.start()

@@ -75,6 +75,37 @@ def test_a_table_has_one_column_in_whatever_order_its_records_come(
     assert [row["in"][column] for row in world.rows()] == list(order)
 
 
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+@pytest.mark.parametrize("is_one_batch", [True, False])
+def test_of_two_fields_with_one_former_name_the_first_has_its_column(
+    tmp_path: Path, order: tuple[int, ...], is_one_batch: bool
+) -> None:
+    def fields(*named: tuple[str, list[str]]) -> list[dict[str, Any]]:
+        return [{"name": name, "type": "string", "aliases": aliases} for name, aliases in named]
+
+    def split(*named: tuple[str, list[str]]) -> WriterSchema:
+        inner = {"type": "record", "name": "In", "fields": fields(*named)}
+        whole = [*fields(*named), {"name": "in", "type": inner}]
+        return WriterSchema("avro", json.dumps({"type": "record", "name": "R", "fields": whole}))
+
+    schemas = {1: split(("name", [])), 2: split(("first", ["name"]), ("last", ["name"]))}
+    rows = {1: {"name": "a b"}, 2: {"first": "a", "last": "b"}}
+    world = World(tmp_path)
+    for number in (1, 2):
+        assert world.register(schemas[number].text) == number
+    for number in order:
+        (raw,) = framed(number, schemas[number], {**rows[number], "in": rows[number]})
+        world.source.produce("a", 0, raw)
+        if not is_one_batch:
+            world.settle(world.start())
+    service = world.start()
+    world.settle(service)
+    assert [(table.run_state, table.reason) for table in service.tables] == [(RunState.WAITING, "")]
+    column = "name" if is_one_batch or order == (1, 2) else "first"
+    found = {1: {column: "a b", "last": None}, 2: {column: "a", "last": "b"}}
+    assert [{name: row.get(name) for name in (column, "last")} for row in world.rows()] == [found[n] for n in order]
+
+
 def test_what_one_schema_says_holds_on_from_what_another_does() -> None:
     kinds: list[Any] = [parse_type(f"struct<{name}: long>") for name in "abc"]
     renames = find_renames([(kinds[0], {}), (kinds[2], {("c",): ("b",)}), (kinds[1], {("b",): ("a",)})])

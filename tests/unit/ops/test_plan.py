@@ -242,10 +242,11 @@ def test_a_flattened_table_is_planned_with_the_columns_it_would_get(world: World
     assert table.problem.message == "field userId: integer 1 does not fit string"
 
 
-def test_two_fields_with_one_column_stop_the_table(world: World) -> None:
+def test_two_fields_with_one_column_stop_the_table_where_bad_records_do(world: World) -> None:
     produce(world, "a", {"a_b": 1, "a": {"b": 2}})
+    words = "the fields a_b and a.b would share the column a_b"
+    table = plan(world, "tables: {s.a: {topic: a, flatten: true, on_bad_record: stop}}\n")["s.a"]
+    assert (table.action, table.problem and table.problem.message) == ("stop", words)
     table = plan(world, "tables: {s.a: {topic: a, flatten: true}}\n")["s.a"]
-    assert (table.action, table.problem and table.problem.message) == (
-        "stop",
-        "the fields a_b and a.b would share the column a_b",
-    )
+    assert (table.action, [column.name for column in table.columns]) == ("create", ["a_b"])
+    assert table.refused == (f"column a: {words}",)

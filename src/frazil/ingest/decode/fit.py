@@ -133,7 +133,9 @@ def fit_struct(
         found.append(column)
     for n, member in enumerate(struct.fields):
         if member.name not in known and n not in renamed.values():
-            _meet_undeclared(fitting, fitting.renames.under_first(member, place.path, written), arrays[n], place)
+            _meet_undeclared(
+                fitting, fitting.renames.under_first(member, place.path, written.keys() | known), arrays[n], place
+            )
     return found
 
 
@@ -264,8 +266,9 @@ def _renamed(fitting: Fitting, struct: StructType, known: set[str], path: Path) 
     for n, member in enumerate(struct.fields):
         if member.name not in known:
             for alias in fitting.renames.names.get((*path, member.name), ()):
-                if alias in known and alias not in names:
-                    found.setdefault(alias, n)
+                if alias in known and alias not in names and alias not in found:
+                    found[alias] = n
+                    break
     return found
 
 

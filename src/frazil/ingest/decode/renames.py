@@ -34,8 +34,11 @@ class Renames:
 
     def _named(self, kind: IcebergType, path: Path) -> IcebergType:
         if isinstance(kind, StructType):
-            names = {member.name for member in kind.fields}
-            return StructType(*(self.under_first(member, path, names) for member in kind.fields))
+            names, members = {member.name for member in kind.fields}, []
+            for member in kind.fields:  # Of two fields with one former name, the first has its column.
+                members.append(self.under_first(member, path, names))
+                names.add(members[-1].name)
+            return StructType(*members)
         if isinstance(kind, ListType):
             return ListType(kind.element_id, self._named(kind.element_type, (*path, "element")), kind.element_required)
         if isinstance(kind, MapType):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +26,13 @@ from frazil.ingest.evolve import Wanted
 from frazil.ingest.granting import growth
 from frazil.ingest.target import Reading
 
+_MOST_TRIES = 500
+"""So often some of a batch's records are decoded to find the few that bring too many columns."""
+
+
+class _NotFew(Exception):
+    """Too many records bring too many columns: it is no record that is wrong."""
+
 
 def decode_values(
     reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISFITS
@@ -32,7 +41,9 @@ def decode_values(
     kept, unread = _without_large(reading, records)
     decoded = _decode(reading, fields, kept, limit)
     if _growth(reading, fields, decoded.wanted) > reading.room:
-        wide = _find_wide(reading, fields, kept, np.arange(len(kept["value"])))
+        wide: list[Misfit] = []
+        with suppress(_NotFew):  # Then all of them count, and the table stops.
+            wide = _find_wide(reading, fields, kept, np.arange(len(kept["value"])), itertools.count(1))
         kept = _without(kept, [misfit.row for misfit in wide])
         decoded, unread = _decode(reading, fields, kept, limit) if wide else decoded, unread + wide
     if not unread:
@@ -81,16 +92,22 @@ def _growth(reading: Reading, fields: tuple[NestedField, ...], wanted: Wanted) -
 
 
 def _find_wide(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], rows: NDArray[np.int64]
+    reading: Reading,
+    fields: tuple[NestedField, ...],
+    records: Mapping[str, pa.Array],
+    rows: NDArray[np.int64],
+    tries: Iterator[int],
 ) -> list[Misfit]:
-    """Those of the records that each bring more columns than there is room for: looked for by halves, as they are few."""
+    """Those of the records that each bring more columns than there is room for: looked for by halves. Raises _NotFew."""
+    if next(tries) > _MOST_TRIES:
+        raise _NotFew
     some = {name: column.take(pa.array(rows)) for name, column in records.items()}
     brought = _growth(reading, fields, _decode(reading, fields, some, 0).wanted)
     if brought <= reading.room:
         return []
     if rows.size > 1:
         halves = (rows[: rows.size // 2], rows[rows.size // 2 :])
-        return [misfit for half in halves for misfit in _find_wide(reading, fields, records, half)]
+        return [misfit for half in halves for misfit in _find_wide(reading, fields, records, half, tries)]
     reason = f"the record brings {brought} new columns, and `limits: columns` lets the table get {reading.room} more"
     return [Misfit(int(rows[0]), "", "too_many_fields", reason)]
 

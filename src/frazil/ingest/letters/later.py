@@ -119,6 +119,8 @@ class Later:
         refused = np.flatnonzero(changes.decoded.refused).tolist()
         self._doubts.setdefault((topic, number), []).extend((others[n].offset, others[n].key) for n in refused)
         kept = changes.without_refused()
+        if self._target.changes is not None and self._target.changes.truncates == "older":
+            kept = kept.only(kept.ops != TRUNCATE)  # Their place is in the progress.
         of_change = pick(records, kept.records)
         if not kept.ops.size:
             return

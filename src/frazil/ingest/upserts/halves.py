@@ -26,15 +26,20 @@ class _Pair:
 
 
 class Halves:
-    """The halves among the records of one task. given_up: places of those whose other half is not waited for any longer."""
+    """The halves among the records of one task. given_up: places of those whose other half is not waited for any longer.
+    ahead: topic and position of changes whose insert is in the table, as it came first and had all of its values.
+    """
 
-    def __init__(self, given_up: Collection[Place] = ()) -> None:
+    def __init__(self, given_up: Collection[Place] = (), ahead: Collection[tuple[str, str]] = ()) -> None:
         self._given_up = frozenset(given_up)
+        self._ahead = frozenset(ahead)
         self._pairs: dict[tuple[str, str], _Pair] = defaultdict(_Pair)
 
     def take(self, topic: str, found: Sequence[tuple[int, str, bool]], records: Mapping[str, pa.Array]) -> None:
         """More of them. found: as Changes has them, of these records."""
         for row, position, is_delete in found:
+            if is_delete and (topic, position) in self._ahead:
+                continue
             partition, offset = records["partition"][row].as_py(), records["offset"][row].as_py()
             at_ms = records["timestamp"].cast(pa.int64())[row].as_py() // 1000
             half = Half(topic, partition, offset, at_ms, position, is_delete)

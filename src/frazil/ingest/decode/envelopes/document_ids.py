@@ -95,8 +95,10 @@ def _has_other_forms(kind: IcebergType | None) -> bool:
 def _as_in_document(text: str, kind: IcebergType | None) -> str:
     """A text of JSON in the relaxed mode in the strict one; what is no JSON stays as it is."""
     try:
-        return json.dumps(_strict(json.loads(text), kind), ensure_ascii=False)
-    except (ValueError, RecursionError):
+        found = json.dumps(_strict(json.loads(text), kind), ensure_ascii=False)
+        found.encode()  # Half of a character may be escaped in JSON; no text has it.
+        return found
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return text
 
 

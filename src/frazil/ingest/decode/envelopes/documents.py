@@ -36,7 +36,8 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
     decoded = fit_columns(fitting, *open_columns(reading.envelope, struct, columns, {}, fields), others)
     found = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
     texts = texts_of(pa.nulls(rows, pa.binary()), json_options(reading, fitting.limit))
-    stretch, findings = Stretch(texts, reading, tuple(fields)), Findings(reading.undeclared)
+    stretch = Stretch(texts, reading, tuple(fields))
+    findings = Findings(reading.undeclared, barred=reading.barred_at)
     for field in fields:
         if field.name in IMAGES_OF:
             image = _read(stretch, raw.get(field.name), field, findings)

@@ -86,11 +86,12 @@ def read_documents(
     stretch: Stretch, raw: pa.Array, owner: NDArray[np.int32], kind: StructType, findings: Findings, name: str
 ) -> pa.Array:
     """Images that are texts of JSON, as MongoDB's connector writes them. owner: the record of each."""
-    outer, found = stretch.texts, Findings(findings.undeclared)
+    outer, found = stretch.texts, Findings(findings.undeclared, barred=findings.barred)
     inner = texts_of(raw, json_options(stretch.reading, outer.limit))
     image = _read_whole(inner, raw, kind, found, name)
     if inner.has_slow_keys:
-        raw, found = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary()), Findings(found.undeclared)
+        raw = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary())
+        found = Findings(findings.undeclared, barred=findings.barred)
         inner = texts_of(raw, json_options(stretch.reading, outer.limit), spelt_out=True)
         image = _read_whole(inner, raw, kind, found, name)
     outer.refused[owner] |= inner.refused
