@@ -28,6 +28,15 @@ STEPS = (
     "commit.after",
 )
 LANDED = ("commit.landed", "commit.after")
+OF_FORMAT = ("upsert.deletes", "upsert.resolved", "commit.landed")
+"""Where what is written differs by the table's format. When there is little time, each format is struck at every second one
+of the other steps.
+"""
+CASES = [
+    pytest.param(step, version, marks=[] if step in OF_FORMAT or (number + version) % 2 else [pytest.mark.soak])
+    for number, step in enumerate(STEPS)
+    for version in (3, 2)
+]
 FENCED = 3
 
 
@@ -58,8 +67,7 @@ def struck(shared_pipeline: Pipeline) -> Struck:
     return Struck(shared_pipeline)
 
 
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("version", [3, 2])
+@pytest.mark.parametrize(("step", "version"), CASES)
 def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, step: str, version: int) -> None:
     run, mirror = struck.run(), struck.mirrors[version]
     point = struck.points[step, "hold"]
