@@ -398,10 +398,8 @@ class Service:
         table, report = planned.table, outcome.report
         took_s = now_s - planned.planned_at_s
         table.next_due_s = planned.planned_at_s + pace_s(self._interval_s(table))
-        table.conflicts = 0
-        table.skipped, table.held = {}, None
-        table.unpaired = table.unfilled = table.given_up = frozenset()
-        table.awaited = {}
+        table.conflicts, table.skipped = 0, {}
+        table.end_batch()
         note_ahead(table, report, self._clock.now_ms())
         table.note_bad(report)
         note_passed_over(table, report)

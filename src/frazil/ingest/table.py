@@ -184,11 +184,16 @@ class Table:
                 mine.setdefault(partition, offset)
         return vector
 
+    def end_batch(self) -> None:
+        """Forgets what was noted for a batch that is in the table."""
+        self.held, self.awaited = None, {}
+        self.unpaired = self.unfilled = self.given_up = frozenset()
+
     def forget_batches(self) -> None:
         """What was learnt for batches of a table that is another one now."""
-        self.first, self.barred, self.ahead, self.awaited = {}, {}, {}, {}
-        self.unpaired = self.unfilled = self.given_up = frozenset()
-        self.cut, self.held, self.is_whole, self.tally = None, None, False, Tally()
+        self.end_batch()
+        self.first, self.barred, self.ahead = {}, {}, {}
+        self.cut, self.is_whole, self.tally = None, False, Tally()
 
     def forget_passed_over(self) -> None:
         """After a load: what begins elsewhere than the table now does is in a commit that has landed, or was rolled back."""
