@@ -21,7 +21,7 @@ from bench.place import PARTITIONS, Place, Run, Surroundings, say
 from bench.running import Running
 from bench.table import Table, local_path
 from bench.throughput import memory
-from bench.topics import Feed, delete_topics, make_topics
+from bench.topics import Fed, Feed, delete_topics, make_topics
 from frazil.clock import new_id
 from frazil.maintain.debt import SMALL_SHARE_OF_TARGET
 
@@ -61,12 +61,12 @@ def _one_run(place: Place, variant: str, table_settings: dict[str, Any], seconds
         fed, cores = feed_steadily(running, feed, around)
         beside = around.end()
         running.wait_for_rows(fed.warm + fed.measured, _TAIL_S)
-        ages = sights.stop()
+        ages = sights.stop(fed)
         tidy = _wait_until_tidy(command.table) if variant == "on" else {}
         running.stop_well()
     except BaseException:
         running.kill()
-        sights.stop()
+        sights.end()
         raise
     run: Run = {"rate_per_s": settings.care_rate, "seconds": seconds, "cores": cores}
     run |= {**memory(running), **beside, **ages, **tidy, **_files(command.table)}
@@ -80,18 +80,27 @@ class _Sights:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._ages: list[numpy.ndarray[Any, Any]] = []
+        self._stretches: list[tuple[int, int, int]] = []
         self._seen: set[int] = set()
         self._before: Marks = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def stop(self) -> dict[str, float]:
-        """Median and 99th percentile of all ages, in milliseconds."""
+    def end(self) -> None:
+        """Watches no longer."""
         self._stopping.set()
         self._thread.join()
-        ages = numpy.concatenate(self._ages) if self._ages else numpy.array([numpy.nan])
+
+    def stop(self, fed: Fed) -> dict[str, float]:
+        """Median and 99th percentile of the ages of the measured records, in milliseconds: those of the warm-up waited for
+        the process to start.
+        """
+        self.end()
+        found = [ages_of(stretch, fed.start_ms, fed.end_ms) for stretch in self._stretches]
+        ages = numpy.concatenate([numpy.array([]), *found])
+        if not len(ages):
+            raise RuntimeError("no measured record was ever seen")
         return {"p50_ms": round(float(numpy.quantile(ages, 0.5))), "p99_ms": round(float(numpy.quantile(ages, 0.99)))}
 
     def _watch(self) -> None:
@@ -112,7 +121,7 @@ class _Sights:
                 continue
             self._seen.add(snapshot["snapshot-id"])
             marks = _marks(snapshot["summary"])
-            self._ages += [ages for ages in _ages(self._before, marks, now_ms) if len(ages)]
+            self._stretches += _stretches(self._before, marks, now_ms)
             self._before = {**self._before, **marks}
 
 
@@ -122,14 +131,20 @@ def _marks(summary: dict[str, str]) -> Marks:
     return found
 
 
-def _ages(before: Marks, now: Marks, seen_ms: int) -> list[numpy.ndarray[Any, Any]]:
-    """A sample for each millisecond of the feed between two marks of a partition."""
+def _stretches(before: Marks, now: Marks, seen_ms: int) -> list[tuple[int, int, int]]:
+    """From when to when the records of each partition are that came between two marks, and when they were seen."""
     return [
-        seen_ms - numpy.arange(before[topic][partition] + 1, mark + 1)
+        (before[topic][partition] + 1, mark, seen_ms)
         for topic, partitions in now.items()
         for partition, mark in partitions.items()
         if partition in before.get(topic, {})
     ]
+
+
+def ages_of(stretch: tuple[int, int, int], start_ms: int, end_ms: int) -> numpy.ndarray[Any, Any]:
+    """A sample for each millisecond of a steady feed's stretch that lies in a span of time, both of them inclusive."""
+    first_ms, last_ms, seen_ms = stretch
+    return seen_ms - numpy.arange(max(first_ms, start_ms), min(last_ms, end_ms) + 1)
 
 
 def _files(table: Table) -> dict[str, float]:
