@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from frazil.runtime.jvm import Jvm
+from tests.fixtures.jvms import QUICK_JVM
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +17,7 @@ def jvm() -> Iterator[Jvm]:
     """A JVM with Spark and Iceberg in the tests' own process; its session is made when it is asked for. PySpark knows of one
     JVM at a time.
     """
-    running = Jvm({}, "local[2]")
+    running = Jvm({"spark.driver.extraJavaOptions": QUICK_JVM}, "local[2]")
     yield running
     running.close()
 

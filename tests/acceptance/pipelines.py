@@ -33,13 +33,12 @@ from tests.acceptance.verifier import (
     verify,
 )
 from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.readers import Read, assert_equal_everywhere
 from tests.fixtures.waiting import PATIENCE_S, wait_until
 
 PLACE = ["topic", "partition", "offset"]
 Document = dict[str, Any]
-# A run lives for seconds: what the second compiler makes of it costs five CPU-seconds and never pays.
-_QUICK_JVM = "-XX:TieredStopAtLevel=1"
 
 
 class Pipeline:
@@ -65,7 +64,7 @@ class Pipeline:
         self.document: Document = {
             "pipeline": self.name,
             "kafka": {"bootstrap.servers": servers},
-            "spark": {"conf": {"spark.driver.extraJavaOptions": f"{_QUICK_JVM} -Djava.io.tmpdir={folder / 'tmp'}"}},
+            "spark": {"conf": {"spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={folder / 'tmp'}"}},
             "commit": {"interval": "200ms"},
             **({"catalog": lake.section()} if lake else {}),
             "tables": {},

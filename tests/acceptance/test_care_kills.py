@@ -44,6 +44,19 @@ STEPS: Mapping[str, str] = {
     "care.statistics.landed": "statistics",
 }
 """Steps, and the action that each is a step of."""
+IN_TIME = (
+    "care.planned",
+    "care.compact.written",
+    "care.compact.landed",
+    "care.deletes.landed",
+    "care.manifests.landed",
+    "care.expire.begins",
+    "care.carry.landed",
+    "care.orphans.deleting",
+    "care.statistics.begins",
+)
+"""One of each action at least, when there is little time."""
+CASES = [pytest.param(step, marks=[] if step in IN_TIME else [pytest.mark.soak]) for step in STEPS]
 LANDED = tuple(step for step in STEPS if step.endswith(".landed"))
 SECOND_TIME = ("care.orphans.deleting",)
 """Steps that are struck when some of the action is done."""
@@ -83,13 +96,15 @@ class Fate:
 class Owing:
     """A pipeline with a table for each step."""
 
-    def __init__(self, pipeline: Pipeline, operator: Operator) -> None:
+    def __init__(self, pipeline: Pipeline, operator: Operator, steps: Mapping[str, str]) -> None:
+        """steps: those that are struck, and the action of each."""
         self.pipeline = pipeline
+        self.steps = steps
         self._operator = operator
         self.topics: dict[str, str] = {}
         self.tables: dict[str, str] = {}
         self.mirrors: dict[str, Mirror] = {}
-        for step, action in STEPS.items():
+        for step, action in self.steps.items():
             name = step.replace(".", "_")
             if action == "deletes":
                 self.mirrors[step] = Mirror(pipeline, name, partitions=1, format_version=2)
@@ -112,13 +127,13 @@ class Owing:
                 self._change(number)
                 self._wait(run)
             assert run.stop() == 0, run.tail()
-        for step, action in STEPS.items():
+        for step, action in self.steps.items():
             self._change_by_hand(step, action)
             self._set_care(step, CARE[action])
 
     def _change(self, number: int) -> None:
         for step, topic in self.topics.items():
-            if STEPS[step] != "manifests":
+            if self.steps[step] != "manifests":
                 self.pipeline.feed.send(topic, events(20, number * 1000))
         for mirror in self.mirrors.values():
             mirror.drop([2 * number, 2 * number + 1])
@@ -177,7 +192,7 @@ class Owing:
 
     def make_up(self) -> Mapping[str, tuple[str, ...]]:
         """One round for all tables, which removes every orphan too; what failed, by step."""
-        for step, action in STEPS.items():
+        for step, action in self.steps.items():
             self._set_care(step, {**CARE[action], "orphans": {"age": "1ms"}})
         done = self.pipeline.command("maintain", within_s=ROUND_S)["tables"]
         return {
@@ -187,26 +202,28 @@ class Owing:
 
 
 @pytest.fixture(scope="module")
-def owing(shared_pipeline: Pipeline, operator: Operator) -> Owing:
-    """Nothing is done yet."""
-    return Owing(shared_pipeline, operator)
+def owing(shared_pipeline: Pipeline, operator: Operator, request: pytest.FixtureRequest) -> Owing:
+    """Nothing is done yet. Its steps are those of the tests that were asked for."""
+    calls = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
+    asked = {call.params["step"] for call in calls if call}
+    return Owing(shared_pipeline, operator, {step: action for step, action in STEPS.items() if step in asked})
 
 
 @pytest.fixture(scope="module")
 def fates(owing: Owing) -> Mapping[str, Fate]:
     """All are killed, made up for, and gone on with."""
     owing.borrow()
-    found = {step: Fate() for step in STEPS}
+    found = {step: Fate() for step in owing.steps}
     with ThreadPoolExecutor(2) as pool:
-        for step, survived in zip(STEPS, pool.map(owing.kill, STEPS), strict=True):
+        for step, survived in zip(owing.steps, pool.map(owing.kill, owing.steps), strict=True):
             found[step].survived = survived
     for step, due in owing.due().items():
         found[step].wrong = owing.wrong(step)
-        found[step].was_due = STEPS[step] in due
+        found[step].was_due = owing.steps[step] in due
     for step, failures in owing.make_up().items():
         found[step].failures = failures
     for step, due in owing.due().items():
-        found[step].is_due = STEPS[step] in due and STEPS[step] != "orphans"
+        found[step].is_due = owing.steps[step] in due and owing.steps[step] != "orphans"
         found[step].left = unnamed(owing.pipeline.metadata(owing.tables[step]))
     for topic in owing.topics.values():
         owing.pipeline.feed.send(topic, events(30, 5000))
@@ -222,7 +239,7 @@ def test_every_step_of_care_is_struck() -> None:
     assert sorted(STEPS) == sorted(step for step in FAILPOINTS if step.startswith("care."))
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", CASES)
 def test_care_killed_at_any_step_costs_no_row_and_is_made_up_for(
     owing: Owing, fates: Mapping[str, Fate], step: str
 ) -> None:

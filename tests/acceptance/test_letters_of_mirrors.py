@@ -92,7 +92,7 @@ class Struck:
         return rows
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.soak), 3])
 def test_a_mirror_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipeline, version: int) -> None:
     held = Struck(pipeline, version)
     held.change()

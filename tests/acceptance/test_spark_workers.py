@@ -12,6 +12,7 @@ from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Point, Points
 from tests.acceptance.running import Run, ancestor
+from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.waiting import wait_until
 from tests.integration.cluster import Cluster
 
@@ -39,6 +40,7 @@ def test_tasks_whose_processes_are_killed_are_run_again(cluster: Cluster, pipeli
         "spark.pyspark.python": str(cluster.python),
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
+        "spark.executor.extraJavaOptions": QUICK_JVM,
         "spark.executorEnv.FRAZIL_FAILPOINTS": points.declaration,
     }
     pipeline.document["spark"] = {"master": cluster.url, "conf": conf}
@@ -51,8 +53,8 @@ def test_tasks_whose_processes_are_killed_are_run_again(cluster: Cluster, pipeli
                 pipeline.feed.produce(topic, events(200, number * 200))
                 os.kill(_victim(run, point, generations), signal.SIGKILL)
             pipeline.wait_for_commit_of(table, run)
-            pipeline.check(table)
         assert run.stop() == 0, run.tail()
+    pipeline.check(table)
 
 
 def _victim(run: Run, point: Point, generations: int) -> int:

@@ -117,7 +117,10 @@ class Bank:
         return len(snapshots)
 
 
-@pytest.mark.parametrize("has_events", [True, False], ids=["counted by events", "ended by the next"])
+@pytest.mark.parametrize(
+    "has_events",
+    [pytest.param(True, id="counted by events"), pytest.param(False, id="ended by the next", marks=pytest.mark.soak)],
+)
 def test_every_snapshot_has_the_same_sum(
     has_events: bool, pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:

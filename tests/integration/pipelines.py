@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.acceptance.ledger import Feed, Place
 from tests.acceptance.ledger import Ledger as Acknowledged
+from tests.fixtures.jvms import with_quick_jvms
 from tests.fixtures.processes import plain_environment
 from tests.fixtures.waiting import wait_until
 
@@ -61,7 +62,7 @@ class Pipeline:
         self.file = directory / "frazil.yaml"
         self._environment = dict(environment or {})
         directory.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(yaml.safe_dump(dict(document)))
+        self.file.write_text(yaml.safe_dump(with_quick_jvms(document)))
 
     @property
     def said(self) -> str:

@@ -19,6 +19,8 @@ from typing import Any
 
 from pyspark.daemon import manager
 
+from frazil.ingest.heap import keep_freed_memory
+
 
 class _NoPandas(MetaPathFinder):
     """Makes believe, while it is in place, that there is no pandas."""
@@ -71,6 +73,7 @@ def _spare_every_task() -> None:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()
     _spare_every_task()
     if sys.platform == "linux":
         os.register_at_fork(after_in_child=partial(_die_with, os.getpid()))
