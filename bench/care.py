@@ -69,7 +69,7 @@ def _one_run(place: Place, variant: str, table_settings: dict[str, Any], seconds
         sights.end()
         raise
     run: Run = {"rate_per_s": settings.care_rate, "seconds": seconds, "cores": cores}
-    run |= {**memory(running), **beside, **ages, **tidy, **_files(command.table)}
+    run |= {**memory(running), **beside, **ages, **tidy, **_files(_sizes(command.table))}
     place.discard(folder)
     delete_topics(place.bootstrap, [topic])
     return run
@@ -147,20 +147,32 @@ def ages_of(stretch: tuple[int, int, int], start_ms: int, end_ms: int) -> numpy.
     return seen_ms - numpy.arange(max(first_ms, start_ms), min(last_ms, end_ms) + 1)
 
 
-def _files(table: Table) -> dict[str, float]:
-    sizes = StaticTable.from_metadata(table.location()).inspect.files()["file_size_in_bytes"].to_pylist()
+def _sizes(table: Table) -> list[int]:
+    found: list[int] = StaticTable.from_metadata(table.location()).inspect.files()["file_size_in_bytes"].to_pylist()
+    return found
+
+
+def _files(sizes: list[int]) -> dict[str, float]:
+    return {"files": len(sizes), "p50_file_bytes": int(median(sizes)), "small_share": round(_small_share(sizes), 3)}
+
+
+def _small_share(sizes: list[int]) -> float:
+    """One small file is what is left over when the others are full."""
     small = [size for size in sizes if size < SMALL_SHARE_OF_TARGET * _TARGET_BYTES]
-    share = len(small) / len(sizes) if len(small) > 1 else 0.0
-    return {"files": len(sizes), "p50_file_bytes": int(median(sizes)), "small_share": round(share, 3)}
+    return len(small) / len(sizes) if len(small) > 1 else 0.0
+
+
+def is_tidy(sizes: list[int]) -> bool:
+    """Whether files are as they should be: one, or half of them of 64 MiB at least and no more than a tenth small. A file
+    that holds what is left over does not count, as no table is without.
+    """
+    full = sorted(sizes)[1:]
+    return not full or (median(full) >= _GOOD_P50_BYTES and _small_share(sizes) <= _GOOD_SHARE)
 
 
 def _wait_until_tidy(table: Table) -> dict[str, float]:
     """Seconds after the last record until the files are as they should be, at most five minutes."""
     began_s = CLOCK.monotonic_s()
-    while CLOCK.monotonic_s() - began_s < _TIDY_S:
-        found = _files(table)
-        is_good = found["p50_file_bytes"] >= _GOOD_P50_BYTES or found["files"] == 1
-        if is_good and found["small_share"] <= _GOOD_SHARE:
-            break
+    while CLOCK.monotonic_s() - began_s < _TIDY_S and not is_tidy(_sizes(table)):
         CLOCK.sleep(1.0)
     return {"tidy_after_s": round(CLOCK.monotonic_s() - began_s, 1)}
