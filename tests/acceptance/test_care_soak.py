@@ -105,7 +105,16 @@ class Soak:
 
     def unnamed(self) -> set[str]:
         """Files of all tables that no snapshot names."""
-        return set().union(*(unnamed(self.pipeline.metadata(table)) for table in self.tables))
+        return set().union(*map(self._unnamed, self.tables))
+
+    def _unnamed(self, table: str) -> frozenset[str]:
+        while True:
+            metadata = self.pipeline.metadata(table)
+            try:
+                return unnamed(metadata)
+            except FileNotFoundError:  # Of a snapshot that was expired while all that are named were read.
+                if self.pipeline.metadata(table) == metadata:
+                    raise
 
 
 def troubles(run: Run) -> list[Any]:
