@@ -280,8 +280,8 @@ class _Replacing:
                 self._give_up(attempt)
                 withdraw_taken(self._catalog, letters, taken.id)
             return False
-        hit("retry.replaced")
         self._catalog.delete_files(self._table.name, prepared.unused)
+        hit("retry.replaced")
         take_out(self._catalog, letters, taken)
         withdraw_taken(self._catalog, letters, taken.id)
         hit("retry.done")
