@@ -17,6 +17,7 @@ from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
 from frazil.testing import live_rows
 from frazil.types import Commit, Progress
+from tests.fixtures.lineage import row_ids
 
 
 class Lake(Protocol):
@@ -30,6 +31,9 @@ class Lake(Protocol):
 
     def column(self, table: str, name: str) -> list[Any]:
         """A column of the live rows, sorted, as another reader sees it: Iceberg's own in Java, for real tables."""
+
+    def row_ids(self, table: str, name: str) -> dict[Any, int | None]:
+        """By a column's value the id of its row, read in the same way."""
 
     def roll_back(self, table: str, snapshot_id: int) -> None:
         """Makes an older snapshot the current one."""
@@ -79,6 +83,9 @@ class MemoryLake:
 
     def column(self, table: str, name: str) -> list[Any]:
         return sorted(row[name] for row in live_rows(self._first, table))
+
+    def row_ids(self, table: str, name: str) -> dict[Any, int | None]:
+        return row_ids(self._first, table, name)
 
     def roll_back(self, table: str, snapshot_id: int) -> None:
         self._first.roll_back(table, snapshot_id)
@@ -132,12 +139,20 @@ class IcebergLake:
         self._table(table).newAppend().commit()
 
     def column(self, table: str, name: str) -> list[Any]:
-        reader = self._jvm.gateway.jvm.org.apache.iceberg.data.IcebergGenerics.read(self._table(table)).build()
-        found, rows = [], reader.iterator()
+        return sorted(value for value, _ in self._read(table, name, name))
+
+    def row_ids(self, table: str, name: str) -> dict[Any, int | None]:
+        return dict(self._read(table, name, "_row_id"))
+
+    def _read(self, table: str, *names: str) -> Iterator[list[Any]]:
+        iceberg, java = self._jvm.gateway.jvm.org.apache.iceberg, self._table(table)
+        schema = iceberg.MetadataColumns.schemaWithRowLineage(java.schema())
+        reader = iceberg.data.IcebergGenerics.read(java).project(schema).build()
+        rows = reader.iterator()
         while rows.hasNext():
-            found.append(rows.next().getField(name))
+            row = rows.next()
+            yield [row.getField(name) for name in names]
         reader.close()
-        return sorted(found)
 
     def roll_back(self, table: str, snapshot_id: int) -> None:
         self._table(table).manageSnapshots().rollbackTo(snapshot_id).commit()

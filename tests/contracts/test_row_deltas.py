@@ -16,10 +16,12 @@ from frazil.catalog.scans import LiveFile, Scan
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.evolve import new_schema
+from frazil.ingest.files.lineage import NO_ID, lineage_schema, with_row_ids
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.table import letters_target
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
+from frazil.ingest.upserts.lineage import row_ids
 from frazil.ingest.upserts.live_rows import read_columns
 from frazil.types import Commit, DataFile, Progress, RowDelta
 from tests.contracts.catalogs import Lake
@@ -354,6 +356,51 @@ def test_a_replacement_where_the_history_does_not_reach_back_far_enough_is_refus
     with pytest.raises((ConflictError, UnavailableError)):
         hand.catalog.replace_once(late)
     assert lake.column(_TABLE, "id") == before
+
+
+def test_files_say_which_ids_their_rows_have(hand: Hand, lake: Lake) -> None:
+    """Also those that the process knows from its own commits."""
+    hand.send(hand.commit(1, 2, 3))
+    hand.scan()
+    two = (*hand.write(4), *hand.write(5, 6))
+    hand.send(replace(hand.commit(delta=hand.delete(hand.scan(), f0=[0])), files=two))
+    hand.catalog.replace_once(_replacement(hand, 2, delta=hand.delete(hand.scan(), f0=[1])))
+    hand.fresh()
+    hand.send(hand.commit(7, 8, delta=RowDelta(hand.scan().read_at)))
+    mine, other = hand.scan(), lake.catalog()
+    other.load(_TABLE)
+    assert {file.path: file.first_row_id for file in mine.files} == {
+        file.path: file.first_row_id for file in other.scan(_TABLE).files
+    }
+    if hand.version < 3:
+        assert {file.first_row_id for file in mine.files} == {None}
+        return
+    ids = lake.row_ids(_TABLE, "id")
+    assert len(set(ids.values())) == len(ids) == 7
+    found: dict[int, int | None] = {}
+    for file in mine.files:
+        (column,) = read_columns(hand.target, file, [("id",)])
+        places = _live(hand, mine)[file.path]
+        assert file.first_row_id is not None
+        found |= {column[place].as_py(): file.first_row_id + place for place in places}
+    assert found == ids
+
+
+def test_rows_have_the_ids_that_files_give_them(hand: Hand, lake: Lake) -> None:
+    if hand.version < 3:
+        pytest.skip("rows have no ids before format 3")
+    hand.send(hand.commit(1, 2, 3))
+    scan = hand.scan()
+    target = hand.target
+    rows = pa.Table.from_pylist([{"id": 2, "v": "b"}, {"id": 9, "v": "b"}], schema=target.arrow_schema)
+    writer = FileWriter(target, lineage_schema(target))
+    writer.write(with_row_ids(target, rows, np.array([1, NO_ID])))
+    files = tuple(writer.finish())
+    hand.send(replace(hand.commit(delta=hand.delete(scan, f0=[1])), files=files))
+    (file,) = (file for file in hand.scan().files if file.path == files[0].path)
+    assert file.first_row_id is not None
+    assert row_ids(target, file, np.array([1, 0])).tolist() == [file.first_row_id + 1, 1]
+    assert lake.row_ids(_TABLE, "id") == {1: 0, 2: 1, 3: 2, 9: file.first_row_id + 1}
 
 
 def test_many_files_and_positions_are_read_alike_by_java(hand: Hand, lake: Lake) -> None:

@@ -3,7 +3,8 @@ compactions and other writers also between the look for old rows and the commit,
 truth.
 
 The truth: every snapshot holds exactly the rows that the plain dictionary of `mirror` has for its offsets, each with the
-values of the very record that it came from; every bad record is a dead letter once.
+values of the very record that it came from; every bad record is a dead letter once. In format 3 a row has the id of the one
+that it took the place of, and no other row has had it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.progress import from_summary
 from frazil.catalog.scans import LiveFile
+from frazil.ingest.files.lineage import lineage_schema
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, letters_target
@@ -25,6 +27,7 @@ from frazil.ingest.upserts.delete_files import read_deletes
 from frazil.spec import PipelineSpec
 from frazil.spec.models import CatalogSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector, ValueSpec
 from frazil.types import DataFile, Progress
+from tests.fixtures.lineage import COLUMNS, ids_of_file
 from tests.simulation.faults import Fate
 from tests.simulation.mirror import Change, Held, Key, Mirror, Row
 from tests.simulation.scene import Place, Scene
@@ -81,7 +84,7 @@ class UpsertHistory(Scene):
 
     def check(self) -> Progress:
         """Compares every snapshot of the main branch with the dictionary; the newest progress."""
-        mirror, progress = Mirror(is_ordered=self.is_ordered), Progress()
+        mirror, progress, lineage = Mirror(is_ordered=self.is_ordered), Progress(), _Lineage()
         for snapshot in reversed(self.catalog.ancestors(_TABLE)):
             before = progress
             progress = from_summary("sim", snapshot.summary) or progress
@@ -93,7 +96,11 @@ class UpsertHistory(Scene):
             if snapshot.id in self.foreign:
                 key, row = self.foreign[snapshot.id]
                 mirror.adopt(key, row, row.get("at"))
-            self._compare(snapshot.id, mirror.rows)
+            rows = self._rows_at(snapshot.id)
+            self._compare(snapshot.id, rows, mirror.rows)
+            if self.spec.tables[0].format_version > 2:
+                names = tuple(self._key_fields(0))
+                lineage.go_on([(tuple(row[name] for name in names), row["_row_id"]) for row in rows], snapshot.id)
         return progress
 
     # What happens
@@ -209,8 +216,9 @@ class UpsertHistory(Scene):
 
     @staticmethod
     def _written(target: TableTarget, rows: list[Row]) -> tuple[DataFile, ...]:
-        writer = FileWriter(target)
-        writer.write(pa.Table.from_pylist([dict(row) for row in rows], schema=target.arrow_schema))
+        schema = lineage_schema(target) if any("_row_id" in row for row in rows) else target.arrow_schema
+        writer = FileWriter(target, schema)
+        writer.write(pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
         return tuple(writer.finish())
 
     # The truth
@@ -227,8 +235,9 @@ class UpsertHistory(Scene):
         missing = self.bad.keys() - set(self.check_letters(_TABLE))
         assert not missing, f"no dead letter of {sorted(missing)[:5]}"
 
-    def _compare(self, snapshot: int, expected: dict[Key, list[Held]]) -> None:
-        found = sorted(_words(row) for row in self._rows_at(snapshot))
+    @staticmethod
+    def _compare(snapshot: int, rows: list[Row], expected: dict[Key, list[Held]]) -> None:
+        found = sorted(_words(row) for row in rows)
         wanted = sorted(_words(held.row) for rows in expected.values() for held in rows if held.row is not None)
         if found != wanted:
             only, lacking = [row for row in found if row not in wanted], [row for row in wanted if row not in found]
@@ -245,7 +254,10 @@ class UpsertHistory(Scene):
     def _rows(self, target: TableTarget, file: LiveFile) -> list[Row]:
         """What is left of a file's rows."""
         if file.path not in self._rows_of_files:
-            self._rows_of_files[file.path] = pq.read_table(file.path).to_pylist()
+            rows, ids = pq.read_table(file.path).to_pylist(), ids_of_file(file)
+            self._rows_of_files[file.path] = [
+                row if number is None else {**row, "_row_id": number} for row, number in zip(rows, ids, strict=True)
+            ]
         if file not in self._deleted:
             self._deleted[file] = frozenset(read_deletes(target, file.path, file.deletes))
         rows, deleted = self._rows_of_files[file.path], self._deleted[file]
@@ -280,13 +292,37 @@ class UpsertHistory(Scene):
         )
 
 
+class _Lineage:
+    """The ids of keys' rows over snapshots, oldest first."""
+
+    def __init__(self) -> None:
+        self._now: dict[Key, set[int]] = {}
+        self._seen: set[int] = set()
+
+    def go_on(self, rows: list[tuple[Key, int]], snapshot: int) -> None:
+        """rows: key and id of those in the next snapshot."""
+        now: dict[Key, set[int]] = {}
+        for key, number in rows:
+            now.setdefault(key, set()).add(number)
+        assert sum(map(len, now.values())) == len(rows), f"snapshot {snapshot}: two rows have one id"
+        for key, ids in now.items():
+            before = self._now.get(key, set())
+            # Of a key's rows one stays, or all of them; another writer may add one.
+            assert not before or ids & before, f"snapshot {snapshot}: {key} had {before} and has {ids}"
+            assert not (ids - before) & self._seen, f"snapshot {snapshot}: {key} has an id of another row, {ids}"
+        self._now = now
+        self._seen |= {number for ids in now.values() for number in ids}
+
+
 def _at(progress: Progress, topic: str, partition: int) -> int:
     return progress.offsets.get(topic, {}).get(partition, 0)
 
 
 def _words(row: Row) -> str:
-    """A row as text; an absent field and a null are the same, and so is a struct of nulls."""
-    return json.dumps(_present(row), sort_keys=True)
+    """A row as text; an absent field and a null are the same, and so is a struct of nulls. Its id is no part of it."""
+    return json.dumps(
+        _present({name: value for name, value in row.items() if name not in COLUMNS.values()}), sort_keys=True
+    )
 
 
 def _present(value: Any) -> Any:

@@ -195,7 +195,7 @@ class IcebergCatalog:
             return self._resolve(commit, error, validator, newest)
         self._adopt(commit.table, java)
         snapshot = java.currentSnapshot()
-        self._scans.note(commit, snapshot)
+        self._scans.note(commit, java)
         return replace(commit.progress, snapshot_id=snapshot.snapshotId(), committed_at_ms=snapshot.timestampMillis())
 
     def _adopt(self, table: str, java: Any) -> None:
@@ -283,7 +283,7 @@ class IcebergCatalog:
         except (Py4JJavaError, ConnectionError) as error:
             self._look_up(made.table, error, validator, made.id, made.since)
             return
-        self._scans.note(commit, java.currentSnapshot())
+        self._scans.note(commit, java)
 
     def _look_up(
         self, table: str, error: Exception, validator: HistoryValidator, value: str, since: int | None
@@ -333,9 +333,9 @@ class IcebergCatalog:
         """What is in a Java table of the caller's own, whose turn it is. UnavailableError as `scan`."""
         return self._scans.scan(table, java)
 
-    def note_rewrite(self, commit: Commit, snapshot: Any) -> None:
-        """Table care, whose turn it is, has made `snapshot` with what goes and comes in `commit`."""
-        self._scans.note(commit, snapshot)
+    def note_rewrite(self, commit: Commit, java: Any) -> None:
+        """Table care, whose turn it is, has made the newest snapshot of `java` with what goes and comes in `commit`."""
+        self._scans.note(commit, java)
         self._behind.add(commit.table)
 
     def _resolve(self, commit: Commit, error: Exception, validator: ProgressValidator, newest: int) -> Progress:

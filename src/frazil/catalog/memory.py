@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,12 +26,14 @@ from frazil.catalog.layout import (
 )
 from frazil.catalog.port import Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
-from frazil.catalog.scans import LiveFile, Scan
+from frazil.catalog.scans import LiveFile, Scan, numbered
 from frazil.clock import new_id
 from frazil.errors import ConflictError, InvariantError, UnavailableError
 from frazil.failpoints import hit
 from frazil.spec.partitioning import transform_of
 from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta
+
+_LINEAGE_SINCE = 3
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,14 @@ class _Table:
     head: int | None = None
     adopted_by: set[str] = field(default_factory=set)
     specs: list[PartitionSpec] = field(default_factory=list)
+    next_row_id: int = 0
+
+    def number_rows(self, files: Iterable[DataFile]) -> Iterator[DataFile]:
+        """The files as their commit makes them: in format 3 each row gets an id."""
+        for file in files:
+            content = numbered(file.content, self.next_row_id if self.state.format_version >= _LINEAGE_SINCE else None)
+            self.next_row_id += file.record_count
+            yield replace(file, content=content)
 
 
 class MemoryCatalog:
@@ -305,7 +315,8 @@ class MemoryCatalog:
         found: _Table, files: tuple[DataFile, ...], summary: Mapping[str, str], removed: frozenset[str] = frozenset()
     ) -> int:
         number = max(found.snapshots, default=0) + 1
-        found.snapshots[number] = MemorySnapshot(number, found.head, files, summary, removed)
+        added = tuple(found.number_rows(files))
+        found.snapshots[number] = MemorySnapshot(number, found.head, added, summary, removed)
         found.head = number
         return number
 

@@ -12,6 +12,7 @@ from frazil.types import Commit, DeleteFile
 
 FILE_PATH_ID = 2147483546
 """The field id of the column `file_path` in files of position deletes."""
+_FIRST_ROW_ID = "first-row-id"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class LiveFile:
         """The file as its JSON describes it: bounds, partition, format."""
         described: dict[str, Any] = json.loads(self.content)
         return described
+
+    @property
+    def first_row_id(self) -> int | None:
+        """The id of its first row; the others follow by their places. None before format 3, and before its commit."""
+        return self.description.get(_FIRST_ROW_ID)
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,18 @@ def _bound(bounds: Mapping[str, Any] | None) -> str:
     return str(found.get(FILE_PATH_ID, ""))
 
 
-def after_commit(scan: Scan, commit: Commit, snapshot_id: int) -> Scan:
-    """What is in the table after a commit right on top of `scan`."""
+def is_numbered(content: str) -> bool:
+    """Whether a file's JSON says which ids its rows have."""
+    return f'"{_FIRST_ROW_ID}"' in content
+
+
+def numbered(content: str, first_row_id: int | None) -> str:
+    """A file's JSON with the id that the commit gave its first row, if it gave one."""
+    return content if first_row_id is None else json.dumps({**json.loads(content), _FIRST_ROW_ID: first_row_id})
+
+
+def after_commit(scan: Scan, commit: Commit, snapshot_id: int, first_row_ids: Mapping[str, int]) -> Scan:
+    """What is in the table after a commit right on top of `scan`. first_row_ids: of its files, in format 3."""
     deletes: dict[str, list[DeleteFile]] = {}
     replaced: frozenset[DeleteFile] = frozenset()
     removed: frozenset[str] = frozenset()
@@ -71,9 +87,9 @@ def after_commit(scan: Scan, commit: Commit, snapshot_id: int) -> Scan:
         for delete in commit.delta.deletes:
             deletes.setdefault(delete.data_file, []).append(delete)
     files = [_moved(file, deletes.get(file.path, []), replaced) for file in scan.files if file.path not in removed]
-    files += [
-        LiveFile(file.path, file.record_count, file.content, tuple(deletes.get(file.path, ()))) for file in commit.files
-    ]
+    for file in commit.files:
+        content = numbered(file.content, first_row_ids.get(file.path))
+        files.append(LiveFile(file.path, file.record_count, content, tuple(deletes.get(file.path, ()))))
     return Scan(snapshot_id, tuple(files))
 
 

@@ -154,7 +154,7 @@ class Swap:
         new, old = ([DataFile(f.path, f.record_count, 0, f.content) for f in fs] for fs in (rewrite.new, rewrite.read))
         delta = RowDelta(look.at, look.come, look.gone, tuple(old))
         commit = Commit(self._table, tuple(new), Progress(), Progress(), delta)
-        self._catalog.note_rewrite(commit, self._java.currentSnapshot())
+        self._catalog.note_rewrite(commit, self._java)
 
     def _has_landed(self, groups: Sequence[Any]) -> bool | None:
         """Whether a commit that was refused has landed before: Iceberg sends one again whose answer was lost, and is then

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from frazil.catalog.java import each
 from frazil.catalog.java_errors import unavailable
 from frazil.catalog.port import StoredFile
-from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of
+from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of, is_numbered
 from frazil.types import Commit, DeleteFile
 
 
@@ -31,11 +31,24 @@ class TableScans:
             known = self._known[table] = self._read(table, java, snapshot.snapshotId())
         return known
 
-    def note(self, commit: Commit, snapshot: Any) -> None:
-        """Moves the known files on by a commit of our own that came right after them. snapshot: the Java one it made."""
-        known = self._known.get(commit.table)
-        if known is not None and snapshot.parentId() == known.read_at:
-            self._known[commit.table] = after_commit(known, commit, snapshot.snapshotId())
+    def note(self, commit: Commit, java: Any) -> None:
+        """Moves the known files on by a commit of our own that came right after them, and has made the Java table's newest
+        snapshot.
+        """
+        known, snapshot = self._known.get(commit.table), java.currentSnapshot()
+        if known is None or snapshot.parentId() != known.read_at:
+            return
+        first_row_ids = {}
+        if snapshot.firstRowId() is not None:  # Format 3.
+            if not all(is_numbered(file.content) for file in known.files):
+                del self._known[commit.table]  # Raised from format 2: this commit has numbered the files of old.
+                return
+            try:
+                first_row_ids = _first_row_ids(java, snapshot) if commit.files else {}
+            except Py4JJavaError:  # The commit is done; the next scan asks for all.
+                del self._known[commit.table]
+                return
+        self._known[commit.table] = after_commit(known, commit, snapshot.snapshotId(), first_row_ids)
 
     def _read(self, table: str, java: Any, snapshot_id: int) -> Scan:
         described = Described(self._jvm, java)
@@ -45,6 +58,11 @@ class TableScans:
         except Py4JJavaError as error:
             raise unavailable("the table's files cannot be listed", error, table) from None
         return Scan(snapshot_id, tuple(files))
+
+
+def _first_row_ids(java: Any, snapshot: Any) -> dict[str, int]:
+    """By path, what the commit gave the files that it added."""
+    return {str(file.location()): file.firstRowId() for file in each(snapshot.addedDataFiles(java.io()))}
 
 
 class Described:

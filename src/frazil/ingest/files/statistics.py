@@ -98,7 +98,9 @@ class _Columns:
     def read(self, metadata: pq.FileMetaData) -> Statistics:
         """Of a file."""
         if not self._leaves:
-            ids = [self._ids[metadata.schema.column(n).path] for n in range(metadata.num_columns)]
+            # Columns of Iceberg's own come last, and nobody needs to know their values.
+            paths = (metadata.schema.column(n).path for n in range(metadata.num_columns))
+            ids = [self._ids[path] for path in paths if path in self._ids]
             self._leaves = [_leaf(field_id, self._plan[field_id]) for field_id in ids]
         found, ranges = Statistics(), {}  # type: Statistics, dict[int, _Range | None]
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]

@@ -58,8 +58,10 @@ class FileWriter:
     of very many partitions), ordered and then written, so that each partition mostly gets one file and few files are open.
     """
 
-    def __init__(self, target: TableTarget) -> None:
+    def __init__(self, target: TableTarget, schema: pa.Schema | None = None) -> None:
+        """schema: of the rows, where columns of Iceberg's own follow the table's."""
         self._target = target
+        self._schema = schema or target.arrow_schema
         self._properties = dict(target.properties)
         self._io = file_io(target)
         self._locations = load_location_provider(target.location, self._properties)
@@ -78,7 +80,7 @@ class FileWriter:
         self._finished: list[DataFile] = []
 
     def write(self, rows: pa.Table) -> None:
-        """Takes rows in the table's Arrow schema. OSError when the store refuses them, TooManyPartitions when the task may
+        """Takes rows in the writer's Arrow schema. OSError when the store refuses them, TooManyPartitions when the task may
         not write as many.
         """
         self._pending.append(rows)
@@ -156,7 +158,7 @@ class FileWriter:
         is_small = self._is_arranged and rows.nbytes < min(_SMALL_BYTES, self._row_group_bytes)
         output = self._io.new_output(path)
         chosen = options.small if is_small else options.usual
-        self._open[partition] = OpenFile(path, partition, output, self._target.arrow_schema, chosen, is_small)
+        self._open[partition] = OpenFile(path, partition, output, self._schema, chosen, is_small)
         return self._open[partition]
 
     def _close(self, file: OpenFile) -> None:

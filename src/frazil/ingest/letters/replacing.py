@@ -52,7 +52,7 @@ from frazil.types import DataFile, Progress, RowDelta
 
 _TRIES = 20
 _ROUNDS = 20
-_NOTHING = Prepared((), RowDelta(None), ())
+_NOTHING = Prepared((), RowDelta(None))
 
 
 @dataclass(frozen=True)
@@ -271,8 +271,8 @@ class _Replacing:
     def _commit(self, draft: Draft, state: TableState, attempt: _Attempt, taken: Taken) -> bool:
         """The rows, if the table is as it was looked at, and then the letters; whether that was so."""
         assert draft.report is not None
-        files, letters = (*draft.report.files, *attempt.prepared.rows), self._letters.state.name
-        made = Replacement(self._table.name, files, attempt.prepared.delta, state.progress, taken.since, taken.id)
+        prepared, letters = attempt.prepared, self._letters.state.name
+        made = Replacement(self._table.name, prepared.files, prepared.delta, state.progress, taken.since, taken.id)
         try:
             self._catalog.replace_once(replace(made, words={TAKEN: taken.dump()}))
         except ConflictError:
@@ -280,6 +280,7 @@ class _Replacing:
                 self._give_up(attempt)
                 withdraw_taken(self._catalog, letters, taken.id)
             return False
+        self._catalog.delete_files(self._table.name, prepared.unused)
         hit("retry.replaced")
         take_out(self._catalog, letters, taken)
         withdraw_taken(self._catalog, letters, taken.id)

@@ -23,6 +23,7 @@ from frazil.ingest.shape import as_written
 from frazil.ingest.target import TableTarget, arrow_type
 
 _CACHE_BYTES = 512 * 1024 * 1024
+_ENTRY_BYTES = 512
 _ID = b"PARQUET:field_id"
 Path = tuple[str, ...]
 
@@ -46,7 +47,8 @@ class ColumnCache:
     def put(self, name: Any, columns: tuple[pa.Array, ...]) -> None:
         """Holds these; the ones that were not asked for longest make room."""
         with self._lock:
-            self._bytes -= _size(self._held.pop(name, ()))
+            if name in self._held:
+                self._bytes -= _size(self._held.pop(name))
             self._held[name] = columns
             self._bytes += _size(columns)
             while self._bytes > self._limit:
@@ -57,7 +59,7 @@ _cache = ColumnCache()
 
 
 def _size(columns: Sequence[pa.Array]) -> int:
-    return sum(column.nbytes for column in columns)
+    return _ENTRY_BYTES + sum(int(column.nbytes) for column in columns)
 
 
 def key_columns(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> tuple[pa.Array, ...]:
@@ -87,6 +89,14 @@ def read_columns(
     return [column if places is None else column.take(places) for column in found]
 
 
+def reserved_column(target: TableTarget, file: LiveFile, field_id: int) -> pa.Array | None:
+    """A column of Iceberg's own with this field id; None where the file does not have it. OSError as the store."""
+    with file_io(target).new_input(file.path).open() as stream:
+        parquet = pq.ParquetFile(stream)
+        field = next((one for one in parquet.schema_arrow if _id_of(one) == field_id), None)
+        return None if field is None else _whole(parquet, field.name)
+
+
 def _read(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> pa.Array:
     names, fields, kind = [], list(parquet.schema_arrow), _kind(target, path)
     for depth in range(1, len(path) + 1):
@@ -95,9 +105,12 @@ def _read(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> pa.Array:
             return pa.nulls(parquet.metadata.num_rows, kind)
         names.append(field.name)
         fields = list(field.type) if pa.types.is_struct(field.type) else []
-    column = parquet.read(columns=[".".join(names)], use_threads=False).column(0)
-    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return as_written(member(array, names[1:]), kind)
+    return as_written(member(_whole(parquet, ".".join(names)), names[1:]), kind)
+
+
+def _whole(parquet: pq.ParquetFile, path: str) -> pa.Array:
+    column = parquet.read(columns=[path], use_threads=False).column(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def as_numbers(column: pa.Array) -> pa.Array:
@@ -115,10 +128,14 @@ def member(array: pa.Array, names: Sequence[str]) -> pa.Array:
 
 
 def _field(fields: Sequence[pa.Field], name: str, field_id: int) -> pa.Field | None:
-    by_id = {int((field.metadata or {}).get(_ID, b"-1")): field for field in fields}
+    by_id = {_id_of(field): field for field in fields}
     if any(number >= 0 for number in by_id):
         return by_id.get(field_id)
     return next((field for field in fields if field.name == name), None)
+
+
+def _id_of(field: pa.Field) -> int:
+    return int((field.metadata or {}).get(_ID, b"-1"))
 
 
 def _field_id(target: TableTarget, path: Path) -> int:

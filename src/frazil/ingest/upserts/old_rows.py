@@ -6,14 +6,13 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
-from frazil.ingest.files.write import FileWriter
 from frazil.ingest.upserts.change_rows import KEY_PLACE, WAITING
 from frazil.ingest.upserts.changes import UPSERT
 from frazil.ingest.upserts.fold import Ints, Ranked, key_codes, previous_places
@@ -21,7 +20,6 @@ from frazil.ingest.upserts.live_rows import read_columns
 from frazil.ingest.upserts.merged import MergedChanges
 from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Bools
 from frazil.ingest.upserts.resolve import Found, find_rows
-from frazil.types import DataFile
 
 
 class RowsLost(Exception):
@@ -52,32 +50,26 @@ class ValuesGone(RowsLost):
 
 def complete_held(
     batch: MergedChanges, found: Found, late: Bools, files: Sequence[LiveFile]
-) -> tuple[list[DataFile], int]:
-    """Writes the held rows of keys that they decide, with what the old rows had; and counts what no row had.
+) -> Iterator[tuple[pa.Table, Ints, int]]:
+    """The held rows of keys that they decide, with what the old rows had; the places of their changes, and the count of
+    values that no row had.
 
     found: the live rows of the keys; late: the keys whose change comes too late; files: of the table. Raises
     OldRowsGone, and ValuesGone where that is no null.
     """
     if not any(held is not None for held in batch.held):
-        return [], 0
+        return
     wanted = batch.folded.last[~late]
     old = _OldRows(batch, found)
     old.ask_other_keys(files, wanted)
-    writer, unfilled, is_written = FileWriter(batch.target), 0, False
-    try:
-        for number, held in enumerate(batch.held):
-            if held is None:
-                continue
-            places = np.asarray(held[KEY_PLACE]) + batch.begins[number]
-            chosen = np.flatnonzero(np.isin(places, wanted))
-            if chosen.size:
-                rows, lacking = old.complete(held.take(pa.array(chosen)), places[chosen])
-                writer.write(rows)
-                unfilled, is_written = unfilled + lacking, True
-        return (writer.finish() if is_written else []), unfilled
-    except BaseException:
-        writer.abandon()
-        raise
+    for number, held in enumerate(batch.held):
+        if held is None:
+            continue
+        places = np.asarray(held[KEY_PLACE]) + batch.begins[number]
+        chosen = np.flatnonzero(np.isin(places, wanted))
+        if chosen.size:
+            rows, lacking = old.complete(held.take(pa.array(chosen)), places[chosen])
+            yield rows, places[chosen], lacking
 
 
 class _OldRows:

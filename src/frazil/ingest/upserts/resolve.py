@@ -62,6 +62,7 @@ _BOUNDED = (
 )
 Ints = NDArray[np.int64]
 Some = TypeVar("Some")
+Other = TypeVar("Other")
 
 
 @dataclass(frozen=True)
@@ -106,15 +107,17 @@ def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.
     def look_up(file: LiveFile) -> list[Hits]:
         return list(_live(target, file, *index.find(target, file, paths[0])))
 
-    found.hits = [hit for hits in (*_map(look_up, large), *_map(look, list(_groups(others)))) for hit in hits]
+    looked = (*in_threads(look_up, large), *in_threads(look, list(_groups(others))))
+    found.hits = [hit for hits in looked for hit in hits]
     return found
 
 
-def _map(look: Callable[[Some], list[Hits]], groups: list[Some]) -> Iterable[list[Hits]]:
-    if len(groups) <= 1:
-        return map(look, groups)
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(groups))) as pool:
-        return list(pool.map(look, groups))
+def in_threads(look: Callable[[Some], Other], members: Sequence[Some]) -> Iterable[Other]:
+    """What `look` says of each, in their order."""
+    if len(members) <= 1:
+        return map(look, members)
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(members))) as pool:
+        return list(pool.map(look, members))
 
 
 def _groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:

@@ -6,7 +6,7 @@ is folded and written, stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,14 +17,15 @@ from frazil.catalog.port import Catalog, NotSent, TableMoved, TableState
 from frazil.catalog.scans import LiveFile, Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
+from frazil.ingest.files.lineage import has_lineage
 from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.change_rows import KEY_PLACE
-from frazil.ingest.upserts.changes import UPSERT
 from frazil.ingest.upserts.delete_files import write_deletes
 from frazil.ingest.upserts.fold import Folded, Ranked
+from frazil.ingest.upserts.lineage import kept_ids
 from frazil.ingest.upserts.merged import MergedChanges, merge_changes
 from frazil.ingest.upserts.moves import Bools
-from frazil.ingest.upserts.old_rows import OldRowsGone, ValuesGone, complete_held
+from frazil.ingest.upserts.old_rows import OldRowsGone, ValuesGone
+from frazil.ingest.upserts.own_files import sort_out, write_rows
 from frazil.ingest.upserts.resolve import Found, find_rows, newest_order
 from frazil.ingest.upserts.truncates import find_truncated, is_truncated, without_rows
 from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta, TaskReport
@@ -36,16 +37,25 @@ Judge = Callable[[Ranked, Folded, Found], Bools]
 
 @dataclass
 class _Attempt:
-    """What one look at the table found, and the files written for it."""
+    """What one look at the table found, and the files written for it. unused: paths of the batch's own files that these
+    take the place of.
+    """
 
     deletes: list[DeleteFile] = field(default_factory=list)
     rows: list[DataFile] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
     delta: RowDelta | None = None
     resolved: Resolved = field(default_factory=Resolved)
 
     @property
     def paths(self) -> list[str]:
+        """What to remove when there is no commit."""
         return list({file.path: None for file in self.deletes} | {file.path: None for file in self.rows})
+
+    def files(self, own: Iterable[DataFile]) -> tuple[DataFile, ...]:
+        """All data files of the commit. own: those that the batch's tasks have written."""
+        unused = frozenset(self.unused)
+        return (*(file for file in own if file.path not in unused), *self.rows)
 
 
 def commit_changes(
@@ -66,10 +76,10 @@ def commit_changes(
         # No more than this: table care waits for it, and the next batch for table care.
         with catalog.turn(state.name):
             attempt = _attempt(catalog, target, state, batch, judge)
-            whole = replace(commit, files=(*commit.files, *attempt.rows), delta=attempt.delta)
+            whole = replace(commit, files=attempt.files(commit.files), delta=attempt.delta)
             hit("upsert.resolved")
             try:
-                return catalog.commit(whole), replace(attempt.resolved, tries=number + 1)
+                done = catalog.commit(whole)
             except TableMoved:
                 catalog.delete_files(state.name, attempt.paths)
                 again = _load_again(catalog, state.name)
@@ -79,6 +89,9 @@ def commit_changes(
             except ConflictError:
                 catalog.delete_files(state.name, attempt.paths)
                 raise
+            else:
+                catalog.delete_files(state.name, attempt.unused)
+                return done, replace(attempt.resolved, tries=number + 1)
     raise ConflictError("other writers change the table faster than rows can be looked up in it", where=state.name)
 
 
@@ -92,13 +105,14 @@ def _load_again(catalog: Catalog, table: str) -> TableState | None:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Changes that are ready for their commit. rows: files of those that had to wait for values of the rows they replace.
-    paths: what to remove when there is no commit.
+    """Changes that are ready for their commit. files: all data files that come. paths: of the files that are to be removed
+    when there is no commit, besides the report's own; unused: of those to be removed when there is one.
     """
 
-    rows: tuple[DataFile, ...]
+    files: tuple[DataFile, ...]
     delta: RowDelta
-    paths: tuple[str, ...]
+    paths: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
 
 def _by_order(target: TableTarget, emptied: str) -> Judge:
@@ -122,7 +136,7 @@ def prepare_changes(
     _check_format(state)
     attempt = _attempt(catalog, target, state, merge_changes(target, report), judge)
     assert attempt.delta is not None
-    return Prepared(tuple(attempt.rows), attempt.delta, tuple(attempt.paths))
+    return Prepared(attempt.files(report.files), attempt.delta, tuple(attempt.paths), tuple(attempt.unused))
 
 
 def _check_format(state: TableState) -> None:
@@ -175,10 +189,13 @@ def _resolve(
     )
     touched = tuple(gone)
     replaced = tuple(delete for file, _ in gone.values() for delete in file.deletes if delete.is_of_one_file)
-    for file, bits in _superseded(batch, late):
+    ids = kept_ids(batch, found, late) if has_lineage(target, state.format_version) else None
+    own = sort_out(batch, late, ids)
+    for file, bits in own.superseded:
         gone[file.path] = (file, bits)
     attempt.deletes = write_deletes(target, dict(gone.values()), state.format_version)
-    attempt.rows, unfilled = complete_held(batch, found, late, scan.files)
+    attempt.rows, unfilled = write_rows(batch, found, late, scan.files, own)
+    attempt.unused = own.unused
     attempt.delta = RowDelta(scan.read_at, tuple(attempt.deletes), replaced, removed, touched)
     attempt.resolved = Resolved(
         batch.change_count,
@@ -200,26 +217,6 @@ def _late(target: TableTarget, keys: Ranked, folded: Folded, found: Found) -> Bo
     live = newest_order(target, found, target.changes.order_by, len(keys))
     is_older = np.asarray(pc.fill_null(pc.less(keys.order, live), False))
     return np.asarray(is_older, np.bool_) & ~folded.is_sure
-
-
-def _superseded(batch: MergedChanges, late: Bools) -> list[tuple[LiveFile, BitMap64]]:
-    """Rows in the batch's own files that are no longer wanted: a later change of another task decides, or the table has a
-    newer row.
-    """
-    lost = batch.ranked.ops == UPSERT
-    lost[batch.folded.last[~late]] = False
-    for held, begin in zip(batch.held, batch.begins, strict=False):
-        if held is not None:
-            lost[np.asarray(held[KEY_PLACE]) + begin] = False  # These are in no file.
-    found: list[tuple[LiveFile, BitMap64]] = []
-    assert batch.target.changes is not None
-    for number, files in enumerate(batch.files):
-        places = np.flatnonzero(lost & (batch.owner == number))
-        if places.size and files:
-            keys = batch.ranked.take(places).keys
-            hits = find_rows(batch.target, files, keys, batch.target.changes.paths).hits
-            found += [(one.file, BitMap64(one.rows.astype(np.uint64).tolist())) for one in hits]
-    return found
 
 
 __all__ = ["Judge", "OldRowsGone", "Prepared", "ValuesGone", "commit_changes", "prepare_changes"]
