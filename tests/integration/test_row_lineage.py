@@ -8,8 +8,7 @@ import pytest
 
 from frazil.catalog.layout import Layout
 from frazil.runtime.jvm import Jvm
-from frazil.spec.models import MaintenanceSpec
-from tests.integration.lakes import KEEN, Lake
+from tests.integration.lakes import Lake
 from tests.integration.test_care_of_layouts import Row, Tended, in_order, layout_of
 from tests.integration.test_care_of_mirrors import compacted
 
@@ -59,21 +58,14 @@ class Lineage:
         return int(self.table.lake.java(self.table.name).currentSnapshot().sequenceNumber())
 
 
-@pytest.mark.parametrize(
-    ("words", "sort", "spec"),
-    [("", "v desc", KEEN), ("bucket(id, 2)", "", KEEN.model_copy(update={"zorder": ("id", "v")}))],
-    ids=["sorted", "zorder"],
-)
-def test_rows_keep_their_ids_over_changes_and_compactions(
-    lake: Lake, words: str, sort: str, spec: MaintenanceSpec
-) -> None:
-    rows = Lineage(lake, layout_of(words, sort))
+def test_rows_keep_their_ids_over_changes_and_compactions(lake: Lake) -> None:
+    rows = Lineage(lake, layout_of(""))
     rows.change(*range(12))
     for _ in range(2):
         rows.change(1, 4, 30, deleted=(2,))
         rows.change(4, 5, 2, deleted=(30,))
         before = rows.check()
-        assert compacted(rows.table, spec).removed >= 2
+        assert compacted(rows.table).removed >= 2
         assert rows.check() == before
     rows.change(1, 2, 3, 40)
     assert rows.table.read() == in_order(list(rows.mirror.values()))
