@@ -65,14 +65,22 @@ class Changes:
         """One change, now."""
         now_us, partition = int(now_s() * 1e6), key % PARTITIONS
         value = None if is_delete else b'{"id":%d,"v":%d,"s":"customer %d","ts":%d}' % (key, version, key, now_us)
+        self.send(partition, b"%d" % key, value)
+        self.note(key, partition, now_us, -1 if is_delete else version)
+
+    def send(self, partition: int, key: bytes, value: bytes | None) -> None:
+        """One record."""
         while True:
             try:
-                self._producer.produce(self.topic, value, key=b"%d" % key, partition=partition)
-                break
+                self._producer.produce(self.topic, value, key=key, partition=partition)
+                return
             except BufferError:
                 self._producer.poll(0.1)
-        self.told[partition].append(now_us // 1000)
-        self._versions[key] = -1 if is_delete else version
+
+    def note(self, key: int, partition: int, at_us: int, version: int) -> None:
+        """Remembers a change that was sent. version: -1 for a delete."""
+        self.told[partition].append(at_us // 1000)
+        self._versions[key] = version
 
     def stream(self, rate: int, seconds: int, seed: int) -> None:
         """At a steady rate: a tenth of the changes are new keys, a tenth deletes, all others updates of keys anywhere."""

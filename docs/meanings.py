@@ -96,7 +96,7 @@ RETRY_KEYS: dict[str, tuple[str, str]] = {
 LOG_EVENTS: dict[str, str] = {
     "available_again": "Kafka answers again, after so many failures.",
     "batch_committed": "A batch is a snapshot now; how many records and files, what is left to read, how long it took.",
-    "batch_planned": "A batch was handed to Spark: how many offsets, and in which lane.",
+    "batch_planned": "A batch was handed to Spark: how many offsets, in which lane, and tables that the same read is for.",
     "care_done": "An action of table care is done: which, why, files that went and came, how long it took.",
     "care_failed": "An action of table care came to nothing: see [table care](../operations/table-care.md).",
     "care_lost": "An action of table care was refused because another commit was quicker; the table is looked at anew.",

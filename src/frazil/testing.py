@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
 from frazil.errors import UnavailableError
 from frazil.ingest.lanes import Done
+from frazil.ingest.shared import read_once
 from frazil.ingest.table import letters_target
 from frazil.ingest.task import Job, load_report, run_task, source_columns
 from frazil.ingest.upserts.delete_files import read_deletes
@@ -97,7 +98,7 @@ class StepLanes:
 
 
 class MemoryJobs:
-    """Runs tasks on a MemorySource's records: `tasks` per batch unless it needs just one, their Arrow batches of so many
+    """Runs tasks on a MemorySource's records: `tasks` per job unless it needs just one, their Arrow batches of so many
     records.
     """
 
@@ -112,12 +113,11 @@ class MemoryJobs:
         """See JobRunner."""
         columns = source_columns(job, with_offsets)
         reports = []
-        for batch in batches:
-            records = list(chain.from_iterable(self._read(r, columns) for r in batch.ranges))
-            share = max(1, -(-len(records) // (1 if job.is_scattered else self._tasks)))
-            for start in range(0, max(1, len(records)), share):
-                for answer in run_task(job, iter(records[start : start + share])):
-                    reports += [load_report(text) for text in answer.column("report").to_pylist()]
+        records = list(chain.from_iterable(self._read(r, columns) for r in read_once(batches)))
+        share = max(1, -(-len(records) // (1 if job.is_scattered else self._tasks)))
+        for start in range(0, max(1, len(records)), share):
+            for answer in run_task(job, iter(records[start : start + share])):
+                reports += [load_report(text) for text in answer.column("report").to_pylist()]
         return reports
 
     def _read(self, r: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

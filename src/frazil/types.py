@@ -157,13 +157,15 @@ class Progress:
 class Batch:
     """What one table will read next. is_light: its records have been small, so they travel to the tasks without being
     measured; one that is not small sends the batch back (`TaskReport.has_heavy`). most_tasks: that it may be split into,
-    so that files get the size that was asked for; None for as many as are quickest.
+    so that files get the size that was asked for; None for as many as are quickest. is_apart: it shares no read with another
+    table of its topics, as it must end where it ends, or be read by one task.
     """
 
     table: str
     ranges: tuple[OffsetRange, ...]
     is_light: bool = False
     most_tasks: int | None = None
+    is_apart: bool = False
 
     @property
     def topics(self) -> frozenset[str]:

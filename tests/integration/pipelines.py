@@ -161,6 +161,10 @@ class Running:
         document: dict[str, Any] = json.loads(self._out.read_text().splitlines()[-1])
         return document
 
+    def wait_for_death(self, within_s: float = _RUN_TIMEOUT_S) -> None:
+        """Until a failpoint has killed it."""
+        assert self._process.wait(within_s) == -signal.SIGKILL, self._err.read_text()[-3000:]
+
     def __enter__(self) -> Running:
         return self
 

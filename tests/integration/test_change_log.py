@@ -48,18 +48,33 @@ def in_order(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(map(dict, found), key=lambda one: (one["_partition"], one["_offset"], one["_image"] == "after"))
 
 
-def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_a_mirror(
+def noting_what_is_read(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The pipeline, with a log of what its Spark tasks do in `folder`, and without table care, which reads too."""
+    folder.mkdir()
+    log = {"enabled": "true", "dir": folder.as_uri(), "rolling.enabled": "false", "compress": "false"}
+    conf = {f"spark.eventLog.{name}": value for name, value in log.items()}
+    return {**document, "maintenance": False, "spark": {"conf": conf}}
+
+
+def records_read(folder: Path) -> int:
+    """How many records all tasks have had from Kafka."""
+    (log,) = folder.iterdir()
+    events = map(json.loads, log.read_text().splitlines())
+    ended = [event["Task Metrics"] for event in events if event["Event"] == "SparkListenerTaskEnd"]
+    return sum(metrics["Input Metrics"]["Records Read"] for metrics in ended)
+
+
+def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_a_mirror_from_one_read(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     ledger = Ledger(broker.bootstrap_servers, new_id(), 4)
     table = {"topic": ledger.topic, "envelope": "debezium", "metadata": ["partition", "offset", "transaction_id"]}
     mirror = {"topic": ledger.topic, "envelope": "debezium", "mode": "upsert"}
     tables = {"s.history": {**table, "changelog": True}, "s.rows": table, "s.mirror": mirror}
-    pipeline = Pipeline(tmp_path, {"pipeline": "cdc", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables})
+    document = {"pipeline": "cdc", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
+    pipeline = Pipeline(tmp_path, document)
     customers = samples("fz.public.customers")
-    produce(ledger, customers[:5])
-    pipeline.run()
-    produce(ledger, customers[5:])
+    produce(ledger, customers[:6])
     lie: dict[str, Any] = {
         "partition": 1,
         "key": None,
@@ -68,6 +83,19 @@ def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_
     }
     produce(ledger, [lie, {**lie, "value": '{"ts_ms":1}'}])
     pipeline.run()
+
+    # It dies when the first of the others has committed, while the mirror is held before its commit.
+    produce(ledger, customers[7:])
+    held = tmp_path / "held"
+    held.touch()
+    points = f"commit.after=kill;upsert.resolved=hold@{held}"
+    with Pipeline(tmp_path, document, {"FRAZIL_FAILPOINTS": points}).start("--until-caught-up") as running:
+        running.wait_for_death()
+    assert any(one["id"] == 3 for table in ("history", "rows") for one in rows(tmp_path, table))
+    assert sorted(one["id"] for one in rows(tmp_path, "mirror")) == [1, 2]
+    produce(ledger, customers[6:7])
+    Pipeline(tmp_path, noting_what_is_read(document, tmp_path / "read")).run()
+    assert records_read(tmp_path / "read") == len(customers[6:])
 
     history = in_order(rows(tmp_path, "history"))
     assert [

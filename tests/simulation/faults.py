@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 
 import numpy as np
 from pyiceberg.schema import Schema
@@ -14,6 +13,7 @@ from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.port import Replacement, Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, UnavailableError
+from frazil.ingest.shared import read_once
 from frazil.ingest.task import Job
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import OutRecord, Partition, ReadRecord, TopicDescription
@@ -203,7 +203,7 @@ class UnsureOutbox:
 
 
 class UnsureJobs:
-    """Jobs that may fail before, between and after their tasks, some for each batch; a failed one leaves files behind."""
+    """Jobs that may fail before, between and after their tasks; a failed one leaves files behind."""
 
     parallelism = 1
 
@@ -215,14 +215,13 @@ class UnsureJobs:
         self._fate.step("job.begin")
         jobs = MemoryJobs(self._source, batch_size=self._fate.pick(5, 100))
         reports: list[TaskReport] = []
-        for batch in batches:
-            for task in self._tasks(batch):
-                reports += jobs.run([task], job, with_offsets=with_offsets, pool=pool)
-                self._fate.step("job.task")
+        for ranges in self._tasks(read_once(batches)):
+            reports += jobs.run([Batch("", ranges)], job, with_offsets=with_offsets, pool=pool)
+            self._fate.step("job.task")
         return reports
 
-    def _tasks(self, batch: Batch) -> list[Batch]:
-        """The batch's ranges, shared out to one task or to several."""
+    def _tasks(self, ranges: Sequence[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
+        """The ranges, shared out to one task or to several."""
         count = self._fate.pick(1, 3)
-        shares = [batch.ranges[n::count] for n in range(count)]
-        return [replace(batch, ranges=share) for share in shares if share]
+        shares = [tuple(ranges[n::count]) for n in range(count)]
+        return [share for share in shares if share]

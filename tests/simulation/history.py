@@ -46,7 +46,7 @@ _LAYOUTS = [
 
 class History(Scene):
     """Topics `a` and `b` feed the table `lake.ab`, whose columns are inferred; `c` feeds `lake.c`, whose are
-    declared.
+    declared; `b` and `c` feed `lake.bc` too, from the same reads or from its own.
     """
 
     def __init__(self, seed: int, root: Path) -> None:
@@ -59,7 +59,7 @@ class History(Scene):
             self.source.create(topic, self.fate.pick(1, 3))
 
     def _touch_tables(self) -> None:
-        for table in ("lake.ab", "lake.c"):
+        for table in ("lake.ab", "lake.c", "lake.bc"):
             if self.catalog.load(table) is None:
                 continue
             if self.fate.maybe(0.03):
@@ -180,14 +180,17 @@ def _spec(root: Path, has_bad: bool) -> PipelineSpec:
             TableSpec(
                 name="lake.ab", topics=topics("ab"), metadata=_PLACE, commit=commit, columns=known, dead_letters=letters
             ),
-            TableSpec(
-                name="lake.c",
-                topics=topics("c"),
-                metadata=_PLACE,
-                commit=commit,
-                columns=declared,
-                undeclared="drop",
-                on_bad_record="stop",
+            *(
+                TableSpec(
+                    name=f"lake.{names}",
+                    topics=topics(names),
+                    metadata=_PLACE,
+                    commit=commit,
+                    columns=declared,
+                    undeclared="drop",
+                    on_bad_record="stop",
+                )
+                for names in ("c", "bc")
             ),
         ),
         path=root / "pipeline.yaml",

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from frazil.errors import UnavailableError
 from frazil.ingest.envelope import NEW_KEY, OLD_KEY
+from frazil.ingest.shared import read_once
 from frazil.ingest.task import (
     HEAVY_PARTITION,
     REPORT_SCHEMA,
@@ -70,7 +71,7 @@ class SparkJobs:
         """See the protocol."""
         is_light = not with_offsets and all(batch.is_light for batch in batches)
         spark = self._activate(pool, is_light)
-        ranges = [r for batch in batches for r in batch.ranges]
+        ranges = read_once(batches)
         self.parallelism = self._parallelism(spark)
         slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
         try:
@@ -104,9 +105,11 @@ class SparkJobs:
 
 def slices_of(batches: Sequence[Batch], parallelism: int) -> int:
     """How many tasks the batches are read by together."""
-    quickest = max(1, min(parallelism, sum(batch.span for batch in batches) // _RECORDS_PER_TASK))
-    allowed = [batch.most_tasks or quickest for batch in batches]
-    return min(quickest, sum(allowed))
+    quickest = max(1, min(parallelism, sum(r.span for r in read_once(batches)) // _RECORDS_PER_TASK))
+    allowed: dict[frozenset[str], int] = {}  # Each task writes a file for every table that it reads for.
+    for batch in batches:
+        allowed[batch.topics] = min(batch.most_tasks or quickest, allowed.get(batch.topics, quickest))
+    return min(quickest, sum(allowed.values()))
 
 
 def _with_few_headers(frame: DataFrame) -> DataFrame:

@@ -34,8 +34,9 @@ from frazil.ingest.letters.letter_box import LetterBox, new_table_properties
 from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
 from frazil.ingest.parts import Parts
 from frazil.ingest.schemas import UNKNOWN
+from frazil.ingest.shared import own_starts
 from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
-from frazil.ingest.target import WriterSchema
+from frazil.ingest.target import TableTarget, WriterSchema
 from frazil.ingest.task import Job
 from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.upserts.truncates import unplaced
@@ -76,7 +77,7 @@ class Planned:
         """The same up to where nothing is divided that belongs together, if that is known for this position."""
         if cut is None or cut.position != self.position:
             return self
-        return replace(self, batch=replace(self.batch, ranges=cut.ranges), places=cut.places)
+        return replace(self, batch=replace(self.batch, ranges=cut.ranges, is_apart=True), places=cut.places)
 
 
 @dataclass(frozen=True)
@@ -411,5 +412,14 @@ def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:
 
 def _job(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:
     trials = frozenset(p.table.name for p in planned if is_trial or p.table.state is None)
-    targets = {topic: p.table.target(schema) for p in planned for topic in p.batch.topics}
-    return Job(targets, trials, any(p.table.needs_one_task for p in planned))
+    fed: dict[str, list[TableTarget]] = {}
+    for p in planned:
+        for topic in p.batch.topics:
+            fed.setdefault(topic, []).append(p.table.target(schema))
+    return Job(
+        targets={topic: targets[0] for topic, targets in fed.items()},
+        trials=trials,
+        is_scattered=any(p.table.needs_one_task for p in planned),
+        beside={topic: tuple(targets[1:]) for topic, targets in fed.items() if targets[1:]},
+        starts=own_starts([p.batch for p in planned]),
+    )

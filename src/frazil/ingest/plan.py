@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
+from frazil.ingest.shared import join_read
 from frazil.ingest.sizes import ASSUMED_SHARE, records_per_file, span_of_whole_files, whole_files
 from frazil.kafka.port import Partition
 from frazil.types import Batch, OffsetRange, Offsets
@@ -131,27 +132,28 @@ def limit_ranges(ranges: Iterable[OffsetRange], limit: int) -> list[OffsetRange]
     return sorted(kept, key=lambda r: (r.topic, r.partition))
 
 
-def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple[list[list[Batch]], list[Batch]]:
-    """Small batches in groups that one job each can serve (no topic twice), and the catch-ups, which go alone. alone: tables
-    that share no job. Groups come in the order of their first batches.
+def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple[list[list[Batch]], list[list[Batch]]]:
+    """Batches in groups that one job each can serve: small ones, and catch-ups, which go with those alone that read the same
+    records. What is read for several tables may be cut (`shared.py`). alone: tables that share no job. Groups come in the
+    order of their first batches.
     """
     groups: list[list[Batch]] = []
-    catch_ups = []
+    catch_ups: list[list[Batch]] = []
     for batch in batches:
-        if batch.span > CATCH_UP_RECORDS:
-            catch_ups.append(batch)
-            continue
-        group = None if batch.table in alone else next((one for one in groups if _has_room(one, batch, alone)), None)
-        if group is None:
-            groups.append([batch])
+        lane = groups if batch.span <= CATCH_UP_RECORDS else catch_ups
+        for number, group in enumerate(lane):
+            if _may_join(group, batch, alone) and (joined := join_read(group, batch)):
+                lane[number] = joined
+                break
         else:
-            group.append(batch)
+            lane.append([batch])
     return groups, catch_ups
 
 
-def _has_room(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
-    is_open = len(group) < MAX_TABLES_PER_JOB and group[0].table not in alone
-    return is_open and all(batch.topics.isdisjoint(other.topics) for other in group)
+def _may_join(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
+    if len(group) >= MAX_TABLES_PER_JOB or batch.table in alone or group[0].table in alone:
+        return False
+    return batch.span <= CATCH_UP_RECORDS or not batch.topics.isdisjoint(group[0].topics)
 
 
 def lag_records(position: Offsets, ends: Mapping[Partition, int]) -> int:

@@ -98,13 +98,40 @@ class Planner:
                 place = {"topic": lost.topic, "partition": lost.partition, "first": lost.start, "last": lost.end - 1}
                 log.warning("records_skipped", table=table.name, **place)
         position = table.position()
-        if self._is_held(table, now_s):
+        if self._is_held(table, now_s) or self._awaits_company(table, now_s):
             return None
         batch = plan_batch(position, self._readable(self.ends), self._clock(table, now_s), now_s)
         if batch is None:
             table.read_to = None if table.lag_records else {p: self.ends.get(p) for p in table.partitions()}
             return None
+        batch = replace(batch, is_apart=table.needs_one_task)
         return Planned(table, batch, position, dict(self.ends), now_s, self.silent).with_cut(table.cut)
+
+    def due_s(self, table: Table, due_s: float) -> float:
+        """When a table is due that would be at `due_s`: with another one of its topics and of the same interval that is due
+        a little earlier, so that one read serves both from then on.
+        """
+        earliest_s = due_s - (table.interval_s or 0.0) / 2
+        others = (
+            one.next_due_s
+            for one in self._discovery.tables.values()
+            if one is not table
+            and earliest_s <= one.next_due_s < due_s
+            and one.interval_s == table.interval_s
+            and not one.failures
+            and not table.topics.keys().isdisjoint(one.topics)
+        )
+        return min(others, default=due_s)
+
+    def _awaits_company(self, table: Table, now_s: float) -> bool:
+        """Whether tables that its last batch was read for as well are not done with it. They are waited for as long as the
+        batch has taken: a read of its own would cost as much.
+        """
+        until_s = 2 * table.loaded_at_s - table.last_batch_at_s
+        others = (self._discovery.tables[name] for name in table.company) if now_s < until_s else ()
+        if not any(one.in_flight and one.last_batch_at_s == table.last_batch_at_s for one in others):
+            table.company = frozenset()
+        return bool(table.company)
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
         clock = table.clock(self._jobs.parallelism)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -43,6 +43,7 @@ from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.plan import group_batches, lag_records, pace_s, slowed_s
 from frazil.ingest.planner import Planner, no_columns, no_leader, no_topic
 from frazil.ingest.polling import Polling
+from frazil.ingest.shared import company_of
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.look import Boundaries
 from frazil.ingest.transactions.runs import Cut
@@ -287,13 +288,10 @@ class Service:
         planned = sorted(ready, key=lambda p: p.table.last_batch_at_s)
         alone = {p.table.name for p in planned if p.table.goes_alone}
         # The first group has the table whose last batch is the longest ago: so each table has its turn, also one that fails.
-        groups, catch_ups = group_batches((p.batch for p in planned), alone)
         by_name = {p.table.name: p for p in planned}
-        if groups and self._lanes.is_free("small"):
-            self._submit("small", [by_name[batch.table] for batch in groups[0]])
-        if catch_ups and self._lanes.is_free("catch-up"):
-            fairest = min(catch_ups, key=lambda batch: by_name[batch.table].table.last_batch_at_s)
-            self._submit("catch-up", [by_name[fairest.table]])
+        for lane, groups in zip(("small", "catch-up"), group_batches((p.batch for p in planned), alone), strict=True):
+            if groups and self._lanes.is_free(lane):
+                self._submit(lane, [replace(by_name[batch.table], batch=batch) for batch in groups[0]])
 
     def _looks_first(self, planned: Planned) -> bool:
         """Starts to look where the batch of a table may end that shows transactions whole, unless that is known."""
@@ -308,8 +306,10 @@ class Service:
         for p in planned:
             p.table.in_flight = True
             p.table.last_batch_at_s = p.planned_at_s
+            p.table.company = company_of(p.batch, (one.batch for one in planned))
             explain(p.table, RunState.RUNNING, None)
-            log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, lane=lane)
+            beside = sorted(p.table.company)
+            log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, lane=lane, beside=beside)
         self._lanes.submit(lane, planned, lambda: pipeline.run_tasks(planned, lane))
 
     def _pause_s(self) -> float:
@@ -397,7 +397,7 @@ class Service:
     def _committed(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
         table, report = planned.table, outcome.report
         took_s = now_s - planned.planned_at_s
-        table.next_due_s = planned.planned_at_s + pace_s(self._interval_s(table))
+        table.next_due_s = self._planner.due_s(table, planned.planned_at_s + pace_s(self._interval_s(table)))
         table.conflicts, table.skipped = 0, {}
         table.end_batch()
         note_ahead(table, report, self._clock.now_ms())

@@ -34,31 +34,45 @@ from frazil.ingest.upserts.change_rows import ChangeRows
 from frazil.ingest.upserts.changes import Changes
 from frazil.ingest.upserts.halves import Halves
 from frazil.ingest.upserts.row_changes import read_checked, rows_of
-from frazil.types import BadRecord, DataFile, Half, TaskReport, Touched, later, note_names
+from frazil.types import BadRecord, DataFile, Half, Offsets, TaskReport, Touched, later, note_names
 
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20
 _SETS = ("dropped", "loosened", "missing", "refusals")
 _EVERY_MISFIT = 2**31
+_NEVER = 2**63 - 1
 HEAVY_PARTITION = -1
 """The partition of a record in a light batch whose value was left out, as it is not small."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Which table each topic goes to. Topics of one job are distinct, so a topic names its table.
+    """Which table each topic goes to.
 
     is_trial: nothing is written; the task only finds out what the records need (a table's first batch). is_scattered: rows
-    go to so many partitions that each task more would write its own small file of each.
+    go to so many partitions that each task more would write its own small file of each. beside: further tables that the
+    records of a topic go to as well. starts: of tables that do not take all that is read of their topics, where their own
+    records begin.
     """
 
     targets: Mapping[str, TableTarget]
     trials: frozenset[str] = frozenset()
     is_scattered: bool = False
+    beside: Mapping[str, tuple[TableTarget, ...]] = field(default_factory=dict)
+    starts: Mapping[str, Offsets] = field(default_factory=dict)
+
+    def targets_of(self, topic: str) -> tuple[TableTarget, ...]:
+        """The tables that a topic feeds."""
+        return (self.targets[topic], *self.beside.get(topic, ()))
+
+    @property
+    def all_targets(self) -> list[TableTarget]:
+        """Every table, once for each topic."""
+        return [target for topic in self.targets for target in self.targets_of(topic)]
 
     def topics_of(self, table: str) -> tuple[str, ...]:
         """The topics that feed a table, by name."""
-        return tuple(sorted(topic for topic, target in self.targets.items() if target.name == table))
+        return tuple(sorted(topic for topic in self.targets if table in {one.name for one in self.targets_of(topic)}))
 
     @property
     def only_topic(self) -> str | None:
@@ -68,22 +82,23 @@ class Job:
 
 def source_columns(job: Job, with_offsets: bool) -> list[str]:
     """The source's columns that the job needs; each one that is not used is not shipped."""
-    metadata = {field for target in job.targets.values() for field in target.metadata_fields}
+    targets = job.all_targets
+    metadata = {field for target in targets for field in target.metadata_fields}
     wanted = {"value", "partition", "timestamp"} | metadata
-    if any(target.needs_headers or _tells_moves(target) for target in job.targets.values()):
+    if any(target.needs_headers or _tells_moves(target) for target in targets):
         wanted.add("headers")
-    if any(target.letters for target in job.targets.values()):
+    if any(target.letters for target in targets):
         wanted.update(SOURCE_COLUMNS[1:])
     if job.only_topic is None:
         wanted.add("topic")
-    if with_offsets:
+    if with_offsets or job.starts:
         wanted.add("offset")
     return [name for name in ("topic", "partition", "offset", "timestamp", "key", "headers", "value") if name in wanted]
 
 
 def has_few_headers(job: Job) -> bool:
     """Whether no other headers are needed than those that tell of rows which get another key."""
-    targets = job.targets.values()
+    targets = job.all_targets
     return not any(one.needs_headers or one.letters or "headers" in one.metadata_fields for one in targets)
 
 
@@ -103,11 +118,15 @@ def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
         for batch in batches:
             hit("task.batch")
             for topic, records in _by_topic(job, batch):
-                target = job.targets[topic]
-                run = runs.get(target.name)
-                if run is None:
-                    run = runs[target.name] = _TableRun(target, target.name in job.trials, job.topics_of(target.name))
-                run.take(topic, records)
+                for target in job.targets_of(topic):
+                    run = runs.get(target.name)
+                    if run is None:
+                        topics = job.topics_of(target.name)
+                        run = runs[target.name] = _TableRun(target, target.name in job.trials, topics)
+                    starts = job.starts.get(target.name)
+                    own = records if starts is None else _from(records, starts[topic])
+                    if own.num_rows:
+                        run.take(topic, own)
         reports = [run.report() for run in runs.values()]
     except BaseException:
         for run in runs.values():
@@ -335,6 +354,15 @@ def _by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordB
     starts = np.flatnonzero(np.r_[True, indices[1:] != indices[:-1]])
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), batch.num_rows], strict=True):
         yield codes.dictionary[int(indices[start])].as_py(), batch.slice(start, end - start)
+
+
+def _from(records: pa.RecordBatch, starts: Mapping[int, int]) -> pa.RecordBatch:
+    """The records of a topic that are a table's own."""
+    partitions, codes = np.unique(np.asarray(records.column("partition")), return_inverse=True)
+    known = {HEAVY_PARTITION: 0, **starts}  # Where it is from a heavy one does not tell: all tables get to know of it.
+    first = np.array([known.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
+    is_own = np.asarray(records.column("offset")) >= first[codes]
+    return records if is_own.all() else records.filter(pa.array(is_own))
 
 
 def _plain_columns(records: pa.RecordBatch) -> dict[str, pa.Array]:

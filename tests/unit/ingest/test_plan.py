@@ -142,16 +142,35 @@ def test_limited_ranges_begin_where_they_did_and_never_stand_still(spans: list[i
     assert all(r.start == 7 and 7 < r.end <= 7 + spans[r.partition] for r in kept)
 
 
-def test_small_batches_share_a_job_unless_they_share_a_topic_and_catch_ups_go_alone() -> None:
-    small = [Batch(name, (OffsetRange(topic, 0, 0, 10),)) for name, topic in (("x", "a"), ("y", "b"), ("z", "a"))]
-    large = Batch("w", (OffsetRange("c", 0, 0, CATCH_UP_RECORDS + 1),))
-    assert group_batches([*small, large]) == ([[small[0], small[1]], [small[2]]], [large])
+def test_small_batches_share_a_job_and_catch_ups_of_different_topics_go_alone() -> None:
+    small = [Batch(name, (OffsetRange(name, 0, 0, 10),)) for name in ("x", "y")]
+    large = [Batch(name, (OffsetRange(name, 0, 0, CATCH_UP_RECORDS + 1),)) for name in ("z", "w")]
+    assert group_batches([small[0], *large, small[1]]) == ([small], [[large[0]], [large[1]]])
+
+
+def test_batches_of_one_topic_share_a_job_when_they_share_a_read() -> None:
+    for last in (10, CATCH_UP_RECORDS + 10):
+        x, y, far = (
+            Batch(name, (OffsetRange("a", 0, start, start + last),))
+            for name, start in (("x", 0), ("y", 0), ("z", last))
+        )
+        other = Batch("w", (OffsetRange("b", 0, 0, 10),))
+        is_small = last == 10
+        small, large = group_batches([x, far, other, y])
+        assert (small if is_small else large) == ([[x, other, y], [far]] if is_small else [[x, y], [far]])
+        assert group_batches([x, y], {"y"})[not is_small] == [[x], [y]]
+
+
+def test_a_small_batch_does_not_wait_for_the_catch_up_of_its_topic() -> None:
+    small = Batch("x", (OffsetRange("a", 0, 0, 100_000),))
+    large = Batch("y", (OffsetRange("a", 0, 0, CATCH_UP_RECORDS + 1),))
+    assert group_batches([small, large]) == ([[small]], [[large]])
 
 
 def test_a_table_that_goes_alone_shares_no_job_and_has_its_turn_and_a_catch_up_stays_one() -> None:
     small = [Batch(name, (OffsetRange(name, 0, 0, 10),)) for name in ("x", "y", "z")]
     large = Batch("w", (OffsetRange("c", 0, 0, CATCH_UP_RECORDS + 1),))
-    assert group_batches([*small, large], {"y", "w"}) == ([[small[0], small[2]], [small[1]]], [large])
+    assert group_batches([*small, large], {"y", "w"}) == ([[small[0], small[2]], [small[1]]], [[large]])
     assert group_batches(small, {"x"}) == ([[small[0]], [small[1], small[2]]], [])
 
 

@@ -65,12 +65,14 @@ def test_a_span_is_whole_files_for_every_task_unless_that_is_more_than_it_may_be
 
 
 def test_a_job_has_as_many_tasks_as_are_quickest_or_as_leave_large_enough_files() -> None:
-    def batch(span: int, most_tasks: int | None = None) -> Batch:
-        return Batch("t", (OffsetRange("a", 0, 0, span),), most_tasks=most_tasks)
+    def batch(span: int, most_tasks: int | None = None, topic: str = "a") -> Batch:
+        return Batch("t", (OffsetRange(topic, 0, 0, span),), most_tasks=most_tasks)
 
     assert slices_of([batch(100)], 4) == 1
     assert slices_of([batch(1_000_000)], 4) == 4
     assert slices_of([batch(1_000_000, 1)], 4) == 1
     assert slices_of([batch(1_000_000, 3)], 4) == 3
     assert slices_of([batch(1_000_000, 9)], 4) == 4
-    assert slices_of([batch(100_000, 1), batch(10, 1)], 4) == 2
+    assert slices_of([batch(100_000, 1), batch(10, 1, topic="b")], 4) == 2
+    assert slices_of([batch(1_000_000, 3), batch(1_000_000, 2)], 4) == 2
+    assert slices_of([batch(70_000), batch(70_000)], 4) == 2

@@ -68,6 +68,38 @@ def test_several_topics_share_a_batch_and_two_may_feed_one_table(tmp_path: Path)
     assert _rows(reports["lake.two"]) == [{"id": 2, "_topic": "b"}]
 
 
+def test_a_topic_may_feed_several_tables_each_from_where_its_own_records_begin(tmp_path: Path) -> None:
+    one, two, three = (
+        target_of(tmp_path, {"id": "long"}, name=f"lake.{name}", reading=Reading(on_bad=on_bad))
+        for name, on_bad in (("one", "skip"), ("two", "stop"), ("three", "skip"))
+    )
+    job = Job(
+        {"a": one}, beside={"a": (two, three)}, starts={"lake.two": {"a": {0: 6, 1: 0}}, "lake.three": {"a": {1: 8}}}
+    )
+    assert source_columns(job, with_offsets=False) == ["partition", "offset", "timestamp", "value"]
+    places = [(0, 5), (0, 6), (1, 7), (1, 8)]
+    batch = records_of([{"partition": p, "offset": o, "value": _value(id=o)} for p, o in places])
+    reports = run(job, batch, batch.slice(0, 1))
+    assert {name: [row["id"] for row in _rows(report)] for name, report in reports.items()} == {
+        "lake.one": [5, 6, 7, 8, 5], "lake.two": [6, 7, 8], "lake.three": [8],
+    }  # fmt: skip
+    assert reports["lake.three"].latest_ms == {"a": {1: 0}}
+    bad = records_of(
+        [{"partition": 0, "offset": 9, "value": b"x"}, {"partition": 1, "offset": 9, "value": _value(id=9)}]
+    )
+    reports = run(job, bad)
+    assert [(reports[f"lake.{name}"].bad_count, len(reports[f"lake.{name}"].files)) for name in ("one", "two", "three")] == [
+        (1, 1), (1, 0), (0, 1),
+    ]  # fmt: skip
+
+
+def test_a_large_record_that_was_left_out_sends_the_batches_of_all_its_tables_back(tmp_path: Path) -> None:
+    one, two = (target_of(tmp_path, {"id": "long"}, name=f"lake.{name}") for name in ("one", "two"))
+    job = Job({"a": one}, beside={"a": (two,)}, starts={"lake.two": {"a": {0: 6}}})
+    reports = run(job, records_of([{"partition": HEAVY_PARTITION, "offset": 5, "value": None}]))
+    assert {name: report.has_heavy for name, report in reports.items()} == {"lake.one": True, "lake.two": True}
+
+
 def test_metadata_columns_belong_to_their_own_record_in_a_batch_of_several_topics(tmp_path: Path) -> None:
     metadata = tuple(field for field in METADATA_COLUMNS if field in METADATA_TYPES)
     targets = {name: target_of(tmp_path, {"id": "long"}, name=f"lake.{name}", metadata=metadata) for name in "ab"}

@@ -1,0 +1,179 @@
+"""Tables of one topic in a running service: read together while they stand together, each with a progress of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.errors import UnavailableError
+from frazil.ingest.table import RunState
+from frazil.ingest.task import Job
+from frazil.spec import PipelineSpec, TableSpec, TopicSelector
+from frazil.spec.models import CommitSpec, EnvelopeSpec
+from frazil.testing import FakeClock, MemoryJobs, MemorySource
+from frazil.types import Batch, OffsetRange, TaskReport
+from tests.unit.ingest.service_scene import HandLanes, Scene, turn_until
+
+MIRROR, LOG = "n.mirror", "n.log"
+
+
+class NotedJobs(MemoryJobs):
+    """Jobs that take a tenth of a second, remember what they have read, and fail while `broken` is among their tables."""
+
+    def __init__(self, source: MemorySource, clock: FakeClock) -> None:
+        super().__init__(source)
+        self._clock = clock
+        self.noted: list[dict[str, tuple[OffsetRange, ...]]] = []
+        self.broken = ""
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+        self._clock.sleep(0.1)
+        self.noted.append({batch.table: batch.ranges for batch in batches})
+        if self.broken in self.noted[-1]:
+            raise UnavailableError("a task failed", where=self.broken)
+        return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+
+
+class Pair(Scene):
+    """A mirror and a change log of one topic."""
+
+    def __init__(self, root: Path, **of_log: Any) -> None:
+        super().__init__(root, "t")
+        self.noted_jobs = self.jobs = NotedJobs(self.source, self.clock)
+        self.of_log = of_log
+
+    def spec(self, *topics: str) -> PipelineSpec:
+        def table(name: str, **settings: Any) -> TableSpec:
+            given = {
+                "name": name,
+                "topics": (TopicSelector(literal="t"),),
+                "envelope": EnvelopeSpec(kind="debezium"),
+                "commit": CommitSpec(interval_s=1.0),
+            }
+            return TableSpec.model_validate({**given, **settings})
+
+        mirror = table(MIRROR, mode="upsert", key_columns=("id",))
+        log = table(LOG, changelog=True, metadata={"op": "_op", "image": "_image", "offset": "_offset"}, **self.of_log)
+        return super().spec(*topics).model_copy(update={"tables": (mirror, log)})
+
+    def change(self, *keys: int, version: int = 0) -> None:
+        self.feed("t", *({"op": "u", "before": None, "after": {"id": key, "v": version}} for key in keys))
+
+    def is_right(self) -> bool:
+        """Whether both tables are what the topic tells."""
+        if self.catalog.load(LOG) is None or self.catalog.load(MIRROR) is None:
+            return False
+        told = [(record.offset, json.loads(record.value or b"")) for record in self.source.by_name["t"].partitions[0]]
+        good = [(offset, change["after"]) for offset, change in told if change["op"] == "u"]
+        log = sorted((row["_offset"], row["id"], row["v"]) for row in self.rows(LOG))
+        mirror = {row["id"]: row["v"] for row in self.rows(MIRROR)}
+        return log == [(offset, row["id"], row["v"]) for offset, row in good] and mirror == {
+            row["id"]: row["v"] for _, row in good
+        }
+
+
+def ranges_of(noted: list[dict[str, tuple[OffsetRange, ...]]]) -> list[dict[str, tuple[int, int]]]:
+    return [{table: (r.start, r.end) for table, (r,) in one.items()} for one in noted]
+
+
+def test_a_mirror_and_its_change_log_are_read_together_from_the_first_record_on(tmp_path: Path) -> None:
+    scene = Pair(tmp_path)
+    scene.change(1, 2, 3)
+    service = scene.start()
+    assert turn_until(service, scene.is_right)
+    assert {frozenset(one) for one in scene.noted_jobs.noted} == {frozenset({LOG, MIRROR})}
+    scene.noted_jobs.noted.clear()
+    scene.change(2, 4, version=1)
+    assert turn_until(service, scene.is_right)
+    assert ranges_of(scene.noted_jobs.noted) == [{LOG: (3, 5), MIRROR: (3, 5)}]
+
+
+def test_each_commits_by_itself_and_the_quick_one_does_not_wait_for_the_slow_one(tmp_path: Path) -> None:
+    scene = Pair(tmp_path)
+    scene.change(1, 2)
+    scene.catch_up()
+    scene.noted_jobs.noted.clear()
+    lanes = HandLanes(scene.clock)
+    service = scene.start(lanes=lanes)
+    scene.change(3)
+    assert turn_until(service, lambda: lanes.waiting == [("small", (LOG, MIRROR))])
+    lanes.do("small", LOG, MIRROR)
+    service.turn()
+    lanes.do("commit", LOG)
+    scene.change(4)
+    assert turn_until(service, lambda: ("small", (LOG,)) in lanes.waiting)  # The mirror's commit is still under way.
+    lanes.do("small", LOG)
+    service.turn()
+    lanes.do("commit", LOG)
+    lanes.do("commit", MIRROR)
+    assert ranges_of(scene.noted_jobs.noted) == [{LOG: (2, 3), MIRROR: (2, 3)}, {LOG: (3, 4)}]
+    for key in range(5, 25):
+        scene.change(key)
+        turn_until(service, lambda: bool(lanes.waiting))
+        while lanes.waiting:
+            for lane, tables in lanes.waiting:
+                lanes.do(lane, *tables)
+            service.turn()
+    assert set(scene.noted_jobs.noted[-1]) == {LOG, MIRROR}  # They have come together again.
+    assert scene.is_right()
+
+
+def test_a_table_that_fails_is_read_by_itself_until_it_has_succeeded(tmp_path: Path) -> None:
+    scene = Pair(tmp_path)
+    scene.change(1)
+    service = scene.start()
+    assert turn_until(service, scene.is_right)
+    scene.noted_jobs.noted.clear()
+    scene.noted_jobs.broken = MIRROR
+    scene.change(2)
+    assert turn_until(service, lambda: len(scene.rows(LOG)) == 2)
+    assert [set(one) for one in scene.noted_jobs.noted if LOG in one] == [{LOG, MIRROR}, {LOG}]
+    scene.noted_jobs.broken = ""
+    assert turn_until(service, lambda: len(scene.rows(MIRROR)) == 2)
+    scene.noted_jobs.noted.clear()
+    for version in range(3):
+        scene.change(3, version=version)
+        assert turn_until(service, scene.is_right)
+    assert set(scene.noted_jobs.noted[-1]) == {LOG, MIRROR}
+
+
+def test_a_table_that_stops_leaves_the_other_to_read_alone(tmp_path: Path) -> None:
+    scene = Pair(tmp_path, on_bad_record="stop")
+    scene.change(1)
+    service = scene.start()
+    assert turn_until(service, scene.is_right)
+    scene.feed("t", {"op": "x", "before": None, "after": {"id": 9}})
+    scene.change(2)
+    assert turn_until(service, lambda: len(scene.rows(MIRROR)) == 2)
+    states = {table.name: table.run_state for table in service.tables}
+    assert states[LOG] is RunState.STOPPED
+    scene.noted_jobs.noted.clear()
+    scene.change(3)
+    assert turn_until(service, lambda: len(scene.rows(MIRROR)) == 3)
+    assert [set(one) for one in scene.noted_jobs.noted] == [{MIRROR}]
+    assert scene.letters(MIRROR) == [("t", 0, 1)]
+
+
+@pytest.mark.parametrize("quick", [MIRROR, LOG])
+def test_a_process_that_dies_between_the_two_commits_leaves_each_table_its_own_progress(
+    tmp_path: Path, quick: str
+) -> None:
+    scene = Pair(tmp_path)
+    scene.change(1, 2)
+    scene.catch_up()
+    lanes = HandLanes(scene.clock)
+    service = scene.start(lanes=lanes)
+    scene.change(2, 3, version=1)
+    assert turn_until(service, lambda: lanes.waiting == [("small", (LOG, MIRROR))])
+    lanes.do("small", LOG, MIRROR)
+    service.turn()
+    lanes.do("commit", quick)
+    scene.change(3, 4, version=2)
+    scene.noted_jobs.noted.clear()
+    scene.catch_up()
+    assert ranges_of(scene.noted_jobs.noted) == [{one: (4 if one == quick else 2, 6) for one in (LOG, MIRROR)}]
+    assert scene.is_right()
