@@ -1,16 +1,18 @@
-"""An HTTP proxy in front of a REST catalog that can lose the answer to a commit, before or after it was carried out."""
+"""An HTTP proxy in front of a REST catalog that can lose the answer to a commit, before or after it was carried out, or send
+it twice, as proxies do that try again by themselves: the second time it is refused.
+"""
 
 from __future__ import annotations
 
 import http.client
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 
-Fault = Literal["502 after", "cut after", "502 before", "cut before", "late"]
+Fault = Literal["502 after", "cut after", "502 before", "cut before", "late", "twice"]
 _COMMIT = re.compile(r"^/v1/namespaces/[^/]+/tables/[^/]+$")
 _HOST = "127.0.0.1"
 _OWN = ("host", "connection", "accept-encoding")
@@ -26,6 +28,7 @@ class Proxy:
         self._left = 0
         self.struck = threading.Semaphore(0)
         self.release = threading.Event()
+        self.between: Callable[[], object] = lambda: None
         self._server = _Server(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -36,9 +39,10 @@ class Proxy:
         return f"http://{_HOST}:{self._server.server_port}"
 
     @contextmanager
-    def faulty(self, fault: Fault, times: int = 1) -> Iterator[None]:
-        """The next commits fail like this."""
+    def faulty(self, fault: Fault, times: int = 1, between: Callable[[], object] = lambda: None) -> Iterator[None]:
+        """The next commits fail like this. between: what happens before one is sent the second time."""
         self.release.clear()
+        self.between = between
         self._fault, self._left = fault, times
         try:
             yield
@@ -95,7 +99,12 @@ class _Answerer(BaseHTTPRequestHandler):
             return
         response = proxy.forward(self.command, self.path, body, kept)
         content = response.read()
-        if fault is None:
+        if fault == "twice":
+            proxy.between()
+            response = proxy.forward(self.command, self.path, body, kept)
+            content = response.read()
+            proxy.struck.release()
+        if fault in (None, "twice"):
             self._pass_on(response, content)
         else:
             self._fail(fault)

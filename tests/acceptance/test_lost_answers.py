@@ -50,7 +50,7 @@ def test_a_connection_lost_in_a_commit_is_cleared_up(unsure: Unsure, step: str) 
     unsure.check()
 
 
-@pytest.mark.parametrize("fault", ["502 after", "cut after", "502 before", "cut before"])
+@pytest.mark.parametrize("fault", ["502 after", "cut after", "502 before", "cut before", "twice"])
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_commit_that_a_rest_catalog_does_not_answer_is_cleared_up(
     proxied: tuple[Unsure, Proxy], fault: Fault, times: int

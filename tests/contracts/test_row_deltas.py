@@ -33,14 +33,15 @@ _SCHEMA: Schema = new_schema([("id", LongType()), ("v", StringType())])
 class Hand:
     """A writer of a table: commits rows and takes them away."""
 
-    def __init__(self, catalog: Catalog, version: int) -> None:
+    def __init__(self, catalog: Catalog, version: int, table: str = _TABLE) -> None:
         self.catalog = catalog
         self.version = version
-        self.state = catalog.create(_TABLE, _SCHEMA, {}, version)
+        self._table = table
+        self.state = catalog.create(table, _SCHEMA, {}, version)
 
     def fresh(self) -> TableState:
         """The table as it is now."""
-        state = self.catalog.load(_TABLE)
+        state = self.catalog.load(self._table)
         assert state is not None
         self.state = state
         return state
@@ -57,7 +58,7 @@ class Hand:
 
     def commit(self, *ids: int, delta: RowDelta | None = None, offset: int = 1) -> Commit:
         progress = Progress(offsets={"a": {0: offset}}, commit_id=new_id(), epoch=1, run_id="r")
-        return Commit(_TABLE, self.write(*ids) if ids else (), progress, self.state.progress, delta)
+        return Commit(self._table, self.write(*ids) if ids else (), progress, self.state.progress, delta)
 
     def send(self, commit: Commit) -> Progress:
         done = self.catalog.commit(commit)
@@ -65,7 +66,7 @@ class Hand:
         return done
 
     def scan(self) -> Scan:
-        return self.catalog.scan(_TABLE)
+        return self.catalog.scan(self._table)
 
     def delete(self, scan: Scan, **rows: list[int]) -> RowDelta:
         """Takes away rows of files, named f0, f1 and so on, the one with the most rows first."""

@@ -21,6 +21,8 @@ SENT_MARK = "letters-sent"
 """The mark of a dead-letter table whose letters go to a Kafka topic too: the commit whose letters are known to be there."""
 REWRITE_ID = "rewrite-id"
 """Summary key of a dead-letter table: the retry or the drop that made this snapshot."""
+CARE_ID = "care-id"
+"""Summary key of a table: the commit of table care that made this snapshot."""
 
 
 @dataclass(frozen=True)

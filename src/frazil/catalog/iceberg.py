@@ -29,6 +29,7 @@ from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, Table
 from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.catalog.row_deltas import row_delta
 from frazil.catalog.scans import Scan
+from frazil.catalog.sending import send
 from frazil.catalog.table_scans import TableScans, planned, stored_files
 from frazil.catalog.validators import HistoryValidator, ProgressValidator, said
 from frazil.catalog.vended import VENDED
@@ -189,7 +190,7 @@ class IcebergCatalog:
             raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
         try:
             hit("commit.before")
-            update.commit()
+            send(update, java)
             hit("commit.landed")
         except (Py4JJavaError, ConnectionError) as error:
             return self._resolve(commit, error, validator, newest)
@@ -245,7 +246,7 @@ class IcebergCatalog:
             self._files.tell((file.content for file in rewrite.added), java, overwrite, "OverwriteFiles.addFile")
             for name, value in {**rewrite.words, REWRITE_ID: rewrite.id}.items():
                 overwrite.set(key(self._pipeline, name), value)
-            overwrite.validateWith(validator).commit()
+            send(overwrite.validateWith(validator), java)
             hit("retry.rewrite-landed")
         except (Py4JJavaError, ConnectionError) as error:
             self._look_up(rewrite.table, error, validator, rewrite.id, rewrite.read_at)
@@ -259,7 +260,7 @@ class IcebergCatalog:
         try:
             append = java.newAppend()
             self._files.tell((file.content for file in files), java, append, "AppendFiles.appendFile")
-            append.set(key(self._pipeline, name), value).validateWith(validator).commit()
+            send(append.set(key(self._pipeline, name), value).validateWith(validator), java)
             hit("retry.append-landed")
         except (Py4JJavaError, ConnectionError) as error:
             self._look_up(table, error, validator, value, since)
@@ -278,7 +279,7 @@ class IcebergCatalog:
             update = self._update_for(java, commit)
             for name, value in {**made.words, RETRY_ID: made.id}.items():
                 update.set(key(self._pipeline, name), value)
-            update.validateWith(validator).commit()
+            send(update.validateWith(validator), java)
             hit("retry.replace-landed")
         except (Py4JJavaError, ConnectionError) as error:
             self._look_up(made.table, error, validator, made.id, made.since)

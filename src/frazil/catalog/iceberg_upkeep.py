@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from frazil.catalog.care_commits import replace_deletes, replace_manifests, send_once
 from frazil.catalog.compaction import RESERVED, compact_table
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
@@ -21,6 +22,7 @@ from frazil.catalog.java_errors import is_conflict, is_not_there, unavailable
 from frazil.catalog.look import TableLook, carried_progress, read_look
 from frazil.catalog.progress import key
 from frazil.catalog.record_rewrite import is_readable_by_spark
+from frazil.catalog.sending import send
 from frazil.catalog.upkeep import Compaction, Rewritten, Transfer
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
@@ -77,20 +79,23 @@ class IcebergUpkeep:
         with _explained("data files cannot be rewritten", table):
             done = compact_table(self._activated(), self._catalog, table, compaction, transfer)
             if compaction.removes_dangling:
-                self._actions().removeDanglingDeleteFiles(self._catalog.java_table(table)).execute()
+                java, staging = self._staged(table)
+                self._actions().removeDanglingDeleteFiles(staging).execute()
+                replace_deletes(self._catalog, java, staging.currentSnapshot())
             return done
 
     def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
         """See the port."""
         with _explained("delete files cannot be rewritten", table):
-            java = self._catalog.java_table(table)
+            java, staging = self._staged(table)
             if not is_readable_by_spark(self._jvm, java):
                 return compact_table(self._activated(), self._catalog, table, Compaction(_WITH_DELETES))
-            action = self._actions().rewritePositionDeletes(java)
+            action = self._actions().rewritePositionDeletes(staging)
             for name, value in options.items():
                 action = action.option(name, value)
             hit("care.deletes.begins")
             result = action.execute()
+            _refuse_lost(replace_deletes(self._catalog, java, staging.currentSnapshot()), table)
             hit("care.deletes.landed")
             return Rewritten(
                 result.rewrittenDeleteFilesCount(), result.addedDeleteFilesCount(), result.rewrittenBytesCount()
@@ -99,22 +104,26 @@ class IcebergUpkeep:
     def rewrite_manifests(self, table: str) -> Rewritten:
         """See the port."""
         with _explained("manifests cannot be rewritten", table):
-            java = self._catalog.java_table(table)
-            if not is_readable_by_spark(self._jvm, java):
-                return self._rewrite_manifests_here(java)
-            action = self._actions().rewriteManifests(java).option("use-caching", "false")
+            java, staging = self._staged(table)
+            if not is_readable_by_spark(self._jvm, java) or int(java.operations().current().formatVersion()) == 1:
+                return self._rewrite_manifests_here(java, table)
+            action = self._actions().rewriteManifests(staging).option("use-caching", "false")
             hit("care.manifests.begins")
             result = action.execute()
+            _refuse_lost(replace_manifests(self._catalog, java, staging.currentSnapshot(), result), table)
             hit("care.manifests.landed")
             return Rewritten(_count(result.rewrittenManifests()), _count(result.addedManifests()))
 
-    def _rewrite_manifests_here(self, java: Any) -> Rewritten:
-        """In the driver, in the order in which they are: Spark's way needs a type for each column."""
+    def _rewrite_manifests_here(self, java: Any, table: str) -> Rewritten:
+        """In the driver, in the order in which they are: Spark's way needs a type for each column, and removes its manifests
+        of format 1 once they are copied.
+        """
         # On this thread: py4j calls Python back only where Python waits for an answer.
         executors = self._jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
         rewrite = java.rewriteManifests().scanManifestsWith(executors.newDirectExecutorService())
         hit("care.manifests.begins")
-        rewrite.clusterBy(_Together()).commit()
+        since = int(java.currentSnapshot().snapshotId())
+        _refuse_lost(send_once(self._catalog, rewrite.clusterBy(_Together()), java, since), table)
         hit("care.manifests.landed")
         summary = java.currentSnapshot().summary()
         return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
@@ -148,7 +157,7 @@ class IcebergUpkeep:
             append.validateWith(_SameProgress(carried))
             hit("care.carry.begins")
             with self._catalog.turn(table):
-                append.commit()
+                send(append, java)
                 hit("care.carry.landed")
                 # Else the next batch of changes would list all files of the table again.
                 self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java.currentSnapshot())
@@ -196,6 +205,11 @@ class IcebergUpkeep:
         """See the port."""
         with _explained("a property of the table cannot be set", table):
             self._catalog.java_table(table).updateProperties().set(key(self._catalog.pipeline, name), text).commit()
+
+    def _staged(self, table: str) -> tuple[Any, Any]:
+        """The table, fresh from the catalog, and the same in a transaction (see `care_commits`)."""
+        java = self._catalog.java_table(table)
+        return java, java.newTransaction().table()
 
     def _files(self, java: Any) -> Iterator[str]:
         """The data files of the newest snapshot, with the deletes that count for them, as JSON. Very many are in one text:
@@ -309,22 +323,35 @@ class _SameProgress:
 
     def __init__(self, carried: Mapping[str, str]) -> None:
         self._expected = {name: value for name, value in carried.items() if name.endswith(".commit-id")}
+        self._told_by: set[int] = set()
 
     def validate(self, snapshots: Any) -> bool:
         """Called by the JVM with the snapshots of the branch."""
-        left = dict(self._expected)
+        left, told_by = dict(self._expected), set[int]()
         iterator = snapshots.iterator()
         while left and iterator.hasNext():
-            summary = iterator.next().summary()
+            snapshot = iterator.next()
+            summary = snapshot.summary()
             for name in list(left):
                 found = summary.get(name)
                 if found is not None and str(found) != left.pop(name):
                     return False
-        return not left
+                if found is not None:
+                    told_by.add(int(snapshot.snapshotId()))
+        # Where another snapshot tells it at a second attempt, the first one has landed.
+        is_first = self._told_by in (set(), told_by)
+        self._told_by = told_by
+        return not left and is_first
 
     def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
         """Called by the JVM, also when all is well."""
         return "a pipeline has gone on meanwhile"
+
+
+def _refuse_lost(landed: bool | None, table: str) -> None:
+    """ConflictError unless the commit is in the table."""
+    if not landed:
+        raise ConflictError("another commit has changed what was rewritten", where=table)
 
 
 def _is_own(path: str, location: str) -> bool:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
+from frazil.catalog.care_commits import send_once
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
-from frazil.catalog.java_errors import is_conflict
 from frazil.catalog.scans import LiveFile, Scan
+from frazil.catalog.sending import remove
 from frazil.catalog.table_scans import Described
 from frazil.catalog.upkeep import Transfer
 from frazil.catalog.validators import RewriteValidator
@@ -77,15 +75,15 @@ class Swap:
                 break
             with self._catalog.turn(self._table):
                 if self._transfer is not None and self._now() != look.at:
-                    self._remove(delete.path for delete in look.come)
+                    remove(self._java, (delete.path for delete in look.come))
                     look = self._look(rewrite, self._scan())
                 landed = self._try(rewrite, look) if look is not None else False
             if landed is not False:
                 return bool(landed)
             if look is not None:
-                self._remove(delete.path for delete in look.come)
+                remove(self._java, (delete.path for delete in look.come))
                 look = self._first_look(rewrite) if self._transfer is not None else None
-        self._remove(str(file.location()) for group in groups for file in each(group.addedFiles()))
+        remove(self._java, (str(file.location()) for group in groups for file in each(group.addedFiles())))
         return False
 
     def _described(self, groups: Sequence[Any]) -> _Rewrite:
@@ -126,15 +124,12 @@ class Swap:
         """Whether it has landed; None where that cannot be told any more."""
         update = self._java.newRewrite().validateFromSnapshot(look.at).dataSequenceNumber(self._number)
         is_all = sum(int(group.inputFileNum()) for group in rewrite.groups) >= self._file_count
-        try:
-            self._replace(update, rewrite.groups, look).validateWith(RewriteValidator(self._read_at, is_all)).commit()
+        self._replace(update, rewrite.groups, look)
+        landed = send_once(self._catalog, update, self._java, self._read_at, RewriteValidator(self._read_at, is_all))
+        if landed:
             hit("care.compact.landed")
-        except Py4JJavaError as error:
-            if not is_conflict(error):
-                raise  # It may have landed: what it wrote stays.
-            return self._has_landed(rewrite.groups)
-        self._tell(rewrite, look)
-        return True
+            self._tell(rewrite, look)
+        return landed
 
     def _replace(self, update: Any, groups: Sequence[Any], look: _Look) -> Any:
         sets = self._jvm.org.apache.iceberg.util
@@ -155,26 +150,6 @@ class Swap:
         delta = RowDelta(look.at, look.come, look.gone, tuple(old))
         commit = Commit(self._table, tuple(new), Progress(), Progress(), delta)
         self._catalog.note_rewrite(commit, self._java)
-
-    def _has_landed(self, groups: Sequence[Any]) -> bool | None:
-        """Whether a commit that was refused has landed before: Iceberg sends one again whose answer was lost, and is then
-        told that the files are gone. None where nobody can tell any more: what was written then stays.
-        """
-        paths = {str(file.location()) for group in groups for file in each(group.addedFiles())}
-        self._java.refresh()
-        at = self._java.currentSnapshot()
-        while at is not None and at.snapshotId() != self._read_at:
-            added = at.addedDataFiles(self._java.io()) if at.operation() == "replace" else ()
-            if any(str(file.location()) in paths for file in added):
-                return True
-            parent = at.parentId()
-            at = self._java.snapshot(parent) if parent is not None else None
-        return False if at is not None else None
-
-    def _remove(self, paths: Iterable[str]) -> None:
-        for path in set(paths):
-            with suppress(Py4JJavaError):  # An orphan costs space, not truth.
-                self._java.io().deleteFile(path)
 
 
 def _scoped(files: Iterable[LiveFile]) -> tuple[DeleteFile, ...]:

@@ -137,6 +137,29 @@ class RewriteValidator:
         return "equality deletes came meanwhile, which Iceberg would forget"
 
 
+class CareValidator:
+    """Iceberg's SnapshotAncestryValidator for a commit of table care: true while it is not in the table already, and another
+    validator, where there is one, has nothing against it.
+    """
+
+    class Java:
+        """What py4j needs to know."""
+
+        implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+    def __init__(self, once: HistoryValidator, other: RewriteValidator | None) -> None:
+        self._once = once
+        self._other = other
+
+    def validate(self, snapshots: Any) -> bool:
+        """Called by the JVM with the snapshots of the branch."""
+        return self._once.validate(snapshots) and (self._other is None or self._other.validate(snapshots))
+
+    def errorMessage(self) -> str:  # noqa: N802  (the interface's name)
+        """Called by the JVM, also when all is well."""
+        return self._once.errorMessage() if self._once.refused or self._other is None else self._other.errorMessage()
+
+
 def said(pipeline: str, names: Sequence[str], snapshots: Any) -> Iterator[Said]:
     """What Java snapshots of one branch say, newest first."""
     iterator = snapshots.iterator()

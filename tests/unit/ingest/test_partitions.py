@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import resource
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,27 @@ def test_few_partitions_keep_their_files_open_from_one_load_of_rows_to_the_next(
     many = _write(_target(tmp_path, "bucket(id, 500)"), *batches)
     assert len(many) > 500, "but not for ever, and files beyond the few that may be open are closed"
     assert sum(file.record_count for file in many) == 5000
+
+
+def test_very_many_partitions_are_one_file_each_of_which_few_are_open(tmp_path: Path) -> None:
+    rows = [{"id": n % 2000, "w": f"word {n}"} for n in range(10_000)]
+    target = _target(tmp_path, "id")
+    batches = [_rows(target, rows[n : n + 1000]) for n in range(0, 10_000, 1000)]
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    writer = FileWriter(target)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 64, hard))
+    pa.set_memory_pool(pool)
+    try:
+        for batch in batches:
+            writer.write(batch)
+        files = writer.finish()
+    finally:
+        pa.set_memory_pool(usual)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert sorted(file.record_count for file in files) == [5] * 2000
+    assert len(set(_partitions(files))) == 2000
+    assert pool.max_memory() < 32 * 1024 * 1024
 
 
 def test_a_task_writes_no_more_partitions_than_it_may(tmp_path: Path) -> None:

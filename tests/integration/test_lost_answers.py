@@ -1,0 +1,189 @@
+"""Commits to a REST catalog whose answers are lost, or that something on the way sends twice: whatever made them, every
+snapshot can still be read, and nothing is done twice or given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlparse
+
+import pytest
+from pyspark.sql import SparkSession
+
+from frazil.catalog.iceberg import IcebergCatalog
+from frazil.catalog.java import each
+from frazil.catalog.port import Replacement, Rewrite
+from frazil.catalog.upkeep import Compaction
+from frazil.clock import new_id
+from frazil.errors import ConflictError, UnavailableError
+from frazil.maintain.run import DELETES_OPTIONS
+from frazil.runtime.jvm import Jvm
+from tests.acceptance.proxy import Fault, Proxy
+from tests.contracts.test_row_deltas import Hand
+from tests.integration.lakes import Lake, Rows
+from tests.integration.servers import RestCatalogServer
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
+
+FAULTS: tuple[Fault, ...] = ("cut after", "twice")
+STRUCK_WITHIN_S = 60.0
+FAR_AHEAD_MS = 4_102_444_800_000
+"""Every file is older."""
+
+
+class ProxiedLake(Lake):
+    """A lake whose catalog is behind a proxy; other hands reach it directly."""
+
+    def __init__(self, jvm: Jvm, root: Path, server: RestCatalogServer) -> None:
+        self.proxy = Proxy(server.port)
+        self._server = server
+        super().__init__(jvm, root)
+
+    def connect(self, pipeline: str = "p") -> IcebergCatalog:
+        """Another connection."""
+        properties = {"type": "rest", "uri": self.proxy.url}
+        return IcebergCatalog(self.jvm.gateway, pipeline, properties, self.jvm.hadoop)
+
+    def spark(self) -> SparkSession:
+        """A session of somebody else's, with the catalog `frazil`."""
+        spark = self.jvm.session().newSession()
+        prefix = "spark.sql.catalog.frazil"
+        spark.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
+        for name, value in {"type": "rest", "uri": self._server.url, "cache-enabled": "false"}.items():
+            spark.conf.set(f"{prefix}.{name}", value)
+        return spark
+
+    def history(self, table: str) -> dict[int, Rows]:
+        """The rows of every snapshot."""
+        return {snapshot: self.rows(table, snapshot) for snapshot in self.look(table).snapshots}
+
+    def strike(self, fault: Fault, act: Callable[[], object], between: Callable[[], object] = lambda: None) -> None:
+        """Does it while a commit meets the fault. between: what others do before it is sent the second time."""
+        with self.proxy.faulty(fault, between=between):
+            act()
+        self.proxy.wait_until_struck(STRUCK_WITHIN_S)
+
+
+@pytest.fixture(scope="module")
+def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedLake]:
+    root = tmp_path_factory.mktemp("rest")
+    server = RestCatalogServer(root / "catalog", str(root / "warehouse"))
+    server.start()
+    lake = ProxiedLake(jvm, root, server)
+    yield lake
+    lake.proxy.close()
+    server.kill()
+
+
+def oldest(lake: Lake, table: str) -> list[int]:
+    """All snapshots but the two newest."""
+    return [one.id for one in sorted(lake.look(table).snapshots.values(), key=lambda one: one.at_ms)][:-2]
+
+
+ACTIONS: Mapping[str, Callable[[Lake, str], object]] = {
+    "compact": lambda lake, table: lake.upkeep.compact(table, Compaction({"rewrite-all": "true"})),
+    "deletes": lambda lake, table: lake.upkeep.rewrite_deletes(table, DELETES_OPTIONS),
+    "manifests": lambda lake, table: lake.upkeep.rewrite_manifests(table),
+    "manifests of format 1": lambda lake, table: lake.upkeep.rewrite_manifests(table),
+    "carry": lambda lake, table: lake.upkeep.carry(table),
+    "expire": lambda lake, table: lake.upkeep.expire(table, oldest(lake, table)),
+    "statistics": lambda lake, table: lake.upkeep.compute_statistics(table),
+}
+
+
+def owing(lake: Lake, action: str) -> str:
+    """A new table for which there is something to do."""
+    table = f"t.lost_{new_id()[:8]}"
+    lake.create(table, format_version=1 if action.endswith("format 1") else 2)
+    java = lake.java(table)
+    for name, value in {"write.delete.mode": "merge-on-read", "commit.manifest-merge.enabled": "false"}.items():
+        java.updateProperties().set(name, value).commit()
+    lake.fill(table, 4)
+    if action == "deletes":
+        java.updateSchema().renameColumn("_partition", "word").commit()  # Spark's reader refuses the name.
+        for number in (1, 2, 11):
+            lake.spark().sql(f"DELETE FROM frazil.{table} WHERE id = {number}")
+    if action == "carry":
+        lake.java(table).newFastAppend().commit()
+    return table
+
+
+def missing(lake: Lake, table: str) -> set[str]:
+    """Files that the table's metadata names for itself and that are not there."""
+    metadata = lake.java(table).operations().current()
+    named = {str(file.path()) for file in metadata.statisticsFiles()}
+    named |= {str(snapshot.manifestListLocation()) for snapshot in metadata.snapshots()}
+    return {path for path in named if not Path(urlparse(path).path).exists()}
+
+
+@pytest.mark.parametrize("word", ["cut after", "twice", "twice, with a commit between"])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_care_whose_answer_is_lost_leaves_every_snapshot_whole(lake: ProxiedLake, action: str, word: str) -> None:
+    table = owing(lake, action)
+    rows, told, before = lake.rows(table), lake.told(table), lake.history(table)
+    more = [(77, "between")] if "between" in word else []
+
+    def act() -> None:
+        with suppress(ConflictError, UnavailableError):
+            ACTIONS[action](lake, table)
+
+    lake.strike("twice" if more else cast(Fault, word), act, lambda: more and lake.commit(table, more, pipeline="q"))
+    rows_now = sorted([*rows, *more])
+
+    def is_whole(snapshot: int, found: Rows) -> bool:
+        return found == before[snapshot] if snapshot in before else found in (rows, rows_now)
+
+    assert (lake.rows(table), lake.told(table), missing(lake, table)) == (rows_now, told, set())
+    assert all(is_whole(snapshot, found) for snapshot, found in lake.history(table).items())
+    ACTIONS[action](lake, table)
+    assert (lake.rows(table), lake.told(table)) == (rows_now, told)
+    lake.upkeep.remove(table, lake.upkeep.orphans(table, FAR_AHEAD_MS))
+    assert (lake.upkeep.orphans(table, FAR_AHEAD_MS), missing(lake, table)) == ([], set())
+    assert all(is_whole(snapshot, found) for snapshot, found in lake.history(table).items())
+    lake.commit(table, [(99, "later")])
+    assert lake.rows(table) == sorted([*rows_now, (99, "later")])
+
+
+def ids(lake: Lake, table: str) -> list[list[int]]:
+    """The ids of the rows at every snapshot, oldest first, as Iceberg's own reader has them."""
+    java, found = lake.java(table), []
+    for snapshot in sorted(java.snapshots(), key=lambda one: int(one.sequenceNumber())):
+        reader = lake.jvm.gateway.jvm.org.apache.iceberg.data.IcebergGenerics.read(java)
+        rows = reader.useSnapshot(snapshot.snapshotId()).build()
+        found.append(sorted(int(row.getField("id")) for row in each(rows)))
+        rows.close()
+    return found
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_batch_whose_answer_is_lost_leaves_every_snapshot_whole(
+    lake: ProxiedLake, fault: Fault, version: int
+) -> None:
+    table = f"t.batch_{new_id()[:8]}"
+    hand = Hand(lake.connect(), version, table)
+    lake.strike(fault, lambda: hand.send(hand.commit(1, 2)))
+    lake.strike(fault, lambda: hand.send(hand.commit(2, delta=hand.delete(hand.scan(), f0=[1]))))
+    hand.send(hand.commit(3))
+    assert ids(lake, table) == [[1, 2], [1, 2], [1, 2, 3]]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_retry_of_letters_whose_answer_is_lost_leaves_every_snapshot_whole(lake: ProxiedLake, fault: Fault) -> None:
+    table = f"t.retry_{new_id()[:8]}"
+    hand = Hand(lake.connect(), 3, table)
+    progress = hand.send(hand.commit(1, 2))
+    first = hand.scan().files[0].path
+    since = hand.fresh().head_id
+    assert since is not None
+    lake.strike(fault, lambda: hand.catalog.append_once(table, hand.write(3), "retry-id", "a", since))
+    lake.strike(fault, lambda: hand.catalog.rewrite(Rewrite(table, since, "b", (first,), hand.write(4))))
+    at = hand.fresh().head_id
+    made = Replacement(table, hand.write(5), hand.delete(hand.scan(), f0=[0]), progress, at, "c")
+    lake.strike(fault, lambda: hand.catalog.replace_once(made))
+    hand.fresh()
+    hand.send(hand.commit(6))
+    assert [len(rows) for rows in ids(lake, table)] == [2, 3, 2, 2, 3]
