@@ -71,11 +71,18 @@ class Feed:
         }
         self._producer = Producer({**settings, **(properties or {})})
 
-    def send(self, topic: str, values: Iterable[Any], partition: int = -1, key: bytes | None = None) -> None:
+    def send(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        partition: int = -1,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+    ) -> None:
         """Hands over values: bytes and None as they are, anything else as JSON."""
         for value in values:
             raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
-            self._producer.produce(topic, raw, key, partition, self._note)
+            self._producer.produce(topic, raw, key, partition, self._note, headers=list((headers or {}).items()))
             self._producer.poll(0)
 
     def knows(self, topic: str, partition: int) -> bool:

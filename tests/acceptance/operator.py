@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -54,14 +54,26 @@ class Operator:
         jvm = self._gateway.jvm
         return Table(jvm, self._catalog(folder).loadTable(jvm.org.apache.iceberg.catalog.TableIdentifier.parse(table)))
 
-    def create(self, folder: Path, table: str, columns: Mapping[str, Any], format_version: int = 2) -> None:
-        """Makes a table with these columns: names to types, a struct as a dictionary, a list as a list of one."""
+    def create(
+        self,
+        folder: Path,
+        table: str,
+        columns: Mapping[str, Any],
+        format_version: int = 2,
+        required: Collection[str] = (),
+    ) -> None:
+        """Makes a table with these columns: names to types, a struct as a dictionary, a list as a list of one. required:
+        those that no row may be without.
+        """
         iceberg = self._gateway.jvm.org.apache.iceberg
         catalog = self._catalog(folder)
         identifier = iceberg.catalog.TableIdentifier.parse(table)
         if not catalog.namespaceExists(identifier.namespace()):
             catalog.createNamespace(identifier.namespace())
-        schema = json.dumps({**_struct(columns, itertools.count(1)), "schema-id": 0})
+        struct = _struct(columns, itertools.count(1))
+        for field in struct["fields"]:
+            field["required"] = field["name"] in required
+        schema = json.dumps({**struct, "schema-id": 0})
         builder = catalog.buildTable(identifier, iceberg.SchemaParser.fromJson(schema))
         builder.withProperty("format-version", str(format_version)).create()
 

@@ -1,11 +1,12 @@
 """Producers that change their schema ten times, in every format of the registry, with damaged records among theirs, a
-registry that goes away, and kill -9 in between: the table and its dead letters hold every record once.
+registry that goes away twice, and kill -9 at the steps between: the table and its dead letters hold every record once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
@@ -15,11 +16,15 @@ from uuid import UUID
 
 import pytest
 
-from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.ledger import Place
+from tests.acceptance.operator import Operator
+from tests.acceptance.pipelines import PLACE, Pipeline
+from tests.acceptance.points import Points
 from tests.acceptance.running import Run
-from tests.acceptance.verifier import read_newest
-from tests.acceptance.writers import VERSIONS, WRITERS, Row, Writer
+from tests.acceptance.verifier import document_of, place_of, read_newest
+from tests.acceptance.writers import ADD, LATE, VERSIONS, WRITERS, Row, Writer
 from tests.fixtures.processes import frozen
+from tests.fixtures.readers import IN_PROCESS
 from tests.fixtures.registry import ApicurioRegistry
 from tests.integration.servers import Relay
 
@@ -27,20 +32,45 @@ pytestmark = pytest.mark.timeout(900)
 
 PER_VERSION = 80
 DAMAGED_EVERY = 50
-CUT_AT, FROZEN_AT, KILLED_AT = 3, 7, (5, 9)
-Place = tuple[str, int, int]
+CUT_AT, FROZEN_AT, STRUCK_WORKER_AT = 4, 9, 6
+STRUCK_AT = {ADD: "evolve.landed", 7: "commit.before", 10: "commit.landed"}
+"""The versions whose batches a driver is killed in, and the step."""
+NOBODYS = b"\x7f\xff\xff\xfe"
+"""A schema id that the registry never has."""
+PLACES = ("_topic", "_partition", "_offset")
+HEADER = {"type": "struct<id: long, o: string>", "header": "event"}
+
+
+@dataclass(frozen=True)
+class Letter:
+    """What a dead letter says of a record."""
+
+    value: bytes
+    error_class: str
+    schema_id: str | None
 
 
 class Stream:
-    """One format's topic, its table, and what of each of its records must become."""
+    """One format's topic, its table, and what of each of its records must become.
+
+    Every record's key and its header `event` are those that the first version would be written as.
+    """
 
     def __init__(self, pipeline: Pipeline, registry: ApicurioRegistry, writer: Writer) -> None:
         self.pipeline = pipeline
         self.writer = writer
-        self.table, self.topic = pipeline.add_fed_table(writer.format, value={"format": writer.format})
+        form = {"format": writer.format}
+        self.table, self.topic = pipeline.add_fed_table(
+            writer.format,
+            value=form,
+            key=form,
+            metadata=[*PLACE, "key"],
+            columns={"sent": {**HEADER, "value": form}},
+        )
         self.ids: dict[int, int] = {}
         self.rows: dict[bytes, Row] = {}
-        self.damaged: set[bytes] = set()
+        self.letters: dict[bytes, Letter] = {}
+        self.late: dict[bytes, Row] = {}
         self._registry = registry
         self._number = 0
 
@@ -49,43 +79,89 @@ class Stream:
         text = self.writer.text(version)
         self.ids[version] = self._registry.register(f"{self.topic}-value", self.writer.kind, text)
 
+    def announce_late(self) -> None:
+        """Which id the last version will have: it is registered, and gone again before anybody asks."""
+        subject = f"{self.topic}-late"
+        self.ids[LATE] = self._registry.register(subject, self.writer.kind, self.writer.text(LATE))
+        self._registry.delete(subject, for_good=True)
+
     def produce(self, newest: int) -> None:
         """Records of the newest version, of the one before it and of the first, in turn; some of them damaged."""
-        values = []
         for _ in range(PER_VERSION):
             self._number += 1
             version = (newest, max(1, newest - 1), newest, 1)[self._number % 4]
             written = self.writer.write(version, self._number)
             value = self.writer.frame(self.ids[version], written.body)
             if self._number % DAMAGED_EVERY == 7:
-                value = self._damage(value)
-                self.damaged.add(value)
+                letter = self._damaged(value, self.ids[version])
+                value = letter.value
+                self.letters[value] = letter
             else:
-                self.rows[value] = written.row
-            values.append(value)
-        self.pipeline.feed.produce(self.topic, values)
+                self.rows[value] = self._whole(written.row)
+            self._send(value)
+        self.pipeline.feed.flush()
 
-    def _damage(self, value: bytes) -> bytes:
-        """Cut short, or with another first byte, or with an id that nobody knows; the number keeps it apart."""
-        mark = str(self._number).encode()
-        kinds = (value[:-1], b"\x07" + value[1:] + mark, value[:1] + b"\x7f\xff\xff\xfe" + value[5:] + mark)
-        return kinds[self._number // DAMAGED_EVERY % len(kinds)]
+    def produce_late(self, count: int) -> None:
+        """Records of a version that the registry does not know yet."""
+        for _ in range(count):
+            self._number += 1
+            written = self.writer.write(LATE, self._number)
+            value = self.writer.frame(self.ids[LATE], written.body)
+            self.late[value] = self._whole(written.row)
+            self.letters[value] = Letter(value, "unknown_schema_id", str(self.ids[LATE]))
+            self._send(value)
+        self.pipeline.feed.flush()
+
+    def mend(self) -> None:
+        """The last version is registered: letters of it are to be rows."""
+        announced = self.ids[LATE]
+        self.register(LATE)
+        assert self.ids[LATE] == announced
+        self.rows |= self.late
+        self.letters = {value: letter for value, letter in self.letters.items() if value not in self.late}
 
     def check(self) -> None:
-        """Every record is a row with its values, or a letter with its bytes; never both, never neither."""
+        """Every record is a row with its values, or a letter with its bytes and reason; never both, never neither."""
         records = self.pipeline.ledger.of(self.topic)
         expected: dict[Place, bytes] = {place: value for place, value in records.items() if value is not None}
         rows = self._read(self.table)
         letters = self._read(f"{self.table}__dead_letters")
-        found = {(row["_topic"], row["_partition"], row["_offset"]): row for row in rows}
-        kept = {(row["topic"], row["partition"], row["offset"]): bytes(row["value"]) for row in letters}
+        found = {place_of(row): row for row in rows}
+        kept = {
+            (row["topic"], row["partition"], row["offset"]): Letter(
+                bytes(row["value"]), row["error_class"], row["schema_id"]
+            )
+            for row in letters
+        }
         assert (len(found), len(kept)) == (len(rows), len(letters)), "something is there twice"
-        assert kept == {place: value for place, value in expected.items() if value in self.damaged}
+        assert kept == {place: self.letters[value] for place, value in expected.items() if value in self.letters}
         assert found.keys() == {place for place, value in expected.items() if value in self.rows}
         for place, row in found.items():
             wanted = self.rows[expected[place]]
-            values = {name: _plain(value) for name, value in row.items() if not name.startswith("_")}
+            values = {name: _plain(value) for name, value in row.items() if name not in PLACES}
             assert values == {**dict.fromkeys(values), **{name: _plain(value) for name, value in wanted.items()}}, place
+
+    def _send(self, value: bytes) -> None:
+        sent = self.writer.frame(self.ids[1], self.writer.write(1, self._number).body)
+        self.pipeline.feed.send(self.topic, [value], key=sent, headers={"event": sent})
+
+    def _whole(self, row: Row) -> Row:
+        """With the columns of the key and of the header."""
+        sent = self.writer.write(1, self._number).row
+        return {**row, "_key": sent, "sent": {"id": sent["id"], "o": sent["o"]}}
+
+    def _damaged(self, value: bytes, schema_id: int) -> Letter:
+        """Cut short, with another first byte, with an id that nobody has, or with text that is none; the number keeps it
+        apart.
+        """
+        mark, text = str(self._number).encode(), b"o%d" % self._number
+        kinds = (
+            Letter(value[:-1], "malformed", str(schema_id)),
+            Letter(b"\x07" + value[1:] + mark, "no_magic", None),
+            Letter(value[:1] + NOBODYS + value[5:] + mark, "unknown_schema_id", str(int.from_bytes(NOBODYS, "big"))),
+            Letter(value.replace(text, b"\xff" + text[1:]), "bad_text", str(schema_id)),
+        )
+        return kinds[self._number // DAMAGED_EVERY % len(kinds)]
 
     def _read(self, table: str) -> list[dict[str, Any]]:
         metadata = self.pipeline.metadata(table)
@@ -103,64 +179,128 @@ def registry(tmp_path: Path) -> Iterator[ApicurioRegistry]:
     made.kill()
 
 
-def test_every_record_of_ten_schemas_is_a_row_or_a_letter_whatever_goes_away(
-    pipeline: Pipeline, registry: ApicurioRegistry
+class History:
+    """The streams of all formats under one pipeline, which is struck, loses its registry, and is started again."""
+
+    def __init__(self, pipeline: Pipeline, registry: ApicurioRegistry, relay: Relay) -> None:
+        self.pipeline = pipeline
+        self.streams = [Stream(pipeline, registry, writer) for writer in WRITERS]
+        self.points = Points(
+            pipeline.folder / "points", *((step, "hold") for step in (*STRUCK_AT.values(), "task.write"))
+        )
+        self.troubles: Mapping[int, Callable[[], AbstractContextManager[None]]] = {
+            CUT_AT: relay.away,
+            FROZEN_AT: partial(frozen, registry.pid),
+        }
+        for stream in self.streams:
+            stream.announce_late()
+        self._change(1)
+        self.run = self._start()
+        self._wait()
+
+    def go_on(self, version: int) -> None:
+        """All producers have a new version."""
+        if version in self.troubles:
+            self._lose_registry(version)
+        elif version in STRUCK_AT:
+            self._kill_driver(STRUCK_AT[version], version)
+        elif version == STRUCK_WORKER_AT:
+            self._kill_worker(version)
+        else:
+            self._change(version)
+            self._wait()
+
+    def retry(self) -> None:
+        """Letters that were bad for want of a schema, once it is there, beside the running pipeline."""
+        for stream in self.streams:
+            self.pipeline.wait_until_settled(stream.table, self.run)
+            stream.check()
+            stream.mend()
+        done = self.pipeline.command("dead-letters", "retry")["tables"]
+        for stream in self.streams:
+            counts = done[stream.table]
+            assert (counts["in_table"], counts["stayed"]) == (len(stream.late), len(stream.letters))
+
+    def end(self) -> None:
+        """Every record is there once, whichever reader is asked, at the newest snapshots and the oldest."""
+        assert not self.run.seen("table_stopped")
+        assert self.run.stop() == 0, self.run.tail()
+        for stream in self.streams:
+            stream.check()
+            self.pipeline.check_readers(stream.table, IN_PROCESS)
+
+    def _lose_registry(self, version: int) -> None:
+        """The registry is away while records name schemas that the process has not met, and one that nobody has: every
+        table waits, and says for what.
+        """
+        for stream in self.streams:
+            stream.register(version)
+        with self.troubles[version]():
+            for stream in self.streams:
+                stream.produce_late(5)
+                stream.produce(version)
+            for stream in self.streams:
+                said = self.pipeline.wait_for_state(self.run, stream.table, "backing off")
+                assert "schema registry" in said["reason"], said
+
+    def _kill_driver(self, step: str, version: int) -> None:
+        with self.points[step, "hold"].armed():
+            self._change(version)
+            self.points[step, "hold"].wait(self.run)
+            self.run.kill()
+            self.run.close()
+        self.run = self._start()
+
+    def _kill_worker(self, version: int) -> None:
+        with self.points["task.write", "hold"].armed():
+            self._change(version)
+            self.run.kill(self.points["task.write", "hold"].wait(self.run))
+
+    def _change(self, version: int) -> None:
+        for stream in self.streams:
+            stream.register(version)
+        for stream in self.streams:
+            stream.produce(version)
+
+    def _start(self) -> Run:
+        return self.pipeline.run(failpoints=self.points.declaration)
+
+    def _wait(self) -> None:
+        for stream in self.streams:
+            self.pipeline.wait_for_commit_of(stream.table, self.run)
+
+
+def test_every_record_of_ten_changed_schemas_is_a_row_or_a_letter_whatever_goes_away(
+    pipeline: Pipeline, registry: ApicurioRegistry, operator: Operator
 ) -> None:
     relay = Relay(registry.port)
     relay.join()
     pipeline.document["registry"] = {"url": registry.api.replace(f":{registry.port}/", f":{relay.port}/")}
-    streams = [Stream(pipeline, registry, writer) for writer in WRITERS]
-    run = _meet(pipeline, None, streams, 1)
-    troubles: dict[int, Callable[[], AbstractContextManager[None]]] = {
-        CUT_AT: relay.away,
-        FROZEN_AT: partial(frozen, registry.pid),
-    }
+    for writer in WRITERS:
+        if writer.is_loosening:
+            operator.create(pipeline.folder, f"t.{writer.format}", {"o": "string"}, required=("o",))
+    history = History(pipeline, registry, relay)
     for version in range(2, VERSIONS + 1):
-        trouble = troubles.get(version)
-        if trouble is not None:
-            _register(streams, version)
-            with trouble():
-                _produce(streams, version)
-                _wait_for_outage(pipeline, run, streams)
-        elif version in KILLED_AT:
-            _register(streams, version)
-            _produce(streams, version)
-            run.kill()
-            run.close()
-            run = pipeline.run()
-        run = _meet(pipeline, run, streams, version)
-    assert not run.seen("table_stopped")
-    assert run.stop() == 0, run.tail()
-    for stream in streams:
-        stream.check()
+        history.go_on(version)
+    history.retry()
+    history.end()
+    for stream in history.streams:
+        _check_columns(stream)
     relay.cut()
 
 
-def _meet(pipeline: Pipeline, run: Run | None, streams: list[Stream], version: int) -> Run:
-    """All that was produced by now, and some more of this version, is committed."""
-    _register(streams, version)
-    _produce(streams, version)
-    run = run or pipeline.run()
-    for stream in streams:
-        pipeline.wait_for_commit_of(stream.table, run)
-    return run
-
-
-def _register(streams: list[Stream], version: int) -> None:
-    for stream in streams:
-        stream.register(version)
-
-
-def _produce(streams: list[Stream], version: int) -> None:
-    for stream in streams:
-        stream.produce(version)
-
-
-def _wait_for_outage(pipeline: Pipeline, run: Run, streams: list[Stream]) -> None:
-    """The registry is away: every table that needs a schema waits, and says for what."""
-    for stream in streams:
-        said = pipeline.wait_for_state(run, stream.table, "backing off")
-        assert "schema registry" in said["reason"], said
+def _check_columns(stream: Stream) -> None:
+    """Each is of the widest type that was asked for, and none is required."""
+    metadata = stream.pipeline.metadata(stream.table)
+    assert metadata is not None
+    document = document_of(metadata)
+    (schema,) = (one for one in document["schemas"] if one["schema-id"] == document["current-schema-id"])
+    kinds = {field["name"]: field["type"] for field in schema["fields"]}
+    assert (kinds["a"], kinds["b"], kinds["tags"]["element"]) == ("long", "double", "long")
+    assert {member["name"]: member["type"] for member in kinds["loc"]["fields"]} == {"x": "long", "y": "string"}
+    assert ("note" in kinds) == (stream.writer.format != "avro")
+    assert kinds.get("d", "decimal(12, 2)") == "decimal(12, 2)"
+    assert not any(field["required"] for field in schema["fields"])
 
 
 def _plain(value: Any) -> Any:

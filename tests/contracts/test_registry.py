@@ -151,6 +151,14 @@ def test_protobuf_schemas_are_usable_as_confluent_s_clients_register_them(
         }  # fmt: skip
 
 
+def test_subjects_are_found_by_how_they_begin(desk: Desk, name: str) -> None:
+    for subject in (f"{name}-b", f"{name}-a", f"{name}x-c", f"other-{name}-d"):
+        desk.register(subject, "avro", avro(name))
+    desk.delete(f"{name}-b")
+    assert desk.open().subjects(f"{name}-") == (f"{name}-a",)
+    assert desk.open().subjects(f"{name}-nothing") == ()
+
+
 def test_a_deleted_subject_is_gone_and_its_ids_are_not(desk: Desk, name: str) -> None:
     subject = f"{name}-value"
     schema_id = desk.register(subject, "avro", avro(name))

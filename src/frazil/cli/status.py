@@ -158,8 +158,12 @@ def _about_records(table: TableReport) -> Iterator[Text]:
             plural(last["deleted"], "row"),
         )
         yield Text(f"\n{table.name}: its last batch looked at {looked} and deleted {deleted}", style="dim")
-    for change in table.refused_changes:
-        yield Text(f"\n{table.name} refuses a change: {change}")
+    for refused in table.refused_changes:
+        word = "schema" if len(refused.schemas) == 1 else "schemas"
+        by = f"{word} {', '.join(refused.schemas)}: " if refused.schemas else ""
+        yield Text(f"\n{table.name} refuses a change: {by}{refused.change}")
+        if refused.remedy:
+            yield Text(f"  remedy: {refused.remedy}", style="yellow")
 
 
 def _about_care(name: str, care: CareReport) -> Iterator[Text]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from frazil.errors import FencedError
 from frazil.ingest.decode.framed import LATEST
-from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.layouts import arranged, has_layout_columns
 from frazil.ingest.parts import Parts
@@ -78,8 +77,9 @@ class Loader:
         table.schemas = {name: schema for name, schema in table.schemas.items() if schema != UNKNOWN}
         if table.spec.value.source == "latest":
             table.schemas |= self.pipeline.schemas_of(table, [LATEST])
-        if KEY_SCHEMA + LATEST in table.schemas:
-            table.schemas |= self.pipeline.schemas_of(table, [KEY_SCHEMA + LATEST])
+        others = [name for name in table.schemas if name.endswith(f":{LATEST}")]
+        if others:
+            table.schemas |= self.pipeline.schemas_of(table, others)
 
     def _load_schemas(self, table: Table) -> None:
         """Those that the last batch was read with, so that the first batch of this process need not find them missing."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import structlog
 
 from frazil.catalog.port import TableState
@@ -11,9 +13,10 @@ from frazil.ingest.discovery import TableStopped, words_of
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.moved import note_moved
 from frazil.ingest.pipeline import Outcome, Planned
+from frazil.ingest.refusals import refused_changes
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.runs import Held
-from frazil.types import TaskReport, list_names, note_names
+from frazil.types import TaskReport, note_names
 
 log = structlog.get_logger("frazil")
 
@@ -87,10 +90,14 @@ def note_committed(table: Table, outcome: Outcome, took_s: float) -> None:
 
 
 def note_refusals(table: Table, report: TaskReport) -> None:
-    """Says once which changes of the table its policy forbids."""
+    """Says once which changes of the table are refused, whichever schemas ask for them, and what to do."""
     noted = note_names(table.refusals, report.refusals)
-    for change in list_names(noted - table.refusals):
-        log.warning("schema_change_refused", table=table.name, change=change, on_drift=table.spec.on_drift)
+    if noted == table.refusals:
+        return
+    known = {refused.change for refused in refused_changes(table.refusals)}
+    for refused in refused_changes(noted):
+        if refused.change not in known:
+            log.warning("schema_change_refused", table=table.name, on_drift=table.spec.on_drift, **asdict(refused))
     table.refusals = noted
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.types import IcebergType, NestedField
+from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.fit import Fitting, Place, require
 from frazil.ingest.decode.json.records import list_paths
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.keys import decode_keys
-from frazil.ingest.decode.own_columns import own_column
+from frazil.ingest.decode.own_columns import decoded_header, own_column
 from frazil.ingest.decode.regroup import member_at, regroup
 from frazil.ingest.decode.rescue import add_members
 from frazil.ingest.decode.values import decode_values
@@ -52,10 +52,16 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
     columns = []
     key = _keys(target, shaping.key, records, limit)
     fitting.refused |= key.refused
+    readings, named, missing = dict(target.headers), dict(shaping.headers), decoded.missing | key.missing
     for field in target.fields:
         path = layout.paths.get(field.name)
         if field.name == shaping.key:
             columns.append(key.columns[0])
+        elif field.name in readings:
+            name = named[field.name]
+            column, unknown = decoded_header(fitting, readings[field.name], name, field, records["headers"])
+            columns.append(column)
+            missing = missing | unknown
         elif field.name in shaping.own:
             columns.append(own_column(fitting, shaping, field, records))
         else:
@@ -68,7 +74,7 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
         refused=fitting.refused,
         misfits=sorted([*decoded.misfits, *fitting.misfits, *key.misfits], key=lambda misfit: misfit.row)[:limit],
         wanted=merge_wanted([decoded.wanted, key.wanted]),
-        missing=decoded.missing | key.missing,
+        missing=missing,
         refusals=decoded.refusals | key.refusals,
         dropped=decoded.dropped | key.dropped,
         rescued=add_members(decoded.rescued, fitting.rescued, rows),
@@ -81,7 +87,16 @@ def _keys(target: TableTarget, name: str, records: Records, limit: int) -> Decod
     if target.key is None:
         return Decoded([], np.zeros(len(records["value"]), np.bool_))
     kind = next((field.field_type for field in target.fields if field.name == name), None)
-    return decode_keys(target.key, name, kind, records, limit)
+    found = decode_keys(target.key, name, kind, records, limit)
+    return replace(found, refusals={in_column(refusal, name, kind) for refusal in found.refusals})
+
+
+def in_column(refusal: str, name: str, kind: IcebergType | None) -> str:
+    """A refused change of the struct, or of the plain value, that a column holds, as one of the table's."""
+    by, _, rest = refusal.partition("column ")
+    path, _, what = rest.partition(": ")
+    inner = path if kind is None or isinstance(kind, StructType) else path.removeprefix("value").removeprefix(".")
+    return f"{by}column {name}{'.' if inner else ''}{inner}: {what}"
 
 
 def _column(layout: Layout, decoded: Decoded, field: NestedField, path: Path | None) -> pa.Array:

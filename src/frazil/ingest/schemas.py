@@ -7,6 +7,7 @@ neither: UnavailableError, and the table waits.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Callable, Iterable
@@ -14,7 +15,8 @@ from collections.abc import Callable, Iterable
 from frazil.clock import Clock, SystemClock
 from frazil.errors import UnavailableError
 from frazil.ingest.decode.framed import LATEST, struct_of
-from frazil.ingest.decode.keys import KEY_SCHEMA
+from frazil.ingest.decode.keys import HEADER_SCHEMA, KEY_SCHEMA
+from frazil.ingest.decode.protobuf.schema import load_message
 from frazil.ingest.target import WriterSchema
 from frazil.registry.port import Naming, RegisteredSchema, SchemaRegistry, UnusableSchema, subject_of
 from frazil.registry.protobuf import compile_proto
@@ -44,12 +46,18 @@ class Schemas:
         return {schema_id: self._fetch(schema_id, topic, value, is_key) for schema_id in sorted(ids)}
 
     def fetch_for(self, spec: TableSpec, ids: Iterable[str], topic: str) -> dict[str, WriterSchema]:
-        """The same for the ids that a table's records name, those of keys beginning with KEY_SCHEMA."""
-        wanted = set(ids)
-        of_keys = {schema_id for schema_id in wanted if schema_id.startswith(KEY_SCHEMA)}
-        found = self.fetch(wanted - of_keys, topic, spec.value)
-        keys = self.fetch({one.removeprefix(KEY_SCHEMA) for one in of_keys}, topic, spec.key, is_key=True)
-        return found | {KEY_SCHEMA + schema_id: schema for schema_id, schema in keys.items()}
+        """The same for the ids that a table's records name, those of keys beginning with KEY_SCHEMA, those of headers with
+        HEADER_SCHEMA.
+        """
+        found = {}
+        for named in sorted(ids):
+            label, _, schema_id = named.rpartition(":")
+            value = spec.key if named.startswith(KEY_SCHEMA) else spec.value
+            if named.startswith(HEADER_SCHEMA):
+                column = label.removeprefix(HEADER_SCHEMA)
+                value = next((one.value for one in spec.columns if one.name == column and one.value), value)
+            found[named] = self._fetch(schema_id, topic, value, is_key=named.startswith(KEY_SCHEMA))
+        return found
 
     def subject(self, topic: str, value: ValueSpec, is_key: bool = False) -> str:
         """Where the topic's schemas are; SpecError where the naming needs a record's type that is not known."""
@@ -57,8 +65,33 @@ class Schemas:
 
     def latest(self, topic: str, value: ValueSpec, is_key: bool = False) -> WriterSchema:
         """The newest schema of the topic's subject, at most a minute old."""
-        subject = self.subject(topic, value, is_key)
+        return self.newest(self.subject(topic, value, is_key))
+
+    def newest(self, subject: str) -> WriterSchema:
+        """The newest schema of a subject, at most a minute old."""
         return self._usable(lambda: self._registry.latest(subject))
+
+    def needs_types(self, value: ValueSpec) -> bool:
+        """Whether subjects are named after the types of records, which only records tell."""
+        return self._naming != "topic" and not value.subject and not value.message
+
+    def subjects(
+        self, topic: str, value: ValueSpec, known: Iterable[WriterSchema], is_key: bool = False
+    ) -> tuple[str, ...]:
+        """The subjects of the schemas that the topic's records are written with, as far as can be told before they come:
+        where records' types name them, those of the `known` schemas, and those that begin with the topic's name.
+        """
+        if not self.needs_types(value):
+            return (self.subject(topic, value, is_key),)
+        names = filter(None, map(record_name, known))
+        found = {subject_of(topic, is_key, name, self._naming) for name in names}
+        if self._naming == "topic_record":
+            prefix = f"{topic}-"
+            for subject in self._registry.subjects(prefix):
+                # Another topic's name may begin with this one's.
+                if subject not in found and record_name(self.newest(subject)) == subject.removeprefix(prefix):
+                    found.add(subject)
+        return tuple(sorted(found))
 
     def _fetch(self, schema_id: str, topic: str, value: ValueSpec, is_key: bool) -> WriterSchema:
         if schema_id == LATEST:
@@ -106,3 +139,19 @@ class Schemas:
             raise
         self._outage = None
         return answer
+
+
+def record_name(schema: WriterSchema) -> str:
+    """The full name of the records that a schema describes, as subjects are named after it; empty where it has none. Of the
+    messages of a .proto file it is that of the first.
+    """
+    if schema.kind == "protobuf":
+        return str(load_message(schema.descriptors, (0,)).full_name)
+    if schema.kind not in ("avro", "json_schema"):
+        return ""
+    described = json.loads(schema.text)
+    named = described if isinstance(described, dict) else {}
+    if schema.kind == "json_schema":
+        return str(named.get("title", ""))
+    name, namespace = str(named.get("name", "")), str(named.get("namespace", ""))
+    return f"{namespace}.{name}" if namespace and name and "." not in name else name

@@ -16,13 +16,13 @@ from frazil.catalog.layout import Layout
 from frazil.catalog.port import Catalog, TableSize, TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.decode.frames import KEY_HEADER
-from frazil.ingest.decode.keys import KEY_SCHEMA
+from frazil.ingest.decode.keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.naming import Shaping
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
 from frazil.ingest.sizes import learn_row_bytes, stored_row_bytes
-from frazil.ingest.target import ChangeReading, Reading, TableTarget, WriterSchema, metadata_columns
+from frazil.ingest.target import ChangeReading, Framing, Reading, TableTarget, WriterSchema, metadata_columns
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
@@ -293,6 +293,7 @@ class Table:
             letters=letters_target(self.letters) if self.letters else None,
             shaping=shaping_of(self.spec),
             key=self._key_reading() if key_column else None,
+            headers=self._header_readings(),
             partition_spec=state.partition_spec if state else "",
             sort_order=state.sort_order if state else "",
             most_partitions=self.spec.limits.partitions,
@@ -339,7 +340,7 @@ class Table:
         value = spec.value
         return Reading(
             format=value.format,
-            framing="none" if value.framing == "header" or value.source == "latest" else value.framing,
+            framing=_framing(value),
             is_by_header=value.framing == "header" and value.source != "latest",
             message=value.message or "",
             schemas=tuple(sorted(self.value_schemas)),
@@ -356,32 +357,56 @@ class Table:
         """How keys are read. written: as what, where that is not what the file says of keys."""
         spec = self.spec
         key = written or spec.key
-        is_by_header = key.framing == "header"
-        known = (
-            (name.removeprefix(KEY_SCHEMA), schema)
-            for name, schema in sorted(self.schemas.items())
-            if name.startswith(KEY_SCHEMA)
-        )
         return Reading(
             format=key.format,
-            framing="none" if key.framing == "header" or key.source == "latest" else key.framing,
-            is_by_header=is_by_header and key.source != "latest",
+            framing=_framing(key),
+            is_by_header=key.framing == "header" and key.source != "latest",
             header=KEY_HEADER,
             message=key.message or "",
-            schemas=tuple(known),
+            schemas=self._schemas_of(KEY_SCHEMA),
             undeclared="refuse" if spec.on_drift == "freeze" else "add",
             may_widen=spec.on_drift == "evolve",
             on_bad=spec.on_bad_record,
         )
 
+    def _header_readings(self) -> tuple[tuple[str, Reading], ...]:
+        """By column how its header is read: as its declared type, and no more of it. Text and bytes need no reading."""
+        decoded = ((one.name, one.value) for one in self.spec.columns if one.value is not None)
+        return tuple(
+            (column, self._header_reading(column, value))
+            for column, value in decoded
+            if value.format not in ("text", "raw")
+        )
+
+    def _header_reading(self, column: str, value: ValueSpec) -> Reading:
+        return Reading(
+            format=value.format,
+            framing=_framing(value),
+            message=value.message or "",
+            schemas=self._schemas_of(f"{HEADER_SCHEMA}{column}:"),
+            undeclared="drop",
+            may_widen=False,
+            on_bad=self.spec.on_bad_record,
+        )
+
+    def _schemas_of(self, prefix: str) -> tuple[tuple[str, WriterSchema], ...]:
+        """Those known under ids that begin so, without that."""
+        found = sorted(item for item in self.schemas.items() if item[0].startswith(prefix))
+        return tuple((name.removeprefix(prefix), schema) for name, schema in found)
+
     @property
     def value_schemas(self) -> list[tuple[str, WriterSchema]]:
         """The schemas of the records' values, by id."""
-        return [(name, schema) for name, schema in self.schemas.items() if not name.startswith(KEY_SCHEMA)]
+        return [(name, schema) for name, schema in self.schemas.items() if ":" not in name]
 
     def _target_file_size(self) -> int:
         declared = self.state.properties.get("write.target-file-size-bytes") if self.state else None
         return int(declared) if declared else self.spec.commit.target_file_size_bytes
+
+
+def _framing(value: ValueSpec) -> Framing:
+    """Where the bytes name their schema, if they do."""
+    return "none" if value.framing == "header" or value.source == "latest" else value.framing
 
 
 def layout_of(spec: TableSpec) -> Layout:

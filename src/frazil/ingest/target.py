@@ -202,9 +202,10 @@ class TableTarget:
     schema_json: Iceberg's JSON; empty while there is no table. location, properties, io_properties: as in TableState,
     sorted pairs. metadata: fields of record metadata, each with its column. letters: its dead-letter table, while bad
     records are to be expected. shaping: where its columns are not simply the fields of the record. key: how record keys are
-    read, where the table has them decoded. partition_spec, sort_order: as in TableState. most_partitions: how many of them a
-    task may write; 0: any number. changes: how records become changes; None where they are appended. envelope: how records
-    wrap a change; None where they are rows. is_whole: a batch is read by one task, which keeps
+    read, where the table has them decoded. headers: by column how those are read that are more than text, digits or bytes.
+    partition_spec, sort_order: as in TableState. most_partitions: how many of them a task may write; 0: any number. changes:
+    how records become changes; None where they are appended. envelope: how records wrap a change; None where they are rows.
+    is_whole: a batch is read by one task, which keeps
     every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
     partition and offset of records whose row had another key, and the row of that key is not known; unfilled: of those that
     lack a value for a required column, which no row had either; given_up: of halves of a change of the key whose other half
@@ -224,6 +225,7 @@ class TableTarget:
     letters: TableTarget | None = None
     shaping: Shaping | None = None
     key: Reading | None = None
+    headers: tuple[tuple[str, Reading], ...] = ()
     partition_spec: str = ""
     sort_order: str = ""
     most_partitions: int = 0

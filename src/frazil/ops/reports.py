@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from frazil.ingest.refusals import RefusedChange
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -77,7 +79,7 @@ class TableReport:
     bad_skipped: int | None = None
     skipped_offsets: int | None = None
     passed_over: Mapping[str, int] | None = None
-    refused_changes: tuple[str, ...] = ()
+    refused_changes: tuple[RefusedChange, ...] = ()
     last_upsert: Mapping[str, int] | None = None
     care: CareReport | None = None
     partition_spec: tuple[str, ...] | None = None
@@ -145,7 +147,7 @@ def _table_document(table: TableReport) -> dict[str, Any]:
         "bad_skipped": table.bad_skipped,
         "skipped_offsets": table.skipped_offsets,
         "passed_over": None if table.passed_over is None else dict(table.passed_over),
-        "refused_changes": list(table.refused_changes),
+        "refused_changes": [asdict(refused) for refused in table.refused_changes],
         "last_upsert": None if table.last_upsert is None else dict(table.last_upsert),
         "care": None if table.care is None else asdict(table.care),
     }

@@ -17,6 +17,7 @@ from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, TableStopped, empty_patterns, missing_topics, words_of
 from frazil.ingest.plan import lag_records
+from frazil.ingest.refusals import refused_changes
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition, Source
 from frazil.ops.reports import CareReport, PipelineReport, Problem, Process, TableReport
@@ -266,7 +267,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         bad_skipped=progress.bad_skipped if found.is_reached else said.get("bad_skipped"),
         skipped_offsets=said.get("skipped_offsets"),
         passed_over=progress.passed_over if found.is_reached else said.get("passed_over"),
-        refused_changes=tuple(said.get("refused_changes", ())),
+        refused_changes=tuple(refused_changes(said.get("refused_changes", ()))),
         last_upsert=said.get("last_upsert"),
         care=found.care,
         partition_spec=terms_of(stored.partitioning, stored.schema) if stored is not None else None,

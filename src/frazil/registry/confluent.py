@@ -63,6 +63,15 @@ class ConfluentRegistry:
                 self._latest[name] = (self._clock.monotonic_s() + _LATEST_S, known)
         return known
 
+    def subjects(self, prefix: str) -> tuple[str, ...]:
+        """See the port."""
+        what, whole = f"the subjects that begin with {prefix}", qualified(prefix, self._context)
+        answer = self._client.within_time(what, lambda: self._client.get(what, "subjects", {"subjectPrefix": whole}))
+        if not isinstance(answer, list) or not all(isinstance(name, str) for name in answer):
+            raise self._client.outage(what, "the answer is no list of names")
+        cut = len(whole) - len(prefix)
+        return tuple(sorted(name[cut:] for name in answer if name.startswith(whole)))
+
     def close(self) -> None:
         """Ends the connections."""
         self._client.close()

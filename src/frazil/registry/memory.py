@@ -11,7 +11,7 @@ class MemoryRegistry:
     """See the port.
 
     is_down: every question is an outage. outages: so many questions still are. asked: every question, in order, as
-    `id 7`, `guid …` or `latest t-value`, also those that were not answered.
+    `id 7`, `guid …`, `latest t-value` or `subjects t-`, also those that were not answered.
     """
 
     def __init__(self) -> None:
@@ -66,6 +66,11 @@ class MemoryRegistry:
         self._answer(f"latest {subject}")
         versions = self._versions.get(subject)
         return versions[-1] if versions else None
+
+    def subjects(self, prefix: str) -> tuple[str, ...]:
+        """See the port."""
+        self._answer(f"subjects {prefix}")
+        return tuple(sorted(subject for subject in self._versions if subject.startswith(prefix)))
 
     def _find(self, kind: SchemaKind, text: str, references: tuple[tuple[str, str], ...]) -> RegisteredSchema | None:
         content = (kind, text, references)

@@ -60,6 +60,9 @@ class SchemaRegistry(Protocol):
     def latest(self, subject: str) -> RegisteredSchema | None:
         """The newest version of a subject, at most a minute old; None when there is no such subject."""
 
+    def subjects(self, prefix: str) -> tuple[str, ...]:
+        """The names of all subjects that begin so, in order."""
+
 
 def subject_of(topic: str, is_key: bool, record_name: str = "", naming: Naming = "topic") -> str:
     """The subject of a topic's keys or values.

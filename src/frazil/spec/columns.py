@@ -7,6 +7,7 @@ from typing import Any
 
 from pyiceberg.types import (
     BinaryType,
+    IcebergType,
     IntegerType,
     LongType,
     StringType,
@@ -16,16 +17,31 @@ from pyiceberg.types import (
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.spec.document import Entry, Node, Scalar, Section
-from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField
+from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, ValueSpec
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields, read_items, read_string, read_text, whole_number
 from frazil.spec.secrets import has_reference
 from frazil.spec.types import parse_column_type
-from frazil.spec.vocabulary import COLUMN, FLATTEN
+from frazil.spec.values import read_value
+from frazil.spec.vocabulary import COLUMN, FLATTEN, VALUE
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 _SOURCES = ("field", "constant", "header")
 _HEADER_TYPES = (StringType, BinaryType, IntegerType, LongType)
+_TYPES_OF: dict[str, tuple[type[IcebergType], ...]] = {
+    "raw": (BinaryType,),
+    "text": (StringType, IntegerType, LongType),
+    "protobuf": (StructType,),
+    "json_schema": (StructType,),
+}
+"""What a header of a format can be; of others any type."""
+_WORDS: dict[type[IcebergType], str] = {
+    BinaryType: "binary",
+    StringType: "string",
+    IntegerType: "int",
+    LongType: "long",
+    StructType: "a struct",
+}
 _RECORDLESS = ("text", "raw")
 _MAX_DEPTH = 100
 
@@ -71,6 +87,9 @@ def _read_source(fields: Fields, label: str, problems: Problems) -> dict[str, An
         message = f"`{label}` has both `{written[0].key}` and `{more.key}`"
         problems.add(more.line, message, "keep one of them")
     chosen: dict[str, Any] = {"header": fields.text("header")}
+    value = fields.get("value")
+    if value is not None:
+        chosen["value"] = ValueSpec(**read_value(value, VALUE, f"{label}.value", problems))
     constant, field = fields.get("constant"), fields.get("field")
     if constant is not None:
         chosen["constant"] = _read_constant(constant.value, f"{label}.constant", problems)
@@ -87,10 +106,11 @@ def _read_constant(node: Node, label: str, problems: Problems) -> str | None:
 
 def _check_source(column: ColumnSpec) -> None:
     name, kind = column.name, column.type
-    if column.header is not None and not isinstance(kind, _HEADER_TYPES):
-        raise SpecError(
-            f"`columns.{name}`: a header cannot be a `{kind}`", remedy="write string, binary, int or long as its type"
-        )
+    if column.value is not None:
+        _check_header_value(column, column.value)
+    elif column.header is not None and not isinstance(kind, _HEADER_TYPES):
+        remedy = "write string, binary, int or long as its type, or what its bytes are, such as `value: {format: json}`"
+        raise SpecError(f"`columns.{name}`: the bytes of a header are no `{kind}`", remedy=remedy)
     if column.is_own and column.unit is not None:
         raise SpecError(f"`columns.{name}`: a unit is for numbers in records", remedy=f"write `{kind}` alone")
     if column.constant is not None and has_reference(column.constant):
@@ -98,6 +118,23 @@ def _check_source(column: ColumnSpec) -> None:
         raise SpecError(message, remedy="write the value itself")
     if column.constant is not None:
         parse_constant(column.constant, kind)
+
+
+def _check_header_value(column: ColumnSpec, value: ValueSpec) -> None:
+    name, types = column.name, _TYPES_OF.get(value.format)
+    if column.header is None:
+        message = f"`columns.{name}.value` says what a header's bytes are, and the column is of none"
+        raise SpecError(message, remedy="write `header: NAME`, or remove it")
+    if types is not None and not isinstance(column.type, types):
+        message = f"`columns.{name}`: a header of the format {value.format} cannot be a `{column.type}`"
+        words = ", ".join(_WORDS[kind] for kind in types)
+        raise SpecError(message, remedy=f"write another type ({words}), or another format")
+    if value.framing == "header":
+        message = f"`columns.{name}.value.framing`: a header names its schema itself, in its first bytes"
+        raise SpecError(message, remedy="write confluent or apicurio")
+    if value.source == "latest" and value.subject is None:
+        message = f"`columns.{name}.value` is read with the latest schema, and headers have no subject of their own"
+        raise SpecError(message, remedy="write `subject: NAME`")
 
 
 def check_columns(

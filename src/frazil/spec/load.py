@@ -159,6 +159,8 @@ def _check_registry(spec: PipelineSpec, fields: Fields, problems: Problems) -> N
         return
     for table in (*spec.tables, *([spec.defaults] if spec.defaults and spec.topics else [])):
         asking = [f"{label}.format" for label in ("value", "key") if getattr(table, label).needs_registry]
+        headers = (column for column in table.columns if column.value is not None and column.value.needs_registry)
+        asking += [f"columns.{column.name}.value.format" for column in headers]
         if asking:
             remedy = "write `registry: {url: https://registry:8081}`"
             problems.add(

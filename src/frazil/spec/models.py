@@ -61,36 +61,8 @@ class Start(_Declared):
     offsets: Mapping[str | None, Mapping[int, int]] = {}
 
 
-class ColumnSpec(_Declared):
-    """A declared column. The field ids inside `type` are placeholders.
-
-    `field`: path of the field that feeds it; None: the one that would get a column of this name. `unit`: of numbers in a
-    column of time (s, ms, us, ns), counted from the epoch. `constant`: its one value, as text; `header`: the header whose
-    value it gets. At most one of `field`, `constant` and `header` is there.
-    """
-
-    name: str
-    type: SerializeAsAny[IcebergType]
-    field: tuple[str, ...] | None = None
-    unit: Literal["s", "ms", "us", "ns"] | None = None
-    constant: str | None = None
-    header: str | None = None
-
-    @property
-    def is_own(self) -> bool:
-        """Whether it comes from something else than the record's value."""
-        return self.constant is not None or self.header is not None
-
-
-class FlattenSpec(_Declared):
-    """Nested records become columns, down to `depth` levels, their names joined by `separator`."""
-
-    separator: str = "_"
-    depth: int = 100
-
-
 class ValueSpec(_Declared):
-    """What the records' values (or keys) are.
+    """What the records' values (or keys, or values of a header) are.
 
     `source`: whether the schema is the one that the record names, or its subject's newest. `framing`: where a
     record names its schema: in the first bytes, with an id of 4 (`confluent`) or 8 bytes (`apicurio`), or in a
@@ -108,6 +80,36 @@ class ValueSpec(_Declared):
     def needs_registry(self) -> bool:
         """Whether its schemas are in the registry."""
         return self.format in FORMATS_OF_REGISTRY
+
+
+class ColumnSpec(_Declared):
+    """A declared column. The field ids inside `type` are placeholders.
+
+    `field`: path of the field that feeds it; None: the one that would get a column of this name. `unit`: of numbers in a
+    column of time (s, ms, us, ns), counted from the epoch. `constant`: its one value, as text; `header`: the header whose
+    value it gets. At most one of `field`, `constant` and `header` is there. `value`: what the header's bytes are, where they
+    are not the text, the digits or the bytes that the type says.
+    """
+
+    name: str
+    type: SerializeAsAny[IcebergType]
+    field: tuple[str, ...] | None = None
+    unit: Literal["s", "ms", "us", "ns"] | None = None
+    constant: str | None = None
+    header: str | None = None
+    value: ValueSpec | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it comes from something else than the record's value."""
+        return self.constant is not None or self.header is not None
+
+
+class FlattenSpec(_Declared):
+    """Nested records become columns, down to `depth` levels, their names joined by `separator`."""
+
+    separator: str = "_"
+    depth: int = 100
 
 
 class EnvelopeSpec(_Declared):

@@ -85,7 +85,11 @@ def json_schema() -> dict[str, Any]:
             "flatten": _object(FLATTEN),
             "atomic": _object(ATOMIC, required=["transaction_topic"]),
             "envelope": {**_object(ENVELOPE), "oneOf": [{"required": ["type"]}, {"required": ["operation"]}]},
-            "column": {**_object(COLUMN, required=["type"]), "not": {"anyOf": _PAIRS}},
+            "column": {
+                **_object(COLUMN, required=["type"]),
+                "not": {"anyOf": _PAIRS},
+                "dependentRequired": {"value": ["header"]},
+            },
             "defaults": _object({name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE}),
             "table": {**_object(TABLE), "oneOf": [{"required": ["topic"]}, {"required": ["topics"]}]},
         },

@@ -38,15 +38,9 @@ from frazil.spec.table_properties import check_property
 from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
 from frazil.spec.units import parse_share, parse_size
-from frazil.spec.vocabulary import DEAD_LETTERS, KEY, LIMITS, VALUE, Setting
-from frazil.types import FORMATS_OF_REGISTRY, RESCUED_COLUMN, RESERVED_COLUMNS
-
-_ONLY_FOR = {
-    "schema": FORMATS_OF_REGISTRY,
-    "framing": FORMATS_OF_REGISTRY,
-    "subject": FORMATS_OF_REGISTRY,
-    "message": ("protobuf",),
-}
+from frazil.spec.values import read_value
+from frazil.spec.vocabulary import DEAD_LETTERS, KEY, LIMITS, VALUE
+from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 
 def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
@@ -99,8 +93,8 @@ def _read_settings(
     problems: Problems,
 ) -> TableSpec:
     columns = read_columns(fields.get("columns"), problems)
-    value = _read_value(fields.get("value"), VALUE, "value", problems)
-    of_key = _read_value(fields.get("key"), KEY, "key", problems)
+    value = read_value(fields.get("value"), VALUE, "value", problems)
+    of_key = read_value(fields.get("key"), KEY, "key", problems)
     asked = _read_metadata(fields.get("metadata"), problems)
     mode = str(fields.choice("mode"))
     wrapped = read_change_settings(fields, mode, value["format"], asked, problems)
@@ -227,25 +221,6 @@ def _check_latest(
     if is_many and value.get("source") == "latest" and not value.get("subject"):
         message = f"table `{table.key}` reads several topics with `schema: latest`, and each has a subject of its own"
         problems.add(table.line, message, "write `subject: NAME`, or give each topic its table")
-
-
-def _read_value(entry: Entry | None, settings: Mapping[str, Setting], label: str, problems: Problems) -> dict[str, Any]:
-    if entry is None:
-        return {"format": settings["format"].default}
-    fields = Fields(entry.value, settings, label, problems)
-    chosen = {
-        "format": fields.choice("format"),
-        "source": fields.choice("schema"),
-        "framing": fields.choice("framing"),
-        "subject": fields.text("subject"),
-        "message": fields.text("message"),
-    }
-    for key, owners in _ONLY_FOR.items():
-        written = fields.get(key)
-        if written is not None and chosen["format"] not in owners:
-            message = f"`{label}.{key}` says nothing of the format {chosen['format']}"
-            problems.add(written.line, message, f"remove it, or write `format`: it is for {', '.join(owners)}")
-    return chosen
 
 
 def _read_topics(fields: Fields, table: Entry, problems: Problems) -> tuple[TopicSelector, ...]:

@@ -242,5 +242,6 @@ COLUMN: Mapping[str, Setting] = {
     "field": Setting("Path of the field of the record that feeds the column, where it is called otherwise.", _PATH),
     "constant": Setting("The column's value in every row.", {"type": ["string", "number", "boolean"]}),
     "header": Setting("The header whose value the column gets; of several with this name the last.", TEXT),
+    "value": Setting("What the header's bytes are, where its column's type does not tell.", {"$ref": "#/$defs/value"}),
     "properties": Setting("Iceberg's properties of this column.", STRINGS, is_built=False),
 }

@@ -285,6 +285,9 @@ def test_what_troubles_care_is_said_while_the_process_runs(
     assert heard == [expected]
 
 
+REFUSED = ["column x: no", *(f"schema {n}: column y: int is not widened to long" for n in (12, 9))]
+
+
 def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     letters = scene.catalog.create("s.letters", SCHEMA, {}, 2)
@@ -294,13 +297,19 @@ def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
     assert before is not None
     after = replace(before.progress, commit_id="d", bad_skipped=1)
     scene.catalog.commit(Commit("s.a", (), after, before.progress))
-    report = scene.report(said({"refused_changes": ["column x: no"], "dead_letters": 7}))
+    report = scene.report(said({"refused_changes": REFUSED, "dead_letters": 7}))
     table = as_document(report)["tables"]["s.a"]
-    assert [table[name] for name in ("dead_letters", "bad_skipped", "refused_changes")] == [3, 1, ["column x: no"]]
+    assert [table[name] for name in ("dead_letters", "bad_skipped")] == [3, 1]
+    widen = "write `on_drift: evolve`, or widen the column yourself"
+    assert table["refused_changes"] == [
+        {"change": "column x: no", "schemas": (), "remedy": ""},
+        {"change": "column y: int is not widened to long", "schemas": ("9", "12"), "remedy": widen},
+    ]
     text = text_of(report)
     assert "s.a has 3 dead letters: see frazil dead-letters list" in text
     assert "s.a has left out 1 bad record: `on_bad_record: skip`" in text
-    assert "s.a refuses a change: column x: no" in text
+    assert "s.a refuses a change: column x: no\n" in text
+    assert f"schemas 9, 12: column y: int is not widened to long\n  remedy: {widen}\n" in text
     unreached = scene.table(said({"dead_letters": 7, "bad_skipped": 2}), Broken())
     assert (unreached["dead_letters"], unreached["bad_skipped"]) == (7, 2)
 

@@ -101,6 +101,16 @@ def test_a_guid_is_a_schema(server: FakeRegistry, connect: Connect) -> None:
     assert len(server.asked) == 2
 
 
+def test_subjects_are_those_of_the_context_without_its_name(server: FakeRegistry, connect: Connect) -> None:
+    names = [":.eu:t-b", ":.eu:t-a", ":.eu:u-a", "t-c"]
+    server.answers["/subjects"] = lambda desk: desk.send(200, json.dumps(names).encode())
+    assert connect(context="eu").subjects("t-") == ("t-a", "t-b")
+    assert connect().subjects("t-") == ("t-c",)
+    server.answers["/subjects"] = lambda desk: desk.send(200, b'{"t-a": 1}')
+    with pytest.raises(UnavailableError, match="the answer is no list of names"):
+        connect().subjects("t-")
+
+
 def test_the_latest_of_a_subject_is_kept_for_a_minute(server: FakeRegistry, connect: Connect) -> None:
     path = "/subjects/a%2Fb-value/versions/latest"
     server.answers[path] = schema("x", id=3, subject="a/b-value", version=2)

@@ -49,4 +49,7 @@ def test_the_twin_is_away_when_it_is_told_to_be() -> None:
         registry.latest("t-value")
     with pytest.raises(UnavailableError):
         registry.by_guid(registry.guid_of(schema_id))
+    with pytest.raises(UnavailableError):
+        registry.subjects("t-")
+    assert registry.asked.pop() == "subjects t-"
     assert registry.asked == ["id 1", "id 1", "latest t-value", f"guid {registry.guid_of(schema_id)}"]

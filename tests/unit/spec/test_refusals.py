@@ -65,6 +65,11 @@ TABLES = [
         "`value.format` of `shop.x` needs a schema registry, and there is none",
         "write `registry: {url: https://registry:8081}`",
     ),
+    (
+        "columns: {h: {type: long, header: x, value: {format: avro}}}",
+        "`columns.h.value.format` of `shop.x` needs a schema registry, and there is none",
+        "write `registry: {url: https://registry:8081}`",
+    ),
     ("value: {format: avr}", "`value.format` cannot be `avr`", "did you mean `avro`?"),
     (
         "value: {schema: latest}",

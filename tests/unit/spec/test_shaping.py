@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from pyiceberg.types import DateType, LongType, StringType, TimestampType, TimestamptzType
+from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, StringType, TimestampType, TimestamptzType
 
 from frazil.spec import ColumnSpec, json_schema
-from frazil.spec.models import FlattenSpec
+from frazil.spec.models import FlattenSpec, ValueSpec
 from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
 
 
@@ -47,12 +47,31 @@ from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
                 )
             },
         ),
+        (
+            "columns: {j: {type: double, header: h, value: {}}, t: {type: int, header: h, value: {format: text}}}",
+            {
+                "columns": (
+                    ColumnSpec(name="j", type=DoubleType(), header="h", value=ValueSpec(format="json")),
+                    ColumnSpec(name="t", type=IntegerType(), header="h", value=ValueSpec(format="text")),
+                )
+            },
+        ),
     ],
 )
 def test_what_is_written_is_read_and_valid_for_editors(load: Load, settings: str, read: dict[str, Any]) -> None:
     text = with_table(settings)
     (table,) = load(text).tables
     assert {name: getattr(table, name) for name in read} == read
+    Draft202012Validator(json_schema()).validate(yaml.safe_load(text))
+
+
+def test_a_header_may_be_of_a_format_of_the_registry(load: Load) -> None:
+    value = "value: {format: protobuf, schema: latest, subject: s, message: M}"
+    text = (
+        with_table(f"columns: {{p: {{type: 'struct<x: long>', header: h, {value}}}}}") + "registry: {url: http://r}\n"
+    )
+    (column,) = load(text).tables[0].columns
+    assert column.value == ValueSpec(format="protobuf", source="latest", subject="s", message="M")
     Draft202012Validator(json_schema()).validate(yaml.safe_load(text))
 
 
@@ -121,8 +140,48 @@ def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
         ),
         (
             "columns: {a: {type: double, header: h}}",
-            "`columns.a`: a header cannot be a `double`",
-            "write string, binary",
+            "`columns.a`: the bytes of a header are no `double`",
+            "write string, binary, int or long as its type, or what its bytes are, such as `value: {format: json}`",
+        ),
+        (
+            "columns: {a: {type: long, field: b, value: {format: json}}}",
+            "`columns.a.value` says what a header's bytes are, and the column is of none",
+            "write `header: NAME`, or remove it",
+        ),
+        (
+            "columns: {a: {type: long, header: h, value: {format: jsn}}}",
+            "`columns.a.value.format` cannot be `jsn`",
+            "did you mean `json`?",
+        ),
+        (
+            "columns: {a: {type: string, header: h, value: {format: raw}}}",
+            "`columns.a`: a header of the format raw cannot be a `string`",
+            "write another type (binary), or another format",
+        ),
+        (
+            "columns: {a: {type: double, header: h, value: {format: text}}}",
+            "`columns.a`: a header of the format text cannot be a `double`",
+            "write another type (string, int, long), or another format",
+        ),
+        (
+            "columns: {a: {type: long, header: h, value: {format: json_schema}}}",
+            "`columns.a`: a header of the format json_schema cannot be a `long`",
+            "write another type (a struct), or another format",
+        ),
+        (
+            "columns: {a: {type: long, header: h, value: {format: json, framing: apicurio}}}",
+            "`columns.a.value.framing` says nothing of the format json",
+            "remove it, or write `format`",
+        ),
+        (
+            "columns: {a: {type: long, header: h, value: {format: avro, framing: header}}}",
+            "`columns.a.value.framing`: a header names its schema itself, in its first bytes",
+            "write confluent or apicurio",
+        ),
+        (
+            "columns: {a: {type: long, header: h, value: {format: avro, schema: latest}}}",
+            "`columns.a.value` is read with the latest schema, and headers have no subject of their own",
+            "write `subject: NAME`",
         ),
         ("columns: {a: {type: long, field: b.}}", "`b.` is not the path of a field", "join names of fields"),
         (

@@ -41,6 +41,7 @@ NOT_ADDED = "not added: `on_drift` is `freeze`"
 """How the refusal of a new field ends."""
 
 _ROOMY = 60
+_WIDEST = 76
 _NO_COLUMN = "the table has no such column, and `on_drift: freeze` lets it have none"
 
 
@@ -354,7 +355,7 @@ def _exact(array: pa.Array, target: pa.DataType) -> pa.Array:
     if not _may_convert(array.type, target):
         return pa.nulls(len(array), target)
     if pa.types.is_decimal(array.type) or pa.types.is_decimal(target) or not pa.types.is_primitive(target):
-        return _exact_one_by_one(array, target)
+        return _exact_by_value(array, target)
     converted = array.cast(target, safe=False)
     again = converted.cast(array.type, safe=False)
     same = pc.equal(array, again)
@@ -365,16 +366,46 @@ def _exact(array: pa.Array, target: pa.DataType) -> pa.Array:
     return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
 
 
-def _exact_one_by_one(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _exact_by_value(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_integer(array.type):
         # Arrow asks for room for every integer there could be.
         array = array.cast(pa.decimal256(_ROOMY, target.scale))
+    array = pc.if_else(_is_in_range(array, target), array, pa.scalar(None, array.type))
+    is_rounded = pa.types.is_decimal(array.type) and not pa.types.is_floating(target)
     try:
-        converted = array.cast(target)
-        if converted.cast(array.type).equals(array):
-            return converted
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        pass  # Some of the values cannot.
+        converted = array.cast(target, safe=not is_rounded)
+        same = pc.equal(converted.cast(array.type), array)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # It refuses all for some of them.
+        return _exact_one_by_one(array, target)
+    return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
+
+
+def _is_in_range(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The values that are not too large, or too long, for the target's type, as far as one look tells."""
+    if pa.types.is_fixed_size_binary(target) and not pa.types.is_decimal(target):
+        return pc.equal(pc.binary_length(array), target.byte_width)
+    if not pa.types.is_decimal(array.type) or pa.types.is_floating(target):
+        return pa.repeat(True, len(array))
+    if pa.types.is_integer(target):
+        most = 2 ** (target.bit_width - 1) - 1
+        least = -most - 1
+    else:
+        digits = target.precision - target.scale
+        if digits >= array.type.precision - array.type.scale:
+            return pa.repeat(True, len(array))
+        most = 10**digits
+        least = -most
+    wide = pa.decimal256(_WIDEST, array.type.scale)
+    values = array.cast(wide)
+    inside = pc.and_(
+        pc.less_equal(values, pa.scalar(Decimal(most), wide)), pc.greater_equal(values, pa.scalar(Decimal(least), wide))
+    )
+    if pa.types.is_integer(target):
+        return inside
+    return pc.and_(inside, pc.not_equal(pc.abs(values), pa.scalar(Decimal(most), wide)))
+
+
+def _exact_one_by_one(array: pa.Array, target: pa.DataType) -> pa.Array:
     out: list[Any] = []
     for value in array:
         try:

@@ -1,4 +1,6 @@
-"""Record keys as a column: text, JSON of any kind, or a format of the schema registry. A null key is null."""
+"""Record keys, and values of headers, as a column: text, JSON of any kind, or a format of the schema registry. Those that
+are null are null.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from frazil.ingest.naming import KEY_ROOT
 from frazil.ingest.target import Reading, WriterSchema, arrow_type
 
 KEY_SCHEMA = "key:"
-"""What ids of keys' schemas begin with where those of values are too."""
+HEADER_SCHEMA = "header:"
+"""What ids of keys' and headers' schemas begin with where those of values are too; of headers the column's name follows."""
 Path = tuple[str, ...]
 
 
@@ -32,21 +35,38 @@ def decode_keys(
 
     Paths of misfits begin with `name`, those of what is wanted with KEY_ROOT; ids of missing schemas with KEY_SCHEMA.
     """
-    keys = records["key"]
-    there = np.flatnonzero(np.asarray(keys.is_valid()))
+    headers = records["headers"] if reading.is_by_header else None
+    found = _decode_there(reading, name, kind, {"value": records["key"], "headers": headers}, limit, "key")
+    return replace(
+        found,
+        wanted={(KEY_ROOT, *path[1:]) if path else (): _at_root(path, of) for path, of in found.wanted.items()},
+        missing={KEY_SCHEMA + schema_id for schema_id in found.missing},
+    )
+
+
+def decode_header(reading: Reading, name: str, kind: IcebergType, values: pa.BinaryArray, limit: int) -> Decoded:
+    """A column of the type `kind` from the values of one header, that of each record. Paths of misfits begin with `name`."""
+    return _decode_there(reading, name, kind, {"value": values, "headers": None}, limit, "header")
+
+
+def _decode_there(
+    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
+) -> Decoded:
+    """What is made of the values that are there; rows are those of all."""
+    held = records["value"]
+    there = np.flatnonzero(np.asarray(held.is_valid()))
     rows = pa.array(there)
-    found = _decode(reading, name, kind, {"value": keys.take(rows), "headers": _headers(reading, records, rows)}, limit)
-    places = np.full(len(keys), -1, np.int64)
+    taken = {label: None if array is None else array.take(rows) for label, array in records.items()}
+    found = _decode(reading, name, kind, taken, limit, what)
+    places = np.full(len(held), -1, np.int64)
     places[there] = np.arange(there.size)
-    refused = np.zeros(len(keys), np.bool_)
+    refused = np.zeros(len(held), np.bool_)
     refused[there] = found.refused
     return replace(
         found,
         columns=[column.take(pa.array(places, mask=places < 0)) for column in found.columns],
         refused=refused,
         misfits=[replace(misfit, row=int(there[misfit.row])) for misfit in found.misfits],
-        wanted={(KEY_ROOT, *path[1:]) if path else (): _at_root(path, of) for path, of in found.wanted.items()},
-        missing={KEY_SCHEMA + schema_id for schema_id in found.missing},
     )
 
 
@@ -55,23 +75,19 @@ def _at_root(path: Path, members: Mapping[str, IcebergType]) -> dict[str, Iceber
     return dict(members) if path else dict(zip((KEY_ROOT,), members.values(), strict=True))
 
 
-def _headers(reading: Reading, records: Mapping[str, pa.Array], rows: pa.Array) -> pa.Array | None:
-    return records["headers"].take(rows) if reading.is_by_header else None
-
-
 def _decode(
-    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int
+    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
 ) -> Decoded:
-    """The keys that are there; paths of what is wanted begin with `name`."""
+    """Those that are there; paths of what is wanted begin with `name`."""
     if reading.envelope is not None:
         assert isinstance(kind, StructType)
         return _read_rows(reading, kind, records, limit)
     if reading.format == "json":
         options = JsonOptions(reading.undeclared, limit=limit)
-        return decode_any(records["value"], name, kind, options)
+        return decode_any(records["value"], name, kind, options, f"the {what}")
     if reading.format == "text":
         return _read_text(name, kind or StringType(), records["value"], limit)
-    return _read_framed(reading, name, kind, records, limit)
+    return _read_framed(reading, name, kind, records, limit, what)
 
 
 def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Array], limit: int) -> Decoded:
@@ -95,10 +111,10 @@ def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int) -
 
 
 def _read_framed(
-    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int
+    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
 ) -> Decoded:
     is_record = isinstance(kind, StructType) if kind is not None else has_record(reading)
-    schemas = tuple((schema_id, _of_kind(schema, is_record, name)) for schema_id, schema in reading.schemas)
+    schemas = tuple((schema_id, _of_kind(schema, is_record, name, what)) for schema_id, schema in reading.schemas)
     fields: tuple[NestedField, ...] = ()
     if isinstance(kind, StructType):
         fields = kind.fields
@@ -141,12 +157,12 @@ def has_record(reading: Reading) -> bool:
     return next((is_record(schema) for _, schema in reading.schemas if schema.kind == reading.format), True)
 
 
-def _of_kind(schema: WriterSchema, wants_record: bool, name: str) -> WriterSchema:
-    """The schema, unless its keys are records and the column holds none, or the other way round."""
+def _of_kind(schema: WriterSchema, wants_record: bool, name: str, what: str) -> WriterSchema:
+    """The schema, unless what it describes are records and the column holds none, or the other way round."""
     if schema.kind in ("unknown", "unusable") or is_record(schema) == wants_record:
         return schema
     words = ("are no records", "holds records") if wants_record else ("are records", "holds none")
-    return WriterSchema("unusable", f"its keys {words[0]}, and the column {name} {words[1]}")
+    return WriterSchema("unusable", f"its {what}s {words[0]}, and the column {name} {words[1]}")
 
 
 def is_record(schema: WriterSchema) -> bool:
