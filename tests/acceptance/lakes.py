@@ -23,6 +23,11 @@ class RemoteLake:
         return self._catalog.port
 
     @property
+    def store_port(self) -> int:
+        """Of the store."""
+        return self._store.port
+
+    @property
     def catalog_file(self) -> Path:
         """Where the catalog keeps its tables' locations."""
         return self._catalog.directory / "rest.db"

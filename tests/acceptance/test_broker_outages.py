@@ -12,6 +12,7 @@ from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points
 from tests.acceptance.running import Run
+from tests.fixtures.processes import frozen
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(900)
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.timeout(900)
 AWAY_S = 15.0
 """Longer than every request's timeout in the driver (10 s)."""
 LONG_AWAY_S = 60.0
+NAMED_WITHIN_S = 60.0
 
 
 class Served:
@@ -27,7 +29,9 @@ class Served:
     def __init__(self, pipeline: Pipeline, broker: EmbeddedBroker) -> None:
         self.pipeline = pipeline
         self.broker = broker
-        self.points = Points(pipeline.folder / "points", ("task.batch", "hold"), ("commit.before", "hold"))
+        pipeline.document["kafka"] |= {"request.timeout.ms": "10000"}  # What tasks wait; in place of half a minute.
+        holds = [(step, "hold") for step in ("job.before", "task.batch", "commit.before")]
+        self.points = Points(pipeline.folder / "points", *holds)
         self.table, self.topic = pipeline.add_fed_table("served")
         self.records = 0
         self._run: Run | None = None
@@ -110,6 +114,30 @@ def test_an_outage_is_named_and_waited_out(served: Served, away_s: float) -> Non
     run.wait_for("available_again")
     served.wait_until_complete(run)
     assert served.pipeline.wait_for_state(run, served.table, "waiting")["reason"] == ""
+
+
+def test_a_broker_that_takes_connections_and_says_nothing_is_named_and_waited_out(served: Served) -> None:
+    """A batch that has begun comes to nothing, and `check` to an end."""
+    run = served.run()
+    outages, failed = len(run.seen("unavailable")), len(run.seen("table_backs_off"))
+    point = served.points["job.before", "hold"]
+    with point.armed():
+        served.send()
+        served.pipeline.feed.flush()
+        point.wait(run)
+        with frozen(served.broker.pid):
+            point.disarm()
+            said = run.wait_for("unavailable", count=outages + 1, within_s=NAMED_WITHIN_S)
+            assert said["where"] == served.broker.bootstrap_servers
+            assert "Kafka is not reachable" in said["reason"]
+            assert served.pipeline.wait_for_state(run, served.table, "backing off")["remedy"]
+            checks = served.pipeline.command("check", expected=1, within_s=NAMED_WITHIN_S)["checks"]
+            [problem] = [check for check in checks if not check["ok"]]
+            assert (problem["name"], problem["where"]) == ("kafka", served.broker.bootstrap_servers)
+            assert "Kafka is not reachable" in problem["found"]
+            run.wait_for("table_backs_off", count=failed + 1, within_s=NAMED_WITHIN_S)
+    served.send()
+    served.wait_until_complete(run)
 
 
 def test_a_pipeline_started_without_a_broker_waits_for_one(served: Served) -> None:

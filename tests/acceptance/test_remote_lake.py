@@ -1,5 +1,5 @@
-"""Kills, two drivers and lost answers on a REST catalog with an S3 store: nothing of the table is on this disk, and its
-commits go over the network.
+"""Kills, two drivers, lost answers and a silent store, on a REST catalog with an S3 store: nothing of the table is on this
+disk, and its commits go over the network.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.lakes import RemoteLake
+from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.points import Points
 from tests.acceptance.proxy import Fault, Proxy
 from tests.acceptance.scenes import STEPS, Contested, Struck, Unsure
+from tests.integration.servers import HOST, Relay
 
 pytestmark = pytest.mark.timeout(900)
 
 IN_TIME = ("commit.before", "commit.validating", "commit.landed")
+# So that a test need not wait for as long as a user may have to.
+IMPATIENT = {"http-client.apache.socket-timeout-ms": "2000", "s3.retry.num-retries": "0"}
+NAMED_WITHIN_S = 60.0
 NewPipeline = Callable[[], Pipeline]
 
 
@@ -52,6 +58,15 @@ def proxied(new_pipeline: NewPipeline, remote_lake: RemoteLake) -> Iterator[tupl
     proxy.close()
 
 
+@pytest.fixture
+def way(remote_lake: RemoteLake) -> Iterator[Relay]:
+    """The pipeline's way to the store."""
+    relay = Relay(remote_lake.store_port)
+    relay.join()
+    yield relay
+    relay.cut()
+
+
 @pytest.mark.parametrize("step", [pytest.param(s, marks=[] if s in IN_TIME else [pytest.mark.soak]) for s in STEPS])
 def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, step: str) -> None:
     struck.kill_driver(step, "both")
@@ -65,6 +80,39 @@ def test_a_driver_that_was_frozen_is_refused_when_another_has_gone_on(new_pipeli
 def test_a_commit_that_is_not_answered_is_cleared_up(proxied: tuple[Unsure, Proxy], fault: Fault) -> None:
     unsure, proxy = proxied
     unsure.lose_answer(proxy, fault)
+
+
+def test_a_store_that_takes_connections_and_says_nothing_is_named_and_waited_out(
+    new_pipeline: NewPipeline, way: Relay
+) -> None:
+    """By a task, by `check`, and in the middle of a commit."""
+    pipeline = new_pipeline()
+    pipeline.document["catalog"]["properties"] |= {"s3.endpoint": f"http://{HOST}:{way.port}", **IMPATIENT}
+    table, topic = pipeline.add_fed_table("unanswered")
+    points = Points(pipeline.folder / "points", ("commit.before", "hold"))
+    point = points["commit.before", "hold"]
+    pipeline.feed.produce(topic, events(300))
+    with pipeline.running(failpoints=points.declaration) as run:
+        pipeline.wait_for_commit_of(table, run)
+        with way.silent():
+            pipeline.feed.produce(topic, events(300, 300))
+            assert "a task failed" in run.wait_for("table_backs_off", within_s=NAMED_WITHIN_S)["reason"]
+            checks = pipeline.command("check", expected=1, within_s=NAMED_WITHIN_S)["checks"]
+            [problem] = [check for check in checks if not check["ok"]]
+            assert problem["name"] == "store"
+            assert problem["where"] in problem["tried"]
+            assert "the store cannot be reached" in problem["found"]
+        pipeline.wait_for_commit_of(table, run)
+        with point.armed():
+            pipeline.feed.produce(topic, events(300, 600))
+            point.wait(run)
+            backed_off = len(run.seen("table_backs_off"))
+            with way.silent():
+                point.disarm()
+                run.wait_for("table_backs_off", count=backed_off + 1, within_s=NAMED_WITHIN_S)
+        pipeline.wait_for_commit_of(table, run)
+        assert run.stop() == 0, run.tail()
+    pipeline.check(table)
 
 
 def test_the_verifier_sees_every_row_in_the_store(proxied: tuple[Unsure, Proxy]) -> None:

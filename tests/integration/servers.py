@@ -176,13 +176,16 @@ def _answers(url: str) -> bool:
 
 
 class Relay:
-    """A way to another port that can be cut: while it is, connections are refused and those that were are broken."""
+    """A way to another port that can be cut: while it is, connections are refused and those that were are broken. Or it is
+    silent.
+    """
 
     def __init__(self, target: int) -> None:
         self.port = free_port()
         self._target = target
         self._open: list[socket.socket] = []
         self._listener: socket.socket | None = None
+        self._is_silent = False
 
     def join(self) -> None:
         self._listener = listener = socket.create_server((HOST, self.port))
@@ -196,6 +199,17 @@ class Relay:
             yield
         finally:
             self.join()
+
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[None]:
+        """While the block lasts connections are taken, and what is sent over them is swallowed. A connection that has lost
+        something stays silent.
+        """
+        self._is_silent = True
+        try:
+            yield
+        finally:
+            self._is_silent = False
 
     def cut(self) -> None:
         listener, self._listener = self._listener, None
@@ -212,14 +226,16 @@ class Relay:
                 far = socket.create_connection((HOST, self._target))
                 self._open += [near, far]
                 for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
+                    threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
 
-
-def _copy(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while content := source.recv(65536):
-            sink.sendall(content)
-        sink.shutdown(socket.SHUT_WR)
+    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
+        has_lost = False
+        with contextlib.suppress(OSError):
+            while content := source.recv(65536):
+                has_lost = has_lost or self._is_silent
+                if not has_lost:
+                    sink.sendall(content)
+            sink.shutdown(socket.SHUT_WR)
 
 
 def pipeline_on(catalog: RestCatalogServer, brokers: str, topic: str, properties: Mapping[str, str]) -> dict[str, Any]:

@@ -20,8 +20,9 @@ MAX_BATCH_RECORDS = 4_000_000
 MAX_BATCH_BYTES = 1024 * 1024 * 1024
 LONGEST_BATCH_S = 60.0
 ASSUMED_RECORD_BYTES = 250
-HEAD_START = 1 / 30
-LONGEST_HEAD_START_S = 1.0
+# A job that takes two seconds longer than the last one of its tables, or waits for another that does, makes no commit late.
+HEAD_START = 1 / 15
+LONGEST_HEAD_START_S = 2.0
 # Beyond this no table is slowed down by its care: readers wait for rows too.
 LONGEST_SLOWED_S = 60.0
 # Tables of one job are committed one after another: with 200 at a time the last of them would be seconds late, and all

@@ -21,7 +21,10 @@ _TUNING = {
     "receive.buffer.bytes": str(1024 * 1024),
     "fetch.max.wait.ms": "5",
 }
-
+# How long a task waits for records of a broker that has gone silent, where the pipeline file does not say: Spark would for
+# two minutes, and for another one where they end.
+_PATIENCE_MS = "30000"
+_CALL_TIMEOUT = "default.api.timeout.ms"
 
 # A piece costs its task another few round trips to the broker.
 WORTH_CUTTING = 100_000
@@ -40,10 +43,11 @@ def read_ranges(
     gone make the job fail: skipping them is decided before (`on_data_loss`).
     """
     chosen = sorted(ranges, key=lambda r: (r.topic, r.partition))
-    consumer = {**_TUNING, **java_properties(properties)}
+    consumer = {**_TUNING, **_bounded(java_properties(properties))}
     reader = spark.read.format("kafka").option("failOnDataLoss", "true")
     for name, value in consumer.items():
         reader = reader.option(f"kafka.{name}", value)
+    reader = reader.option("kafkaConsumer.pollTimeoutMs", consumer[_CALL_TIMEOUT])
     # A stable group lets executors keep their consumers between batches; one without the hash of the options would make
     # them refuse other options for the same group (the pool's check), none at all leaks a map entry per batch.
     reader = reader.option("kafka.group.id", f"frazil-{_fingerprint(consumer)}")
@@ -71,6 +75,11 @@ def pieces_of(ranges: Sequence[OffsetRange], slices: int) -> int:
     if is_even or sum(r.span for r in ranges) < WORTH_CUTTING:
         return max(count, slices)
     return count * slices
+
+
+def _bounded(java: Mapping[str, str]) -> dict[str, str]:
+    """With a bound for every call. Java's admin client wants it no shorter than that for one request."""
+    return {_CALL_TIMEOUT: java.get("request.timeout.ms", _PATIENCE_MS), **java}
 
 
 def _by_topic(triples: Iterable[tuple[str, int, int]]) -> dict[str, dict[str, int]]:

@@ -7,6 +7,9 @@ from frazil.spec import PipelineSpec
 _SQLITE = {"jdbc.busy_timeout": "60000", "jdbc.journal_mode": "WAL", "jdbc.schema-version": "V1"}
 # Without these a catalog that accepts a connection and never answers would be waited for without end.
 _REST = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "60000"}
+# The same for a store: a request is given up after some forty seconds, not after some two hundred, and a commit that cannot
+# be made after as long for its files and as long again for taking them away.
+_S3 = {"http-client.apache.socket-timeout-ms": "10000", "s3.retry.num-retries": "2"}
 _OWN_KEYS = {"s3.access-key-id", "client.credentials-provider", "s3.remote-signing-enabled"}
 
 
@@ -26,7 +29,7 @@ def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
         # Without keys of its own the pipeline asks the catalog for some, which it hands out for each table.
         properties["header.X-Iceberg-Access-Delegation"] = "vended-credentials"
     if uses_s3(spec):
-        properties["io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"
+        properties |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", **_S3}
     return {**properties, **catalog.properties}
 
 

@@ -10,15 +10,32 @@ from frazil.runtime.connect import catalog_properties
 from frazil.spec import load_spec
 
 
+def opened_with(folder: Path, catalog: str) -> dict[str, str]:
+    """The properties that a pipeline file's `catalog` becomes."""
+    file = folder / "frazil.yaml"
+    file.write_text(
+        'pipeline: p\nkafka: {bootstrap.servers: "x:1"}\ntables: {s.a: {topic: a}}\n'
+        f"catalog: {{type: rest, uri: http://catalog, {catalog}}}\n"
+    )
+    return catalog_properties(load_spec(file))
+
+
 @pytest.mark.parametrize(
     ("properties", "waits_ms"), [("{}", "60000"), ('{rest.client.socket-timeout-ms: "5000"}', "5000")]
 )
 def test_a_rest_catalog_that_says_nothing_is_given_up_after_a_minute_unless_the_file_says_when(
     tmp_path: Path, properties: str, waits_ms: str
 ) -> None:
-    file = tmp_path / "frazil.yaml"
-    file.write_text(
-        'pipeline: p\nkafka: {bootstrap.servers: "x:1"}\ntables: {s.a: {topic: a}}\n'
-        f"catalog: {{type: rest, uri: http://catalog, properties: {properties}}}\n"
-    )
-    assert catalog_properties(load_spec(file))["rest.client.socket-timeout-ms"] == waits_ms
+    found = opened_with(tmp_path, f"properties: {properties}")
+    assert found["rest.client.socket-timeout-ms"] == waits_ms
+    assert not any(name.startswith(("s3.", "http-client.")) for name in found)
+
+
+@pytest.mark.parametrize(
+    ("properties", "bounds"), [("{}", ("10000", "2")), ('{s3.retry.num-retries: "7"}', ("10000", "7"))]
+)
+def test_an_s3_store_that_says_nothing_is_given_up_within_a_minute_unless_the_file_says_when(
+    tmp_path: Path, properties: str, bounds: tuple[str, str]
+) -> None:
+    found = opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}")
+    assert (found["http-client.apache.socket-timeout-ms"], found["s3.retry.num-retries"]) == bounds
