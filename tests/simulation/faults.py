@@ -216,7 +216,7 @@ class UnsureJobs:
         jobs = MemoryJobs(self._source, batch_size=self._fate.pick(5, 100))
         reports: list[TaskReport] = []
         for batch in batches:
-            for task in self._tasks(batch):
+            for task in [batch] if job.is_scattered else self._tasks(batch):
                 reports += jobs.run([task], job, with_offsets=with_offsets, pool=pool)
                 self._fate.step("job.task")
         return reports

@@ -218,7 +218,7 @@ def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
         lost |= {int(kept[n]) for n, walk in moved.items() if walk.is_lost or (walk.at < 0 and folded.cut >= 0)}
         asked |= {n: walk for n, walk in moved.items() if walk.at < 0}
         place = rows.schema.get_field_index(name)
-        column = part.rows.column(place).take(pa.array(sources, mask=sources < 0))
+        column = part.rows.column(place).take(pa.array(sources))
         rows = rows.set_column(place, rows.schema.field(place), column)
         if waiting.any():
             waits[name] = waiting
@@ -234,11 +234,14 @@ def _walks(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, mo
 
 
 def _sources(ranked: Ranked, kept: Ints, walks: Mapping[int, Walk]) -> tuple[Ints, NDArray[np.bool_]]:
-    """Per kept change the place whose value it has: -1 for a null; and whether a row in the table has it."""
+    """Per kept change the place whose value it has, its own where none has one; and whether a row in the table has it. What
+    was not sent is null, or, of a struct that has a key, that key.
+    """
     sources, waiting = kept.copy(), np.zeros(kept.size, np.bool_)
     for n, walk in walks.items():
         waiting[n] = walk.at < 0
-        sources[n] = walk.at if walk.at >= 0 and ranked.ops[walk.at] == UPSERT else -1
+        if walk.at >= 0 and ranked.ops[walk.at] == UPSERT:
+            sources[n] = walk.at
     return sources, waiting
 
 

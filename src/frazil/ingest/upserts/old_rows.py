@@ -210,10 +210,11 @@ class _OldRows:
         """The column with the values that these changes wait for; and how many nothing had."""
         waiting = np.flatnonzero(waits)
         sources = [self._source(column, int(place)) for place in places[waiting].tolist()]
+        found = np.array([source is not None for source in sources], np.bool_)
         at = np.arange(len(own))
-        at[waiting] = len(own) + np.arange(waiting.size)
+        at[waiting[found]] = (len(own) + np.arange(waiting.size))[found]
         values = pa.concat_arrays([own, self._gather(column, sources, own.type)]).take(pa.array(at))
-        return values, sources.count(None)
+        return values, int(np.count_nonzero(~found & np.asarray(own.is_null())[waiting]))
 
     def _gather(
         self, column: str, sources: Sequence[tuple[LiveFile | pa.Table, int] | None], kind: pa.DataType

@@ -1,0 +1,116 @@
+"""A table as other programs see it, and what they do to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from frazil.catalog.scans import LiveFile
+from frazil.ingest.files.write import FileWriter
+from frazil.ingest.table import letters_target
+from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.delete_files import read_deletes
+from frazil.testing import MemoryCatalog
+from frazil.types import DataFile
+from tests.simulation.faults import Fate
+from tests.simulation.mirror import Row
+
+
+class Meddling(Fate):
+    """Others get their turn when a commit is about to be made. meddle: what they do."""
+
+    meddle: Callable[[], None]
+
+    def step(self, name: str) -> None:
+        if name == "catalog.commit" and self.maybe(0.15):
+            self.meddle()
+        super().step(name)
+
+
+class SharedTable:
+    """A table of the catalog in memory that others write to."""
+
+    def __init__(self, catalog: MemoryCatalog, name: str, fate: Fate) -> None:
+        self._catalog = catalog
+        self._name = name
+        self._fate = fate
+        self._rows_of_files: dict[str, list[Row]] = {}
+        self._deleted: dict[LiveFile, frozenset[int]] = {}
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether anything was committed to it."""
+        return self._catalog.load(self._name) is not None and bool(self._catalog.ancestors(self._name))
+
+    def touch(self) -> None:
+        """A commit that changes nothing."""
+        self._catalog.append_foreign(self._name)
+
+    def add(self, row: Row) -> int | None:
+        """A row more; the snapshot, or None where the table lacks a column for it."""
+        target = self._target()
+        names = {field.name for field in target.fields} | {name for _, name in target.metadata}
+        if not names.issuperset(row):
+            return None
+        return self._catalog.append_foreign(self._name, self._written(target, [row]))
+
+    def compact(self) -> None:
+        """Some files become one, without the rows that are deleted."""
+        chosen = [file for file in self._catalog.scan(self._name).files if self._fate.maybe(0.6)]
+        target = self._target()
+        rows = [row for file in chosen for row in self._rows(target, file)]
+        if chosen:
+            paths = frozenset(file.path for file in chosen)
+            self._catalog.append_foreign(self._name, self._written(target, rows) if rows else (), paths)
+
+    def roll_back(self) -> None:
+        """To any snapshot before, or to none."""
+        if self._catalog.load(self._name) is not None:
+            line = [None, *(snapshot.id for snapshot in self._catalog.ancestors(self._name))]
+            self._catalog.roll_back(self._name, line[self._fate.pick(0, len(line) - 1)])
+
+    def rows_at(self, snapshot: int) -> list[Row]:
+        """What a reader sees."""
+        head = self._catalog.ancestors(self._name)[0].id
+        self._catalog.roll_back(self._name, snapshot)
+        files = self._catalog.scan(self._name).files
+        self._catalog.roll_back(self._name, head)
+        target = self._target()
+        return [row for file in files for row in self._rows(target, file)]
+
+    def _target(self) -> TableTarget:
+        state = self._catalog.load(self._name)
+        assert state is not None
+        return letters_target(state)
+
+    @staticmethod
+    def _written(target: TableTarget, rows: list[Row]) -> tuple[DataFile, ...]:
+        writer = FileWriter(target)
+        writer.write(pa.Table.from_pylist([dict(row) for row in rows], schema=target.arrow_schema))
+        return tuple(writer.finish())
+
+    def _rows(self, target: TableTarget, file: LiveFile) -> list[Row]:
+        """What is left of a file's rows."""
+        if file.path not in self._rows_of_files:
+            self._rows_of_files[file.path] = pq.read_table(file.path).to_pylist()
+        if file not in self._deleted:
+            self._deleted[file] = frozenset(read_deletes(target, file.path, file.deletes))
+        rows, deleted = self._rows_of_files[file.path], self._deleted[file]
+        assert len(rows) == file.record_count
+        return [row for place, row in enumerate(rows) if place not in deleted]
+
+
+def words(row: Row) -> str:
+    """A row as text; an absent field and a null are the same, and so is a struct of nulls."""
+    return json.dumps(_present(row), sort_keys=True, default=str)
+
+
+def _present(value: Any) -> Any:
+    if isinstance(value, dict):
+        plain = {name: _present(member) for name, member in value.items()}
+        return {name: member for name, member in plain.items() if member is not None and member != {}}
+    return [_present(member) for member in value] if isinstance(value, list) else value
