@@ -40,7 +40,14 @@ class DatabaseHistory(Scene):
         self.can_empty = fate.maybe(0.5) and (self.is_ordered or partitions == 1)
         self.source.create(_TOPIC, partitions)
         self.arrived: list[tuple[int, int, Said]] = []
-        self.shop = Shop(fate.chance, fate.pick(2, 12), partitions, self._deliver, marks=self.has_marks)
+        self.shop = Shop(
+            fate.chance,
+            fate.pick(2, 12),
+            partitions,
+            self._deliver,
+            marks=self.has_marks,
+            can_repeat_moves=self.is_ordered,  # By arrival nothing tells a row that came since from the one that moved.
+        )
         self.spec = self._spec()
 
     def check(self) -> Progress:
@@ -76,15 +83,17 @@ class DatabaseHistory(Scene):
 
     def _decides(self, key: int, said: list[Said]) -> Said | str | None:
         """What decides the row of a key; a word where the connector is about to repeat what does."""
-        mine = [one for one in said if one.key in (key, None) and one.op != "tombstone"]
+        mine = [one for one in said if one.key in (key, None)]
         emptied = max((one.lsn for one in mine if one.op == "t"), default=0)
         if self.is_ordered:
             mine = [one for one in mine if one.op != "t" and one.lsn > emptied]
         if not mine:
             return None
-        newest = max(mine, key=lambda one: one.lsn)
-        is_kept = self.is_ordered and (self.has_marks or newest.op != "d")
-        return newest if is_kept or mine[-1].lsn == newest.lsn else "repeated"
+        newest = max((one for one in mine if one.op != "tombstone"), key=lambda one: one.lsn)
+        since = mine[max(n for n, one in enumerate(mine) if one.lsn == newest.lsn) + 1 :]
+        if self.is_ordered:  # A tombstone has no place: what has made the row anew is repeated behind it.
+            since = [one for one in since if not self.has_marks and (newest.op == "d" or one.op in ("d", "tombstone"))]
+        return "repeated" if since else newest
 
     def _check_halves(self, snapshot: int, said: list[Said]) -> None:
         """A change of a key whose values are in the old row is there whole or not at all."""

@@ -83,11 +83,19 @@ def time_of(lsn: int) -> datetime:
 
 class Shop:
     """keys: how many; partitions: of the topic. deliver: takes what arrives. versions: of each key what its row was after a
-    change, by that change's place in the log. marks: whether deleted rows stay.
+    change, by that change's place in the log. marks: whether deleted rows stay. can_repeat_moves: whether a connector that
+    died may say again that a row has got another key.
     """
 
     def __init__(
-        self, chance: np.random.Generator, keys: int, partitions: int, deliver: Callable[[Said], None], *, marks: bool
+        self,
+        chance: np.random.Generator,
+        keys: int,
+        partitions: int,
+        deliver: Callable[[Said], None],
+        *,
+        marks: bool,
+        can_repeat_moves: bool,
     ) -> None:
         self.rows: dict[int, Row] = {}
         self.versions: dict[int, dict[int, Row | None]] = {key: {} for key in range(keys)}
@@ -96,6 +104,7 @@ class Shop:
         self._partitions = partitions
         self._deliver = deliver
         self._marks = marks
+        self._can_repeat_moves = can_repeat_moves
         self._lsn = self._transaction = self._number = self._next = self._columns = 0
         self._on_the_way: list[deque[int]] = [deque() for _ in range(partitions)]
 
@@ -205,3 +214,6 @@ class Shop:
         for entries in self._on_the_way:
             entries.clear()
         self._next = max(0, lost - self.pick(0, _MOST_REPEATED))
+        if not self._can_repeat_moves:
+            moved = [number for number, said in enumerate(self.log[:lost], 1) if said.since is not None]
+            self._next = max([self._next, *moved])

@@ -43,7 +43,6 @@ class UpsertHistory(Scene):
         self.count = 0
         self.changes: dict[Place, Change] = {}
         self.foreign: dict[int, tuple[Key, Row]] = {}
-        self._gone: dict[tuple[str, int], int | None] = {}
         for topic in "ab":
             self.source.create(topic, fate.pick(1, 3))
 
@@ -92,17 +91,15 @@ class UpsertHistory(Scene):
         """By a tombstone; where records are wrapped, mostly by an envelope, and a tombstone may follow."""
         key = self.form.record_key(number)
         if not self.form.is_wrapped or self.fate.maybe(0.2):
-            is_told = self.form.is_wrapped and self._gone.get((topic, partition)) == number
             place, at_ms = self._send(topic, partition, key, self._tombstone())
-            if not self.form.is_wrapped or not (is_told or self.form.has_marks):
+            if not (self.form.is_wrapped and self.form.has_marks):
                 self.changes[place] = self.form.deleted(place, number, at_ms)
             return
-        at = self._at() if self.form.is_ordered and (self.form.has_marks or self.fate.maybe(0.5)) else None
+        at = self._at() if self.form.is_ordered and self.form.has_marks else None
         told_ms = self.clock.now_ms()
-        before = {**self.form.own_fields(number), "at": at}
+        before = {**self.form.key_fields(number), "at": at}
         place, _ = self._send(topic, partition, key, self.form.value(before, "d", told_ms))
         self.changes[place] = self.form.deleted(place, number, told_ms, at)
-        self._gone[topic, partition] = number
         if self.fate.maybe(0.5):
             self._send(topic, partition, key, self._tombstone())
 
@@ -111,7 +108,6 @@ class UpsertHistory(Scene):
         gap = self.fate.pick(1, 3) if self.fate.maybe(0.1) else 0
         at_ms = self.clock.now_ms() - self.fate.pick(0, 50)
         self.count += 1
-        self._gone.pop((topic, partition), None)
         return (topic, partition, self.source.produce(topic, partition, value, at_ms, gap, key=key)), at_ms
 
     def _tombstone(self) -> bytes | None:
