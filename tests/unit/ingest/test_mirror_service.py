@@ -100,9 +100,12 @@ def test_rows_are_kept_and_marked_as_deleted(tmp_path: Path) -> None:
 def test_what_is_beside_a_key_in_a_struct_stays_when_its_row_is_marked(tmp_path: Path, batches: int) -> None:
     world = MirrorWorld(tmp_path, key_columns=("o.id",), **MARKS)
     row = {"o": {"id": 1, "x": 2}, "v": "a"}
-    first = ({"o": {"id": 1}}, {"op": "c", "before": None, "after": row})
-    gone_rows = [({"o": {"id": n}}, {"op": "d", "before": {"o": {"id": n}, "v": None}, "after": None}) for n in (1, 7)]
-    for told in [[first, *gone_rows]] if batches == 1 else [[first], gone_rows]:
+    first: Told = ({"o": {"id": 1}}, {"op": "c", "before": None, "after": row})
+    gone_rows: list[Told] = [
+        ({"o": {"id": n}}, {"op": "d", "before": {"o": {"id": n}, "v": None}, "after": None}) for n in (1, 7)
+    ]
+    said = [[first, *gone_rows]] if batches == 1 else [[first], gone_rows]
+    for told in said:
         world.say(*told)
     assert world.mirror("o", "v", "_deleted") == [
         {"o": {"id": 1, "x": 2}, "v": "a", "_deleted": True},

@@ -255,6 +255,8 @@ class _OldRows:
 
     def _source(self, column: str, place: int) -> _Source | None:
         """Where the value is that a change leaves as it was; None where there was no row."""
+        if place in self._moved and self._given(place, column, None) is not None:
+            return self._held[place]  # Of a change that came after the row had got its key.
         ranked = self._batch.ranked
         at = -1 if place in self._moved else int(self._before[place])
         barrier = self._barrier(at)
@@ -262,21 +264,18 @@ class _OldRows:
         while at >= 0:
             if given is not None and (_is_blind(ranked, at) or given >= self._rank(at)):
                 return self._unless_newer(place, given[0], self._held[giver])
-            order = ranked.order[at].as_py() if ranked.order is not None else None
-            if ranked.ops[at] != UPSERT:
-                return self._unless_newer(place, order, None)
-            held = self._held.get(at)
+            held = self._held.get(at) if ranked.ops[at] == UPSERT else None
             if held is None or not _waits(held, column):
+                order = ranked.order[at].as_py() if ranked.order is not None else None
                 return self._unless_newer(place, order, held or self._written.get(at))
             other = self._given(at, column, barrier)
             if other is not None and (given is None or other > given):
                 given, giver = other, at
             at = int(self._before[at])
-        if given is not None and place not in self._moved:
+        if given is not None:
             return self._unless_newer(place, given[0], self._held[giver])
-        if self._batch.folded.cut >= 0:
-            return None
-        return self._live.get(place)  # Looked for on behalf of the change that decides the key.
+        # Looked for on behalf of the change that decides the key.
+        return None if self._batch.folded.cut >= 0 else self._live.get(place)
 
     def _barrier(self, at: int) -> tuple[int, ...] | None:
         """Where the delete without an ordering value is that this change, or one before it, follows."""
