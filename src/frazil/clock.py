@@ -7,6 +7,8 @@ import time as _time
 import uuid as _uuid
 from typing import Protocol
 
+_chance = _random.Random()
+
 
 class Clock(Protocol):
     """What the service needs of time."""
@@ -41,4 +43,9 @@ def new_id() -> str:
 
 def jitter(seconds: float) -> float:
     """`seconds`, moved at random by up to a fifth either way, so that many processes do not retry in step."""
-    return seconds * _random.uniform(0.8, 1.2)
+    return seconds * _chance.uniform(0.8, 1.2)
+
+
+def repeat_chance(seed: int) -> None:
+    """From now on all chance is that of the seed."""
+    _chance.seed(seed)

@@ -1,5 +1,5 @@
 """Spark SQL and PyIceberg write to the tables of a running pipeline: rows that come, go and change, columns, partitions and
-sort order. Every record is there once, as the others left it.
+sort order. Every record is there once, as the others left it; of a mirror every key, as the last one left it who changed it.
 
 All is on a REST catalog, which each of them reaches by its own client. What is done to columns and partitions is done
 while a batch that was written for the table as it was is about to be committed.
@@ -47,6 +47,8 @@ LAKE = "shared"
 REFUSED = "the table's schema, partition spec or sort order was changed after this batch was planned"
 GONE = range(20)
 CHANGED = range(20, 40)
+MEANWHILE = range(15, 50)
+BESIDE = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update")}
 
 
 class Hands(Protocol):
@@ -55,11 +57,11 @@ class Hands(Protocol):
     def append(self, table: str, rows: list[Row]) -> None:
         """Adds rows of its own."""
 
-    def delete(self, table: str, offsets: range) -> None:
-        """Deletes the rows of these records."""
+    def delete(self, table: str, where: str) -> None:
+        """Deletes these rows."""
 
-    def overwrite(self, table: str, offsets: range, text: str) -> None:
-        """Puts another text into the rows of these records."""
+    def overwrite(self, table: str, where: str, text: str) -> None:
+        """Puts another text into these rows."""
 
     def add(self, table: str, column: str) -> None:
         """Adds a column of text."""
@@ -95,11 +97,11 @@ class SparkHands:
         values = ", ".join(f"({row['id']}, '{row['text']}')" for row in rows)
         self.sql(f"insert into {LAKE}.{table} (id, text) values {values}")
 
-    def delete(self, table: str, offsets: range) -> None:
-        self.sql(f"delete from {LAKE}.{table} where {_in(offsets)}")
+    def delete(self, table: str, where: str) -> None:
+        self.sql(f"delete from {LAKE}.{table} where {where}")
 
-    def overwrite(self, table: str, offsets: range, text: str) -> None:
-        self.sql(f"update {LAKE}.{table} set text = '{text}' where {_in(offsets)}")
+    def overwrite(self, table: str, where: str, text: str) -> None:
+        self.sql(f"update {LAKE}.{table} set text = '{text}' where {where}")
 
     def add(self, table: str, column: str) -> None:
         self.sql(f"alter table {LAKE}.{table} add column {column} string")
@@ -131,15 +133,15 @@ class PyIcebergHands:
         columns = pa.schema([pa.field("id", pa.int64()), pa.field("text", pa.string())])
         self._insist(table, lambda loaded: loaded.append(pa.Table.from_pylist(rows, columns)))
 
-    def delete(self, table: str, offsets: range) -> None:
-        self._insist(table, lambda loaded: loaded.delete(_in(offsets)))
+    def delete(self, table: str, where: str) -> None:
+        self._insist(table, lambda loaded: loaded.delete(where))
 
-    def overwrite(self, table: str, offsets: range, text: str) -> None:
+    def overwrite(self, table: str, where: str, text: str) -> None:
         def work(loaded: PyTable) -> None:
-            rows = loaded.scan(row_filter=_in(offsets)).to_arrow()
+            rows = loaded.scan(row_filter=where).to_arrow()
             at = rows.schema.get_field_index("text")
             texts = pa.array([text] * len(rows), rows.schema.field(at).type)
-            loaded.overwrite(rows.set_column(at, rows.schema.field(at), texts), overwrite_filter=_in(offsets))
+            loaded.overwrite(rows.set_column(at, rows.schema.field(at), texts), overwrite_filter=where)
 
         self._insist(table, work)
 
@@ -153,8 +155,8 @@ class PyIcebergHands:
         self._insist(table, lambda loaded: loaded.update_schema().delete_column(column).commit())
 
 
-def _in(offsets: range) -> str:
-    return f"from_offset >= {offsets.start} and from_offset < {offsets.stop}"
+def _in(numbers: range, column: str = "from_offset") -> str:
+    return f"{column} >= {numbers.start} and {column} < {numbers.stop}"
 
 
 class World:
@@ -163,20 +165,25 @@ class World:
     def __init__(self, pipeline: Pipeline, spark: ForeignSpark, url: str) -> None:
         self.pipeline = pipeline
         self.spark = spark
-        self.points = Points(pipeline.folder / "points", ("commit.before", "hold"))
+        self.points = Points(pipeline.folder / "points", ("commit.before", "hold"), ("upsert.resolved", "hold"))
         self.by_spark = SparkHands(spark, url)
         self.hands: Mapping[str, Hands] = {"spark": self.by_spark, "pyiceberg": PyIcebergHands(url)}
         self.tables = {
             "spark_rows": self._add("spark_rows"),
-            "spark_rows_beside": self._add(
-                "spark_rows_beside", {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update")}
-            ),
+            "spark_rows_beside": self._add("spark_rows_beside", BESIDE),
             "pyiceberg_rows": self._add("pyiceberg_rows"),
             "spark_columns": self._add("spark_columns"),
             "pyiceberg_columns": self._add("pyiceberg_columns"),
             "parted": self._add("parted"),
             "order": self._add("order"),
             "declared": self._add("declared", partition_by=["even"]),
+        }
+        self.mirrors = {
+            "vectors": self._add_mirror("vectors", BESIDE),
+            "positions": self._add_mirror(
+                "positions", {**BESIDE, "write.delete.granularity": "partition"}, format_version=2
+            ),
+            "pyiceberg": self._add_mirror("pyiceberg_mirror", format_version=2),
         }
         self._run: Run | None = None
 
@@ -185,6 +192,11 @@ class World:
             name, 1, metadata=PLACE, properties={**PROPERTIES, **(properties or {})}, **settings
         )
         return Shared(self, table, topic)
+
+    def _add_mirror(self, name: str, properties: Mapping[str, str] | None = None, **settings: Any) -> SharedMirror:
+        given = {"mode": "upsert", "key_columns": ["id"], "key": {"format": "json"}, **settings}
+        made = self._add(name, properties, **given)
+        return SharedMirror(self, made.table, made.topic)
 
     def run(self) -> Run:
         """The running pipeline."""
@@ -199,14 +211,14 @@ class Shared:
     def __init__(self, world: World, table: str, topic: str) -> None:
         self._world = world
         self.table = table
-        self._topic = topic
+        self.topic = topic
         self._told = 0
         self._changes: list[Change] = []
         self._others = Counter[str]()
 
     def produce(self, count: int = 50, **more: Any) -> None:
         """Some more records."""
-        self._world.pipeline.feed.produce(self._topic, events(count, self._told, **more))
+        self._world.pipeline.feed.produce(self.topic, events(count, self._told, **more))
         self._told += count
 
     def wait(self) -> None:
@@ -221,7 +233,7 @@ class Shared:
         with point.armed():
             self.produce()
             point.wait(self._world.run())
-            yield self._world.pipeline.progress(self.table)[self._topic][0]
+            yield self._world.pipeline.progress(self.table)[self.topic][0]
         self.wait()
         assert self._world.run().seen("conflict", table=self.table, reason=REFUSED)
 
@@ -252,6 +264,10 @@ class Shared:
                 found[(topic, partition, offset), canonical(row)] += 1
         assert found == Counter(self._expected())
         assert others == self._others
+        self.check_readers()
+
+    def check_readers(self) -> None:
+        """Every reader says the same, and the pipeline has nothing to complain about."""
         head = StaticTable.from_metadata(f"file://{self.metadata}").current_snapshot()
         assert head is not None
         assert_equal_everywhere(self.metadata, [head.snapshot_id], self._world.spark)
@@ -259,7 +275,7 @@ class Shared:
         assert not self._world.run().seen("unexpected")
 
     def _expected(self) -> Iterator[tuple[Place, str]]:
-        for place, value in self._world.pipeline.ledger.of(self._topic).items():
+        for place, value in self._world.pipeline.ledger.of(self.topic).items():
             assert value is not None
             row: Row | None = json.loads(value)
             for change in self._changes:
@@ -271,6 +287,45 @@ class Shared:
         """The data files of the newest snapshot, with their rows."""
         for task in StaticTable.from_metadata(f"file://{self.metadata}").scan().plan_files():
             yield task.file, pq.ParquetFile(local_path(task.file.file_path)).read().to_pylist()
+
+
+class SharedMirror(Shared):
+    """A table that mirrors the keys of its topic. rows: what must be in it, as the last one left it who changed it."""
+
+    def __init__(self, world: World, table: str, topic: str) -> None:
+        super().__init__(world, table, topic)
+        self.rows: dict[int, Row] = {}
+
+    def put(self, keys: range) -> None:
+        """A record with a row for each of these keys."""
+        for key in keys:
+            self._told += 1
+            row = {"id": key, "text": f"text {self._told}", "told": self._told}
+            self._world.pipeline.feed.send(self.topic, [row], 0, str(key).encode())
+            self.rows[key] = row
+        self._world.pipeline.feed.flush()
+
+    def drop(self, keys: range) -> None:
+        """A record that deletes the row of each of these keys."""
+        for key in keys:
+            self._world.pipeline.feed.send(self.topic, [None], 0, str(key).encode())
+            self.rows.pop(key, None)
+        self._world.pipeline.feed.flush()
+
+    def change_rows(self, hands: Hands, own: range) -> None:
+        """Somebody else deletes rows, changes rows, and adds rows with these keys."""
+        hands.delete(self.table, _in(GONE, "id"))
+        hands.overwrite(self.table, _in(CHANGED, "id"), "changed")
+        hands.append(self.table, [{"id": key, "text": "theirs"} for key in own])
+        self.rows = {key: row for key, row in self.rows.items() if key not in GONE}
+        self.rows |= {key: {**self.rows[key], "text": "changed"} for key in CHANGED}
+        self.rows |= {key: {"id": key, "text": "theirs", "told": None} for key in own}
+
+    def check(self) -> None:
+        self.wait()
+        found = [{name: row[name] for name in ("id", "text", "told")} for row in read_newest(self.metadata)]
+        assert sorted(found, key=lambda row: int(row["id"])) == [self.rows[key] for key in sorted(self.rows)]
+        self.check_readers()
 
 
 @pytest.fixture(scope="module")
@@ -299,13 +354,39 @@ def test_rows_of_others_come_go_and_change_while_records_arrive(world: World, na
     table.wait()
     with repeated(lambda _: table.produce(5), 0.05):
         hands.append(table.table, own)
-        hands.delete(table.table, GONE)
-        hands.overwrite(table.table, CHANGED, "changed")
+        hands.delete(table.table, _in(GONE))
+        hands.overwrite(table.table, _in(CHANGED), "changed")
         hands.append(table.table, own)
     table.has_come([*own, *own])
     table.has_changed(lambda offset, row: None if offset in GONE else row)
     table.has_changed(lambda offset, row: {**row, "text": "changed"} if offset in CHANGED else row)
     table.check()
+
+
+@pytest.mark.parametrize(("name", "writer"), [("vectors", "spark"), ("positions", "spark"), ("pyiceberg", "pyiceberg")])
+def test_rows_of_a_mirror_are_as_the_last_one_left_them_who_changed_them(world: World, name: str, writer: str) -> None:
+    mirror, hands = world.mirrors[name], world.hands[writer]
+    point = world.points["upsert.resolved", "hold"]
+    mirror.put(range(100))
+    mirror.wait()
+    world.pipeline.wait_until_settled(mirror.table, world.run())
+    with point.armed():
+        mirror.put(MEANWHILE)
+        newer = {key: mirror.rows[key] for key in MEANWHILE}
+        point.wait(world.run())
+        mirror.change_rows(hands, range(1000, 1010))
+    mirror.rows |= newer
+    mirror.check()
+    assert world.run().seen("rows_looked_up_again", table=mirror.table)
+    assert not world.run().seen("conflict", table=mirror.table)
+    mirror.change_rows(hands, range(2000, 2010))
+    mirror.check()
+    mirror.put(range(5, 25))
+    mirror.put(range(1000, 1005))
+    mirror.drop(range(3))
+    mirror.drop(range(30, 35))
+    mirror.drop(range(2000, 2005))
+    mirror.check()
 
 
 @pytest.mark.parametrize("writer", ["spark", "pyiceberg"])

@@ -4,7 +4,9 @@ look at the table and the commit. What a dictionary says is what DuckDB, PyIcebe
 
 from __future__ import annotations
 
+import json
 import signal
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,9 @@ from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points, wait_until_gone
 from tests.acceptance.running import Run
+from tests.acceptance.verifier import read_newest
+from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.readers import assert_equal_everywhere
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -46,6 +51,17 @@ class Struck:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.points = Points(pipeline.folder / "points", *((step, "hold") for step in STEPS))
+        self.marked, self.marked_topic = pipeline.add_fed_table(
+            "marked",
+            1,
+            envelope="debezium",
+            mode="upsert",
+            key={"format": "json"},
+            key_columns=["o.id", "region"],
+            order_by="at",
+            deletes="mark",
+            metadata={"deleted": "is_deleted", "deleted_at": "deleted_at"},
+        )
         self.mirrors = {2: Mirror(pipeline, "two", format_version=2), 3: Mirror(pipeline, "three")}
         self._run: Run | None = None
 
@@ -125,3 +141,39 @@ def test_two_drivers_of_one_mirror_make_one(pipeline: Pipeline) -> None:
     mirror.wait(second)
     assert second.stop() == 0, second.tail()
     mirror.check_all()
+
+
+def test_deleted_rows_stay_in_their_order_under_keys_in_structs(struck: Struck, spark: ForeignSpark) -> None:
+    def tell(*changes: tuple[str, int, str, int, str | None]) -> list[dict[str, Any]]:
+        for op, number, region, at, text in changes:
+            key = {"o": {"id": number}, "region": region}
+            image = {"o": {"id": number, "x": text}, "region": region, "at": at, "text": text}
+            images = {"before": image, "after": None} if op == "d" else {"before": None, "after": image}
+            value = {"op": op, **images, "source": {"ts_ms": 1000 * at}}
+            struck.pipeline.feed.send(struck.marked_topic, [value], 0, json.dumps(key).encode())
+        struck.pipeline.feed.flush()
+        struck.pipeline.wait_for_commit_of(struck.marked, struck.run())
+        metadata = struck.pipeline.metadata(struck.marked)
+        assert metadata is not None
+        assert_equal_everywhere(metadata, spark=spark)
+        rows = [
+            {**row, "deleted_at": row["deleted_at"] and row["deleted_at"].timestamp()} for row in read_newest(metadata)
+        ]
+        return sorted(rows, key=lambda row: (row["o"]["id"], row["region"]))
+
+    def row(number: int, region: str, at: int, text: str | None, deleted_at: int | None = None) -> dict[str, Any]:
+        gone = {"is_deleted": deleted_at is not None, "deleted_at": deleted_at}
+        return {"o": {"id": number, "x": text}, "region": region, "at": at, "text": text, **gone}
+
+    made = [("c", number, region, 5, f"{region}{number}") for number in (1, 2, 3) for region in ("n", "s")]
+    assert tell(*made) == [row(number, region, 5, f"{region}{number}") for number in (1, 2, 3) for region in ("n", "s")]
+    found = tell(("d", 1, "n", 9, None), ("u", 2, "n", 4, "late"), ("d", 2, "s", 4, None), ("u", 3, "n", 6, "newer"))
+    assert found == [
+        row(1, "n", 9, "n1", 9), row(1, "s", 5, "s1"), row(2, "n", 5, "n2"), row(2, "s", 5, "s2"),
+        row(3, "n", 6, "newer"), row(3, "s", 5, "s3"),
+    ]  # fmt: skip
+    found = tell(("u", 1, "n", 7, "late"), ("d", 3, "s", 8, None), ("u", 3, "s", 8, "anew"), ("d", 7, "n", 1, None))
+    assert found == [
+        row(1, "n", 9, "n1", 9), row(1, "s", 5, "s1"), row(2, "n", 5, "n2"), row(2, "s", 5, "s2"),
+        row(3, "n", 6, "newer"), row(3, "s", 8, "anew"), row(7, "n", 1, None, 1),
+    ]  # fmt: skip

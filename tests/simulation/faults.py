@@ -12,6 +12,7 @@ from frazil.catalog.history import Said
 from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.port import Replacement, Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.scans import Scan
+from frazil.clock import repeat_chance
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.shared import read_once
 from frazil.ingest.task import Job
@@ -29,6 +30,7 @@ class Fate:
     """Decides at every step whether it goes well. Probabilities per step; `calm` ends all trouble."""
 
     def __init__(self, seed: int) -> None:
+        repeat_chance(seed)
         self.chance = np.random.default_rng(seed)
         self.crash = float(self.chance.choice([0.0, 0.005, 0.02, 0.05]))
         self.outage = float(self.chance.choice([0.0, 0.01, 0.05, 0.2]))
@@ -84,7 +86,8 @@ class UnsureSource:
 
     def _some(self, found: dict[Partition, int]) -> dict[Partition, int]:
         """A partition without a leader just now is absent."""
-        return {partition: offset for partition, offset in found.items() if not self._fate.maybe(self._fate.outage / 4)}
+        in_order = sorted(found.items())
+        return {partition: offset for partition, offset in in_order if not self._fate.maybe(self._fate.outage / 4)}
 
     def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
         self._fate.step("reader.read")
@@ -215,8 +218,9 @@ class UnsureJobs:
         self._fate.step("job.begin")
         jobs = MemoryJobs(self._source, batch_size=self._fate.pick(5, 100))
         reports: list[TaskReport] = []
-        for ranges in self._tasks(read_once(batches)):
-            reports += jobs.run([Batch("", ranges)], job, with_offsets=with_offsets, pool=pool)
+        ranges = read_once(batches)
+        for share in [tuple(ranges)] if job.is_scattered else self._tasks(ranges):
+            reports += jobs.run([Batch("", share)], job, with_offsets=with_offsets, pool=pool)
             self._fate.step("job.task")
         return reports
 

@@ -20,7 +20,8 @@ Row = Mapping[str, Any]
 @dataclass(frozen=True)
 class Change:
     """What one record asks for. order: its ordering value; None where places alone decide, and for a delete without one.
-    unavailable: columns of which the old row's value stays, null where there is none.
+    unavailable: columns of which the old row's value stays, null where there is none. is_mark: all stays as it was but what
+    `row` has, as of a delete that is marked.
     """
 
     op: Literal["upsert", "delete", "truncate"]
@@ -29,6 +30,7 @@ class Change:
     row: Row = field(default_factory=dict)
     order: Any = None
     unavailable: frozenset[str] = frozenset()
+    is_mark: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,4 +96,15 @@ def _after(change: Change, before: Held | None) -> Held:
     if change.op == "delete":
         return Held(change.order, None)
     old = before.row if before is not None and before.row is not None else {}
+    if change.is_mark:
+        return Held(change.order, _over(old, change.row))
     return Held(change.order, {**change.row, **{name: old.get(name) for name in change.unavailable}})
+
+
+def _over(old: Row, new: Row) -> Row:
+    """The old row with what the new one has, member by member."""
+    found = dict(old)
+    for name, value in new.items():
+        before = found.get(name)
+        found[name] = _over(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return found

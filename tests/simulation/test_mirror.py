@@ -118,3 +118,21 @@ def test_two_rows_that_another_writer_made_are_replaced_by_one_unless_the_change
         mirror.adopt(_A, {"v": 5}, 5)
         mirror.apply([_upsert(0, "new", order=order)])
         assert [held.row and held.row["v"] for held in mirror.rows[_A]] == expected
+
+
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_a_delete_that_is_marked_leaves_the_row_as_it_was(is_ordered: bool) -> None:
+    def marked(offset: int, order: int) -> Change:
+        return Change("upsert", ("t", 0, offset), _A, {"gone": True, "o": {"id": 1}}, order, is_mark=True)
+
+    row = {"v": "kept", "gone": False, "o": {"id": 1, "x": 2}}
+    written = Change("upsert", ("t", 0, 0), _A, row, 1)
+    for batches in _cut([written, marked(1, 2), marked(2, 3)]):
+        mirror = Mirror(is_ordered=is_ordered)
+        for batch in batches:
+            mirror.apply(batch)
+        assert [held.row for held in mirror.rows[_A]] == [{**row, "gone": True}]
+    late = Mirror(is_ordered=True)
+    late.apply([written])
+    late.apply([marked(1, 0)])
+    assert [held.row for held in late.rows[_A]] == [row]

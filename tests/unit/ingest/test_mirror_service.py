@@ -12,6 +12,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.table import RunState
 from frazil.spec.models import ValueSpec
+from frazil.testing import MemoryJobs
 from tests.unit.ingest.mirror_world import (
     HEARTBEAT,
     MARKS,
@@ -66,6 +67,14 @@ def test_a_tombstone_after_its_delete_says_nothing_new(tmp_path: Path) -> None:
     assert table.passed_over == {"tombstone": 1}
 
 
+def test_the_json_text_null_is_a_tombstone_too(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    world.say(flat({"id": 1, "v": "a"}), flat({"id": 2, "v": "b"}))
+    world.source.produce("a", 0, b"null", key=b'{"id": 1}')
+    world.catch_up()
+    assert (world.mirror(), world.letters()) == ([{"id": 2, "v": "b"}], [])
+
+
 def test_a_tombstone_whose_key_lacks_a_key_column_is_passed_over(tmp_path: Path) -> None:
     world = MirrorWorld(tmp_path, key_columns=("v",))
     world.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}))
@@ -85,6 +94,64 @@ def test_rows_are_kept_and_marked_as_deleted(tmp_path: Path) -> None:
     assert (times[1] is None, times[2]) == (False, None)
     world.say(made({"id": 1, "v": "c"}))
     assert {"id": 1, "v": "c", "_deleted": False} in world.mirror("id", "v", "_deleted")
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_what_is_beside_a_key_in_a_struct_stays_when_its_row_is_marked(tmp_path: Path, batches: int) -> None:
+    world = MirrorWorld(tmp_path, key_columns=("o.id",), **MARKS)
+    row = {"o": {"id": 1, "x": 2}, "v": "a"}
+    first: Told = ({"o": {"id": 1}}, {"op": "c", "before": None, "after": row})
+    gone_rows: list[Told] = [
+        ({"o": {"id": n}}, {"op": "d", "before": {"o": {"id": n}, "v": None}, "after": None}) for n in (1, 7)
+    ]
+    said = [[first, *gone_rows]] if batches == 1 else [[first], gone_rows]
+    for told in said:
+        world.say(*told)
+    assert world.mirror("o", "v", "_deleted") == [
+        {"o": {"id": 1, "x": 2}, "v": "a", "_deleted": True},
+        {"o": {"id": 7, "x": None}, "v": None, "_deleted": True},
+    ]
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_value_that_was_not_sent_is_of_the_row_that_is_before_the_change_in_the_order_of_a_column(
+    tmp_path: Path, tasks: int
+) -> None:
+    def told(op: str, key: int, at: int, big: str) -> Told:
+        return {"id": key}, {"op": op, "before": None, "after": {"id": key, "at": at, "big": big}}
+
+    world = MirrorWorld(tmp_path, tasks, key_columns=("id",), order_by="at")
+    if tasks > 1:
+        world.jobs = MemoryJobs(world.source, batch_size=1, tasks=tasks)
+    world.say(*(told("c", key, 7, "of the row") for key in (1, 2, 3)), told("c", 4, 3, "of the row"))
+    world.say(told("u", 1, 5, "late"), told("u", 3, 6, PLACEHOLDER), told("u", 4, 5, "newer"))
+    world.say(
+        *(told("u", key, 5, "late") for key in (1, 3)), told("u", 4, 9, "newer"),
+        *(told("u", key, 10, PLACEHOLDER) for key in (1, 2, 3, 4)),
+    )  # fmt: skip
+    world.say(told("u", 4, 12, "newest"), told("u", 4, 11, "late"), partition=1)
+    world.say(told("u", 4, 13, PLACEHOLDER), partition=1)
+    assert [(row["at"], row["big"]) for row in world.by_id()] == [
+        (10, "of the row"), (10, "of the row"), (10, "of the row"), (13, "newest"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3])
+def test_a_value_that_was_not_sent_is_of_the_change_before_it_whichever_task_has_read_that(
+    tmp_path: Path, tasks: int
+) -> None:
+    def told(at: int, big: str) -> Told:
+        return {"id": 1}, {"op": "u", "before": None, "after": {"id": 1, "at": at, "big": big}}
+
+    world = MirrorWorld(tmp_path, partitions=3, key_columns=("id",), order_by="at")
+    world.jobs = MemoryJobs(world.source, batch_size=1, tasks=tasks)
+    for partition, changes in enumerate(
+        [[told(5, "fifth"), told(19, PLACEHOLDER)], [told(15, "fifteenth")], [told(18, PLACEHOLDER), told(1, "first")]]
+    ):
+        for key, value in changes:
+            world.put(json.dumps(key), value, partition)
+    world.catch_up()
+    assert world.mirror("at", "big") == [{"at": 19, "big": "fifteenth"}]
 
 
 def test_a_truncate_of_a_table_that_marks_its_deletes(tmp_path: Path) -> None:

@@ -84,6 +84,15 @@ def test_rows_are_kept_and_marked_when_a_tombstone_deletes_them(tmp_path: Path) 
     ]
 
 
+def test_what_is_beside_a_key_in_a_struct_stays_when_a_tombstone_marks_its_row(tmp_path: Path) -> None:
+    marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("o.id",), deletes="mark", metadata=marks)
+    key = '{"o": {"id": 1}}'
+    world.tell((key, {"o": {"id": 1, "x": 2}, "v": "a"}))
+    world.tell((key, None))
+    assert world.mirror("o", "v", "_deleted") == [{"o": {"id": 1, "x": 2}, "v": "a", "_deleted": True}]
+
+
 def test_tombstones_that_are_marked_have_their_place_in_the_order_of_kafkas_time(tmp_path: Path) -> None:
     marks = {"deleted": "_deleted", "deleted_at": "_deleted_at", "timestamp": "_at"}
     settings: dict[str, Any] = {"deletes": "mark", "metadata": marks, "order_by": "_at"}

@@ -34,6 +34,14 @@ class _NotFew(Exception):
     """Too many records bring too many columns: it is no record that is wrong."""
 
 
+def has_value(reading: Reading, values: pa.Array) -> NDArray[np.bool_]:
+    """Which records have a value. The JSON text `null` is none: converters write it for a tombstone that has a schema."""
+    there = values.is_valid()
+    if reading.format == "json":
+        there = pc.and_(there, pc.fill_null(pc.not_equal(values, pa.scalar(b"null", values.type)), False))
+    return np.asarray(there)
+
+
 def decode_values(
     reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISFITS
 ) -> Decoded:

@@ -37,13 +37,17 @@ KEY_PLACE = "\x00key"
 """A column of held rows: the place of the row's key in the touched keys."""
 WAITING = "\x00waits:"
 """How columns of held rows begin that say whether a column waits for the value of the old row."""
+GIVEN = "\x00given:"
+"""How columns of held rows begin that say which change has given a column its value, by its place in the order of a column.
+Another task's change, or the row in the table, may be between the two; null where the value is the row's own.
+"""
 
 
 @dataclass(frozen=True)
 class _Part:
     """Changes with their rows. waits: by column of the table the rows that have no value of their own for it. old_keys,
     positions, times: as in Changes. marks: which mark a row as deleted. hidden: columns of held rows that say where their
-    values are.
+    values are, or are from.
     """
 
     ranked: Ranked
@@ -69,6 +73,7 @@ class ChangeRows:
         self._topics = topics
         self._parts: list[_Part] = []
         self._pending = 0
+        self._is_kept = target.is_whole
         self._departed: set[Place] = set()
         self.lost: set[tuple[str, int, int]] = set()
         self.unplaced: set[tuple[str, int, int]] = set()
@@ -93,8 +98,9 @@ class ChangeRows:
             part = replace(part, marks=np.asarray(changes.own["deleted"]))
         self._parts.append(part)
         self._pending += count
+        self._is_kept |= ranked.order is not None and bool(waits)  # Which change gave a value is known for one fold.
         # What is left of a fold is in the next one again: where most keys are new, ever larger lots keep the sum small.
-        if self._pending >= max(_FOLD_AT, len(self._parts[0].ranked)) and not self._target.is_whole:
+        if self._pending >= max(_FOLD_AT, len(self._parts[0].ranked)) and not self._is_kept:
             self._fold()
 
     def finish(self, writer: FileWriter) -> tuple[str, str, int]:
@@ -210,21 +216,26 @@ def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
     masks = {name: mask for name, mask in part.waits.items() if mask[kept].any()}
     before = previous_places(part.ranked) if masks else kept
     asked: dict[int, Walk] = {}
+    given: dict[str, pa.Array] = {}
     lost: set[int] = set()
     for name, mask in masks.items():
         walks = _walks(part.ranked, before, mask, kept, moves)
         sources, waiting = _sources(part.ranked, kept, walks)
+        if part.ranked.order is not None:
+            givers = _givers(kept, walks)
+            waiting |= givers >= 0
+            given[GIVEN + name] = _places_of(part.ranked, givers)
         moved = {n: walk for n, walk in walks.items() if walk.is_moved}
         lost |= {int(kept[n]) for n, walk in moved.items() if walk.is_lost or (walk.at < 0 and folded.cut >= 0)}
         asked |= {n: walk for n, walk in moved.items() if walk.at < 0}
         place = rows.schema.get_field_index(name)
-        column = part.rows.column(place).take(pa.array(sources, mask=sources < 0))
+        column = part.rows.column(place).take(pa.array(sources))
         rows = rows.set_column(place, rows.schema.field(place), column)
         if waiting.any():
             waits[name] = waiting
     # After a truncate there is no old row whose values could stay.
     deciding = sorted(lost.intersection(folded.last.tolist()))
-    return _Filled(rows, waits if folded.cut < 0 else {}, _hidden(part, kept, asked), deciding)
+    return _Filled(rows, waits if folded.cut < 0 else {}, {**_hidden(part, kept, asked), **given}, deciding)
 
 
 def _walks(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, moves: Moves) -> dict[int, Walk]:
@@ -234,12 +245,36 @@ def _walks(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, mo
 
 
 def _sources(ranked: Ranked, kept: Ints, walks: Mapping[int, Walk]) -> tuple[Ints, NDArray[np.bool_]]:
-    """Per kept change the place whose value it has: -1 for a null; and whether a row in the table has it."""
+    """Per kept change the place whose value it has, its own where none has one; and whether a row in the table has it. What
+    was not sent is null, or, of a struct that has a key, that key.
+    """
     sources, waiting = kept.copy(), np.zeros(kept.size, np.bool_)
     for n, walk in walks.items():
         waiting[n] = walk.at < 0
-        sources[n] = walk.at if walk.at >= 0 and ranked.ops[walk.at] == UPSERT else -1
+        if walk.at >= 0 and ranked.ops[walk.at] == UPSERT:
+            sources[n] = walk.at
     return sources, waiting
+
+
+def _givers(kept: Ints, walks: Mapping[int, Walk]) -> Ints:
+    """Per kept change which one in the order of a column has given it a value, or has left none; -1: none. Of a row with
+    another key there is nothing between the two.
+    """
+    givers = np.full(kept.size, -1)
+    for n, walk in walks.items():
+        if not walk.is_moved:
+            givers[n] = walk.at
+    return givers
+
+
+def _places_of(ranked: Ranked, places: Ints) -> pa.Array:
+    """Where these changes are in the order; null for -1."""
+    at = pa.array(places, mask=places < 0)
+    assert ranked.order is not None
+    numbers = (ranked.source, ranked.partition, ranked.offset, ranked.step)
+    columns = [ranked.order.take(at), *(pa.array(one).take(at) for one in numbers)]
+    names = ["order", "source", "partition", "offset", "step"]
+    return pa.StructArray.from_arrays(columns, names, mask=pa.array(places < 0))
 
 
 def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk]) -> dict[str, pa.Array]:

@@ -7,19 +7,20 @@ before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
-from frazil.ingest.upserts.change_rows import KEY_PLACE, WAITING
-from frazil.ingest.upserts.changes import UPSERT
+from frazil.ingest.upserts.change_rows import GIVEN, KEY_PLACE, WAITING
+from frazil.ingest.upserts.changes import DELETE, UPSERT
 from frazil.ingest.upserts.fold import Ints, Ranked, key_codes, previous_places
 from frazil.ingest.upserts.live_rows import read_columns
 from frazil.ingest.upserts.merged import MergedChanges
 from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Bools
-from frazil.ingest.upserts.resolve import Found, find_rows
+from frazil.ingest.upserts.resolve import Found, find_rows, newest_order
 
 
 class RowsLost(Exception):
@@ -72,6 +73,10 @@ def complete_held(
             yield rows, places[chosen], lacking
 
 
+_Source = tuple[LiveFile | pa.Table, int]
+"""Where a value is: a file or held rows, and the row in it."""
+
+
 class _OldRows:
     """Values of the rows that changes replace: of a change before it in the batch, or of the live row."""
 
@@ -84,12 +89,23 @@ class _OldRows:
             for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
                 self._live[int(batch.folded.last[key])] = (hits.file, row)
         self._moved: set[int] = set()
+        self._newest = self._find_newest(found)
         self._held: dict[int, tuple[pa.Table, int]] = {}
         for number, held in enumerate(batch.held):
             if held is not None:
                 for row, place in enumerate(held[KEY_PLACE].to_pylist()):
                     self._held[place + batch.begins[number]] = (held, row)
         self._written = self._find_written()
+
+    def _find_newest(self, found: Found) -> dict[int, Any]:
+        """The ordering values of the live rows that may be newer than changes of the batch, by the change that decides."""
+        folded, changes = self._batch.folded, self._target.changes
+        assert changes is not None
+        if self._batch.ranked.order is None or not found.hits:
+            return {}
+        orders = newest_order(self._target, found, changes.order_by, folded.last.size)
+        alive = np.flatnonzero(np.asarray(orders.is_valid()) & ~folded.is_sure)
+        return {int(folded.last[key]): orders[key].as_py() for key in alive.tolist()}
 
     def _find_written(self) -> dict[int, tuple[LiveFile, int]]:
         """Where the changes before held ones are that are in the batch's own files."""
@@ -204,8 +220,13 @@ class _OldRows:
         sources = [self._source(column, int(place)) for place in places[waiting].tolist()]
         at = np.arange(len(own))
         at[waiting] = len(own) + np.arange(waiting.size)
+        nowhere = waiting[[source is None for source in sources]]
+        assert self._target.changes is not None
+        if column in {path[0] for path in self._target.changes.paths}:
+            at[nowhere] = nowhere  # A struct that has the key.
+            nowhere = nowhere[:0]
         values = pa.concat_arrays([own, self._gather(column, sources, own.type)]).take(pa.array(at))
-        return values, sources.count(None)
+        return values, nowhere.size
 
     def _gather(
         self, column: str, sources: Sequence[tuple[LiveFile | pa.Table, int] | None], kind: pa.DataType
@@ -224,27 +245,73 @@ class _OldRows:
             count += len(rows)
         return pa.concat_arrays(pieces).take(pa.array(at, mask=at < 0))
 
-    def _source(self, column: str, place: int) -> tuple[LiveFile | pa.Table, int] | None:
+    def _source(self, column: str, place: int) -> _Source | None:
         """Where the value is that a change leaves as it was; None where there was no row."""
+        if place in self._moved and self._given(place, column, None) is not None:
+            return self._held[place]  # Of a change that came after the row had got its key.
+        ranked = self._batch.ranked
         at = -1 if place in self._moved else int(self._before[place])
+        barrier = self._barrier(at)
+        given, giver = self._given(place, column, barrier), place
         while at >= 0:
-            if self._batch.ranked.ops[at] != UPSERT:
-                return None
-            held = self._held.get(at)
-            if held is None:
-                return self._written.get(at)
-            if not _waits(held, column):
-                return held
+            if given is not None and (_is_blind(ranked, at) or given >= self._rank(at)):
+                return self._unless_newer(place, given[0], self._held[giver])
+            held = self._held.get(at) if ranked.ops[at] == UPSERT else None
+            if held is None or not _waits(held, column):
+                order = ranked.order[at].as_py() if ranked.order is not None else None
+                return self._unless_newer(place, order, held or self._written.get(at))
+            other = self._given(at, column, barrier)
+            if other is not None and (given is None or other > given):
+                given, giver = other, at
             at = int(self._before[at])
-        if self._batch.folded.cut >= 0:
+        if given is not None:
+            return self._unless_newer(place, given[0], self._held[giver])
+        # Looked for on behalf of the change that decides the key.
+        return None if self._batch.folded.cut >= 0 else self._live.get(place)
+
+    def _barrier(self, at: int) -> tuple[int, ...] | None:
+        """Where the delete without an ordering value is that this change, or one before it, follows."""
+        while at >= 0 and not _is_blind(self._batch.ranked, at):
+            at = int(self._before[at])
+        return _arrival(self._batch.ranked, at) if at >= 0 else None
+
+    def _given(self, place: int, column: str, barrier: tuple[int, ...] | None) -> tuple[Any, ...] | None:
+        """Where in the order the change is that has given a held row its value; None where the value is its own, or went
+        with a delete.
+        """
+        held, row = self._held[place]
+        if GIVEN + column not in held.schema.names:
             return None
-        return self._live.get(place)  # Looked for on behalf of the change that decides the key.
+        found = held[GIVEN + column][row].as_py()
+        if found is None or found["order"] is None or (barrier is not None and tuple(found.values())[1:] < barrier):
+            return None
+        return tuple(found.values())
+
+    def _rank(self, place: int) -> tuple[Any, ...]:
+        """Where in the order a change is."""
+        of = self._batch.ranked
+        assert of.order is not None
+        return of.order[place].as_py(), *_arrival(of, place)
+
+    def _unless_newer(self, place: int, order: Any, source: _Source | None) -> _Source | None:
+        """What a change at this place of the order has, or the live row where that is newer: the change is none to it."""
+        newest = self._newest.get(place)
+        return self._live.get(place) if newest is not None and order is not None and newest > order else source
 
     def _read(self, column: str, source: LiveFile | pa.Table, rows: Ints) -> pa.Array:
         if isinstance(source, LiveFile):
             (values,) = read_columns(self._target, source, [(column,)], rows)
             return values
         return pa.concat_arrays(source[column].chunks).take(pa.array(rows))
+
+
+def _is_blind(changes: Ranked, place: int) -> bool:
+    return bool(changes.ops[place] == DELETE and changes.blind[place])
+
+
+def _arrival(changes: Ranked, place: int) -> tuple[int, ...]:
+    """Where a change is by arrival."""
+    return tuple(int(one[place]) for one in (changes.source, changes.partition, changes.offset, changes.step))
 
 
 def _waits(held: tuple[pa.Table, int], column: str) -> bool:

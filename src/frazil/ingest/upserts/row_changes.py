@@ -18,6 +18,7 @@ from pyiceberg.types import StructType
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.envelopes.changes import read_envelope
 from frazil.ingest.decode.json.slices import MAX_MISFITS
+from frazil.ingest.decode.values import has_value
 from frazil.ingest.evolve import Wanted, merge_wanted, type_at
 from frazil.ingest.picking import pick
 from frazil.ingest.rows import decode_rows
@@ -42,7 +43,7 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
     """The changes of these records. limit: how many misfits are noted."""
     reading = target.changes
     assert reading is not None
-    there = _has_value(target, records["value"])
+    there = has_value(target.reading, records["value"])
     decoded = _rows_there(target, records, there, limit)
     needs_key = np.ones(there.size, np.bool_) if reading.is_key_of_record else ~there
     keys = read_keys(target, records, needs_key, limit)
@@ -101,18 +102,11 @@ def _as_in_row(target: TableTarget, wanted: Wanted, path: Path) -> Path:
     return path
 
 
-def _has_value(target: TableTarget, values: pa.Array) -> NDArray[np.bool_]:
-    """Which records have a value. The JSON text `null` is none: converters write it for a tombstone that has a schema."""
-    there = values.is_valid()
-    if target.reading.format == "json":
-        there = pc.and_(there, pc.fill_null(pc.not_equal(values, pa.scalar(b"null", values.type)), False))
-    return np.asarray(there)
-
-
 def _mark(target: TableTarget, changes: Changes, is_gone: NDArray[np.bool_], times: pa.Array) -> None:
     """Turns deletes into rows that say that they are deleted, and since when; all else stays as it was."""
     assert target.changes is not None
-    keys = {path[0] for path in target.changes.paths}
+    # A struct that has a key has more than the key, which stays too.
+    keys = {path[0] for path in target.changes.paths if len(path) == 1}
     changes.ops[:] = UPSERT
     changes.own = {"deleted": pa.array(is_gone), "deleted_at": pc.if_else(pa.array(is_gone), times, None)}
     if is_gone.any():

@@ -62,7 +62,7 @@ from frazil.ingest.decode.envelopes.primary_keys import (
 )
 from frazil.ingest.decode.fit import Fitting, Place, require
 from frazil.ingest.decode.json.slices import MAX_MISFITS
-from frazil.ingest.decode.values import decode_messages, decode_values
+from frazil.ingest.decode.values import decode_messages, decode_values, has_value
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.naming import Shaping, unfold
 from frazil.ingest.rows import bindings_of, shape_columns
@@ -147,7 +147,7 @@ def _open(
     fields = opened_fields(known, row, facts)
     names = [field.name for field in fields]
     reading, owner = _reading(target, envelope, names), None
-    nothing: Bools = np.asarray(records["value"].is_null())
+    nothing: Bools = ~has_value(target.reading, records["value"])
     if envelope.has_many_rows:
         messages = decode_messages(reading, fields, records, limit)
         decoded, owner = messages.decoded, messages.owner
@@ -419,7 +419,8 @@ def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
         if name in names:
             found[n] = names[name][plan.records] & plan.is_after
     if making.envelope.is_upsert and making.envelope.marks_deletes:
-        keys = {path[0] for path in making.envelope.keys}
+        # A struct that has a key has more than the key, which stays too.
+        keys = {path[0] for path in making.envelope.keys if len(path) == 1}
         gone = opened.op[plan.records] == REMOVE
         for n, field in enumerate(target.fields):
             if field.name not in keys:

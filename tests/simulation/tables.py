@@ -1,0 +1,147 @@
+"""A table as other programs see it, and what they do to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from frazil.catalog.scans import LiveFile
+from frazil.ingest.files.lineage import lineage_schema
+from frazil.ingest.files.write import FileWriter
+from frazil.ingest.table import letters_target
+from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.delete_files import read_deletes
+from frazil.testing import MemoryCatalog
+from frazil.types import DataFile
+from tests.fixtures.lineage import COLUMNS, ids_of_file
+from tests.simulation.faults import Fate
+from tests.simulation.mirror import Row
+
+ROW_ID = "_row_id"
+
+
+class Meddling(Fate):
+    """Others get their turn when a commit is about to be made. meddle: what they do."""
+
+    meddle: Callable[[], None]
+
+    def step(self, name: str) -> None:
+        if name == "catalog.commit" and self.maybe(0.15):
+            self.meddle()
+        super().step(name)
+
+
+class SharedTable:
+    """A table of the catalog in memory that others write to."""
+
+    def __init__(self, catalog: MemoryCatalog, name: str, fate: Fate) -> None:
+        self._catalog = catalog
+        self._name = name
+        self._fate = fate
+        self._rows_of_files: dict[str, list[Row]] = {}
+        self._deleted: dict[LiveFile, frozenset[int]] = {}
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether anything was committed to it."""
+        return self._catalog.load(self._name) is not None and bool(self._catalog.ancestors(self._name))
+
+    def touch(self) -> None:
+        """A commit that changes nothing."""
+        self._catalog.append_foreign(self._name)
+
+    def add(self, row: Row) -> int | None:
+        """A row more; the snapshot, or None where the table lacks a column for it."""
+        target = self._target()
+        names = {field.name for field in target.fields} | {name for _, name in target.metadata}
+        if not names.issuperset(row):
+            return None
+        return self._catalog.append_foreign(self._name, self._written(target, [row]))
+
+    def compact(self) -> None:
+        """Some files become one, without the rows that are deleted."""
+        chosen = [file for file in self._catalog.scan(self._name).files if self._fate.maybe(0.6)]
+        target = self._target()
+        rows = [row for file in chosen for row in self._rows(target, file)]
+        if chosen:
+            paths = frozenset(file.path for file in chosen)
+            self._catalog.append_foreign(self._name, self._written(target, rows) if rows else (), paths)
+
+    def roll_back(self) -> None:
+        """To any snapshot before, or to none."""
+        if self._catalog.load(self._name) is not None:
+            line = [None, *(snapshot.id for snapshot in self._catalog.ancestors(self._name))]
+            self._catalog.roll_back(self._name, line[self._fate.pick(0, len(line) - 1)])
+
+    def rows_at(self, snapshot: int) -> list[Row]:
+        """What a reader sees."""
+        head = self._catalog.ancestors(self._name)[0].id
+        self._catalog.roll_back(self._name, snapshot)
+        files = self._catalog.scan(self._name).files
+        self._catalog.roll_back(self._name, head)
+        target = self._target()
+        return [row for file in files for row in self._rows(target, file)]
+
+    def _target(self) -> TableTarget:
+        state = self._catalog.load(self._name)
+        assert state is not None
+        return letters_target(state)
+
+    @staticmethod
+    def _written(target: TableTarget, rows: list[Row]) -> tuple[DataFile, ...]:
+        schema = lineage_schema(target) if any(ROW_ID in row for row in rows) else target.arrow_schema
+        writer = FileWriter(target, schema)
+        writer.write(pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
+        return tuple(writer.finish())
+
+    def _rows(self, target: TableTarget, file: LiveFile) -> list[Row]:
+        """What is left of a file's rows."""
+        if file.path not in self._rows_of_files:
+            rows, ids = pq.read_table(file.path).to_pylist(), ids_of_file(file)
+            self._rows_of_files[file.path] = [
+                row if number is None else {**row, ROW_ID: number} for row, number in zip(rows, ids, strict=True)
+            ]
+        if file not in self._deleted:
+            self._deleted[file] = frozenset(read_deletes(target, file.path, file.deletes))
+        rows, deleted = self._rows_of_files[file.path], self._deleted[file]
+        assert len(rows) == file.record_count
+        return [row for place, row in enumerate(rows) if place not in deleted]
+
+
+def words(row: Row) -> str:
+    """A row as text; an absent field and a null are the same, and so is a struct of nulls. Its id is no part of it."""
+    told = {name: value for name, value in row.items() if name not in COLUMNS.values()}
+    return json.dumps(_present(told), sort_keys=True, default=str)
+
+
+class Lineage:
+    """The ids of keys' rows over snapshots, oldest first."""
+
+    def __init__(self) -> None:
+        self._now: dict[str, set[int]] = {}
+        self._seen: set[int] = set()
+
+    def go_on(self, rows: list[tuple[str, int]], snapshot: int) -> None:
+        """rows: key and id of those in the next snapshot."""
+        now: dict[str, set[int]] = {}
+        for key, number in rows:
+            now.setdefault(key, set()).add(number)
+        assert sum(map(len, now.values())) == len(rows), f"snapshot {snapshot}: two rows have one id"
+        for key, ids in now.items():
+            before = self._now.get(key, set())
+            # Of a key's rows one stays, or all of them; another writer may add one.
+            assert not before or ids & before, f"snapshot {snapshot}: {key} had {before} and has {ids}"
+            assert not (ids - before) & self._seen, f"snapshot {snapshot}: {key} has an id of another row, {ids}"
+        self._now = now
+        self._seen |= {number for ids in now.values() for number in ids}
+
+
+def _present(value: Any) -> Any:
+    if isinstance(value, dict):
+        plain = {name: _present(member) for name, member in value.items()}
+        return {name: member for name, member in plain.items() if member is not None and member != {}}
+    return [_present(member) for member in value] if isinstance(value, list) else value
