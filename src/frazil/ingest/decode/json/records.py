@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ FAULTS = {
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
 """What can be wrong with a text as a whole, by the codes of the scan."""
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"(\s*:)?', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -214,12 +213,8 @@ def spell_out(value: bytes | None) -> bytes | None:
 def _spell_key(match: re.Match[bytes]) -> bytes:
     if match.group(1) is None:
         return match.group()
-    return _canonical(match.group()[: -len(match.group(1))]) + match.group(1)
-
-
-@lru_cache(maxsize=4096)  # Records have the same keys again and again.
-def _canonical(key: bytes) -> bytes:
-    return b'"' + spell_key(json.loads(key.decode())) + b'"'
+    key = json.loads(match.group()[: -len(match.group(1))].decode())
+    return b'"' + spell_key(key) + b'"' + match.group(1)
 
 
 __all__ = ["Decoded", "JsonOptions", "Misfit", "decode_json", "infer_json", "infer_struct"]
