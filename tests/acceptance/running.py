@@ -64,7 +64,12 @@ class Run:
     @property
     def jvm_pid(self) -> int:
         """Of the driver's JVM."""
-        return wait_until(lambda: next((pid for pid in self.pids() if program_of(pid) == "java"), None), "a JVM")
+        return wait_until(self._find_jvm, "a JVM")
+
+    def _find_jvm(self) -> int | None:
+        """What a JVM starts is itself for a moment, before it is another program."""
+        found = {pid: stat_of(pid) for pid in self.pids() if program_of(pid) == "java"}
+        return next((pid for pid, stat in found.items() if stat and int(stat[1]) not in found), None)
 
     def pids(self) -> list[int]:
         """Everything that it started and that is still there, itself included."""
