@@ -160,7 +160,7 @@ class IcebergUpkeep:
                 send(append, java)
                 hit("care.carry.landed")
                 # Else the next batch of changes would list all files of the table again.
-                self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java.currentSnapshot())
+                self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java)
 
     def orphans(self, table: str, older_than_ms: int) -> list[str]:
         """See the port."""

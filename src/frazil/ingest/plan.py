@@ -28,6 +28,8 @@ LONGEST_SLOWED_S = 60.0
 # Tables of one job are committed one after another: with 200 at a time the last of them would be seconds late, and all
 # of them due again in the same moment.
 MAX_TABLES_PER_JOB = 16
+# A task that reads for several tables holds rows of each that are not written yet.
+MAX_CATCH_UPS_PER_JOB = 4
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple
     catch_ups: list[list[Batch]] = []
     for batch in batches:
         lane = groups if batch.span <= CATCH_UP_RECORDS else catch_ups
-        for number, group in enumerate(lane):
+        # Of catch-ups one group is next, and the others are compared when they are.
+        for number, group in enumerate(lane if lane is groups else lane[:1]):
             if _may_join(group, batch, alone) and (joined := join_read(group, batch)):
                 lane[number] = joined
                 break
@@ -154,7 +157,8 @@ def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple
 def _may_join(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
     if len(group) >= MAX_TABLES_PER_JOB or batch.table in alone or group[0].table in alone:
         return False
-    return batch.span <= CATCH_UP_RECORDS or not batch.topics.isdisjoint(group[0].topics)
+    is_small = batch.span <= CATCH_UP_RECORDS
+    return is_small or (len(group) < MAX_CATCH_UPS_PER_JOB and not batch.topics.isdisjoint(group[0].topics))
 
 
 def lag_records(position: Offsets, ends: Mapping[Partition, int]) -> int:

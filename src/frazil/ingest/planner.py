@@ -127,8 +127,8 @@ class Planner:
         """Whether tables that its last batch was read for as well are not done with it. They are waited for as long as the
         batch has taken: a read of its own would cost as much.
         """
-        until_s = 2 * table.loaded_at_s - table.last_batch_at_s
-        others = (self._discovery.tables[name] for name in table.company) if now_s < until_s else ()
+        is_patient = now_s < 2 * table.batch_done_at_s - table.last_batch_at_s
+        others = (self._discovery.tables[name] for name in table.company) if is_patient else ()
         if not any(one.in_flight and one.last_batch_at_s == table.last_batch_at_s for one in others):
             table.company = frozenset()
         return bool(table.company)

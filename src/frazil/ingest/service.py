@@ -370,7 +370,7 @@ class Service:
         if outcome.letters is not None:
             table.letters, table.good_batches = outcome.letters, 0
         table.note_sizes(outcome.report)
-        table.loaded_at_s = now_s = self._clock.monotonic_s()
+        table.loaded_at_s = table.batch_done_at_s = now_s = self._clock.monotonic_s()
         if outcome.is_committed:
             self._committed(planned, outcome, now_s)
         else:

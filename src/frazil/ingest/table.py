@@ -88,7 +88,8 @@ class Table:
     last batch of changes did. passed_over: records of this process's batches that are no change of a row, by what they are.
     is_whole, unpaired, unfilled, given_up: as tasks are told (TableTarget), the latter three for the batch that is planned
     again.
-    company: tables that its last batch was read for too, as long as they may be waited for.
+    company: tables that its last batch was read for too, as long as they may be waited for; batch_done_at_s: when that batch
+    was over.
     at_start: the partitions that `start` speaks of, None before a topic was seen. empty_to: how far its records have been
     read without finding a column; empty_batches: as planning is told (TableClock). cut, held: where the next batch ends so
     that it divides nothing that belongs together, a transaction or the halves of a change of the key, or that there is none
@@ -124,6 +125,7 @@ class Table:
     lag_records: int = 0
     records_per_s: float = 0.0
     last_batch_at_s: float = 0.0
+    batch_done_at_s: float = 0.0
     company: frozenset[str] = frozenset()
     freshness_ms: int | None = None
     size: TableSize | None = None

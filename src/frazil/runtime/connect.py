@@ -7,9 +7,8 @@ from frazil.spec import PipelineSpec
 _SQLITE = {"jdbc.busy_timeout": "60000", "jdbc.journal_mode": "WAL", "jdbc.schema-version": "V1"}
 # Without these a catalog that accepts a connection and never answers would be waited for without end.
 _REST = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "60000"}
-# The same for a store: a request is given up after some forty seconds, not after some two hundred, and a commit that cannot
-# be made after as long for its files and as long again for taking them away.
-_S3 = {"http-client.apache.socket-timeout-ms": "10000", "s3.retry.num-retries": "2"}
+# The same for a store. Iceberg's six tries stay: they are what waits out a store that asks to slow down.
+_S3 = {"http-client.apache.socket-timeout-ms": "10000"}
 _OWN_KEYS = {"s3.access-key-id", "client.credentials-provider", "s3.remote-signing-enabled"}
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.table import RunState
-from frazil.spec.models import ValueSpec
+from frazil.spec.models import ColumnSpec, ValueSpec
+from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs
 from tests.unit.ingest.mirror_world import (
     HEARTBEAT,
@@ -134,6 +136,22 @@ def test_a_value_that_was_not_sent_is_of_the_row_that_is_before_the_change_in_th
     assert [(row["at"], row["big"]) for row in world.by_id()] == [
         (10, "of the row"), (10, "of the row"), (10, "of the row"), (13, "newest"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_values_that_were_not_sent_in_an_order_of_times_that_python_does_not_have(tmp_path: Path, batches: int) -> None:
+    def told(at: str, big: str) -> Told:
+        return {"id": 1}, {"op": "u", "before": None, "after": {"id": 1, "at": at, "big": big}}
+
+    columns = (ColumnSpec(name="at", type=parse_type("timestamp")),)
+    world = MirrorWorld(tmp_path, key_columns=("id",), order_by="at", columns=columns)
+    world.say(told("0000-01-01T00:00:00", "large"))
+    changes = [told("0000-01-02T00:00:00", PLACEHOLDER), told("2020-01-01T00:00:00", PLACEHOLDER)]
+    for said in [changes] if batches == 1 else [[one] for one in changes]:
+        world.say(*said)
+    newest = world.data_files("n.t")[-1].path
+    assert pq.read_table(newest, columns=["id", "big"]).to_pylist() == [{"id": 1, "big": "large"}]
+    assert len(world.catalog.ancestors("n.t")) == 1 + batches
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3])

@@ -89,6 +89,24 @@ def test_a_row_that_gets_another_key_stays_marked_under_its_old_one(
     assert _marked(world) == [(1, "a", "of 1", True), (7, "d", "of 1", False)]
 
 
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_row_that_got_another_key_and_is_marked_has_the_values_that_came_with_its_key(
+    tmp_path: Path, batches: int
+) -> None:
+    metadata = {**MARKS["metadata"], "source_order": "_source_order"}
+    world = MirrorWorld(tmp_path, **{**MARKS, "metadata": metadata, "order_by": "_source_order"})
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 7, "b")
+    if batches > 1:
+        world.catch_up()
+    log.remove(7)
+    world.catch_up()
+    assert world.letters() == []
+    assert _marked(world) == [(1, "a", "of 1", True), (7, "b", "of 1", True)]
+
+
 def test_a_row_that_gets_another_key_is_told_twice_where_deletes_are_marked(tmp_path: Path) -> None:
     world = MirrorWorld(tmp_path, **MARKS)
     log = Log(world)

@@ -10,16 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from frazil import testing
 from frazil.catalog.port import TableMoved
 from frazil.errors import UnavailableError
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.lineage import lineage_schema
 from frazil.ingest.files.write import FileWriter
+from frazil.ingest.shared import read_once
 from frazil.ingest.table import letters_target
 from frazil.ingest.upserts import live_rows
 from frazil.spec.models import ColumnSpec
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
+from frazil.testing import MemoryJobs
 from frazil.types import Commit, Progress
 from tests.fixtures.lineage import has_row_ids, row_ids
 from tests.unit.ingest.letter_scene import TABLE
@@ -122,6 +125,24 @@ def test_a_change_that_comes_late_leaves_the_row_and_its_id(tmp_path: Path) -> N
     now = _ids(world)
     assert {key: now[key] for key in first} == first
     assert {row["id"]: row["at"] for row in world.mirror()} == {0: 5, 1: 5, 2: 7, 3: 5, 9: 1}
+
+
+def test_the_row_that_decides_in_place_of_one_in_a_file_is_the_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task has read the third partition and then the first, another one the delete between the two."""
+    world = _world(tmp_path, partitions=3, order_by="at")
+    world.tell(("1", {"id": 1, "at": 1}))
+    first = _ids(world)
+    world.jobs = MemoryJobs(world.source, batch_size=1, tasks=2)
+    monkeypatch.setattr(
+        testing, "read_once", lambda batches: sorted(read_once(batches), key=lambda r: (r.partition + 1) % 3)
+    )
+    for partition, row in enumerate(({"id": 1, "at": 10}, None, {"id": 1, "at": 5})):
+        world.put("1", row, partition)
+    world.catch_up()
+    assert (world.mirror("id", "at"), _ids(world)) == ([{"id": 1, "at": 5}], first)
+    _files(world)
 
 
 def test_rows_that_wait_for_values_of_the_rows_they_replace_keep_their_ids(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from frazil.ingest.upserts.fold import (
     fold,
     previous_places,
 )
+from frazil.ingest.upserts.live_rows import as_numbers
 from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Moves, Place, Walk, find_moves, record_of
 from frazil.ingest.upserts.row_changes import keys_of
 from frazil.ingest.upserts.truncates import Parted, part_truncates
@@ -272,7 +273,7 @@ def _places_of(ranked: Ranked, places: Ints) -> pa.Array:
     at = pa.array(places, mask=places < 0)
     assert ranked.order is not None
     numbers = (ranked.source, ranked.partition, ranked.offset, ranked.step)
-    columns = [ranked.order.take(at), *(pa.array(one).take(at) for one in numbers)]
+    columns = [as_numbers(ranked.order).take(at), *(pa.array(one).take(at) for one in numbers)]
     names = ["order", "source", "partition", "offset", "step"]
     return pa.StructArray.from_arrays(columns, names, mask=pa.array(places < 0))
 

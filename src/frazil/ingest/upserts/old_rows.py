@@ -17,7 +17,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.ingest.upserts.change_rows import GIVEN, KEY_PLACE, WAITING
 from frazil.ingest.upserts.changes import DELETE, UPSERT
 from frazil.ingest.upserts.fold import Ints, Ranked, key_codes, previous_places
-from frazil.ingest.upserts.live_rows import read_columns
+from frazil.ingest.upserts.live_rows import as_numbers, read_columns
 from frazil.ingest.upserts.merged import MergedChanges
 from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Bools
 from frazil.ingest.upserts.resolve import Found, find_rows, newest_order
@@ -84,6 +84,8 @@ class _OldRows:
         self._target = batch.target
         self._batch = batch
         self._before = previous_places(batch.ranked)
+        # Python has no times before the year 1 or after 9999.
+        self._order = as_numbers(batch.ranked.order) if batch.ranked.order is not None else None
         self._live: dict[int, tuple[LiveFile, int]] = {}
         for hits in found.hits:
             for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
@@ -103,7 +105,7 @@ class _OldRows:
         assert changes is not None
         if self._batch.ranked.order is None or not found.hits:
             return {}
-        orders = newest_order(self._target, found, changes.order_by, folded.last.size)
+        orders = as_numbers(newest_order(self._target, found, changes.order_by, folded.last.size))
         alive = np.flatnonzero(np.asarray(orders.is_valid()) & ~folded.is_sure)
         return {int(folded.last[key]): orders[key].as_py() for key in alive.tolist()}
 
@@ -258,7 +260,7 @@ class _OldRows:
                 return self._unless_newer(place, given[0], self._held[giver])
             held = self._held.get(at) if ranked.ops[at] == UPSERT else None
             if held is None or not _waits(held, column):
-                order = ranked.order[at].as_py() if ranked.order is not None else None
+                order = self._order[at].as_py() if self._order is not None else None
                 return self._unless_newer(place, order, held or self._written.get(at))
             other = self._given(at, column, barrier)
             if other is not None and (given is None or other > given):
@@ -289,9 +291,8 @@ class _OldRows:
 
     def _rank(self, place: int) -> tuple[Any, ...]:
         """Where in the order a change is."""
-        of = self._batch.ranked
-        assert of.order is not None
-        return of.order[place].as_py(), *_arrival(of, place)
+        assert self._order is not None
+        return self._order[place].as_py(), *_arrival(self._batch.ranked, place)
 
     def _unless_newer(self, place: int, order: Any, source: _Source | None) -> _Source | None:
         """What a change at this place of the order has, or the live row where that is newer: the change is none to it."""

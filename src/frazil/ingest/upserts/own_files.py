@@ -56,13 +56,15 @@ class OwnFiles:
 
 def sort_out(batch: MergedChanges, late: Bools, ids: Ints | None) -> OwnFiles:
     """late: the keys whose change comes too late; ids: per change the id that its row keeps. OSError as the store."""
-    lost = _lost(batch, late)
+    held = _held(batch)
+    lost = _lost(batch, late) & ~held
     if ids is None or not (ids != NO_ID).any():
         ids = np.full(len(batch.ranked), NO_ID)
         own = OwnFiles()
     else:
         own = OwnFiles(ids=ids)
-    for file, rows, places in _own_rows(batch, lost | (ids != NO_ID)):
+    # Of a key with a row in a file and a held one, only the first is looked for: a file's keys must be distinct.
+    for file, rows, places in _own_rows(batch, (lost | (ids != NO_ID)) & ~held):
         gone = rows[lost[places]]
         if (ids[places] == NO_ID).all():
             own.superseded.append((file, BitMap64(gone.astype(np.uint64).tolist())))
@@ -79,10 +81,16 @@ def _lost(batch: MergedChanges, late: Bools) -> Bools:
     """
     lost = batch.ranked.ops == UPSERT
     lost[batch.folded.last[~late]] = False
+    return np.asarray(lost, np.bool_)
+
+
+def _held(batch: MergedChanges) -> Bools:
+    """Changes whose rows are in no file yet."""
+    is_held = np.zeros(len(batch.ranked), np.bool_)
     for held, begin in zip(batch.held, batch.begins, strict=False):
         if held is not None:
-            lost[np.asarray(held[KEY_PLACE]) + begin] = False  # These are in no file.
-    return np.asarray(lost, np.bool_)
+            is_held[np.asarray(held[KEY_PLACE]) + begin] = True
+    return is_held
 
 
 def _own_rows(batch: MergedChanges, is_wanted: Bools) -> Iterator[tuple[LiveFile, Ints, Ints]]:
