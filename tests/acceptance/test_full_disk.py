@@ -99,7 +99,7 @@ def small_disk(folder: Path) -> Iterator[bool]:
         yield is_mounted
     finally:
         if is_mounted:
-            subprocess.run(["umount", str(folder)], check=True)
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)  # A reader of it may not be closed yet.
 
 
 @pytest.mark.parametrize("step", ["task.write", "task.close"])
