@@ -13,10 +13,10 @@ from py4j.protocol import Py4JJavaError
 
 from frazil.catalog.history import CARE_ID, was_said
 from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.java import each
+from frazil.catalog.java import Collector, each
 from frazil.catalog.java_errors import is_conflict
 from frazil.catalog.progress import key
-from frazil.catalog.sending import Leftovers, remove
+from frazil.catalog.sending import remove
 from frazil.catalog.validators import CareValidator, HistoryValidator, RewriteValidator, said
 from frazil.clock import new_id
 
@@ -30,7 +30,7 @@ def send_once(
 
     validator: asked too, on every attempt.
     """
-    own, left = new_id(), Leftovers()
+    own, left = new_id(), Collector()
     once = HistoryValidator(catalog.pipeline, CARE_ID, lambda history: was_said(history, CARE_ID, own, since) is False)
     update.set(key(catalog.pipeline, CARE_ID), own).deleteWith(left)
     update.validateWith(CareValidator(once, validator))
@@ -46,9 +46,9 @@ def send_once(
             raise
         if landed is None:
             return None
-        remove(java, left.paths)
+        remove(java, left.words)
         return False
-    remove(java, left.paths)
+    remove(java, left.words)
     return True
 
 

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from frazil.catalog.care_commits import replace_deletes, replace_manifests, send_once
 from frazil.catalog.compaction import RESERVED, compact_table
 from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.java import each
+from frazil.catalog.java import Collector, each
 from frazil.catalog.java_errors import is_conflict, is_not_there, unavailable
 from frazil.catalog.look import TableLook, carried_progress, read_look
 from frazil.catalog.progress import key
@@ -255,7 +255,7 @@ class IcebergUpkeep:
 
     def _unnamed(self, java: Any, location: str, older_than_ms: int) -> list[str]:
         """What Iceberg would remove, without doing so. ConflictError when files go while they are listed."""
-        collector = _Collector()
+        collector = Collector()
         action = self._actions().deleteOrphanFiles(java).location(location).olderThan(older_than_ms)
         try:
             action.usePrefixListing(True).deleteWith(collector).execute()
@@ -263,7 +263,7 @@ class IcebergUpkeep:
             if any(words in str(error) for words in _GONE):
                 raise ConflictError("files went while they were listed", where=location) from None
             raise
-        return collector.found
+        return collector.words
 
     def _refuse_shared(self, java: Any, table: str, strange: Sequence[str]) -> None:
         for path in strange:
@@ -280,22 +280,6 @@ class IcebergUpkeep:
 
     def _now_ms(self) -> int:
         return int(self._jvm.java.lang.System.currentTimeMillis())
-
-
-class _Collector:
-    """java.util.function.Consumer: keeps what it is given."""
-
-    class Java:
-        """What py4j needs to know."""
-
-        implements: tuple[str, ...] = ("java.util.function.Consumer",)
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    def accept(self, path: str) -> None:
-        """Called by the JVM for each file."""
-        self.found.append(path)
 
 
 class _Together:

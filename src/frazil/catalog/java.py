@@ -31,6 +31,22 @@ def strings(gateway: Any, words: Sequence[str]) -> Any:
     return array
 
 
+class Collector:
+    """java.util.function.Consumer: keeps the strings that it is given, such as paths of files."""
+
+    class Java:
+        """What py4j needs to know."""
+
+        implements: tuple[str, ...] = ("java.util.function.Consumer",)
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def accept(self, word: str) -> None:
+        """Called by the JVM for each."""
+        self.words.append(word)
+
+
 def make_namespaces(gateway: Any, catalog: Any, namespace: Any) -> None:
     """Makes a namespace of a Java catalog, and those around it, where they are not there."""
     for depth in range(1, namespace.length() + 1):

@@ -13,31 +13,17 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-
-class Leftovers:
-    """java.util.function.Consumer: the files that Iceberg would remove after the attempts of a commit."""
-
-    class Java:
-        """What py4j needs to know."""
-
-        implements: tuple[str, ...] = ("java.util.function.Consumer",)
-
-    def __init__(self) -> None:
-        self.paths: list[str] = []
-
-    def accept(self, path: str) -> None:
-        """Called by the JVM for each file."""
-        self.paths.append(path)
+from frazil.catalog.java import Collector
 
 
 def send(update: Any, java: Any) -> None:
     """Commits an update of `java` whose validator lets it into the table once. Raises what Iceberg raises: then all that was
     written for it stays, and what no snapshot names of that is an orphan like any other.
     """
-    left = Leftovers()
+    left = Collector()
     update.deleteWith(left)
     update.commit()
-    remove(java, left.paths)
+    remove(java, left.words)
 
 
 def remove(java: Any, paths: Iterable[str]) -> None:
