@@ -143,7 +143,7 @@ GOALS = (
         "the same: full read right after the last change",
         "× rewritten",
         1.15,
-        _of("upsert", "steady", "read_ratio_at_once"),
+        _of("upsert", "steady", "pyiceberg_read_ratio_at_once"),
     ),
     Goal(
         "the same: full read, when table care has had its time",

@@ -47,7 +47,9 @@ _STEADY = {
     "cores": "cores used",
     "full_read_s": "full read s",
     "rewritten_read_s": "rewritten s",
-    "read_ratio_at_once": "read at once, × rewritten",
+    "pyiceberg_read_ratio_at_once": "read at once, × rewritten",
+    "duckdb_read_ratio_at_once": "by DuckDB",
+    "polars_read_ratio_at_once": "by Polars",
     "rested_s": "care's time s",
     "data_files": "data files",
     "delete_files": "delete files",
@@ -66,8 +68,8 @@ def upserts(results: Results) -> str:
         ),
         (
             "80 % updates, 10 % inserts, 10 % deletes, until all of it is committed; `behind`: so long after the last "
-            "change. The reads are PyIceberg's, of the whole table: right after the last change (`at once`), when table "
-            "care has had its time, five minutes at most, and written anew:",
+            "change. The reads are PyIceberg's, of the whole table: right after the last change (`at once`, by two other "
+            "readers too), when table care has had its time, five minutes at most, and written anew:",
             _table(results, "upsert", "steady", _STEADY),
         ),
     ]

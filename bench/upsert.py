@@ -15,7 +15,7 @@ from statistics import median
 import numpy
 from pyiceberg.table import StaticTable
 
-from bench import subjects
+from bench import reads, subjects
 from bench.arithmetic import value_at
 from bench.machine import CLOCK, now_s
 from bench.place import Place, Run, Surroundings, say
@@ -38,7 +38,6 @@ _UPSERT: Mapping[str, object] = {
 _APPEND: Mapping[str, object] = {"columns": _COLUMNS}
 _ROUNDS, _NOT_COUNTED = 10, 2
 _SCATTERED = 1000
-_READS = 5
 _LONG_S = 3600.0
 
 
@@ -124,13 +123,13 @@ def _steady(place: Place, changes: Changes) -> Run:
         run = _streamed(place, running, changes, settings.upsert_seconds, lambda: _wait(running, changes))
         p50, p99 = sights.stop()
         beside = around.end()
-        at_once_s = _read_s(table.location())
+        at_once = {reader: found[""] for reader, found in reads.seconds({"": table.location()}).items()}
         rested_s = _rested(running, table, settings.upsert_rest_s)
         running.stop_well()
     except BaseException:
         running.kill()
         raise
-    run |= {"p50_ms": p50, "p99_ms": p99, **beside, **memory(running), **_reads(place, table, at_once_s)}
+    run |= {"p50_ms": p50, "p99_ms": p99, **beside, **memory(running), **_reads(place, table, at_once)}
     run["rested_s"] = rested_s
     return _verified(place, running, changes, run)
 
@@ -204,25 +203,24 @@ def _until(running: Running, is_done: Callable[[], bool]) -> None:
         CLOCK.sleep(0.1)
 
 
-def _reads(place: Place, table: Table, at_once_s: float) -> Run:
-    """Seconds of a full read by PyIceberg, deletes taken off, and of the same rows written anew; medians, in turn.
+def _reads(place: Place, table: Table, at_once: Mapping[str, float]) -> Run:
+    """Seconds of a full read, deletes taken off, and of the same rows written anew.
 
-    at_once_s: of the table as it was right after its last change.
+    at_once: by reader, of the table as it was right after its last change.
     """
     job = {"heap": place.settings.heap, "jvm_options": STOCK_JVM, "location": table.location()}
     rewriting = Running(subjects.stock_command(table.catalog.parent, job, "bench.rewrite"))
     if rewriting.wait(_LONG_S):
         raise RuntimeError(rewriting.tail())
-    found = StaticTable.from_metadata(table.location())
-    anew = StaticTable.from_metadata(Table(table.catalog, table.namespace, NAME).location())
-    pairs = [(_read_once_s(found), _read_once_s(anew)) for _ in range(_READS)]
-    full_s, anew_s = median(one for one, _ in pairs), median(one for _, one in pairs)
-    kinds = found.inspect.files()["content"].to_pylist()
+    anew = Table(table.catalog, table.namespace, NAME)
+    took = reads.seconds({"full": table.location(), "anew": anew.location()})
+    own = took["pyiceberg"]
+    kinds = StaticTable.from_metadata(table.location()).inspect.files()["content"].to_pylist()
     return {
-        "full_read_s": round(full_s, 2),
-        "rewritten_read_s": round(anew_s, 2),
-        "read_ratio": round(full_s / anew_s, 3),
-        "read_ratio_at_once": round(at_once_s / anew_s, 3),
+        "full_read_s": round(own["full"], 2),
+        "rewritten_read_s": round(own["anew"], 2),
+        "read_ratio": round(own["full"] / own["anew"], 3),
+        **{f"{reader}_read_ratio_at_once": round(at_once[reader] / found["anew"], 3) for reader, found in took.items()},
         "data_files": kinds.count(0),
         "delete_files": len(kinds) - kinds.count(0),
     }
@@ -238,18 +236,6 @@ def _rested(running: Running, table: Table, most_s: float) -> float:
             break
         CLOCK.sleep(1.0)
     return round(CLOCK.monotonic_s() - began_s, 1)
-
-
-def _read_s(location: str) -> float:
-    """Seconds of a full read of one snapshot, deletes taken off; the median of some."""
-    found = StaticTable.from_metadata(location)
-    return float(median(_read_once_s(found) for _ in range(_READS)))
-
-
-def _read_once_s(table: StaticTable) -> float:
-    began_s = CLOCK.monotonic_s()
-    table.scan().to_arrow()
-    return CLOCK.monotonic_s() - began_s
 
 
 def _batches(log: Path) -> list[tuple[int, float]]:

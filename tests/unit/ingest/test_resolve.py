@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.puffin import PuffinFile
 from pyroaring import BitMap64
 
 from frazil.catalog.layout import spec_of
@@ -223,6 +225,24 @@ def test_deletes_of_several_files_are_told_apart(tmp_path: Path, version: int) -
     read: list[Any] = [read_deletes(target, file.path, [delete]) for file, delete in zip(files, written, strict=True)]
     assert read == list(gone.values())
     assert len({delete.path for delete in written}) == (1 if version == 3 else 3)
+
+
+def test_a_large_vector_has_a_file_of_its_own(tmp_path: Path) -> None:
+    target = _target(tmp_path, k="long")
+    files = [_write(target, pa.array(range(10))) for _ in range(4)]
+    large = BitMap64(range(0, 100_000, 3))
+    gone = {file: large if n in (0, 2) else BitMap64([n]) for n, file in enumerate(files)}
+    written = write_deletes(target, gone, 3)
+    assert [(delete.data_file, delete.record_count) for delete in written] == [(f.path, len(gone[f])) for f in files]
+    assert written[1].path == written[3].path
+    assert len({delete.path for delete in written}) == 3
+    for n, (file, delete) in enumerate(zip(files, written, strict=True)):
+        puffin = PuffinFile(Path(delete.path).read_bytes())
+        vectors = {vector.referenced_data_file: vector for vector in deletion_vectors_from_puffin_file(puffin)}
+        assert vectors[file.path].to_vector().to_pylist() == list(gone[file])
+        copy = tmp_path / f"{n}.puffin"
+        shutil.copy(delete.path, copy)
+        assert read_deletes(target, file.path, [replace(delete, path=str(copy))]) == gone[file]
 
 
 def _equality(folder: Path, ids: list[int], **columns: pa.Array) -> DeleteFile:

@@ -1,7 +1,8 @@
 """Deleted rows as bytes: deletion vectors in a Puffin file (format 3), position deletes in Parquet (format 2).
 
 A vector is written as Iceberg's specification says: its length and a checksum big-endian, a magic number and a 64-bit
-Roaring bitmap little-endian. One Puffin file holds the vectors of a whole commit.
+Roaring bitmap little-endian. One Puffin file holds the vectors of a whole commit but the large ones, which have one each:
+PyIceberg decodes all vectors of a file once for every one of them that a table has.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from frazil.failpoints import hit
 from frazil.ingest.files.write import file_io
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.live_rows import ColumnCache
+from frazil.ingest.upserts.threads import in_threads
 from frazil.types import DeleteFile
 
 _MAGIC = struct.pack("<I", 1681511377)
@@ -36,6 +39,17 @@ _CACHE_BYTES = 64 * 1024 * 1024
 _vectors = ColumnCache(_CACHE_BYTES)
 _ROW_POSITION_ID = 2147483645
 _POSITION_ID = 2147483545
+_LARGE = 20_000  # Positions.
+_WRITERS = 8
+
+
+@dataclass(frozen=True)
+class _Vector:
+    """The deleted rows of one data file, as bytes."""
+
+    file: LiveFile
+    cardinality: int
+    blob: bytes
 
 
 def dump_vector(positions: BitMap64) -> bytes:
@@ -65,7 +79,7 @@ def write_deletes(target: TableTarget, deleted: Mapping[LiveFile, BitMap64], for
     hit("upsert.deletes")
     if format_version >= 3:
         return _write_vectors(target, deleted)
-    return [_write_positions(target, file, positions) for file, positions in deleted.items()]
+    return list(in_threads(lambda one: _write_positions(target, *one), list(deleted.items()), _WRITERS))
 
 
 def _new_path(target: TableTarget, suffix: str) -> str:
@@ -79,8 +93,17 @@ def _store(target: TableTarget, path: str, payload: bytes) -> None:
 
 
 def _write_vectors(target: TableTarget, deleted: Mapping[LiveFile, BitMap64]) -> list[DeleteFile]:
-    blobs = [dump_vector(positions) for positions in deleted.values()]
-    offsets = _offsets(blobs)
+    vectors = [_Vector(file, len(positions), dump_vector(positions)) for file, positions in deleted.items()]
+    groups = [[vector] for vector in vectors if vector.cardinality >= _LARGE]
+    if small := [vector for vector in vectors if vector.cardinality < _LARGE]:
+        groups.append(small)
+    written = in_threads(lambda group: _write_puffin(target, group), groups, _WRITERS)
+    found = {delete.data_file: delete for deletes in written for delete in deletes}
+    return [found[vector.file.path] for vector in vectors]
+
+
+def _write_puffin(target: TableTarget, vectors: Sequence[_Vector]) -> list[DeleteFile]:
+    offsets = _offsets([vector.blob for vector in vectors])
     footer = json.dumps(
         {
             "blobs": [
@@ -90,35 +113,35 @@ def _write_vectors(target: TableTarget, deleted: Mapping[LiveFile, BitMap64]) ->
                     "snapshot-id": -1,
                     "sequence-number": -1,
                     "offset": offset,
-                    "length": len(blob),
-                    "properties": {"referenced-data-file": file.path, "cardinality": str(len(positions))},
+                    "length": len(vector.blob),
+                    "properties": {"referenced-data-file": vector.file.path, "cardinality": str(vector.cardinality)},
                 }
-                for (file, positions), blob, offset in zip(deleted.items(), blobs, offsets, strict=True)
+                for vector, offset in zip(vectors, offsets, strict=True)
             ],
             "properties": {"created-by": f"Frazil {__version__}"},
         },
         separators=(",", ":"),
     ).encode()
     tail = _PUFFIN + footer + struct.pack("<I", len(footer)) + bytes(4) + _PUFFIN
-    payload = b"".join((_PUFFIN, *blobs, tail))
+    payload = b"".join((_PUFFIN, *(vector.blob for vector in vectors), tail))
     path = _new_path(target, "puffin")
     _store(target, path, payload)
-    for blob, offset in zip(blobs, offsets, strict=True):
-        _vectors.put((path, offset), (pa.array([blob], pa.binary()),))
+    for vector, offset in zip(vectors, offsets, strict=True):
+        _vectors.put((path, offset), (pa.array([vector.blob], pa.binary()),))
     return [
         _described(
-            file,
+            vector.file,
             path,
             "vector",
-            len(positions),
+            vector.cardinality,
             {
                 "file-format": "puffin",
                 "file-size-in-bytes": len(payload),
                 "content-offset": offset,
-                "content-size-in-bytes": len(blob),
+                "content-size-in-bytes": len(vector.blob),
             },
         )
-        for (file, positions), blob, offset in zip(deleted.items(), blobs, offsets, strict=True)
+        for vector, offset in zip(vectors, offsets, strict=True)
     ]
 
 

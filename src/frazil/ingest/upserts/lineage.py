@@ -14,7 +14,8 @@ from frazil.ingest.upserts.fold import Ints
 from frazil.ingest.upserts.live_rows import ColumnCache, reserved_column
 from frazil.ingest.upserts.merged import MergedChanges
 from frazil.ingest.upserts.moves import Bools
-from frazil.ingest.upserts.resolve import Found, Hits, in_threads
+from frazil.ingest.upserts.resolve import Found, Hits
+from frazil.ingest.upserts.threads import in_threads
 
 _CACHE_BYTES = 256 * 1024 * 1024
 _ids = ColumnCache(_CACHE_BYTES)

@@ -6,11 +6,9 @@ columns alone are read, and those of large ones kept in order.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +39,7 @@ from frazil.ingest.upserts.fold import KeySet
 from frazil.ingest.upserts.key_index import KeyIndex
 from frazil.ingest.upserts.key_partitions import KeyPartitions
 from frazil.ingest.upserts.live_rows import Path, as_numbers, key_columns, read_columns
+from frazil.ingest.upserts.threads import in_threads
 
 _ROWS_AT_ONCE = 4_000_000
 _MOST_KEYS_TO_PRUNE = 100_000
@@ -61,8 +60,6 @@ _BOUNDED = (
     TimestamptzType,
 )
 Ints = NDArray[np.int64]
-Some = TypeVar("Some")
-Other = TypeVar("Other")
 
 
 @dataclass(frozen=True)
@@ -110,14 +107,6 @@ def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.
     looked = (*in_threads(look_up, large), *in_threads(look, list(_groups(others))))
     found.hits = [hit for hits in looked for hit in hits]
     return found
-
-
-def in_threads(look: Callable[[Some], Other], members: Sequence[Some]) -> Iterable[Other]:
-    """What `look` says of each, in their order."""
-    if len(members) <= 1:
-        return map(look, members)
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(members))) as pool:
-        return list(pool.map(look, members))
 
 
 def _groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
