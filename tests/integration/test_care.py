@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,7 +21,7 @@ from frazil.maintain.run import DELETES_OPTIONS, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec
 from frazil.types import Letters
-from tests.integration.lakes import KEEN, TARGET, Lake, age
+from tests.integration.lakes import KEEN, TARGET, Lake, age, noise
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
@@ -68,11 +66,6 @@ def test_a_round_leaves_the_same_rows_in_fewer_files_and_snapshots(lake: Lake, t
     lake.commit(table, [(1, "later")])
     assert lake.progress(table).offsets == {"topic": {0: 81}}
     assert not list(lake.root.rglob("*.crc")), "no checksum file lies beside a table's"
-
-
-def noise(number: int, size_bytes: int) -> str:
-    """Text that takes about so much in a file: it cannot be compressed."""
-    return base64.b85encode(np.random.default_rng(number).bytes(size_bytes)).decode()
 
 
 def test_files_that_are_enough_for_one_become_it_while_records_arrive(lake: Lake, table: str) -> None:
