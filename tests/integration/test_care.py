@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -187,17 +188,20 @@ def test_orphans_are_removed_when_they_are_old_and_nobody_was_promised_them(lake
     lake.fill(table, 2)
     young, old, promised = (lake.files(table, [(9, "orphan")])[0] for _ in range(3))
     lake.commit(owner, [(1, "row")], Letters(table, (promised,), {}))
+    metadata = Path(lake.java(table).location()) / "metadata"
+    manifest = metadata / f"{new_id()}-m0.avro"
+    shutil.copy(next(metadata.glob("*-m0.avro")), manifest)
     written = [p for p in Path(lake.java(table).location()).rglob("*") if p.is_file()]
     for path in (Path(old.path), Path(promised.path), *written):
         age(path, hours=2)
     age(young.path, hours=0)
     assert "orphans" in kinds(lake.care(table, owners=[owner]))
-    assert {
-        name: Path(file.path).exists() for name, file in (("young", young), ("old", old), ("promised", promised))
-    } == {
+    found = {"young": young.path, "old": old.path, "promised": promised.path, "manifest": manifest}
+    assert {name: Path(path).exists() for name, path in found.items()} == {
         "young": True,
         "old": False,
         "promised": True,
+        "manifest": False,
     }
     assert len(lake.rows(table)) == 20
 
