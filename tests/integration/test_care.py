@@ -196,7 +196,7 @@ def test_orphans_are_removed_when_they_are_old_and_nobody_was_promised_them(lake
         age(path, hours=2)
     age(young.path, hours=0)
     assert "orphans" in kinds(lake.care(table, owners=[owner]))
-    found = {"young": young.path, "old": old.path, "promised": promised.path, "manifest": manifest}
+    found = {"young": young.path, "old": old.path, "promised": promised.path, "manifest": str(manifest)}
     assert {name: Path(path).exists() for name, path in found.items()} == {
         "young": True,
         "old": False,
