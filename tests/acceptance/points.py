@@ -49,6 +49,18 @@ class Point:
         run.wait_while_running(is_reached, f"{self.name} is reached")
         return found[-1]
 
+    def wait_for_all(self, count: int, within_s: float) -> None:
+        """Waits until so many processes are held at the point."""
+        found = set[int]()
+
+        def are_there() -> bool:
+            with suppress(FileNotFoundError):
+                found.add(int(reached(self._switch).read_text()))
+                self.another()
+            return len(found) == count
+
+        wait_until(are_there, lambda: f"{count} processes are at {self.name}: {found}", within_s)
+
 
 class Points:
     """Every failpoint that a module strikes at."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance.disks import full, small_disk
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points
@@ -18,7 +15,6 @@ from tests.acceptance.running import Run
 
 pytestmark = pytest.mark.timeout(900)
 
-DISK_SIZE = "96m"
 SMALLEST_FILE_BYTES = 512
 """Less than any file that is written for a batch."""
 
@@ -61,22 +57,6 @@ class Cramped:
         self.pipeline.wait_for_commit_of(self.table, self.run())
         self.pipeline.check(self.table)
 
-    @contextmanager
-    def full(self) -> Iterator[None]:
-        """No byte of room on its disk."""
-        filler = self.pipeline.folder / "filler"
-        try:
-            with filler.open("wb", buffering=0) as file:
-                block = b"\0" * 65536
-                while block:
-                    try:
-                        file.write(block)
-                    except OSError:
-                        block = block[: len(block) // 2]
-            yield
-        finally:
-            filler.unlink()
-
 
 @pytest.fixture(scope="module")
 def cramped(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cramped]:
@@ -88,18 +68,6 @@ def cramped(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) ->
             yield Cramped(pipeline, has_disk=has_disk)
         finally:
             pipeline.close()
-
-
-@contextmanager
-def small_disk(folder: Path) -> Iterator[bool]:
-    """Mounts one at `folder`; False when that is not permitted."""
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "frazil-test", str(folder)]
-    is_mounted = os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    try:
-        yield is_mounted
-    finally:
-        if is_mounted:
-            subprocess.run(["umount", "--lazy", str(folder)], check=True)  # A reader of it may not be closed yet.
 
 
 @pytest.mark.parametrize("step", ["task.write", "task.close"])
@@ -124,7 +92,7 @@ def test_a_disk_that_is_really_full_is_waited_out(cramped: Cramped) -> None:
     if not cramped.has_disk:
         pytest.skip("this machine does not let us mount a small disk; the file size limit stands for it")
     run = cramped.run()
-    with cramped.full():
+    with full(cramped.pipeline.folder):
         cramped.produce()
         cramped.wait_for_failures(run, "")
     cramped.check()

@@ -141,6 +141,7 @@ def test_two_drivers_of_one_mirror_make_one(pipeline: Pipeline) -> None:
     mirror.wait(second)
     assert second.stop() == 0, second.tail()
     mirror.check_all()
+    pipeline.check_readers(mirror.table)
 
 
 def test_deleted_rows_stay_in_their_order_under_keys_in_structs(struck: Struck, spark: ForeignSpark) -> None:

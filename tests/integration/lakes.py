@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
@@ -165,6 +167,11 @@ class Lake:
     def java(self, table: str) -> Any:
         """The Java table, for other hands."""
         return self.catalog.java_table(table)
+
+
+def noise(number: int, size_bytes: int) -> str:
+    """Text that takes about so much in a file: it cannot be compressed."""
+    return base64.b85encode(np.random.default_rng(number).bytes(size_bytes)).decode()
 
 
 def age(path: str | Path, hours: float) -> None:

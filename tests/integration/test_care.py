@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,7 +22,7 @@ from frazil.maintain.run import DELETES_OPTIONS, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec
 from frazil.types import Letters
-from tests.integration.lakes import KEEN, TARGET, Lake, age
+from tests.integration.lakes import KEEN, TARGET, Lake, age, noise
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
@@ -68,11 +67,6 @@ def test_a_round_leaves_the_same_rows_in_fewer_files_and_snapshots(lake: Lake, t
     lake.commit(table, [(1, "later")])
     assert lake.progress(table).offsets == {"topic": {0: 81}}
     assert not list(lake.root.rglob("*.crc")), "no checksum file lies beside a table's"
-
-
-def noise(number: int, size_bytes: int) -> str:
-    """Text that takes about so much in a file: it cannot be compressed."""
-    return base64.b85encode(np.random.default_rng(number).bytes(size_bytes)).decode()
 
 
 def test_files_that_are_enough_for_one_become_it_while_records_arrive(lake: Lake, table: str) -> None:
@@ -194,17 +188,20 @@ def test_orphans_are_removed_when_they_are_old_and_nobody_was_promised_them(lake
     lake.fill(table, 2)
     young, old, promised = (lake.files(table, [(9, "orphan")])[0] for _ in range(3))
     lake.commit(owner, [(1, "row")], Letters(table, (promised,), {}))
+    metadata = Path(lake.java(table).location()) / "metadata"
+    manifest = metadata / f"{new_id()}-m0.avro"
+    shutil.copy(next(metadata.glob("*-m0.avro")), manifest)
     written = [p for p in Path(lake.java(table).location()).rglob("*") if p.is_file()]
     for path in (Path(old.path), Path(promised.path), *written):
         age(path, hours=2)
     age(young.path, hours=0)
     assert "orphans" in kinds(lake.care(table, owners=[owner]))
-    assert {
-        name: Path(file.path).exists() for name, file in (("young", young), ("old", old), ("promised", promised))
-    } == {
+    found = {"young": young.path, "old": old.path, "promised": promised.path, "manifest": str(manifest)}
+    assert {name: Path(path).exists() for name, path in found.items()} == {
         "young": True,
         "old": False,
         "promised": True,
+        "manifest": False,
     }
     assert len(lake.rows(table)) == 20
 

@@ -36,6 +36,8 @@ _Z_TYPES = frozenset(
     {"BOOLEAN", "INTEGER", "LONG", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP", "STRING", "UUID", "FIXED", "BINARY"}
 )
 """Types whose values Iceberg places on a Z-curve."""
+_NO_ORDER = 0
+"""The id that Iceberg keeps for it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def compact_table(
     Groups whose commit was refused are counted as lost. Raises what the JVM raises where a group cannot be rewritten.
     """
     jvm, java = catalog.gateway.jvm, catalog.java_table(table)
-    seen_as = readable(jvm, java)
+    seen_as = _seen_as(jvm, java, with_no_order=bool(compaction.zorder))
     if is_readable_by_spark(jvm, java):
         rewrite_group = _group_rewriter(spark, jvm, java, seen_as, compaction)
         planned = _planned(jvm, seen_as, compaction.options)
@@ -79,9 +81,14 @@ def compact_table(
     return Rewritten(removed, added, size, lost)
 
 
-def readable(jvm: Any, java: Any) -> Any:
-    """The table with its columns renamed that Iceberg's Spark reader would refuse; files go by field ids, not by names."""
-    if not _reserved_in(java):
+def _seen_as(jvm: Any, java: Any, *, with_no_order: bool) -> Any:
+    """The table with its columns renamed that Iceberg's Spark reader would refuse; files go by field ids, not by names.
+
+    with_no_order: for a writer that says of files that they are in no order: in metadata of a table that was made with one
+    of its own there is none but that, and the writer refuses what is not there.
+    """
+    lacks_none = with_no_order and _NO_ORDER not in java.sortOrders()
+    if not _reserved_in(java) and not lacks_none:
         return java
     iceberg = jvm.org.apache.iceberg
     metadata = java.operations().current()
@@ -90,6 +97,8 @@ def readable(jvm: Any, java: Any) -> Any:
         for field in schema["fields"]:
             if field["name"] in RESERVED:
                 field["name"] = f"{field['name']}__{field['id']}"
+    if lacks_none:
+        document["sort-orders"].append({"order-id": _NO_ORDER, "fields": []})
     renamed = iceberg.TableMetadataParser.fromJson(metadata.metadataFileLocation(), json.dumps(document))
     operations = iceberg.StaticTableOperations(renamed, java.io(), java.locationProvider())
     return iceberg.BaseTable(operations, java.name())
@@ -146,8 +155,14 @@ def _z_rewriter(spark: SparkSession, jvm: Any, table: Any, columns: Sequence[str
     constructor.setAccessible(True)
     runner = constructor.newInstance(arguments)
     runner.init(jvm.java.util.HashMap())
-    rewrite: Callable[[Any], Any] = runner.rewrite
-    return rewrite
+    return lambda group: runner.rewrite(_within(jvm, group, _cores(spark)))
+
+
+def _within(jvm: Any, group: Any, cores: int) -> Any:
+    """The group for a writer that has a task for each file it expects."""
+    files, largest = min(cores, int(group.expectedOutputFiles())), _largest_file(group, cores)
+    made, split = jvm.org.apache.iceberg.actions.RewriteFileGroup, int(group.inputSplitSize())
+    return made(group.info(), group.fileScanTasks(), int(group.outputSpecId()), largest, split, files)
 
 
 def _z_columns(java: Any, wanted: Sequence[str]) -> list[str]:
@@ -175,12 +190,13 @@ def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: _Order, group: An
     try:
         cache.add(name, table)
         tasks.stageTasks(table, name, jvm.java.util.ArrayList(group.fileScanTasks()))
-        rows = spark.read.format("iceberg").option("scan-task-set-id", name)
+        rows, cores = spark.read.format("iceberg").option("scan-task-set-id", name), _cores(spark)
         frame = rows.option("split-size", str(group.inputSplitSize())).option("file-open-cost", "0").load(name)
-        is_mixed = _is_mixed(table, group)
+        frame, is_mixed = frame.coalesce(cores), _is_mixed(table, group)
         if not is_mixed:
-            frame = _ordered(frame, order.columns, int(group.expectedOutputFiles()))
-        writer, options = frame.write.format("iceberg"), _writing(group, is_mixed, order.is_other)
+            frame = _ordered(frame, order.columns, min(cores, int(group.expectedOutputFiles())))
+        options = _writing(group, is_mixed, order.is_other, _largest_file(group, cores))
+        writer = frame.write.format("iceberg")
         for option, value in {"rewritten-file-scan-task-set-id": name, **options}.items():
             writer = writer.option(option, value)
         writer.mode("append").save(name)
@@ -191,20 +207,35 @@ def _rewrite(spark: SparkSession, jvm: Any, table: Any, order: _Order, group: An
         results.clearRewrite(table, name)
 
 
+def _cores(spark: SparkSession) -> int:
+    """How many tasks a stage of this session may have: as many as its shuffles have partitions."""
+    return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+
+
+def _largest_file(group: Any, cores: int) -> int:
+    """Where the writer begins the next file. A task that writes one file has room for more than was reckoned, lest a small
+    one comes after it; where a task writes several, they are to be of about one size.
+    """
+    files = int(group.expectedOutputFiles())
+    if files <= cores:
+        return int(group.maxOutputFileSize())
+    return int(group.inputFilesSizeInBytes()) * 21 // (20 * files)
+
+
 def _is_mixed(table: Any, group: Any) -> bool:
     """Whether rows of one of its files may be for any number of partitions: it has another spec than the files to be."""
     spec_id = group.outputSpecId()
     return bool(table.specs().get(spec_id).isPartitioned()) and group.fileScanTasks().get(0).file().specId() != spec_id
 
 
-def _writing(group: Any, is_mixed: bool, is_other_order: bool) -> dict[str, str]:
+def _writing(group: Any, is_mixed: bool, is_other_order: bool, largest_bytes: int) -> dict[str, str]:
     """The writer's options. Rows of one partition are written as they come: in another order than the table's own the writer
     must not sort them again. Mixed ones are ordered by partition first, so that one file is open at a time, and in a
     partition by nothing but the table's own order.
     """
     return {
         "use-table-distribution-and-ordering": "false" if is_other_order and not is_mixed else "true",
-        "target-file-size-bytes": str(group.maxOutputFileSize()),
+        "target-file-size-bytes": str(largest_bytes),
         "distribution-mode": "range" if is_mixed else "none",
         "fanout-enabled": "false" if is_mixed else "true",
         "output-spec-id": str(group.outputSpecId()),

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 
 POOL = "care"
 """Spark's scheduler pool of table care."""
+_SPLIT_SIZE = "spark.sql.iceberg.read.split-size"
+_WHOLE = str(1 << 50)
+"""What one task reads of a table that tells of files: all of it."""
+_OPENING_BYTES = 4 * 1024 * 1024
+"""What Iceberg reckons to open a file costs, in bytes of it."""
 _DELETED_AT_ONCE = 100
 _FILES_AT_ONCE = 10_000
 _METADATA = ".metadata.json"
@@ -198,7 +203,9 @@ class IcebergUpkeep:
             columns = [
                 name for field in each(java.schema().columns()) if _is_countable(field, name := str(field.name()))
             ]
-            self._actions().computeTableStats(java).columns(self._catalog.java_strings(columns)).execute()
+            action = self._actions().computeTableStats(java).columns(self._catalog.java_strings(columns))
+            with self._dealt_out(java):
+                action.execute()
             hit("care.statistics.landed")
 
     def note(self, table: str, name: str, text: str) -> None:
@@ -240,14 +247,29 @@ class IcebergUpkeep:
         spark = self._session()
         if spark not in self._own:
             own = spark.newSession()
-            own.conf.set("spark.sql.shuffle.partitions", str(self._cores))
-            own.conf.set("spark.sql.caseSensitive", "true")  # A table may have both `Id` and `id`.
+            for name, value in _settings(self._cores).items():
+                own.conf.set(name, value)
             self._own = {spark: own}
         chosen: Any = self._own[spark]
         self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(chosen._jsparkSession)
         chosen.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         session: SparkSession = chosen
         return session
+
+    @contextmanager
+    def _dealt_out(self, java: Any) -> Iterator[None]:
+        """While it lasts, the table's files are read by as many tasks as care may have, or half as many: two splits that are
+        made one after the other are larger together than one may be.
+        """
+        summary, conf = java.currentSnapshot().summary(), self._activated().conf
+        count = sum(int(summary.get(f"total-{kind}-files") or 0) for kind in ("data", "delete"))
+        size = int(summary.get("total-files-size") or 0) + count * _OPENING_BYTES
+        if self._cores > 1 and size:
+            conf.set(_SPLIT_SIZE, str(2 * size // self._cores + 1))
+        try:
+            yield
+        finally:
+            conf.set(_SPLIT_SIZE, _WHOLE)
 
     def _mine(self, java: Any, location: str, older_than_ms: int) -> list[str]:
         """Files that no snapshot names, of those where this table's lie."""
@@ -280,6 +302,17 @@ class IcebergUpkeep:
 
     def _now_ms(self) -> int:
         return int(self._jvm.java.lang.System.currentTimeMillis())
+
+
+def _settings(cores: int) -> dict[str, str]:
+    """Of the session of table care: no stage has more tasks than it may have, for Spark cannot keep any of them waiting."""
+    return {
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.leafNodeDefaultParallelism": "1",
+        "spark.sql.adaptive.enabled": "false",  # It deals partitions that are large out to more tasks.
+        _SPLIT_SIZE: _WHOLE,
+        "spark.sql.caseSensitive": "true",  # A table may have both `Id` and `id`.
+    }
 
 
 class _Together:

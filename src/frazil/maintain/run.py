@@ -20,8 +20,14 @@ from frazil.maintain.plan import ORPHANS_NOTE, REWRITES, Action, Care, Holds, Mo
 log = structlog.get_logger("frazil")
 
 _MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|retrying\.[^.]+)")
-# Without partial progress: it would take a failed write or commit for a success.
-DELETES_OPTIONS = {"rewrite-all": "true", "max-concurrent-file-group-rewrites": "1"}
+_DELETES_BYTES = str(64 * 1024 * 1024)
+# Without partial progress: it would take a failed write or commit for a success. A group is one file, so one task's.
+DELETES_OPTIONS = {
+    "rewrite-all": "true",
+    "max-concurrent-file-group-rewrites": "1",
+    "max-file-group-size-bytes": _DELETES_BYTES,
+    "target-file-size-bytes": _DELETES_BYTES,
+}
 
 
 @dataclass(frozen=True)

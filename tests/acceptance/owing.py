@@ -1,0 +1,136 @@
+"""Tables that owe table care: each of them one action of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from tests.acceptance.ledger import events
+from tests.acceptance.mirrors import Mirror
+from tests.acceptance.operator import Operator
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.running import Run
+
+PARTITIONS = 110
+"""So many files, each in a manifest of its own, are more than are left alone."""
+ORPHANS = 150
+"""More than are removed at once."""
+ROUND_S = 600.0
+"""As long as a round of care for all tables may take on a busy machine."""
+LEFT_ALONE = {"small_file_share": "100%"}
+CARE: Mapping[str, Mapping[str, Any]] = {
+    "compact": {},
+    "deletes": {},
+    "manifests": {},
+    "expire": {**LEFT_ALONE, "snapshots": {"count": 2}},
+    "carry": {**LEFT_ALONE, "snapshots": {"count": 2}},
+    "orphans": {**LEFT_ALONE, "orphans": {"age": "1ms"}},
+    "statistics": {**LEFT_ALONE, "statistics": True},
+}
+
+
+class Owing:
+    """A pipeline with a table for each step."""
+
+    def __init__(self, pipeline: Pipeline, operator: Operator, steps: Mapping[str, str]) -> None:
+        """steps: what the tables are for, and the action that each owes."""
+        self.pipeline = pipeline
+        self.steps = steps
+        self._operator = operator
+        self.topics: dict[str, str] = {}
+        self.tables: dict[str, str] = {}
+        self.mirrors: dict[str, Mirror] = {}
+        for step, action in self.steps.items():
+            name = step.replace(".", "_")
+            if action == "deletes":
+                self.mirrors[step] = Mirror(pipeline, name, partitions=1, format_version=2)
+                self.tables[step] = self.mirrors[step].table
+            else:
+                layout = {"partition_by": ["id"]} if action == "manifests" else {}
+                self.tables[step], self.topics[step] = pipeline.add_fed_table(name, 1, **layout)
+
+    def borrow(self) -> None:
+        """Every table comes to owe what its step is about."""
+        self.pipeline.document["maintenance"] = False
+        for topic in self.topics.values():
+            self.pipeline.feed.send(topic, events(PARTITIONS))
+        for mirror in self.mirrors.values():
+            mirror.put(range(2000))  # So that few of them are deleted, which would be a reason to rewrite the file.
+        self.pipeline.feed.flush()
+        with self.pipeline.running() as run:
+            self._wait(run)
+            for number in range(1, 5):
+                self.change(number)
+                self._wait(run)
+            assert run.stop() == 0, run.tail()
+        for step, action in self.steps.items():
+            self._change_by_hand(step, action)
+            self._set_care(step, CARE[action])
+
+    def change(self, number: int) -> None:
+        """Some records more for nearly every table."""
+        for step, topic in self.topics.items():
+            if self.steps[step] != "manifests":
+                self.pipeline.feed.send(topic, events(20, number * 1000))
+        for mirror in self.mirrors.values():
+            mirror.drop([2 * number, 2 * number + 1])
+        self.pipeline.feed.flush()
+
+    def _change_by_hand(self, step: str, action: str) -> None:
+        table = self._operator.open(self.pipeline.folder, self.tables[step])
+        if action == "manifests":
+            table.scatter_manifests()
+        if action == "deletes":
+            table.repeat_deletes(3)
+        for _ in range(3 if action == "carry" else 0):
+            table.append_nothing()
+        if action == "orphans":
+            self.strew(step)
+
+    def strew(self, step: str) -> None:
+        """Files come into the folder of the step's table that no snapshot names."""
+        metadata = self.pipeline.metadata(self.tables[step])
+        assert metadata is not None
+        data = metadata.parent.parent / "data"
+        some = next(data.rglob("*.parquet"))
+        for number in range(ORPHANS):
+            shutil.copy(some, data / f"orphan-{number}.parquet")
+
+    def _set_care(self, step: str, settings: Mapping[str, Any]) -> None:
+        """From now on the table is cared for."""
+        declared = self.pipeline.document["tables"][self.tables[step]]
+        declared["maintenance"] = {**settings, "snapshots": settings.get("snapshots", {"count": 50})}
+
+    def _wait(self, run: Run) -> None:
+        for table in self.tables.values():
+            self.pipeline.wait_for_commit_of(table, run)
+
+    def wrong(self, step: str) -> str:
+        """What is wrong with the rows of the step's table."""
+        if step in self.mirrors:
+            try:
+                self.mirrors[step].check()
+            except AssertionError as error:
+                return str(error)
+            return ""
+        return "; ".join(self.pipeline.verify(self.tables[step]).problems)
+
+    def due(self) -> Mapping[str, list[str]]:
+        """What care would do for each step's table."""
+        planned = self.pipeline.command("maintain", "--dry-run")["tables"]
+        return {step: [action["action"] for action in planned[table]["actions"]] for step, table in self.tables.items()}
+
+    def spare_orphans(self, age: str) -> None:
+        """From now on files that no snapshot names are removed when they are as old, unless a table owes just that."""
+        for step, action in self.steps.items():
+            self._set_care(step, {"orphans": {"age": age}, **CARE[action]})
+
+    def make_up(self) -> Mapping[str, tuple[str, ...]]:
+        """One round for all tables, which removes every orphan too; what failed, by step."""
+        self.spare_orphans("1ms")
+        done = self.pipeline.command("maintain", within_s=ROUND_S)["tables"]
+        return {
+            step: tuple(action["failure"] for action in done[table]["actions"] if action["failure"])
+            for step, table in self.tables.items()
+        }

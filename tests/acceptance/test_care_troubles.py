@@ -1,0 +1,146 @@
+"""Table care where it is hardest: without room on the disk, and in two processes at once.
+
+Each action has a table that owes it. One run makes all of them, one round of care finds the disk full, two at once make up
+for it, each held at every action until the other is there too, and one run goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance.disks import full, small_disk
+from tests.acceptance.operator import Operator
+from tests.acceptance.owing import ROUND_S, Owing
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.points import Points
+from tests.acceptance.verifier import unnamed
+
+pytestmark = pytest.mark.timeout(900)
+
+TABLES = {
+    "carry": "carry",
+    "compact": "compact",
+    "deletes": "deletes",
+    "manifests": "manifests",
+    "statistics": "statistics",
+    "strays": "orphans",
+}
+"""Tables, and the action that each owes, in the order in which a round comes to them: what makes room is the last. The first
+one has snapshots that are due to be expired as well.
+"""
+REWRITES = ("compact", "deletes", "manifests")
+MEETINGS = (
+    "care.carry.begins",
+    "care.expire.begins",
+    "care.compact.written",
+    "care.deletes.begins",
+    "care.manifests.begins",
+    "care.statistics.begins",
+    "care.orphans.deleting",
+)
+"""Where both rounds know the table as it was and neither has changed it, in the order in which they come there."""
+NO_ROOM = "No space left on device"
+Ends = Mapping[str, Mapping[str, Any]]
+"""How the actions of a table ended, by their kinds."""
+
+
+@dataclass
+class Trouble:
+    """What came of it. without_room: how the round on the full disk ended, by table, None where no disk could be mounted;
+    at_once: the same of the two rounds; wrong: what was wrong with the rows of a table after either; left: files that no
+    snapshot names in the end.
+    """
+
+    without_room: Mapping[str, Ends] | None
+    at_once: list[Mapping[str, Ends]]
+    wrong: Mapping[str, str]
+    left: Mapping[str, frozenset[str]]
+
+
+@pytest.fixture(scope="module")
+def owing(broker: EmbeddedBroker, operator: Operator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owing]:
+    """Nothing is done yet."""
+    pipeline = Pipeline(tmp_path_factory.mktemp("care") / "pipeline", broker.bootstrap_servers)
+    yield Owing(pipeline, operator, TABLES)
+    pipeline.close()
+
+
+@pytest.fixture(scope="module")
+def trouble(owing: Owing) -> Iterator[Trouble]:
+    """All of it, and what the tables are then."""
+    lake = owing.pipeline.folder / "frazil-data"
+    lake.mkdir()
+    with small_disk(lake) as has_disk:
+        owing.borrow()
+        owing.spare_orphans("24h")  # Files that the other round is about to commit are younger.
+        without_room, wrong = None, dict[str, str]()
+        if has_disk:
+            with full(lake):
+                without_room = ends(owing, owing.pipeline.command("maintain", expected=1, within_s=ROUND_S))
+            wrong |= {f"{table}, without room": words for table in TABLES if (words := owing.wrong(table))}
+        owing.strew("strays")
+        at_once = care_twice(owing)
+        wrong |= {f"{table}, by two at once": words for table in TABLES if (words := owing.wrong(table))}
+        left = {table: unnamed(owing.pipeline.metadata(name)) for table, name in owing.tables.items()}
+        yield Trouble(without_room, at_once, wrong, {table: files for table, files in left.items() if files})
+
+
+def ends(owing: Owing, said: Mapping[str, Any]) -> Mapping[str, Ends]:
+    """How a round ended, by its own account."""
+    return {
+        table: {end["action"]: end for end in said["tables"][name]["actions"]} for table, name in owing.tables.items()
+    }
+
+
+def care_twice(owing: Owing) -> list[Mapping[str, Ends]]:
+    """Two rounds for all tables that meet at each action."""
+    points = Points(owing.pipeline.folder / "points", *((step, "hold") for step in MEETINGS))
+    with ThreadPoolExecutor(2) as pool, ExitStack() as held:
+        for step in MEETINGS:
+            held.enter_context(points[step, "hold"].armed())
+        rounds = [
+            pool.submit(owing.pipeline.command, "maintain", failpoints=points.declaration, within_s=ROUND_S)
+            for _ in range(2)
+        ]
+        for step in MEETINGS:
+            points[step, "hold"].wait_for_all(2, ROUND_S / 4)
+            points[step, "hold"].disarm()
+        return [ends(owing, one.result()) for one in rounds]
+
+
+def test_care_that_finds_no_room_says_so_and_costs_no_row(trouble: Trouble) -> None:
+    if trouble.without_room is None:
+        pytest.skip("this machine does not let us mount a small disk")
+    due = {(table, action) for table, action in TABLES.items() if action != "orphans"} | {("carry", "expire")}
+    failures = {(table, action): trouble.without_room[table][action]["failure"] for table, action in due}
+    assert {due: words for due, words in failures.items() if NO_ROOM not in words} == {}
+    assert trouble.without_room["strays"]["orphans"]["failure"] == "", "this makes room"
+    assert trouble.wrong == {}
+
+
+def test_of_two_rounds_at_once_one_does_what_is_due_and_nothing_is_lost(trouble: Trouble) -> None:
+    for found in trouble.at_once:
+        assert [end for kinds in found.values() for end in kinds.values() if end["failure"] and not end["lost"]] == []
+    for action in REWRITES:
+        removed = sorted(found[action][action]["rewritten"]["removed"] for found in trouble.at_once)
+        assert (removed[0], removed[1] > 0) == (0, True), action
+    assert (trouble.wrong, trouble.left) == ({}, {})
+
+
+def test_ingestion_goes_on_after_it(owing: Owing, trouble: Trouble) -> None:
+    assert trouble.wrong == {}
+    owing.change(9)
+    owing.pipeline.document["maintenance"] = False
+    owing.pipeline.catch_up()
+    for table, mirror in owing.mirrors.items():
+        mirror.check_all()
+        owing.pipeline.check_readers(owing.tables[table])
+    for table in owing.topics:
+        owing.pipeline.check(owing.tables[table])
