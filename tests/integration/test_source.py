@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
-from tests.fixtures.source import Source, replayed, running
+from tests.fixtures.source import OLD_KEY, UNAVAILABLE, Source, replayed, running
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 
@@ -18,7 +18,7 @@ _TEXTUAL = {"decimal.handling.mode": "string"}
 def test_the_topics_of_a_random_load_say_what_the_tables_hold(tmp_path: Path) -> None:
     with (
         EmbeddedBroker(tmp_path / "broker") as broker,
-        running(Source(tmp_path / "connect", broker.bootstrap_servers, 7, _TEXTUAL)) as source,
+        running(Source(tmp_path / "connect", broker.bootstrap_servers, 7, _TEXTUAL, moves_alone=True)) as source,
     ):
         source.play(200)
         _check(source)
@@ -28,14 +28,16 @@ def test_the_topics_of_a_random_load_say_what_the_tables_hold(tmp_path: Path) ->
         source.play(100)
         seen = _check(source)
     assert {"r", "c", "u", "d", "t", None} <= seen.keys()
-    assert seen["long text left out"]
+    assert {"long text left out", "long text left out of a row with another key"} <= seen.keys()
 
 
 def _check(source: Source) -> Counter[str | None]:
     """Compares every table; how often each operation was seen."""
     messages = list(source.messages(source.pause()))
     for table in source.tables:
-        rows = replayed((key, value) for topic, key, value in messages if topic == source.topic(table))
+        rows = replayed(message for message in messages if message.topic == source.topic(table))
         assert table.in_words(rows) == table.rows(source.postgres), table.name
-    left_out = sum("__debezium_unavailable_value" in str(value) for _, _, value in messages)
-    return Counter([value and value["op"] for _, _, value in messages]) + Counter({"long text left out": left_out})
+    left_out = [message for message in messages if UNAVAILABLE in str(message.value)]
+    moved = sum(OLD_KEY in message.headers for message in left_out)
+    seen = Counter({"long text left out": len(left_out), "long text left out of a row with another key": moved})
+    return seen + Counter(message.value and message.value["op"] for message in messages)

@@ -11,6 +11,7 @@ from typing import Protocol
 import pytest
 from structlog.testing import capture_logs
 
+from tests.simulation.databases import DatabaseHistory
 from tests.simulation.history import History
 from tests.simulation.late import LateReplay
 from tests.simulation.replay import Replay
@@ -44,6 +45,11 @@ def test_letters_of_a_mirror_come_late_and_never_over_something_newer(seed: int,
 @pytest.mark.parametrize("seed", _SLICE)
 def test_every_snapshot_of_an_upsert_table_is_what_a_dictionary_says(seed: int, tmp_path: Path) -> None:
     UpsertHistory(seed, tmp_path).play(rounds=60)
+
+
+@pytest.mark.parametrize("seed", _SLICE[:12])
+def test_every_snapshot_of_a_mirror_is_what_its_source_was(seed: int, tmp_path: Path) -> None:
+    DatabaseHistory(seed, tmp_path).play(rounds=60)
 
 
 class Playable(Protocol):
@@ -90,3 +96,9 @@ def test_thousands_of_longer_histories_hold_too(tmp_path: Path) -> None:
 @pytest.mark.timeout(7200)
 def test_thousands_of_longer_histories_of_upserts_hold_too(tmp_path: Path) -> None:
     _play_all(UpsertHistory, tmp_path, lambda seed: 60 + seed % 200 if seed % 100 else 1500)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_thousands_of_longer_histories_of_databases_hold_too(tmp_path: Path) -> None:
+    _play_all(DatabaseHistory, tmp_path, lambda seed: 60 + seed % 200 if seed % 100 else 1000)

@@ -26,14 +26,15 @@ AWAITED = "a row gets another key, and not all records that tell of it are in Ka
 
 def note_moved(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     """Notes what the batch that is planned again must know."""
-    table, report, now_ms = planned.table, outcome.report, clock.now_ms()
+    table, report = planned.table, outcome.report
+    planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
     table.is_whole = True
     alone = {half.place: half for half in report.halves}
     stuck = {place for place, half in alone.items() if half.is_delete} if report.ends else set[Place]()
     if outcome.unpaired:
         stuck.update(outcome.unpaired)
-    table.awaited = {place: table.awaited.get(place, now_ms) for place in stuck}
-    late = {place for place in stuck if not _may_follow(place, alone.get(place), planned, report, now_ms)}
+    table.awaited = {place: table.awaited.get(place, planned_ms) for place in stuck}
+    late = {place for place in stuck if not _may_follow(place, alone.get(place), planned, report, planned_ms)}
     if late or not stuck:
         table.given_up |= late.difference(outcome.unpaired)
         table.unpaired |= late.intersection(outcome.unpaired)
@@ -59,35 +60,41 @@ def note_ahead(table: Table, report: TaskReport, now_ms: int) -> None:
     table.ahead = recent | dict.fromkeys(inserts - deletes, now_ms)
 
 
-def _may_follow(place: Place, half: Half | None, planned: Planned, report: TaskReport, now_ms: int) -> bool:
+def _may_follow(place: Place, half: Half | None, planned: Planned, report: TaskReport, planned_ms: int) -> bool:
     """Whether what is missing can still come. half: without its other one; None: both are there, and the row is not. Such a
-    change is one that the source repeats, and what has become of the row since is repeated behind it.
+    change is one that the source repeats, and what has become of the row since is repeated behind it. planned_ms: when the
+    ends were asked for; a batch may have taken long since then.
     """
     table = planned.table
     if table.spec.atomic is not None:
         return False  # All of it is in the batch.
     if half is None:
         topic, partition, _ = place
-        latest_ms = report.latest_ms.get(topic, {}).get(partition, now_ms)
-        return now_ms <= min(latest_ms, table.awaited[place]) + WAITED_MS
+        latest_ms = report.latest_ms.get(topic, {}).get(partition, planned_ms)
+        return planned_ms <= min(latest_ms, table.awaited[place]) + WAITED_MS
     ends = {(r.topic, r.partition): r.end for r in planned.batch.ranges}
-    first_seen_ms = min(half.timestamp_ms, table.awaited[place])
     for topic, number in table.partitions():
         if (topic, number) in planned.silent:
             return True
         end = ends.get((topic, number), planned.position.get(topic, {}).get(number, 0))
         is_all = end >= planned.ends.get((topic, number), end)
-        seen_ms = now_ms if is_all else report.latest_ms.get(topic, {}).get(number, 0)
-        if seen_ms <= first_seen_ms + WAITED_MS:
+        # The clock of those who write records may be another one: their times are compared with each other.
+        if is_all and planned_ms <= min(half.timestamp_ms, table.awaited[place]) + WAITED_MS:
+            return True
+        if not is_all and report.latest_ms.get(topic, {}).get(number, 0) <= half.timestamp_ms + WAITED_MS:
             return True
     return False  # In every partition a much later record was read, or there is no more.
 
 
 def _can_have_more(planned: Planned) -> bool:
-    """Whether the same batch can be another one when it is planned later: it was shortened, or has all that is there."""
+    """Whether the same batch can be another one when it is planned later: it was shortened, a partition that it lacks has no
+    leader, or it has all that it may read.
+    """
     cut = planned.table.cut
     is_cut = cut is not None and cut.position == planned.position
-    return is_cut or all(r.end >= planned.ends.get((r.topic, r.partition), r.end) for r in planned.batch.ranges)
+    is_silent = not planned.silent.isdisjoint(planned.table.partitions())
+    is_all = all(r.end >= planned.reach.get((r.topic, r.partition), r.end) for r in planned.batch.ranges)
+    return is_cut or is_silent or is_all
 
 
 def _before(places: Iterable[Place]) -> dict[str, dict[int, int]]:

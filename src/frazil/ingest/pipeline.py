@@ -63,12 +63,14 @@ class Identity:
 class Planned:
     """A batch with what was known when it was planned: the table, its vector, the ends, and partitions without a leader.
     places: of a batch that ends where transactions do, those in the progress after it; None while that is not looked for.
+    reach: how far it may read: to the ends, or to the goal of a run that is to end.
     """
 
     table: Table
     batch: Batch
     position: Mapping[str, Mapping[int, int]]
     ends: Mapping[Partition, int]
+    reach: Mapping[Partition, int]
     planned_at_s: float
     silent: frozenset[Partition] = frozenset()
     places: Mapping[str, Mapping[int, str]] | None = None

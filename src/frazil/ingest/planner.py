@@ -100,12 +100,14 @@ class Planner:
         position = table.position()
         if self._is_held(table, now_s) or self._awaits_company(table, now_s):
             return None
-        batch = plan_batch(position, self._readable(self.ends), self._clock(table, now_s), now_s)
+        reach = self._readable(self.ends)
+        batch = plan_batch(position, reach, self._clock(table, now_s), now_s)
         if batch is None:
             table.read_to = None if table.lag_records else {p: self.ends.get(p) for p in table.partitions()}
             return None
         batch = replace(batch, is_apart=table.needs_one_task)
-        return Planned(table, batch, position, dict(self.ends), now_s, self.silent).with_cut(table.cut)
+        planned = Planned(table, batch, position, dict(self.ends), dict(reach), now_s, self.silent)
+        return planned.with_cut(table.cut)
 
     def due_s(self, table: Table, due_s: float) -> float:
         """When a table is due that would be at `due_s`: with another one of its topics and of the same interval that is due

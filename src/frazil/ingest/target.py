@@ -101,7 +101,6 @@ class WriterSchema:
 
 
 Framing = Literal["confluent", "apicurio", "none"]
-Truncates = Literal["earlier", "older", "unplaced"]
 
 
 @dataclass(frozen=True)
@@ -184,15 +183,6 @@ class ChangeReading:
     def paths(self) -> tuple[Path, ...]:
         """The key columns as names from the top downwards."""
         return tuple(tuple(name.split(".")) for name in self.key_columns)
-
-    @property
-    def truncates(self) -> Truncates:
-        """What a truncate takes away: what is `earlier` in the only partition; what is `older` by `order_by`, in whatever
-        partition it is; or it is `unplaced`, as nothing tells what it follows.
-        """
-        if self.is_one_partition:
-            return "earlier"
-        return "older" if self.has_source_order else "unplaced"
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
+from frazil.catalog.scans import LiveFile
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.table import RunState
+from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.live_rows import read_columns
 from frazil.spec.models import ColumnSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs
@@ -136,6 +142,21 @@ def test_a_value_that_was_not_sent_is_of_the_row_that_is_before_the_change_in_th
     assert [(row["at"], row["big"]) for row in world.by_id()] == [
         (10, "of the row"), (10, "of the row"), (10, "of the row"), (13, "newest"),
     ]  # fmt: skip
+
+
+def test_the_ordering_values_of_the_rows_that_are_there_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, asked = MirrorWorld(tmp_path, key_columns=("id",), order_by="at"), list[Any]()
+    world.say(made({"id": 1, "at": 1, "big": "large"}))
+
+    def noted(target: TableTarget, file: LiveFile, paths: Sequence[Any], rows: Any = None) -> list[pa.Array]:
+        asked.extend(paths)
+        return read_columns(target, file, paths, rows)
+
+    monkeypatch.setattr("frazil.ingest.upserts.resolve.read_columns", noted)
+    world.say(changed({"id": 1, "at": 2, "big": PLACEHOLDER}))
+    assert (asked, world.mirror()) == ([("at",)], [{"id": 1, "at": 2, "big": "large"}])
 
 
 @pytest.mark.parametrize("batches", [1, 2])

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from frazil.catalog.memory import MemoryCatalog
+from frazil.ingest import plan
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.moved import AWAITED
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
-from frazil.testing import FakeClock
-from frazil.types import Commit, Progress
+from frazil.testing import FakeClock, MemoryJobs
+from frazil.types import Commit, Progress, TaskReport
 from tests.unit.ingest.mirror_world import MARKS, Log, MirrorWorld, made
 
 NOW_MS = FakeClock().now_ms()
@@ -227,6 +228,105 @@ def test_a_change_of_the_key_that_is_told_again_waits_for_what_has_become_of_the
     assert (world.catch_up().reason, world.by_id()) == (AWAITED, [])
     log.remove(2, 1)
     assert (world.catch_up().reason, world.by_id(), world.letters()) == ("", [], [])
+
+
+def test_a_half_is_not_given_up_where_a_run_ends_before_the_other_one(tmp_path: Path) -> None:
+    """A run that is to end reads what was there when it began, and records go on coming."""
+    world = MirrorWorld(tmp_path)
+    log = Log(world, NOW_MS)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, None))
+    service = world.process(FakeClock(NOW_MS))
+    for _ in range(100):
+        service.turn(until_caught_up=True)
+        if service.is_over(until_caught_up=True):
+            break
+        log.write({"id": 3, "v": "a", "big": "of 3"})
+    assert (service.is_over(until_caught_up=True), [row["id"] for row in world.by_id()]) == (True, [1])
+    log.lsn = 1
+    log.move(1, 2, "b", (None, 1))
+    assert world.catch_up().reason == ""
+    assert [(row["id"], row["big"]) for row in world.by_id()] == [(2, "of 1"), (3, "of 3")]
+    assert world.letters() == []
+
+
+def test_a_half_is_not_given_up_while_the_other_ones_partition_has_no_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is behind it: a batch that covers less than there is has all of this partition that it may."""
+    world, clock = MirrorWorld(tmp_path), FakeClock(NOW_MS)
+    log = Log(world, NOW_MS)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, 1))
+    for key in range(3, 9):
+        log.write({"id": key, "v": "a", "big": "new"})
+    world.source.silent.add(("a", 1))
+    monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 4)
+    service = world.process(clock)
+    settle(service, clock)
+    assert [row["id"] for row in world.by_id()] == [1]
+    world.source.silent.clear()
+    settle(service, clock)
+    assert [(row["id"], row["big"]) for row in world.by_id()] == [(2, "of 1"), *((key, "new") for key in range(3, 9))]
+    assert world.letters() == []
+
+
+@pytest.mark.parametrize("is_told_again", [False, True])
+def test_a_half_is_not_given_up_because_its_batch_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_told_again: bool
+) -> None:
+    """The other one has come meanwhile."""
+    world, clock, run = MirrorWorld(tmp_path), FakeClock(NOW_MS), MemoryJobs.run
+    log = Log(world, NOW_MS)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    if is_told_again:
+        log.move(1, 2, "b")
+        log.remove(2)
+    world.catch_up()
+    jobs: list[int] = []
+
+    def slow(*args: Any, **settings: Any) -> list[TaskReport]:
+        jobs.append(1)
+        found = run(*args, **settings)
+        if len(jobs) == 2:
+            clock.sleep(70)
+            log.at_ms = clock.now_ms()
+            if is_told_again:
+                log.remove(2)
+            else:
+                log.lsn -= 1
+                log.move(1, 2, "b", (None, 1))
+        return found
+
+    monkeypatch.setattr(MemoryJobs, "run", slow)
+    service = world.process(clock)
+    log.at_ms, log.lsn = clock.now_ms(), 1
+    log.move(1, 2, "b", (0, 0) if is_told_again else (0, None))
+    for _ in range(2):
+        settle(service, clock)
+    assert (len(jobs) > 2, world.letters()) == (True, [])
+    assert [(row["id"], row["big"]) for row in world.by_id()] == ([] if is_told_again else [(2, "of 1")])
+
+
+def test_a_half_is_not_given_up_where_the_times_of_records_are_ahead_of_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, clock = MirrorWorld(tmp_path), FakeClock(NOW_MS)
+    log = Log(world, NOW_MS + 600_000)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    before, behind = [(3, 0), (4, 0), (5, 1), (6, 1), (7, 1), (8, 1)], [(9, 0), (10, 0), (11, 1), (12, 1)]
+    for key, partition in before:
+        log.write({"id": key, "v": "a", "big": "new"}, partition)
+    log.move(1, 2, "b", (0, 1))
+    for key, partition in behind:
+        log.write({"id": key, "v": "a", "big": "new"}, partition)
+    monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 8)
+    settle(world.process(clock), clock)
+    assert [(row["id"], row["big"]) for row in world.by_id()] == [(2, "of 1"), *((key, "new") for key in range(3, 13))]
+    assert world.letters() == []
 
 
 def test_a_half_of_long_ago_is_not_waited_for_when_the_topic_goes_on(tmp_path: Path) -> None:

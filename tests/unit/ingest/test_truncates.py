@@ -1,4 +1,4 @@
-"""Truncates of tables whose changes come through several partitions: a whole service on the ports in memory."""
+"""Truncates of tables whose changes come through one partition or several: a whole service on the ports in memory."""
 
 from __future__ import annotations
 
@@ -159,6 +159,32 @@ def test_a_truncate_that_is_told_again_takes_no_more(tmp_path: Path) -> None:
         world.change(3, "c", 2, "b")
         world.catch_up()
         assert world.values() == {2: "b"}
+
+
+def test_a_truncate_that_is_told_again_in_the_only_partition_takes_nothing_newer(tmp_path: Path) -> None:
+    world = Partitioned(tmp_path, partitions=1, **ORDERED)
+    world.change(1, "c", 1, "old")
+    world.change(2, "t")
+    world.change(3, "c", 2, "new")
+    world.catch_up()
+    world.change(1, "c", 1, "old")
+    world.change(2, "t")
+    world.catch_up()
+    assert world.values() == {2: "new"}
+
+
+def test_a_truncate_without_a_place_has_one_by_arrival_in_the_only_partition(tmp_path: Path) -> None:
+    world = Partitioned(tmp_path, partitions=1, **ORDERED)
+    world.exists(id="long", v="string", _source_order="string")
+    world.change(5, "c", 2, "a")
+    world.change(6, "t")
+    world.change(7, "c", 3, "b")
+    world.catch_up()
+    assert world.values() == {3: "b"}
+    world.put(None, {"op": "t", "before": None, "after": None})
+    world.change(8, "c", 4, "c")
+    world.catch_up()
+    assert world.values() == {4: "c"}
 
 
 def test_a_truncate_of_postgresql_is_where_it_happens_to_be_and_has_its_place(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from frazil.ingest.upserts.change_rows import rank
 from frazil.ingest.upserts.changes import TRUNCATE, Changes
 from frazil.ingest.upserts.fold import Folded, KeySet, Ranked, concat_ranked, fold
 from frazil.ingest.upserts.row_changes import read_checked, rows_of
+from frazil.ingest.upserts.truncates import have_place
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.types import OffsetRange, Progress
 
@@ -119,8 +120,7 @@ class Later:
         refused = np.flatnonzero(changes.decoded.refused).tolist()
         self._doubts.setdefault((topic, number), []).extend((others[n].offset, others[n].key) for n in refused)
         kept = changes.without_refused()
-        if self._target.changes is not None and self._target.changes.truncates == "older":
-            kept = kept.only(kept.ops != TRUNCATE)  # Their place is in the progress.
+        kept = kept.only(~have_place(self._target, kept))  # The newest place is in the progress.
         of_change = pick(records, kept.records)
         if not kept.ops.size:
             return

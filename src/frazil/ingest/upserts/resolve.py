@@ -76,11 +76,14 @@ class Hits:
 
 @dataclass
 class Found:
-    """All hits, and what it took. file_count: files at the snapshot; looked_at: those whose keys were read."""
+    """All hits, and what it took. file_count: files at the snapshot; looked_at: those whose keys were read. orders: by
+    column the greatest ordering values, once they were asked for.
+    """
 
     hits: list[Hits] = field(default_factory=list)
     file_count: int = 0
     looked_at: int = 0
+    orders: dict[str, pa.Array] = field(default_factory=dict, init=False)
 
     def keys(self) -> Ints:
         """The keys of all hits, one after the other."""
@@ -204,7 +207,13 @@ def _bound(file: LiveFile, name: str, field_id: int, kind: PrimitiveType) -> Any
 
 
 def newest_order(target: TableTarget, found: Found, column: str, key_count: int) -> pa.Array:
-    """Per key the greatest ordering value of its live rows; null where it has none."""
+    """Per key the greatest ordering value of its live rows; null where it has none. They are read once."""
+    if column not in found.orders:
+        found.orders[column] = _read_newest(target, found, column, key_count)
+    return found.orders[column]
+
+
+def _read_newest(target: TableTarget, found: Found, column: str, key_count: int) -> pa.Array:
     kind = target.arrow_schema.field(column).type
     values = [read_columns(target, hit.file, [(column,)], hit.rows)[0] for hit in found.hits]
     if not values:

@@ -37,16 +37,22 @@ class Parted:
 
 
 def part_truncates(target: TableTarget, changes: Changes) -> Parted:
-    """Takes the truncates out, unless they have their place by arrival."""
+    """Takes the truncates out, unless they have their place by arrival: in the only partition those that have no other."""
     assert target.changes is not None
-    is_truncate = changes.ops == TRUNCATE
-    nothing = np.zeros(is_truncate.size, np.bool_)
-    if target.changes.truncates == "earlier" or not is_truncate.any():
-        return Parted(~nothing, "", nothing)
-    if target.changes.truncates == "unplaced" or changes.order is None:
-        return Parted(~is_truncate, "", is_truncate)
-    newest = pc.max(changes.order.filter(pa.array(is_truncate))).as_py()
-    return Parted(~is_truncate, newest or "", is_truncate & np.asarray(changes.order.is_null()))
+    is_placed = have_place(target, changes)
+    is_unplaced = (changes.ops == TRUNCATE) & ~is_placed & (not target.changes.is_one_partition)
+    newest = ""
+    if changes.order is not None and is_placed.any():
+        newest = pc.max(changes.order.filter(pa.array(is_placed))).as_py()
+    return Parted(~(is_placed | is_unplaced), newest, is_unplaced)
+
+
+def have_place(target: TableTarget, changes: Changes) -> Bools:
+    """The truncates that have a place among the changes of all partitions."""
+    assert target.changes is not None
+    if not target.changes.has_source_order or changes.order is None:
+        return np.zeros(changes.ops.size, np.bool_)
+    return np.asarray((changes.ops == TRUNCATE) & np.asarray(changes.order.is_valid()), np.bool_)
 
 
 def unplaced(place: tuple[str, int, int]) -> RecordError:
@@ -72,7 +78,7 @@ def is_truncated(target: TableTarget, keys: Ranked, emptied: str) -> Bools:
 
 def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str) -> list[Hits]:
     """The live rows from before the truncate at the place `emptied`, whatever their keys are. OSError as the store,
-    SpecError where rows do not tell.
+    SpecError where rows do not tell; in the only partition such a row is one that was there before all changes.
     """
     assert target.changes is not None
     column, found = target.changes.order_by, []
@@ -80,7 +86,7 @@ def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str)
         (order,) = read_columns(target, file, [(column,)])
         stays = np.asarray(pc.fill_null(pc.greater_equal(order, emptied), False))
         hits = live_hits(target, file, np.flatnonzero(~stays))
-        if order.take(pa.array(hits.rows)).null_count:
+        if order.take(pa.array(hits.rows)).null_count and not target.changes.is_one_partition:
             raise SpecError(
                 f"rows have no value in the column {column}, and a truncate takes away those that are older",
                 remedy="begin the table anew",

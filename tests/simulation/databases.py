@@ -1,0 +1,229 @@
+"""One seeded history of a table that mirrors a database's: rows get other keys, large values are not sent, tables are
+emptied, the connector dies and repeats; services come and go, others compact the table, trouble between any two steps; then
+the truth.
+
+The truth is the source's own: every snapshot has, of each key, the row that the source had after the last change of that
+key before the snapshot's offsets, its large values too; and none shows one half of a change of a key whose values the other
+half has. In the end the change log beside it has each change once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from frazil.catalog.progress import from_summary
+from frazil.ingest.service import Service
+from frazil.ingest.table import RunState
+from frazil.spec import PipelineSpec
+from frazil.spec.models import CatalogSpec, CommitSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
+from frazil.testing import FakeClock
+from frazil.types import Progress
+from tests.simulation.scene import Scene
+from tests.simulation.shop import Said, Shop
+from tests.simulation.tables import Meddling, SharedTable, words
+
+_TABLE, _LOG, _TOPIC = "lake.orders", "lake.changes", "shop.public.orders"
+_LONG_S = 120.0
+"""Longer than anybody waits for the other half of a change of a key."""
+
+
+class SlowClock(FakeClock):
+    """The time of day stands still until `pass_long`, however long somebody waits: what lacks its other half is given up
+    when all has arrived, and no sooner.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed_long = 0
+
+    def now_ms(self) -> int:
+        """See Clock."""
+        return self._start_ms + int(1000 * _LONG_S) * self._passed_long
+
+    def pass_long(self) -> None:
+        """Longer than anything is waited for."""
+        self._passed_long += 1
+        self.sleep(_LONG_S)
+
+
+class DatabaseHistory(Scene):
+    """is_ordered: by the places in the log of the source; else by arrival. has_marks: deleted rows stay. has_log: there is a
+    change log beside the mirror.
+    """
+
+    def __init__(self, seed: int, root: Path) -> None:
+        fate = Meddling(seed)
+        super().__init__(fate, root)
+        self.clock: SlowClock = SlowClock()
+        fate.meddle = self._meddle
+        self.table = SharedTable(self.catalog, _TABLE, fate)
+        self.is_ordered, self.has_marks = fate.maybe(0.5), fate.maybe(0.35)
+        partitions = fate.pick(1, 3)
+        self.has_log = fate.maybe(0.4)
+        self.can_empty = fate.maybe(0.5) and (self.is_ordered or partitions == 1)
+        self.source.create(_TOPIC, partitions)
+        self.arrived: list[tuple[int, int, Said]] = []
+        self.shop = Shop(
+            fate.chance,
+            fate.pick(2, 12),
+            partitions,
+            self._deliver,
+            marks=self.has_marks,
+            can_repeat_moves=self.is_ordered,  # By arrival nothing tells a row that came since from the one that moved.
+        )
+        self.spec = self._spec()
+
+    def check(self) -> Progress:
+        """Compares every snapshot of the main branch with the source; the newest progress."""
+        progress = Progress()
+        for snapshot in reversed(self.catalog.ancestors(_TABLE)):
+            progress = from_summary("sim", snapshot.summary) or progress
+            offsets = progress.offsets.get(_TOPIC, {})
+            said = [one for partition, offset, one in self.arrived if offset < offsets.get(partition, 0)]
+            self._compare(snapshot.id, said)
+            self._check_halves(snapshot.id, said)
+        return progress
+
+    def _compare(self, snapshot: int, said: list[Said]) -> None:
+        """Each key that is settled, in this snapshot."""
+        rows: dict[int, str] = {}
+        for row in self.table.rows_at(snapshot):
+            assert row["id"] not in rows, f"snapshot {snapshot}: {row['id']} is there twice"
+            rows[row["id"]] = words(row)
+        for key, versions in self.shop.versions.items():
+            last = self._decides(key, said)
+            if last is None:
+                assert key not in rows, f"snapshot {snapshot}: {rows[key]} is there, and nobody has said so"
+            elif isinstance(last, Said):
+                wanted = versions[last.lsn] if last.key is not None else None
+                found = rows.get(key)
+                assert found == (wanted and words(wanted)), f"snapshot {snapshot}: {found}, not {wanted}, by {last}"
+
+    def _decides(self, key: int, said: list[Said]) -> Said | str | None:
+        """What decides the row of a key; a word where the connector is about to repeat what does."""
+        mine = [one for one in said if one.key in (key, None)]
+        emptied = max((one.lsn for one in mine if one.op == "t"), default=0)
+        if self.is_ordered:
+            mine = [one for one in mine if one.op != "t" and one.lsn > emptied]
+        if not mine:
+            return None
+        newest = max((one for one in mine if one.op != "tombstone"), key=lambda one: one.lsn)
+        since = mine[max(n for n, one in enumerate(mine) if one.lsn == newest.lsn) + 1 :]
+        if self.is_ordered:  # A tombstone has no place: what has made the row anew is repeated behind it.
+            since = [one for one in since if not self.has_marks and (newest.op == "d" or one.op in ("d", "tombstone"))]
+        return "repeated" if since else newest
+
+    def _check_halves(self, snapshot: int, said: list[Said]) -> None:
+        """A change of a key whose values are in the old row is there whole or not at all."""
+        emptied = max((one.lsn for one in said if one.op == "t"), default=0)
+        gone = {one.lsn for one in said if one.op == "d" and one.to is not None}
+        come = {one.lsn for one in said if one.since is not None}
+        lacking = {one.lsn for one in self.shop.log if one.since is not None and one.lacks_values}
+        halves = {lsn for lsn in lacking & (gone ^ come) if lsn > emptied}
+        assert not halves, f"snapshot {snapshot} has half of what was at {sorted(halves)}"
+
+    # What happens
+
+    def _produce(self) -> None:
+        for _ in range(self.fate.pick(1, 8)):
+            self.shop.change(can_empty=self.can_empty)
+        for _ in range(self.fate.pick(1, 40)):
+            self.shop.step()
+        if self.fate.maybe(0.1):
+            self._come_to_rest()
+
+    def _come_to_rest(self) -> None:
+        """All that was said arrives, and nothing else happens for long."""
+        self.shop.finish()
+        self.clock.pass_long()
+
+    def _deliver(self, said: Said) -> None:
+        key, value, headers = said.record
+        gap = self.fate.pick(1, 3) if self.fate.maybe(0.05) else 0
+        told: dict[str, Any] = {"key": key, "headers": headers}
+        offset = self.source.produce(_TOPIC, said.partition, value, self.clock.now_ms(), gap, **told)
+        self.arrived.append((said.partition, offset, said))
+
+    def _something(self) -> None:
+        """The topic's partitions stay as many as they are: rows would move to others."""
+        if self.fate.maybe(0.6):
+            self._produce()
+        if self.fate.maybe(0.25) and len(self.services) < 2:
+            self._start()
+        if self.fate.maybe(0.03) and self.services:
+            self.services.pop(self.fate.pick(0, len(self.services) - 1))
+        self._touch_tables()
+
+    def _touch_tables(self) -> None:
+        if self.fate.maybe(0.06):
+            self._meddle()
+        if self.fate.maybe(0.02):
+            self.table.roll_back()
+
+    def _meddle(self) -> None:
+        """What somebody else does to the table: compacts it, or commits nothing."""
+        if self.table.has_snapshots:
+            if self.fate.maybe(0.3):
+                self.table.touch()
+            else:
+                self.table.compact()
+
+    def _start(self) -> Service:
+        if self.fate.is_calm:
+            self._come_to_rest()
+        return super()._start()
+
+    def _turn(self) -> None:
+        for _ in range(self.fate.pick(1, 8)):
+            super()._turn()
+
+    # The truth
+
+    def _check_end(self, service: Service) -> None:
+        for table in service.tables:
+            assert table.run_state is RunState.WAITING, f"{table.name} stopped: {table.reason} ({table.where})"
+        if self.catalog.load(_TABLE) is None:
+            assert not self.arrived
+            return
+        offsets = self.check().offsets.get(_TOPIC, {})
+        behind = [one for partition, offset, one in self.arrived if offsets.get(partition, 0) <= offset]
+        assert not behind, f"not complete: {behind[:5]}"
+        assert self.check_letters(_TABLE) == []
+        newest = self.catalog.ancestors(_TABLE)[0].id
+        alive = [row for row in self.table.rows_at(newest) if not row.get("_deleted")]
+        shown = {row["id"]: words({name: row.get(name) for name in self.shop.rows[row["id"]]}) for row in alive}
+        assert shown == {key: words(row) for key, row in self.shop.rows.items()}
+        if self.has_log:
+            told = {(partition, offset): said.op for partition, offset, said in self.arrived if said.op != "tombstone"}
+            rows = [row for file in self.catalog.data_files(_LOG) for row in pq.read_table(file.path).to_pylist()]
+            assert len(rows) == len(told)
+            assert {(row["_partition"], row["_offset"]): row["_op"] for row in rows} == told
+
+    def _spec(self) -> PipelineSpec:
+        asked = ("source_order", "source_ts", "transaction_id", "total_order")
+        marks = ("deleted", "deleted_at") if self.has_marks else ()
+        settings: dict[str, Any] = {
+            "metadata": {name: f"_{name}" for name in (*asked, *marks)},
+            "order_by": "_source_order" if self.is_ordered else None,
+            "deletes": "mark" if self.has_marks else "apply",
+            "format_version": 3 if self.fate.maybe(0.6) else 2,
+        }
+        shared: dict[str, Any] = {
+            "topics": (TopicSelector(literal=_TOPIC),),
+            "envelope": EnvelopeSpec(kind="debezium"),
+            "commit": CommitSpec(interval_s=0.1),
+        }
+        mirror = TableSpec(name=_TABLE, key=ValueSpec(format="json"), mode="upsert", **shared, **settings)
+        placed = {"op": "_op", "partition": "_partition", "offset": "_offset"}
+        log = TableSpec(name=_LOG, changelog=True, metadata=placed, **shared)
+        return PipelineSpec(
+            pipeline="sim",
+            kafka={},
+            catalog=CatalogSpec(uri="memory"),
+            tables=(mirror, log) if self.has_log else (mirror,),
+            path=self.root / "pipeline.yaml",
+            state_dir=self.root / "state",
+        )
