@@ -71,9 +71,9 @@ def _renderer(form: LogFormat) -> structlog.typing.Processor:
     return structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
 
 
-def _in_plain(_logger: WrappedLogger, _method: str, line: str) -> str:
+def _in_plain(_logger: WrappedLogger, _method: str, event: EventDict | str) -> EventDict | str:
     """The line as a terminal may be shown it: reasons quote what is in records."""
-    return plain(line)
+    return plain(event) if isinstance(event, str) else event
 
 
 class _Redactor:
