@@ -172,6 +172,10 @@ class IcebergLake:
         java_type = catalog.gateway.jvm.org.apache.iceberg.types.Types.fromTypeName(kind)
         self._table(table).updateSchema().addColumn(name, java_type).commit()
 
+    def drop_column(self, table: str, name: str) -> None:
+        """Takes a column away, of which the files keep what is in them."""
+        self._table(table).updateSchema().deleteColumn(name).commit()
+
     @contextmanager
     def lose_next_answer(self, point: str = "commit.landed") -> Iterator[None]:
         failpoints.arm({failpoints.VARIABLE: f"{point}=reset"})

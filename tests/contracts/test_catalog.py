@@ -320,6 +320,19 @@ def test_a_schema_grows_at_every_depth_and_keeps_its_ids(catalog: Catalog, lake:
     assert _load(lake.catalog()).schema.as_struct() == after.as_struct()
 
 
+@pytest.mark.jvm
+def test_a_column_that_was_dropped_and_comes_again_with_another_type_is_another_column(jvm: Jvm, folder: Path) -> None:
+    lake = IcebergLake(jvm, folder)
+    catalog = lake.catalog()
+    state = _create(catalog)
+    catalog.commit(_commit(state, 5, ids=(1, 2)))
+    lake.drop_column(_TABLE, "id")
+    after = catalog.evolve(_TABLE, lambda schema: extend_schema(schema, {(): {"id": StringType()}})).schema
+    assert after.find_field("id").field_type == StringType()
+    assert after.find_field("id").field_id not in state.schema.field_ids
+    assert {value for value, _ in lake._read(_TABLE, "id", "s")} == {None}, "nothing of the old column is in it"
+
+
 def test_the_same_change_from_two_processes_is_made_once(lake: Lake) -> None:
     _create(lake.catalog())
     first, second = lake.catalog(), lake.catalog()

@@ -13,7 +13,7 @@ import typer
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.cli.options import DEFAULT_FILE, SpecFile
-from frazil.cli.output import Output
+from frazil.cli.output import Output, plain
 from frazil.cli.wiring import catalog_to_change, open_schemas, read_spec, topics_to_look_at
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
@@ -256,8 +256,8 @@ def _shown(raw: bytes | None) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what would move the cursor or colour the screen: a record may hold anything."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    """On one line."""
+    return plain(text, kept="")
 
 
 def _time(moment: datetime | None) -> str | None:

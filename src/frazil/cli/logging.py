@@ -12,6 +12,7 @@ from enum import StrEnum
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from frazil.cli.output import plain
 from frazil.cli.redaction import Redaction
 
 
@@ -54,6 +55,7 @@ def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) ->
                 _Redactor(redaction),
                 _renderer(form),
                 _Redactor(redaction),
+                _in_plain,
             ],
         )
     )
@@ -67,6 +69,11 @@ def _renderer(form: LogFormat) -> structlog.typing.Processor:
     if form is LogFormat.json:
         return structlog.processors.JSONRenderer(default=str)
     return structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
+
+
+def _in_plain(_logger: WrappedLogger, _method: str, event: EventDict | str) -> EventDict | str:
+    """The line as a terminal may be shown it: reasons quote what is in records."""
+    return plain(event) if isinstance(event, str) else event
 
 
 class _Redactor:

@@ -58,7 +58,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """Progress and advice, for people; never a result."""
-        self._write(self._notes, self.redaction.text(text))
+        self._write(self._notes, plain(self.redaction.text(text)))
 
     def error(self, error: BaseException, *, debug: bool) -> int:
         """Tells of `error` and answers the exit code it asks for."""
@@ -85,6 +85,15 @@ class Output:
         stream.flush()
 
 
+def plain(text: str, kept: str = "\n\t") -> str:
+    """Without what would move the cursor or colour the screen, but for `kept`: a record may hold anything, and messages
+    quote records.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in kept else one.encode("unicode_escape").decode() for one in text)
+
+
 def reserve_standard_output() -> TextIO:
     """Standard output for results alone: what libraries or the JVM print there goes to standard error from now on."""
     if sys.__stdout__ is None or sys.stdout is not sys.__stdout__:
@@ -97,12 +106,14 @@ def reserve_standard_output() -> TextIO:
 
 def _render(text: RenderableType, stream: TextIO) -> str:
     if isinstance(text, str):
-        return text
+        return plain(text)
     from rich.console import Console  # noqa: PLC0415  (a tenth of a second that most commands need not pay)
+    from rich.segment import Segment, Segments  # noqa: PLC0415
 
     console = Console(file=stream, width=None if stream.isatty() else _WIDTH_OF_A_PIPE)
     with console.capture() as capture:
-        console.print(text)
+        segments = (Segment(plain(one.text), one.style, one.control) for one in console.render(text))
+        console.print(Segments(segments), end="")
     return capture.get()
 
 

@@ -115,6 +115,7 @@ class Discovery:
         table.needs_check |= bool(joined)
         for (topic, partition), offset in offsets.items():
             table.first.setdefault(topic, {})[partition] = offset
+            table.first_ids[topic] = table.topics[topic].id
 
     def _starts(self, table: Table, partitions: list[Partition]) -> dict[Partition, int]:
         """Where `start` lets partitions begin; one that has no leader just now is absent."""
@@ -222,12 +223,25 @@ class Discovery:
             # `latest` means what is produced after the start: of a topic that was made since then that is all of it.
             is_late = self._has_looked and table.spec.start.kind == "latest"
             table.at_start = frozenset() if is_late else frozenset(table.partitions())
+        _forget_made_anew(table)
 
     @staticmethod
     def _declared(table: Table, partition: Partition) -> int | None:
         offsets = table.spec.start.offsets
         mine = offsets.get(partition[0]) or offsets.get(None) or {}
         return mine.get(partition[1])
+
+
+def _forget_made_anew(table: Table) -> None:
+    """A topic that was deleted and created again before anything of it was committed begins as a new one does: where the old
+    one began says nothing of it.
+    """
+    for name in [t.name for t in table.topics.values() if table.first_ids.get(t.name, t.id) != t.id]:
+        del table.first[name], table.first_ids[name]
+        table.skipped.pop(name, None)
+        table.read_to, table.needs_check = None, True
+        if table.spec.start.kind == "latest" and table.at_start is not None:
+            table.at_start = frozenset(partition for partition in table.at_start if partition[0] != name)
 
 
 def words_of(error: FrazilError | TableStopped) -> tuple[str, str, str]:

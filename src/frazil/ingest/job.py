@@ -35,6 +35,7 @@ _RECORDS_PER_TASK = 30_000
 _NO_LIMIT = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 # A light batch leaves out values larger than this, so that twenty thousand of them, one Arrow batch, have a bound.
 HEAVY_BYTES = 8192
+_AT_A_RECORD = "exception when fetching the next record"
 
 
 class JobRunner(Protocol):
@@ -131,7 +132,9 @@ def _without_heavy(frame: DataFrame) -> DataFrame:
 
 
 def cause_of(error: Exception) -> str:
-    """The line of a Spark error that says what happened: the last exception of a Python worker, or the innermost cause."""
+    """The line of a Spark error that says what happened: the last exception of a Python worker, or the innermost cause, with
+    the partition of a record that Kafka's client cannot read.
+    """
     text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [
@@ -140,7 +143,8 @@ def cause_of(error: Exception) -> str:
     caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     for candidates in (caused, python, lines):
         if candidates:
-            return candidates[-1][:400]
+            place = next((line for line in candidates[:-1] if _AT_A_RECORD in line), "")
+            return f"{place}{': ' if place else ''}{candidates[-1]}"[:400]
     return type(error).__name__
 
 

@@ -15,6 +15,7 @@ from frazil.ingest.upserts.live_rows import check_columns
 _CREDENTIALS_MARGIN_MS = 5 * 60_000
 _CREDENTIALS_EVERY_S = 10.0
 _SCHEMAS_EVERY_S = 60.0
+RELOAD_IDLE_EVERY_S = 60.0
 
 
 class Loader:
@@ -66,6 +67,13 @@ class Loader:
                 check_columns(table.target())
         table.loaded_at_s = clock.monotonic_s()
 
+    def is_due(self, table: Table) -> bool:
+        """Whether the catalog is to be asked for a table: it is not known, its credentials end soon, or somebody may have
+        changed it while nothing was committed to it.
+        """
+        is_stale = self._parts.clock.monotonic_s() - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
+        return not table.is_loaded or is_stale or self._needs_credentials(table)
+
     def refresh_schemas(self, table: Table) -> None:
         """Asks again for the newest schema of a table that is read with it, and forgets which ids the registry did not know:
         it may by now. UnavailableError when the registry is away.
@@ -88,7 +96,7 @@ class Loader:
             table.schemas |= self.pipeline.schemas_of(table, ids - table.schemas.keys())
             table.schemas_at_s = self._parts.clock.monotonic_s()
 
-    def needs_credentials(self, table: Table) -> bool:
+    def _needs_credentials(self, table: Table) -> bool:
         """A busy table knows its state from its own commits, but credentials come with a load alone."""
         clock = self._parts.clock
         ends_ms = table.state.credentials_end_ms if table.state else None

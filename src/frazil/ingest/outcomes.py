@@ -12,7 +12,9 @@ from frazil.errors import FrazilError
 from frazil.ingest.discovery import TableStopped, words_of
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.moved import note_moved
+from frazil.ingest.parts import Pace
 from frazil.ingest.pipeline import Outcome, Planned
+from frazil.ingest.plan import slowed_s
 from frazil.ingest.refusals import refused_changes
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.runs import Held
@@ -26,6 +28,8 @@ LONGEST_HELD_S = 5.0
 HELD = "the newest transaction is not known to be whole yet"
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
+# So many doublings are beyond the longest; without a limit a number that outgrows its type would end a long outage.
+_MOST_DOUBLINGS = 16
 
 
 def explain(table: Table, state: RunState, error: FrazilError | TableStopped | None) -> None:
@@ -89,6 +93,21 @@ def note_committed(table: Table, outcome: Outcome, took_s: float) -> None:
     )
 
 
+def note_interval(table: Table, pace: Pace) -> float:
+    """How far apart its commits are from now on, in seconds: as the file says, unless table care cannot keep up with commits
+    that take rows away.
+    """
+    own_s = table.spec.commit.interval_s
+    slowed_by = pace.slowed_by(table.name) if table.spec.mode == "upsert" else 1.0
+    interval_s = slowed_s(own_s, slowed_by)
+    if interval_s == own_s != (table.interval_s or own_s):
+        log.info("commits_as_usual", table=table.name, interval_s=interval_s)
+    elif interval_s != (table.interval_s or own_s):
+        log.warning("commits_slowed", table=table.name, interval_s=interval_s)
+    table.interval_s = interval_s
+    return interval_s
+
+
 def note_refusals(table: Table, report: TaskReport) -> None:
     """Says once which changes of the table are refused, whichever schemas ask for them, and what to do."""
     noted = note_names(table.refusals, report.refusals)
@@ -110,4 +129,4 @@ def note_passed_over(table: Table, report: TaskReport) -> None:
 
 def backoff_s(failures: int) -> float:
     """How long to wait after so many failures in a row."""
-    return jitter(min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (failures - 1)))
+    return jitter(min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(failures - 1, _MOST_DOUBLINGS)))

@@ -33,6 +33,7 @@ from frazil.ingest.outcomes import (
     explain,
     hold,
     note_committed,
+    note_interval,
     note_made_anew,
     note_obstacle,
     note_passed_over,
@@ -40,7 +41,7 @@ from frazil.ingest.outcomes import (
 )
 from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Outcome, Planned
-from frazil.ingest.plan import group_batches, lag_records, pace_s, slowed_s
+from frazil.ingest.plan import group_batches, lag_records, pace_s
 from frazil.ingest.planner import Planner, no_columns, no_leader, no_topic
 from frazil.ingest.polling import Polling
 from frazil.ingest.shared import company_of
@@ -53,7 +54,9 @@ from frazil.types import TaskReport, note_names
 log = structlog.get_logger("frazil")
 
 TOPICS_EVERY_S = 5.0
-RELOAD_IDLE_EVERY_S = 60.0
+# So much of a turn goes to asking for tables, one at least: with a thousand of them, or a catalog that does not answer, the
+# others would wait.
+ASKING_S = 0.1
 PUBLISH_EVERY_S = 0.5
 EMPTY_RETRY_S = 5.0
 # A search for columns begins where the last one did: it may take a tenth of the time.
@@ -162,7 +165,8 @@ class Service:
                     log.warning("pattern_without_topic", reason=error.message, where=error.where, remedy=error.remedy)
                 self._topics_at_s = self._clock.monotonic_s()
                 for table in self.tables:
-                    self._load(table)
+                    if not self._is_stopping:
+                        self._load(table)
                 break
             except UnavailableError as error:
                 self._wait_out(error)
@@ -247,11 +251,14 @@ class Service:
             for table in self.tables:
                 if not table.in_flight and table.run_state is not RunState.STOPPED:
                     self._guard(table, partial(self._discovery.verify, table))
-        for table in self._free_tables(now_s):
+        until_s = self._clock.monotonic_s() + ASKING_S
+        # Those first that wait to be loaded, then those that were not asked for the longest.
+        for table in sorted(self._free_tables(now_s), key=lambda one: (one.is_loaded, one.asked_at_s)):
             if self._discovery.is_behind(table) and not self._guard(table, partial(self._discovery.verify, table)):
                 continue
-            is_stale = now_s - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
-            if not table.is_loaded or is_stale or self._loader.needs_credentials(table):
+            if self._is_ending or self._clock.monotonic_s() >= until_s:
+                continue
+            if self._loader.is_due(table):
                 table.read_to = None
                 self._load(table)
             self._ask(table, partial(self._loader.refresh_schemas, table))
@@ -397,7 +404,9 @@ class Service:
     def _committed(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
         table, report = planned.table, outcome.report
         took_s = now_s - planned.planned_at_s
-        table.next_due_s = self._planner.due_s(table, planned.planned_at_s + pace_s(self._interval_s(table)))
+        table.next_due_s = self._planner.due_s(
+            table, planned.planned_at_s + pace_s(note_interval(table, self._parts.pace))
+        )
         table.conflicts, table.skipped = 0, {}
         table.end_batch()
         note_ahead(table, report, self._clock.now_ms())
@@ -414,18 +423,6 @@ class Service:
         latest = [ms for partitions in report.latest_ms.values() for ms in partitions.values()]
         table.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None
         note_committed(table, outcome, took_s)
-
-    def _interval_s(self, table: Table) -> float:
-        """As the file says, unless table care cannot keep up with commits that take rows away."""
-        own_s = table.spec.commit.interval_s
-        slowed_by = self._parts.pace.slowed_by(table.name) if table.spec.mode == "upsert" else 1.0
-        interval_s = slowed_s(own_s, slowed_by)
-        if interval_s == own_s != (table.interval_s or own_s):
-            log.info("commits_as_usual", table=table.name, interval_s=interval_s)
-        elif interval_s != (table.interval_s or own_s):
-            log.warning("commits_slowed", table=table.name, interval_s=interval_s)
-        table.interval_s = interval_s
-        return interval_s
 
     def _failed(self, planned: Planned, error: BaseException) -> None:
         """A batch that came to nothing: forget it; the table's progress says what comes next."""

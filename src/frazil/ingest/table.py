@@ -73,8 +73,8 @@ class Table:
 
     state: as last loaded, None while there is no table. interval_s: between its last commit and the next, which table care
     may make longer than the file says; None before the first. topics: what feeds it, as Kafka last described it. first:
-    where partitions without progress begin. ends: as last asked for. read_to: the ends at which there was
-    nothing left to read. needs_check: whether the committed offsets must be compared
+    where partitions without progress begin; first_ids: the ids that their topics had then. read_to: the ends at which there
+    was nothing left to read. needs_check: whether the committed offsets must be compared
     with what Kafka still has before the next read. loaded_at_s: when `state` was last known to be the table's; asked_at_s:
     when the catalog was last asked for it. record_bytes: average size of the last batch's records; largest_bytes: of one
     record in any batch of this process; row_bytes: what one takes in a file, None before this process has written a
@@ -102,6 +102,7 @@ class Table:
     state: TableState | None = None
     topics: dict[str, TopicDescription] = field(default_factory=dict)
     first: dict[str, dict[int, int]] = field(default_factory=dict)
+    first_ids: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
     run_state: RunState = RunState.WAITING
     reason: str = ""
@@ -196,7 +197,7 @@ class Table:
     def forget_batches(self) -> None:
         """What was learnt for batches of a table that is another one now."""
         self.end_batch()
-        self.first, self.barred, self.ahead = {}, {}, {}
+        self.first, self.first_ids, self.barred, self.ahead = {}, {}, {}, {}
         self.cut, self.is_whole, self.tally = None, False, Tally()
 
     def forget_passed_over(self) -> None:

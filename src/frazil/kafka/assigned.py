@@ -32,9 +32,12 @@ def open_consumer(properties: Mapping[str, str], group: str, other: Mapping[str,
 
 
 class AssignedRanges:
-    """One reading of ranges, no two of one partition. reached: per partition the offset up to which it is read."""
+    """One reading of ranges, no two of one partition. is_strict: what a partition does not have yet, as when its new leader
+    has not caught up, is waited for; else it is read to its end. reached: per partition the offset up to which it is read.
+    """
 
-    def __init__(self, ranges: Iterable[OffsetRange]) -> None:
+    def __init__(self, ranges: Iterable[OffsetRange], *, is_strict: bool = False) -> None:
+        self._is_strict = is_strict
         asked = {(r.topic, r.partition): r for r in ranges}
         self.reached: dict[Partition, int] = {place: r.start for place, r in asked.items()}
         self._left = {place: r for place, r in asked.items() if r.span > 0}
@@ -73,11 +76,12 @@ class AssignedRanges:
         wanted, offset = self._left.get(place), message.offset() or 0
         if wanted is None:
             return None
-        is_over = error is not None or offset >= wanted.end - 1
-        self.reached[place] = wanted.end if is_over else offset + 1
+        after = offset if error is not None else offset + 1
+        is_over = after >= wanted.end or (error is not None and not self._is_strict)
+        self.reached[place] = wanted.end if is_over else after
         if is_over:
             del self._left[place]
-        return _record(message, place, offset) if error is None and offset < wanted.end else None
+        return _record(message, place, offset) if error is None and wanted.start <= offset < wanted.end else None
 
 
 def _record(message: Message, place: Partition, offset: int) -> ReadRecord:

@@ -33,7 +33,7 @@ class KafkaReader:
 
     def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
         """See the port. It is asked again and again: the consumer is kept."""
-        asked = AssignedRanges(ranges)
+        asked = AssignedRanges(ranges, is_strict=True)
         found: list[ReadRecord] = []
         if asked.is_read:
             return found, asked.reached

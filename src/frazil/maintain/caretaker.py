@@ -32,6 +32,8 @@ BEHIND = 4.0
 MOST_APART = 64.0
 _NAP_S = 0.5
 _MOST_REST_S = 30.0
+# So many lost rounds are as far apart as commits may be; a power of a number without a limit would outgrow its type.
+_MOST_LOSSES = 16
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,7 @@ def _has_more(outcome: Outcome) -> bool:
 
 
 def _slowed_by(known: _Known) -> float:
-    by_losses = 2.0 ** max(0, known.lost_rounds - 1)
+    by_losses = 2.0 ** max(0, min(known.lost_rounds, _MOST_LOSSES) - 1)
     return min(MOST_APART, max(by_losses, BEHIND if known.is_behind else 1.0))
 
 

@@ -71,3 +71,14 @@ def test_a_secret_inside_another_does_not_leave_its_rest() -> None:
     made = Redaction()
     made.hide(["pass", "password"])
     assert made.text("password pass") == "*** ***"
+
+
+@pytest.mark.parametrize("form", list(LogFormat))
+def test_what_a_reason_quotes_of_a_record_does_not_reach_the_terminal_as_it_is(
+    capsys: pytest.CaptureFixture[str], form: LogFormat
+) -> None:
+    configure_logging(form, LogLevel.info, redaction())
+    structlog.get_logger("frazil").error("table_stopped", reason="field \x1b[31mred\x9b2J\x07: é\r\nlevel=info")
+    line = capsys.readouterr().err
+    assert line.rstrip("\n").isprintable()
+    assert "\\x1b[31mred" in line or "\\u001b[31mred" in line

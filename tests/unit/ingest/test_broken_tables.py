@@ -12,8 +12,9 @@ from structlog.testing import capture_logs
 
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
+from frazil.ingest.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.planner import Planner
-from frazil.ingest.service import RELOAD_IDLE_EVERY_S, Service
+from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, Table
 from frazil.testing import MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until

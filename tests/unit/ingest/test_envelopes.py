@@ -225,6 +225,29 @@ def test_values_that_do_not_fit_are_put_aside_where_the_table_rescues() -> None:
     assert list(json.loads(rescued)) == ["after.id"]
 
 
+@pytest.mark.parametrize(
+    ("envelope", "values"),
+    [
+        (LOG, [debezium("u", {"id": 1}, {"id": 1, "v": "a"}), debezium("c", after={"id": 2}), b"{"]),
+        (MIRROR, [debezium("c", after={"id": 1, "v": "a"}), debezium("c", after={"id": 2}), b"{"]),
+    ],
+)
+def test_headers_that_do_not_fit_are_put_aside_too(envelope: Envelope, values: list[bytes]) -> None:
+    reading = Reading(is_rescuing=True, on_bad="dead_letter")
+    shaping = Shaping(headers=(("number", "n"),))
+    target = target_for(envelope, {"id": "long", "v": "string", "number": "int"}, reading=reading, shaping=shaping)
+    changes = read_envelope(target, records_of(values, [{"n": b"many"}, {"n": b"7"}, {"n": b"8"}]))
+    assert bad_records(changes) == [(2, "malformed", "")]
+    [number] = [n for n, field in enumerate(target.fields) if field.name == "number"]
+    first = [None] * (len(changes.records) - 1)
+    assert changes.columns[number].to_pylist() == [*first, 7]
+    assert changes.rescued_rows is not None
+    rescued = [one and json.loads(one) for one in changes.rescued_rows.to_pylist()]
+    assert [one and {path: said["value"] for path, said in one.items()} for one in rescued] == [
+        *({"_headers.n": "many"} for _ in first), None,
+    ]  # fmt: skip
+
+
 def test_a_tombstone_is_passed_over_and_a_value_that_is_too_large_is_a_bad_record() -> None:
     reading, records = avro({"op": "c", "before": None, "after": {"id": 1, "v": "a", "tags": None}})
     records = records_of([None, records["value"][0].as_py()])

@@ -26,7 +26,7 @@ _JSON_ROW: dict[str, Any] = {
         "n": {"oneOf": [{"type": "null"}, {"type": "number", "connect.type": "float32"}]},
     },
 }
-_JSON_ENVELOPE = {
+JSON_ENVELOPE = {
     "type": "object",
     "title": "fz.public.t.Envelope",
     "properties": {
@@ -54,7 +54,7 @@ def test_an_envelope_behind_the_frame_of_a_json_schema_is_read_as_json_is() -> N
         debezium("x", after=row),
         b"{",
     ]
-    reading, records = _framed(_JSON_ENVELOPE, *values)
+    reading, records = _framed(JSON_ENVELOPE, *values)
     changes = read_envelope(target_for(MIRROR, {}, reading=reading), records)
     wanted = changes.decoded.wanted[()]
     assert {name: str(kind) for name, kind in wanted.items()} == {"id": "int", "v": "string", "n": "float"}
@@ -68,7 +68,7 @@ def test_an_envelope_behind_the_frame_of_a_json_schema_is_read_as_json_is() -> N
 
 
 def test_a_json_schema_tells_the_columns_that_a_table_of_rows_may_not_get() -> None:
-    reading, records = _framed(_JSON_ENVELOPE, debezium("c", after={"id": 1, "v": "a"}))
+    reading, records = _framed(JSON_ENVELOPE, debezium("c", after={"id": 1, "v": "a"}))
     frozen = replace(reading, undeclared="refuse")
     changes = read_envelope(target_for(Envelope("debezium"), {"id": "int"}, reading=frozen), records)
     assert sorted(changes.decoded.refusals) == [

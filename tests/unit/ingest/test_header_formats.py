@@ -33,9 +33,10 @@ JSON_SCHEMA = WriterSchema("json_schema", json.dumps({"type": "object", "propert
 ROW = {"id": 1, "name": "a"}
 
 
-def target(folder: Path, kind: str, of_header: Reading) -> TableTarget:
-    columns = {"id": "long", "h": kind}
-    return target_of(folder, columns, shaping=SHAPING, headers=(("h", of_header),), reading=Reading(on_bad="skip"))
+def target(folder: Path, kind: str, of_header: Reading, is_rescuing: bool = False) -> TableTarget:
+    columns = {"id": "long", "h": kind, **({"_rescued": "string"} if is_rescuing else {})}
+    reading = Reading(on_bad="skip", is_rescuing=is_rescuing)
+    return target_of(folder, columns, shaping=SHAPING, headers=(("h", of_header),), reading=reading)
 
 
 def read(table: TableTarget, *headers: bytes | None) -> TaskReport:
@@ -99,6 +100,11 @@ def test_a_header_is_read_as_its_format_says(
     report = read(table, good, None, bad, good)
     assert (held(report), report.wanted, report.missing) == ([value, None, value], (), frozenset())
     assert [(one.kind, one.path.split(".")[:2]) for one in report.bad] == [(why, ["_headers", "event"])]
+    rescuing = target(tmp_path, kind, reading, is_rescuing=True)
+    report = read(rescuing, good, bad)
+    assert (held(report), report.bad) == ([value, None], ())
+    [saved] = [json.loads(row["_rescued"]) for row in rows_of(report) if row["_rescued"]]
+    assert [path.split(".")[:2] for path in saved] == [["_headers", "event"]]
 
 
 def test_the_id_of_a_schema_that_is_not_known_comes_back_with_its_column(tmp_path: Path) -> None:

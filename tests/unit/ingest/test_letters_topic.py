@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from frazil.ingest.letters import letter_box
 from frazil.ingest.table import RunState
 from frazil.spec.models import DeadLettersSpec
-from tests.unit.ingest.service_scene import Scene, only
+from tests.unit.ingest.service_scene import Scene, only, turn_until
 
 
 def sent(scene: Scene) -> list[bytes | None]:
@@ -32,3 +36,22 @@ def test_letters_whose_arrival_was_not_noted_are_asked_for(tmp_path: Path) -> No
     scene.feed("a", {"x": 1}, b"not json")
     scene.catch_up()
     assert sent(scene) == [b"not json"]
+
+
+def test_a_store_that_does_not_give_them_for_a_while_stops_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(topic="bad", stop_above=1.0))
+    read, refusals = letter_box.read_letters, ["reset", "timed out", "no route"]
+
+    def refuse(*about: Any) -> Any:
+        if refusals:
+            raise OSError(refusals.pop())
+        return read(*about)
+
+    monkeypatch.setattr(letter_box, "read_letters", refuse)
+    scene.feed("a", {"x": 1}, b"not json")
+    service = scene.start()
+    assert turn_until(service, lambda: sent(scene), 600), only(service.tables).reason
+    assert turn_until(service, lambda: only(service.tables).run_state is RunState.WAITING)
+    assert (refusals, sent(scene), len(scene.rows("n.a"))) == ([], [b"not json"], 1)

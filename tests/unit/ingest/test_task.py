@@ -17,7 +17,7 @@ from frazil.ingest.evolve import load_wanted, new_schema
 from frazil.ingest.letters.dead_letter import LETTER_TYPES
 from frazil.ingest.target import METADATA_TYPES, Reading, TableTarget
 from frazil.ingest.task import HEAVY_PARTITION, Job, run_task, source_columns
-from frazil.spec.models import METADATA_COLUMNS
+from frazil.spec.models import METADATA_COLUMNS, LimitsSpec
 from frazil.types import BadRecord, TaskReport
 from tests.unit.ingest.targets import records_of, run, target_of
 
@@ -273,6 +273,21 @@ def test_a_value_beyond_the_limit_is_refused_unread_in_every_format(tmp_path: Pa
     reading = Reading(format="text", on_bad="skip", max_record_bytes=50)
     report = run(Job({"a": target_of(tmp_path, {"value": "string"}, reading=reading)}), batch)["lake.t"]
     assert [row["value"] for row in _rows(report)] == ['{"id": 1}', "{", '{"id": 3}']
+
+
+def test_a_record_beyond_the_usual_limit_is_a_letter_with_all_of_it(tmp_path: Path) -> None:
+    large, key = b'{"id": 2, "text": "' + b"x" * (17 * 2**20) + b'"}', b"k" * 2**20
+    usual = Reading(on_bad="dead_letter", max_record_bytes=LimitsSpec().record_bytes)
+    target = target_of(tmp_path, {"id": "long"}, reading=usual, letters=_letters_of(tmp_path))
+    kept: dict[str, Any] = {"topic": "a", "key": key, "headers": []}
+    batch = records_of(
+        [{"offset": n, "value": value, **kept} for n, value in enumerate([_value(id=1), large, _value(id=3)])]
+    )
+    report = run(Job({"a": target}), batch)["lake.t"]
+    assert _rows(report) == [{"id": 1}, {"id": 3}]
+    [letter] = [row for file in report.letters for row in pq.read_table(file.path).to_pylist()]
+    assert (letter["offset"], letter["error_class"], letter["key"]) == (1, "too_large", key)
+    assert letter["value"] == large
 
 
 def test_a_table_that_may_not_change_refuses_records_with_new_fields(tmp_path: Path) -> None:

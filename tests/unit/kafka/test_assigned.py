@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from frazil.kafka.assigned import AssignedRanges, Silence
 from frazil.testing import FakeClock
@@ -68,3 +68,50 @@ def test_what_is_not_asked_for_is_left_out_and_how_far_is_read_is_known() -> Non
     assert (asked.is_read, asked.reached) == (False, {("t", 0): 3, ("t", 1): 7})
     assert [record.offset for lot in lots for record in lot] == [3]
     assert (asked.is_read, asked.reached) == (True, {("t", 0): 4, ("t", 1): 7})
+
+
+class Electing(Told):
+    """A consumer of a partition whose new leader knows of three records at first: it says that the partition ends there."""
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        if self._next == 3 and not self._has_said:
+            self._has_said = True
+            return [Message("t", 0, 3, error=KafkaError(KafkaError._PARTITION_EOF))]
+        return super().consume(most, timeout)
+
+    _has_said = False
+
+
+def test_what_a_new_leader_does_not_know_of_yet_is_waited_for() -> None:
+    clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 4)], is_strict=True)
+    lots = asked.lots(cast("Consumer", Electing(clock, [3, 0, 1], 0.0)), clock, 30.0, 1000)
+    assert [record.offset for lot in lots for record in lot] == [0, 1, 2, 3]
+    assert asked.is_read
+
+
+def test_what_nobody_has_any_more_is_no_part_that_was_read() -> None:
+    clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 4)], is_strict=True)
+    with pytest.raises(Silence):
+        list(asked.lots(cast("Consumer", Electing(clock, [3], 0.0)), clock, 30.0, 1000))
+    assert asked.reached == {("t", 0): 3}
+
+
+def test_a_partition_that_ends_where_its_range_does_is_read_without_its_last_record() -> None:
+    clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 3)], is_strict=True)
+    lots = asked.lots(cast("Consumer", Electing(clock, [1, 2], 0.0)), clock, 30.0, 1000)
+    assert [record.offset for lot in lots for record in lot] == [0, 1, 2]
+    assert (asked.is_read, asked.reached) == (True, {("t", 0): 3})
+
+
+def test_records_before_the_range_are_none_of_it() -> None:
+    """Where the offset is gone the consumer begins at the first record that there is."""
+    clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 2, 4)])
+    lots = asked.lots(cast("Consumer", Told(clock, [4], 0.0)), clock, 30.0, 1000)
+    assert [record.offset for lot in lots for record in lot] == [2, 3]
+
+
+def test_where_holes_do_no_harm_a_partition_is_read_to_its_end() -> None:
+    clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 4)])
+    lots = asked.lots(cast("Consumer", Electing(clock, [3], 0.0)), clock, 30.0, 1000)
+    assert [record.offset for lot in lots for record in lot] == [0, 1, 2]
+    assert asked.is_read

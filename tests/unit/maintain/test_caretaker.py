@@ -234,6 +234,8 @@ def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -
     for _ in range(20):
         beside.after(10)
     assert beside.caretaker.slowed_by("t.a") == MOST_APART
+    beside.caretaker._known["t.a"].lost_rounds = 100_000
+    assert beside.caretaker.slowed_by("t.a") == MOST_APART, "another writer may be in the way for days"
     beside.upkeep.loses = False
     assert beside.after(10) == ["look", "compact", "carry"]
     assert beside.caretaker.slowed_by("t.a") == 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
 from frazil.errors import SpecError
-from frazil.ingest.decode.fit import Fitting
+from frazil.ingest.decode.columns import Misfit
+from frazil.ingest.decode.fit import Fitting, as_json
 from frazil.ingest.decode.frames import last_header
 from frazil.ingest.decode.keys import HEADER_SCHEMA, decode_header
 from frazil.ingest.decode.plain import read_text
@@ -21,6 +23,7 @@ from frazil.literals import parse_constant
 
 _DIGITS = r"^-?[0-9]{1,18}$"  # So many always fit 64 bits.
 _MOST_DIGITS = 40
+_EVERY_MISFIT = 2**31
 _HEADERS = "_headers"
 """What paths of headers begin with."""
 
@@ -61,12 +64,26 @@ def header_column(fitting: Fitting, name: str, kind: IcebergType, headers: pa.Li
 def decoded_header(
     fitting: Fitting, reading: Reading, name: str, field: NestedField, headers: pa.ListArray
 ) -> tuple[pa.Array, set[str]]:
-    """The last header `name` of each record as `reading` says, and the ids of schemas that are missing."""
+    """The last header `name` of each record as `reading` says, and the ids of schemas that are missing. One that cannot be
+    read, or does not fit, is put aside as a whole where the table rescues.
+    """
     raw = last_header(headers, name)
-    found = decode_header(reading, f"{_HEADERS}.{name}", field.field_type, raw, fitting.limit)
-    fitting.refused |= found.refused
-    fitting.misfits += found.misfits
-    return found.columns[0], {f"{HEADER_SCHEMA}{field.name}:{schema_id}" for schema_id in found.missing}
+    is_rescuing = fitting.reading.is_rescuing
+    found = decode_header(
+        reading, f"{_HEADERS}.{name}", field.field_type, raw, _EVERY_MISFIT if is_rescuing else fitting.limit
+    )
+    column = found.columns[0]
+    if is_rescuing:
+        first: dict[int, Misfit] = {}
+        for misfit in found.misfits:
+            first.setdefault(misfit.row, misfit)
+        fitting.rescued += [replace(one, text=as_json(raw[row].as_py())) for row, one in first.items()]
+        if first:
+            column = column.take(pa.array(np.arange(len(raw)), mask=found.refused))
+    else:
+        fitting.refused |= found.refused
+        fitting.misfits += found.misfits
+    return column, {f"{HEADER_SCHEMA}{field.name}:{schema_id}" for schema_id in found.missing}
 
 
 def _numbers(text: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, NDArray[np.bool_]]:

@@ -8,6 +8,7 @@ dead-letter table's own progress tells whether that is still to do (docs/decisio
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.history import LETTERS_MARK, SENT_MARK
 from frazil.catalog.port import Catalog, TableState
-from frazil.errors import ConflictError
+from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.evolve import new_schema
@@ -85,7 +86,8 @@ class LetterBox:
         name = table.state.marks.get(LETTERS_MARK) if table.state is not None else None
         letters = self._catalog.load(name) if name else None
         if letters is not None:
-            settle_retries(self._catalog, letters)
+            with _store_reached(letters.name):
+                settle_retries(self._catalog, letters)
             table.letter_count = self._catalog.size(letters.name).row_count
 
     def deliver(self, table: str, progress: Progress) -> Progress:
@@ -112,13 +114,14 @@ class LetterBox:
         if newest is None or newest.progress.commit_id != progress.commit_id:
             return progress
         files = letters.files
-        if box.progress.commit_id != progress.commit_id:
-            files = self._commit(box, letters, progress)
-        if letters.topic and self._outbox is not None and box.marks.get(SENT_MARK) != progress.commit_id:
-            self._send(self._outbox, table, box, replace(letters, files=files), progress.commit_id)
-            # The broker forgets what an idle group has committed, after a week unless it is told otherwise.
-            hit("letters.sent")
-            self._catalog.mark(box.name, SENT_MARK, progress.commit_id)
+        with _store_reached(box.name):
+            if box.progress.commit_id != progress.commit_id:
+                files = self._commit(box, letters, progress)
+            if letters.topic and self._outbox is not None and box.marks.get(SENT_MARK) != progress.commit_id:
+                self._send(self._outbox, table, box, replace(letters, files=files), progress.commit_id)
+                # The broker forgets what an idle group has committed, after a week unless it is told otherwise.
+                hit("letters.sent")
+                self._catalog.mark(box.name, SENT_MARK, progress.commit_id)
         return replace(progress, letters=None)
 
     def _commit(self, box: TableState, letters: Letters, progress: Progress) -> tuple[DataFile, ...]:
@@ -157,6 +160,17 @@ class LetterBox:
             if new.num_rows:
                 writer.write(new)
         return tuple(writer.finish())
+
+
+@contextmanager
+def _store_reached(letters: str) -> Iterator[None]:
+    """In its block a store that does not answer is an outage. Py4J's broken connections are not the store's."""
+    try:
+        yield
+    except ConnectionError:
+        raise
+    except OSError as error:
+        raise UnavailableError(f"the store does not give or take a file: {error}", where=letters) from None
 
 
 def read_letters(target: TableTarget, path: str) -> pa.Table:

@@ -32,7 +32,7 @@ class Changes:
     where each change is in the log of its
     source, where headers tell of rows that get another key; times: when it was made, where deleted rows are marked with
     that; halves: the index of each record that is one of two which tell of such a row, its position, and whether it is the
-    delete. rescued: what was put aside of each change, where records have several; None: `decoded` says it of records.
+    delete. rescued: what was put aside of each change, headers included; None: `decoded` says it of records.
     """
 
     columns: list[pa.Array]

@@ -90,6 +90,7 @@ def _merged(target: TableTarget, changes: Changes, keys: Keys, rows: NDArray[np.
         unavailable={n: np.concatenate([flags, ~every])[order] for n, flags in changes.unavailable.items()},
         old_keys=None if changes.old_keys is None else [padded(key) for key in changes.old_keys],
         positions=None if changes.positions is None else padded(changes.positions),
+        rescued=None if changes.rescued is None else padded(changes.rescued),
         own={name: padded(values) for name, values in changes.own.items()},
         passed_over=passed_over | ({"tombstone": left} if left else {}),
     )

@@ -339,10 +339,11 @@ def _shape(making: Making, plan: Plan) -> Changes:
     check_keys(making, plan, keys)
     old_keys = old_keys_of(making, plan, keys, unsent)
     kept = ~check.refused[plan.records] & ~is_needless(plan, keys)
-    columns = shaped.columns
+    columns, rescued = shaped.columns, shaped.rescued
     if not kept.all():
         mask = pa.array(kept)
         columns, plan = [column.filter(mask) for column in columns], plan.only(kept)
+        rescued = None if rescued is None else rescued.filter(mask)
         unsent = {n: flags[kept] for n, flags in unsent.items()}
         old_keys = None if old_keys is None else [column.filter(mask) for column in old_keys]
     return Changes(
@@ -352,6 +353,7 @@ def _shape(making: Making, plan: Plan) -> Changes:
         unavailable={n: flags for n, flags in unsent.items() if flags.any()},
         decoded=_told(making, shaped),
         old_keys=old_keys,
+        rescued=rescued,
         passed_over=_passed_over(making),
     )
 

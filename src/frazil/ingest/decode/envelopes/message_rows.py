@@ -47,7 +47,6 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
     decoded = changes.decoded
     refused = np.zeros(count, np.bool_)
     refused[owner[decoded.refused]] = True
-    rescued = decoded.rescued
     told = replace(
         decoded,
         refused=refused,
@@ -58,6 +57,6 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
         changes,
         records=owner[changes.records],
         decoded=told,
-        rescued=None if rescued is None else rescued.take(pa.array(changes.records)),
+        rescued=changes.rescued_rows,
     )
     return found.without_refused()

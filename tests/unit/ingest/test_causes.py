@@ -1,0 +1,39 @@
+"""What is said of a task that failed: the line of Spark's long answer that tells what happened, and where."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from frazil.ingest.job import cause_of
+
+SPARK = "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times"
+KAFKA = "org.apache.kafka.common"
+
+
+CORRUPT = f"{KAFKA}.KafkaException: Record batch for partition t-0 at offset 7 is invalid, cause: Record is corrupt"
+UNREAD = f"{KAFKA}.KafkaException: Received exception when fetching the next record from t-0. If needed, please seek"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["  File task.py, line 3, in run", "OSError: [Errno 28] No space"], "OSError: [Errno 28] No space"),
+        (
+            [f"\tat {KAFKA}.Client.read", "Caused by: java.io.IOException: No route to host", "\tat java.net.Socket"],
+            "java.io.IOException: No route to host",
+        ),
+        ([f"Caused by: {CORRUPT}"], CORRUPT),
+        (
+            [
+                f"Caused by: {UNREAD}",
+                f"Caused by: {KAFKA}.KafkaException: x",
+                "Caused by: java.io.IOException: FAILED(5)",
+            ],
+            f"{UNREAD}: java.io.IOException: FAILED(5)",
+        ),
+        ([], SPARK),
+    ],
+)
+def test_the_cause_of_a_failed_task_is_one_line_with_its_place(lines: list[str], expected: str) -> None:
+    assert cause_of(PySparkException("\n".join([SPARK, *lines]))) == expected

@@ -1,0 +1,131 @@
+"""Outages that last, and many tables to ask for: no number grows out of its type, and one table's wait is no other's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.catalog.port import TableState
+from frazil.errors import UnavailableError
+from frazil.ingest.load import RELOAD_IDLE_EVERY_S
+from frazil.ingest.outcomes import LONGEST_BACKOFF_S, backoff_s
+from frazil.ingest.table import RunState
+from frazil.testing import FakeClock, MemoryCatalog
+from tests.unit.ingest.service_scene import Scene, turn_until
+
+ASKED_S = 0.05
+SILENT_S = 60.0
+
+
+class AskedCatalog(MemoryCatalog):
+    """Each load takes `takes_s`, and begins with what a test wants."""
+
+    def __init__(self, root: Path, clock: FakeClock) -> None:
+        super().__init__(root, "p")
+        self._clock = clock
+        self.takes_s = 0.0
+        self.loads: dict[str, float] = {}
+        self.begin: Callable[[str], None] = lambda _: None
+
+    def load(self, table: str) -> TableState | None:
+        self._clock.sleep(self.takes_s)
+        self.begin(table)
+        self.loads[table] = self._clock.monotonic_s()
+        return super().load(table)
+
+
+class Asked(Scene):
+    """A scene with such a catalog."""
+
+    def __init__(self, root: Path, *topics: str, **settings: Any) -> None:
+        super().__init__(root, *topics, **settings)
+        self.catalog: AskedCatalog = AskedCatalog(root, self.clock)
+
+
+def test_the_pause_grows_to_its_longest_and_no_further() -> None:
+    for failures, pause_s in {1: 0.5, 2: 1.0, 3: 2.0, 7: 30.0, 100: 30.0, 1025: 30.0, 100_000: 30.0}.items():
+        assert backoff_s(failures) == pytest.approx(pause_s, rel=0.2)
+
+
+@pytest.mark.parametrize("away", ["kafka", "catalog"])
+def test_an_outage_may_last_for_a_day(tmp_path: Path, away: str) -> None:
+    scene = Asked(tmp_path, "a")
+    scene.feed("a", {"x": 1})
+    service = scene.start()
+
+    def fail(table: str) -> None:
+        raise UnavailableError("the catalog is away", where=table)
+
+    scene.source.is_down = away == "kafka"
+    scene.catalog.begin = fail if away == "catalog" else lambda _: None
+    scene.clock.sleep(RELOAD_IDLE_EVERY_S)
+    until_s = scene.clock.monotonic_s() + 86_400
+    while scene.clock.monotonic_s() < until_s:
+        service.turn()
+        scene.clock.sleep(LONGEST_BACKOFF_S if away == "catalog" else 0.0)
+    assert service.tables[0].run_state is RunState.BACKING_OFF
+    scene.source.is_down, scene.catalog.begin = False, lambda _: None
+    scene.clock.sleep(2 * LONGEST_BACKOFF_S)
+    assert turn_until(service, lambda: scene.catalog.load("n.a") and scene.rows("n.a") == [{"x": 1}])
+
+
+def test_many_idle_tables_are_asked_for_beside_the_others(tmp_path: Path) -> None:
+    topics = [f"t{number:03d}" for number in range(100)]
+    scene = Asked(tmp_path, *topics)
+    service = scene.start()
+    scene.catalog.takes_s = ASKED_S
+    scene.catalog.loads.clear()
+    scene.clock.sleep(RELOAD_IDLE_EVERY_S)
+    longest_s, turns = 0.0, 0
+    while len(scene.catalog.loads) < len(topics) and turns < len(topics):
+        now_s, turns = scene.clock.monotonic_s(), turns + 1
+        service.turn()
+        longest_s = max(longest_s, scene.clock.monotonic_s() - now_s)
+    assert len(scene.catalog.loads) == len(topics)
+    assert longest_s < 1.0, "a table with records would wait for all of them"
+
+
+def test_a_run_that_is_told_to_stop_asks_a_silent_catalog_for_no_further_table(tmp_path: Path) -> None:
+    scene = Asked(tmp_path, *"abcdefgh")
+    service = scene.start()
+    asked: list[str] = []
+
+    def be_silent(table: str) -> None:
+        asked.append(table)
+        service.stop()
+        scene.clock.sleep(SILENT_S)
+        raise UnavailableError("no answer", where=table)
+
+    scene.catalog.begin = be_silent
+    scene.clock.sleep(RELOAD_IDLE_EVERY_S)
+    service.turn()
+    assert (len(asked), service.is_over()) == (1, True)
+
+
+def test_so_does_one_that_has_just_begun(tmp_path: Path) -> None:
+    scene = Asked(tmp_path, *"abcdefgh")
+    service = scene.unconnected()
+    asked: list[str] = []
+
+    def be_silent(table: str) -> None:
+        asked.append(table)
+        service.stop()
+        raise UnavailableError("no answer", where=table)
+
+    scene.catalog.begin = be_silent
+    service.run()
+    assert len(asked) == 1
+
+
+def test_a_table_that_waits_to_be_loaded_is_asked_for_before_those_that_are_idle(tmp_path: Path) -> None:
+    scene = Asked(tmp_path, *"abcdefgh")
+    service = scene.start()
+    scene.catalog.takes_s = 1.0
+    scene.clock.sleep(RELOAD_IDLE_EVERY_S)
+    waiting = service.tables[5]
+    waiting.is_loaded = False
+    service.turn()
+    assert max(scene.catalog.loads, key=lambda name: scene.catalog.loads[name]) == waiting.name
