@@ -35,7 +35,7 @@ def test_a_run_goes_on_without_a_pattern_that_matches_nothing_and_reads_what_app
         service = scene.start()
     [warning] = [event for event in logged if event["event"] == "pattern_without_topic"]
     assert warning["reason"] == "the regular expression /^device-/ matches no topic"
-    assert warning["remedy"] == "correct it; topics are ['sensors']"
+    assert warning["remedy"] == "correct it; topics are sensors"
     scene.source.create("device-1")
     scene.feed("device-1", {"x": 2})
     scene.clock.sleep(TOPICS_EVERY_S)
