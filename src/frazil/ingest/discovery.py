@@ -68,7 +68,7 @@ class Discovery:
         """Takes the table's state from the catalog and checks that its progress belongs to this cluster and these
         topics.
         """
-        self._refuse_taken_name(table)
+        self._refuse_name(table)
         before = table.state
         try:
             table.state = self._catalog.load(table.name)
@@ -184,8 +184,14 @@ class Discovery:
                 table.name,
             )
 
-    def _refuse_taken_name(self, table: Table) -> None:
-        """A topic may appear whose table would be another table's dead-letter table."""
+    def _refuse_name(self, table: Table) -> None:
+        """A topic may appear whose table would be another table's dead-letter table, or have no name."""
+        if not all(table.name.split(".")):
+            raise TableStopped(
+                f"`{table.name}` is no name for a table: one of its parts is empty",
+                "leave its topic out of `topics`, and give it a table under `tables`",
+                table.name,
+            )
         owner = self._letters_of.get(table.name)
         if owner is not None:
             raise TableStopped(
@@ -206,7 +212,7 @@ class Discovery:
 
     def verify(self, table: Table) -> None:
         """Raises TableStopped when a topic of the table is not the one it was read from, or its name is taken."""
-        self._refuse_taken_name(table)
+        self._refuse_name(table)
         if self.is_behind(table):
             self._match(table, self._found)
         self._check_topic_ids(table)

@@ -54,8 +54,8 @@ def test_doctor_exits_zero_when_all_is_well(
     ("settings", "message", "remedy"),
     [
         (
-            "sasl.pasword: x",
-            'the Kafka client refuses its settings: No such configuration property: "sasl.pasword"',
+            "sasl.passwd: x",
+            'the Kafka client refuses its settings: No such configuration property: "sasl.passwd"',
             "did you mean `sasl.password`?",
         ),
         (

@@ -51,7 +51,7 @@ def test_a_partition_without_a_record_so_young_begins_at_its_end(monkeypatch: py
 @pytest.mark.parametrize(
     ("setting", "words", "remedy"),
     [
-        ({"sasl.pasword": "x"}, 'No such configuration property: "sasl.pasword"', "did you mean `sasl.password`?"),
+        ({"sasl.passwd": "x"}, 'No such configuration property: "sasl.passwd"', "did you mean `sasl.password`?"),
         ({"bootstrap.server": "h:1"}, 'property: "bootstrap.server"', "did you mean `bootstrap.servers`?"),
         ({"ssl.truststore.locaton": "/t"}, '"ssl.truststore.locaton"', "did you mean `ssl.truststore.location`?"),
         ({"foo": "x"}, 'No such configuration property: "foo"', "correct it or remove it"),
