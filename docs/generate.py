@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from docs.meanings import ENVIRONMENT, EXIT_CODES, FAILPOINTS, LOG_EVENTS, RETRY_KEYS, SUMMARY_KEYS
+from docs.outputs import ABOUT, DOCUMENTS
 from docs.scan import ROOT, failpoints, log_events
 from frazil import errors
 from frazil import failpoints as failpoint_module
@@ -281,6 +282,15 @@ def progress_page() -> str:
     return _page(["# Progress", _NOTE, *blocks])
 
 
+def output_page() -> str:
+    """The documents of commands."""
+    blocks = ["# JSON output", _NOTE, ABOUT]
+    for document in DOCUMENTS:
+        rows = [(f"`{name}`", kind, meaning) for name, (kind, meaning) in document.keys.items()]
+        blocks += [f"## {document.title}", document.about, _table(("key", "type", "meaning"), rows)]
+    return _page(list(filter(None, blocks)))
+
+
 def logs_page() -> str:
     """The log events."""
     rows = [(f"`{name}`", level, LOG_EVENTS.get(name, "")) for name, level in log_events().items()]
@@ -304,6 +314,7 @@ def failpoints_page() -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "pipeline-file.md": pipeline_file_page,
     "cli.md": cli_page,
+    "output.md": output_page,
     "errors.md": errors_page,
     "progress.md": progress_page,
     "logs.md": logs_page,

@@ -78,11 +78,13 @@ class Feed:
         partition: int = -1,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
+        at_ms: int = 0,
     ) -> None:
-        """Hands over values: bytes and None as they are, anything else as JSON."""
+        """Hands over values: bytes and None as they are, anything else as JSON. at_ms: when they were made; 0: now."""
+        extra: list[tuple[str, str | bytes | None]] = [*(headers or {}).items()]
         for value in values:
             raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
-            self._producer.produce(topic, raw, key, partition, self._note, headers=list((headers or {}).items()))
+            self._producer.produce(topic, raw, key, partition, self._note, timestamp=at_ms, headers=extra)
             self._producer.poll(0)
 
     def knows(self, topic: str, partition: int) -> bool:

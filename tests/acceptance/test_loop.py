@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from frazil.clock import SystemClock
 from tests.acceptance.ledger import Place, events, read_partition
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points
 from tests.acceptance.running import Run
+from tests.acceptance.verifier import verify
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(900)
@@ -38,6 +40,11 @@ class Loop:
         self.drained = pipeline.add_fed_table("drained")
         self.neighbour = pipeline.add_fed_table("neighbour")
         self.bad = pipeline.add_fed_table("bad", 1, on_bad_record="stop")
+        self.begun = pipeline.new_topic("begun")
+        self.made_ms = SystemClock().now_ms() - 3_600_000
+        starts = {"at_latest": "latest", "at_time": self.made_ms + 20_000, "at_offset": {0: 30}}
+        self.begun_tables = {name: pipeline.add_table(name, self.begun, start=at) for name, at in starts.items()}
+        self.feed_begun(0)
         self.family = f"family-{pipeline.name}-"
         self.first = pipeline.topics.create(f"{self.family}1")
         self.family_table = pipeline.add_table("family", f"/^{self.family}/")
@@ -45,6 +52,14 @@ class Loop:
         pipeline.document["topics"] = [f"/^{self.family}/"]
         pipeline.expect_in(self.family_table, self.first)
         self._run: Run | None = None
+
+    def feed_begun(self, start: int) -> None:
+        """Fifty records more in each partition, one for each second, in the second one half a minute later."""
+        for number in range(start, start + 50):
+            for partition, delay_s in enumerate((0, 30)):
+                at_ms = self.made_ms + 1000 * (number + delay_s)
+                self.pipeline.feed.send(self.begun, events(1, number), partition, at_ms=at_ms)
+        self.pipeline.feed.flush()
 
     def run(self) -> Run:
         """The running pipeline."""
@@ -89,6 +104,26 @@ def test_a_topic_that_appears_later_joins_its_table_and_gets_one(loop: Loop) -> 
     for topic in (loop.first, second):
         loop.pipeline.wait_for_offsets(f"own.{topic}", loop.pipeline.ledger.ends([topic]), loop.run())
         assert loop.pipeline.holds_values_of(f"own.{topic}", topic)
+
+
+def test_each_table_begins_where_its_start_says_and_knows_up_to_when_it_is_complete(loop: Loop) -> None:
+    pipeline, begun = loop.pipeline, loop.begun_tables
+    for name in ("at_time", "at_offset"):
+        pipeline.wait_for_commit_of(begun[name], loop.run())
+        ends_ms = [loop.made_ms + 1000 * (49 + delay_s) for delay_s in (0, 30)]
+        assert pipeline.summary(begun[name], "watermarks") == {loop.begun: {"0": ends_ms[0], "1": ends_ms[1]}}
+        assert pipeline.summary(begun[name], "watermark") == ends_ms[0]
+    assert pipeline.progress(begun["at_latest"]) == {}
+    loop.feed_begun(50)
+    firsts = {"at_latest": (50, 50), "at_time": (20, 0), "at_offset": (30, 0)}
+    for name, first in firsts.items():
+        pipeline.wait_for_commit_of(begun[name], loop.run())
+        ledger = pipeline.ledger.of(loop.begun)
+        expected = {place: value for place, value in ledger.items() if place[2] >= first[place[1]]}
+        metadata = pipeline.current(begun[name])
+        assert metadata is not None
+        verdict = verify(metadata, pipeline.name, expected)
+        assert (verdict.problems, verdict.row_count) == ([], len(expected))
 
 
 def test_only_committed_transactions_are_read(loop: Loop) -> None:

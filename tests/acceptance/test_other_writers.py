@@ -177,6 +177,7 @@ class World:
             "parted": self._add("parted"),
             "order": self._add("order"),
             "declared": self._add("declared", partition_by=["even"]),
+            "adopted": self._add("adopted"),
         }
         self.mirrors = {
             "vectors": self._add_mirror("vectors", BESIDE),
@@ -185,6 +186,7 @@ class World:
             ),
             "pyiceberg": self._add_mirror("pyiceberg_mirror", format_version=2),
         }
+        self._make_adopted(self.tables["adopted"])
         self._run: Run | None = None
 
     def _add(self, name: str, properties: Mapping[str, str] | None = None, **settings: Any) -> Shared:
@@ -192,6 +194,23 @@ class World:
             name, 1, metadata=PLACE, properties={**PROPERTIES, **(properties or {})}, **settings
         )
         return Shared(self, table, topic)
+
+    def _make_adopted(self, adopted: Shared) -> None:
+        """A table that is there before the pipeline: with rows, a column that needs a value, and a place of its own."""
+        namespace = adopted.table.partition(".")[0]
+        rows = [{"id": -number, "text": "was there"} for number in range(1, 4)]
+        self.by_spark.sql(f"create namespace if not exists {LAKE}.{namespace}")
+        self.by_spark.sql(
+            f"create table {LAKE}.{adopted.table} (text string, id bigint not null) using iceberg "
+            f"location '{self.elsewhere}' tblproperties ('write.metadata.previous-versions-max' = '1000')"
+        )
+        self.by_spark.append(adopted.table, rows)
+        adopted.has_come(rows)
+
+    @property
+    def elsewhere(self) -> Path:
+        """Outside the warehouse."""
+        return self.pipeline.folder.parent / "elsewhere"
 
     def _add_mirror(self, name: str, properties: Mapping[str, str] | None = None, **settings: Any) -> SharedMirror:
         given = {"mode": "upsert", "key_columns": ["id"], "key": {"format": "json"}, **settings}
@@ -445,3 +464,22 @@ def test_a_partition_spec_that_the_file_declares_is_put_back(world: World) -> No
     assert all(len({row["even"] for row in rows}) == 1 for _, rows in table.files())
     document = json.loads(table.metadata.read_text())
     assert document["default-spec-id"] == 0
+
+
+def test_a_table_that_was_there_keeps_its_rows_columns_and_place(world: World) -> None:
+    table = world.tables["adopted"]
+    table.produce()
+    table.produce(1, id=None)
+    table.produce()
+    table.has_changed(lambda offset, row: None if offset == 50 else row)
+    table.check()
+    document = json.loads(table.metadata.read_text())
+    columns = document["schemas"][-1]["fields"]
+    assert [(one["name"], one["required"]) for one in columns[:2]] == [("text", False), ("id", True)]
+    assert document["location"].removeprefix("file:") == str(world.elsewhere)
+    paths = [local_path(file.file_path) for file, _ in table.files()]
+    assert [path for path in paths if not path.is_relative_to(world.elsewhere)] == []
+    wait_until(lambda: world.pipeline.state(table.table).get("dead_letters") == 1, "its dead letter is there")
+    letters = world.pipeline.metadata(f"{table.table}__dead_letters")
+    assert letters is not None
+    assert [letter["offset"] for letter in read_newest(letters)] == [50]

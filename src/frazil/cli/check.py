@@ -36,7 +36,7 @@ from frazil.ops.check import (
     comparison,
     failed,
 )
-from frazil.ops.gate import check_schemas
+from frazil.ops.gate import check_registry, check_schemas
 from frazil.runtime.connect import uses_s3
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec
@@ -73,8 +73,11 @@ def _check(spec: PipelineSpec) -> Iterator[Finding]:
     tables = list(discovery.tables.values())
     yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables)
     schemas = open_schemas(spec)
-    if schemas is not None:
-        yield from check_schemas(tables, schemas, spec.path)
+    if spec.registry is not None and schemas is not None:
+        registry = check_registry(schemas, spec.registry.urls)
+        yield registry
+        if registry.is_ok:
+            yield from check_schemas(tables, schemas, spec.path)
 
 
 def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[Table]) -> Iterator[Finding]:

@@ -14,7 +14,9 @@ from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.runtime.broker import EmbeddedBroker
 
-Port = Annotated[int, typer.Option(help="The port to listen on, on the loopback only; 0 takes a free one.")]
+Port = Annotated[
+    int, typer.Option(min=0, max=65_535, help="The port to listen on, on the loopback only; 0 takes a free one.")
+]
 Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the broker keeps its topics.")]
 _LOOK_EVERY_S = 0.5
 

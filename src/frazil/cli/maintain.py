@@ -34,6 +34,7 @@ from frazil.ops.state_file import StateFile
 from frazil.ops.status import known_tables
 from frazil.ops.words import count, duration, plural, size
 from frazil.spec import PipelineSpec
+from frazil.spec.problems import nearest
 
 FAILED = 1
 OneTable = Annotated[
@@ -87,7 +88,9 @@ def _chosen(known: Sequence[Table], table: str | None) -> list[Charge]:
         return found
     mine = [charge for charge in found if table == charge.name or table in charge.owners]
     if not mine:
-        raise SpecError(f"the pipeline has no table `{table}`", remedy="name one that frazil status shows")
+        near = nearest(table, [one.name for one in known])
+        remedy = f"did you mean `{near}`?" if near else "name one that frazil status shows"
+        raise SpecError(f"the pipeline has no table `{table}`", remedy=remedy)
     return mine
 
 

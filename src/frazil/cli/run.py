@@ -17,7 +17,7 @@ from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.iceberg_upkeep import IcebergUpkeep
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
-from frazil.cli.wiring import open_catalog, open_schemas, read_spec, running_jvm, topics_to_look_at
+from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_to_look_at
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import tolerate_empty_patterns
@@ -27,7 +27,6 @@ from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader
-from frazil.kafka.topics import KafkaTopics
 from frazil.maintain.caretaker import Caretaker
 from frazil.maintain.run import Carer
 from frazil.ops.care import seen_by
@@ -48,12 +47,19 @@ _CARE_TIMEOUT_S = 5.0
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: UntilCaughtUp = False) -> int:
-    """Run the pipeline until SIGTERM or Ctrl-C: it then finishes the batch in hand, commits it and exits."""
+    """Run the pipeline until SIGTERM or Ctrl-C: it then finishes the batch in hand, commits it and exits.
+
+    What does not answer is waited for; a table that stops is said in the log, and the others go on.
+
+    Exit code: 0 when it was stopped or has caught up; 1 when it failed; 2 when the file is wrong, or none of its regular
+    expressions matches a topic and it names none; 3 when another run of the pipeline has taken over; 4 when some table
+    stopped, or could not be read to the end with --until-caught-up.
+    """
     spec = read_spec(output, file)
     clock = SystemClock()
     stopping = _Stopping()
     state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text)
-    source = KafkaTopics(spec.kafka)
+    source = open_topics(spec)
     with suppress(UnavailableError):  # Without a broker the service waits for one, and looks then.
         tolerate_empty_patterns(spec, topics_to_look_at(spec))
     log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)

@@ -12,13 +12,16 @@ from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.cli.output import Output
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.schemas import Schemas
+from frazil.kafka.properties import java_properties
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.connect import catalog_properties, uses_s3
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec, load_spec
+from frazil.spec.document import line_of
+from frazil.spec.problems import place
 
 _LOOK_TIMEOUT_S = 5.0
 
@@ -63,9 +66,21 @@ def open_schemas(spec: PipelineSpec) -> Schemas | None:
     return Schemas(confluent.ConfluentRegistry(spec.registry), spec.registry.naming)
 
 
+def open_topics(spec: PipelineSpec, timeout_s: float = 10.0) -> KafkaTopics:
+    """Kafka as the driver sees it. Raises SpecError for a setting that one of the two clients refuses, with its line."""
+    try:
+        java_properties(spec.kafka)
+        return KafkaTopics(spec.kafka, timeout_s)
+    except SpecError as error:
+        if error.where not in ("kafka", *spec.kafka):
+            raise
+        line = line_of(spec.path, error.where)
+        raise SpecError(error.message, remedy=error.remedy, where=place(spec.path, line)) from None
+
+
 def topics_to_look_at(spec: PipelineSpec) -> KafkaTopics:
-    """Kafka for commands that only look: someone waits for the answer, so an outage is found out sooner."""
-    return KafkaTopics(spec.kafka, _LOOK_TIMEOUT_S)
+    """The same for commands that only look: someone waits for the answer, so an outage is found out sooner."""
+    return open_topics(spec, _LOOK_TIMEOUT_S)
 
 
 @contextmanager

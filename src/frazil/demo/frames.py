@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from frazil.clock import Clock
@@ -33,13 +37,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Frame:
-    """The whole view. happened: what happened so far, by seconds since the start."""
+    """The whole view. command: what calls Frazil from the directory. happened: what happened so far, by seconds since the
+    start.
+    """
 
     phase: str
     elapsed_s: float
     now_ms: int
     servers: str
     directory: str
+    command: str
     rows: tuple[Row, ...]
     happened: tuple[tuple[float, str], ...]
 
@@ -75,6 +82,7 @@ class Watcher:
             now_ms=self._clock.now_ms(),
             servers=self._session.broker.bootstrap_servers,
             directory=str(self._session.directory),
+            command=command_from(self._session.directory),
             rows=tuple(self._row(kind, said.get(kind.table, {})) for kind in sorted(KINDS, key=lambda k: k.table)),
             happened=tuple(self._happened),
         )
@@ -119,6 +127,14 @@ class Watcher:
             self.happen(f"{table}: made with {', '.join(now)}")
         elif added:
             self.happen(f"{table}: new {'column' if len(added) == 1 else 'columns'} {', '.join(added)}")
+
+
+def command_from(directory: Path) -> str:
+    """What a shell in the directory calls this program by: `frazil` is not on everybody's path."""
+    program = Path(sys.argv[0]).absolute()
+    if program.name != "frazil" or shutil.which("frazil"):
+        return "frazil"
+    return min(str(program), os.path.relpath(program, directory), key=len)
 
 
 def _size(said: Mapping[str, Any], name: str) -> int:

@@ -22,7 +22,7 @@ _FONT_FACES = re.compile(r"@font-face\s*{.*?}\s*", re.DOTALL)
 def draw(frame: Frame) -> RenderableType:
     """The live view."""
     happened = [Text(), *_happened(frame)] if frame.happened else []
-    foot = [Text(), _foot(frame)] if frame.phase != DONE else []
+    foot = [Text(), *_foot(frame)] if frame.phase != DONE else []
     return Group(_head(frame), Text(), _tables(frame), *happened, *foot)
 
 
@@ -87,11 +87,11 @@ def _happened(frame: Frame) -> list[Text]:
     ]
 
 
-def _foot(frame: Frame) -> Text:
+def _foot(frame: Frame) -> list[Text]:
     folder = os.path.relpath(frame.directory)
     shown = folder if not folder.startswith("..") else frame.directory
-    words = f"Ctrl-C ends it.  In another terminal: cd {shown} && frazil status"
-    return Text(words, style="dim", no_wrap=True, overflow="ellipsis")
+    words = ("Ctrl-C ends it.", f"In another terminal: cd {shown} && {frame.command} status")
+    return [Text(one, style="dim", no_wrap=True, overflow="ellipsis") for one in words]
 
 
 def _clock(seconds: float) -> str:

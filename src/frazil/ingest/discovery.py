@@ -14,6 +14,8 @@ from frazil.ingest.layouts import layout_misfit
 from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.spec import PipelineSpec, TopicSelector
+from frazil.spec.document import line_of
+from frazil.spec.problems import place
 from frazil.types import OffsetRange
 
 
@@ -66,7 +68,7 @@ class Discovery:
         """Takes the table's state from the catalog and checks that its progress belongs to this cluster and these
         topics.
         """
-        self._refuse_taken_name(table)
+        self._refuse_name(table)
         before = table.state
         try:
             table.state = self._catalog.load(table.name)
@@ -183,8 +185,14 @@ class Discovery:
                 table.name,
             )
 
-    def _refuse_taken_name(self, table: Table) -> None:
-        """A topic may appear whose table would be another table's dead-letter table."""
+    def _refuse_name(self, table: Table) -> None:
+        """A topic may appear whose table would be another table's dead-letter table, or have no name."""
+        if not all(table.name.split(".")):
+            raise TableStopped(
+                f"`{table.name}` is no name for a table: one of its parts is empty",
+                "leave its topic out of `topics`, and give it a table under `tables`",
+                table.name,
+            )
         owner = self._letters_of.get(table.name)
         if owner is not None:
             raise TableStopped(
@@ -205,7 +213,7 @@ class Discovery:
 
     def verify(self, table: Table) -> None:
         """Raises TableStopped when a topic of the table is not the one it was read from, or its name is taken."""
-        self._refuse_taken_name(table)
+        self._refuse_name(table)
         if self.is_behind(table):
             self._match(table, self._found)
         self._check_topic_ids(table)
@@ -279,24 +287,23 @@ def tolerate_empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecErro
 
 def empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecError]:
     """A SpecError with file, line and nearest topic for each regular expression that matches nothing."""
-    patterns = [(selector, line) for selector, line in _selectors(spec) if selector.pattern is not None]
+    patterns = [selector for selector in _selectors(spec) if selector.pattern is not None]
     if not patterns:
         return []
-    names = source.topics(lambda name: any(selector.matches(name) for selector, _ in patterns))
+    names = source.topics(lambda name: any(selector.matches(name) for selector in patterns))
     return [
-        _empty_pattern(spec, selector.pattern or "", line, source)
-        for selector, line in patterns
+        _empty_pattern(spec, selector.pattern or "", source)
+        for selector in patterns
         if not any(map(selector.matches, names))
     ]
 
 
-def _selectors(spec: PipelineSpec) -> list[tuple[TopicSelector, int]]:
-    """All of the file, each with the line of its table."""
-    of_tables = [(selector, table.line) for table in spec.tables for selector in table.topics]
-    return [*((selector, 0) for selector in spec.topics), *of_tables]
+def _selectors(spec: PipelineSpec) -> list[TopicSelector]:
+    """All of the file."""
+    return [*spec.topics, *(selector for table in spec.tables for selector in table.topics)]
 
 
-def _empty_pattern(spec: PipelineSpec, pattern: str, line: int, source: Source) -> SpecError:
+def _empty_pattern(spec: PipelineSpec, pattern: str, source: Source) -> SpecError:
     topics = sorted(source.topics(lambda name: not name.startswith("__")))
     plain = re.sub(r"[^A-Za-z0-9._-]", "", pattern.replace(".*", ""))
     near = difflib.get_close_matches(plain, topics, n=1, cutoff=0.3)
@@ -305,12 +312,10 @@ def _empty_pattern(spec: PipelineSpec, pattern: str, line: int, source: Source) 
         if near
         else "there are no topics"
         if not topics
-        else f"topics are {topics[:5]}"
+        else f"topics are {', '.join(topics[:5])}"
     )
-    text = spec.path.read_text().splitlines() if spec.path.exists() else []
-    line = next((n for n, words in enumerate(text, 1) if f"/{pattern}/" in words), line)
     return SpecError(
         f"the regular expression /{pattern}/ matches no topic",
         remedy=f"correct it; {hint}",
-        where=f"{spec.path}:{line}",
+        where=place(spec.path, line_of(spec.path, f"/{pattern}/")),
     )

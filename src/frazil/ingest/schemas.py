@@ -24,6 +24,7 @@ from frazil.spec.models import TableSpec, ValueSpec
 
 UNKNOWN = WriterSchema("unknown")
 _OUTAGE_S = 2.0
+_NOBODYS_ID = 2**31 - 1
 _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -37,6 +38,10 @@ class Schemas:
         self._naming: Naming = naming
         self._known: dict[tuple[str, str], WriterSchema] = {}
         self._lock = threading.Lock()
+
+    def reach(self) -> None:
+        """Returns when the registry has answered; raises UnavailableError when it does not."""
+        self._answer(lambda: self._registry.by_id(_NOBODYS_ID))
 
     def fetch(self, ids: Iterable[str], topic: str, value: ValueSpec, is_key: bool = False) -> dict[str, WriterSchema]:
         """The schemas of ids (numbers, GUIDs, or LATEST) that records of `topic` name.

@@ -12,8 +12,10 @@ from functools import cache
 from pathlib import Path
 
 import structlog
+from confluent_kafka import KafkaError
 
 from frazil.errors import SpecError
+from frazil.spec.problems import nearest
 
 log = structlog.get_logger("frazil")
 
@@ -32,14 +34,17 @@ _NATIVE_ONLY = {
 # Known to Java's consumer alone; librdkafka would refuse to start. What neither knows is left to librdkafka to refuse: it is
 # misspelt.
 _JAVA_ONLY_PREFIXES = (
-    "ssl.truststore.", "ssl.keystore.", "sasl.jaas.", "sasl.login.", "sasl.client.", "max.poll.rec", "metric.", "metrics.",
+    "sasl.login.", "sasl.client.", "max.poll.rec", "metric.", "metrics.",
     "sasl.oauthbearer.jwks.", "sasl.kerberos.ticket.", "config.providers",
 )  # fmt: skip
 _JAVA_ONLY = {
     "default.api.timeout.ms", "request.timeout.ms", "receive.buffer.bytes", "send.buffer.bytes",
     "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols", "ssl.protocol", "fetch.max.wait.ms",
     "metadata.max.age.ms", "client.dns.lookup", "max.partition.fetch.bytes", "fetch.max.bytes", "fetch.min.bytes",
-    "reconnect.backoff.max.ms", "reconnect.backoff.ms", "isolation.level",
+    "reconnect.backoff.max.ms", "reconnect.backoff.ms", "isolation.level", "sasl.jaas.config",
+    "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.certificates",
+    "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
     "auto.include.jmx.reporter", "exclude.internal.topics", "interceptor.classes", "security.providers",
     "socket.connection.setup.timeout.max.ms", "ssl.engine.factory.class", "ssl.keymanager.algorithm", "ssl.provider",
     "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "sasl.oauthbearer.clock.skew.seconds",
@@ -53,6 +58,12 @@ _NATIVE_KEYS = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.loca
 _TRANSLATED = {
     "sasl.username", "sasl.password", "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "isolation.level",
     "ssl.truststore.type", "ssl.keystore.type", "enable.ssl.certificate.verification", *_NATIVE_CA, *_NATIVE_KEYS,
+}  # fmt: skip
+# What people set, besides those above.
+_OF_BOTH = {
+    "bootstrap.servers", "client.id", "client.rack", "security.protocol", "ssl.key.password", "connections.max.idle.ms",
+    "socket.connection.setup.timeout.ms", "allow.auto.create.topics", "sasl.kerberos.service.name",
+    "sasl.oauthbearer.token.endpoint.url",
 }  # fmt: skip
 _CREDENTIAL = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
@@ -74,6 +85,7 @@ def native_properties(properties: Mapping[str, str]) -> dict[str, str]:
             raise SpecError(
                 "kafka `sasl.jaas.config` has no user name and password to share with the driver's client",
                 remedy="write sasl.username and sasl.password",
+                where="sasl.jaas.config",
             )
         native |= {f"sasl.{name}": re.sub(r"\\(.)", r"\1", value) for name, value in found.items()}
     _say_left_out("librdkafka", frozenset(properties.keys() - native.keys() - _TRANSLATED))
@@ -92,6 +104,7 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
             raise SpecError(
                 f"kafka `sasl.mechanism: {mechanism}` takes no user name and password",
                 remedy=f"use one of {', '.join(_LOGIN_MODULES)}, or write sasl.jaas.config",
+                where="sasl.username" if mechanism is None else "sasl.mechanism",
             )
         credentials = " ".join(
             f'{name}="{_quoted(properties.get(f"sasl.{name}", ""))}"' for name in ("username", "password")
@@ -102,6 +115,17 @@ def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
         java[_HOST_CHECK] = ""
     _say_left_out("java", frozenset(properties.keys() - java.keys() - _TRANSLATED))
     return java
+
+
+def refused_setting(error: Exception, properties: Mapping[str, str]) -> SpecError:
+    """What librdkafka says of the first setting that it does not take; `where` is that setting, `kafka` if none is named."""
+    [said] = error.args[:1] or [error]
+    words = said.str() if isinstance(said, KafkaError) else str(said)
+    named = (name for name in properties if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", words))
+    name = max(named, key=len, default="kafka")
+    near = nearest(name, _NATIVE_ONLY | _JAVA_ONLY | _OF_BOTH) if "No such" in words else None
+    remedy = f"did you mean `{near}`?" if near else "correct it or remove it"
+    return SpecError(f"the Kafka client refuses its settings: {words}", remedy=remedy, where=name)
 
 
 def _native_certificates(properties: Mapping[str, str]) -> dict[str, str]:

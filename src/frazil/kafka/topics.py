@@ -8,9 +8,9 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from frazil.errors import SpecError, UnavailableError
+from frazil.errors import UnavailableError
 from frazil.kafka.port import Partition, TopicDescription
-from frazil.kafka.properties import native_properties
+from frazil.kafka.properties import native_properties, refused_setting
 
 _TIMEOUT_S = 10.0
 _NO_RECORD = -1
@@ -38,7 +38,7 @@ class KafkaTopics:
         try:
             self._admin = AdminClient({"log_level": 0, "socket.timeout.ms": 10000, **native}, logger=_Silent())
         except (KafkaException, ValueError) as error:
-            raise SpecError(f"the Kafka client refuses its settings: {error}", where="kafka") from None
+            raise refused_setting(error, properties) from None
 
     def cluster_id(self) -> str:
         """See the port."""

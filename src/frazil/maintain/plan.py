@@ -258,8 +258,12 @@ def _daily(
     look: TableLook, spec: MaintenanceSpec, holds: Holds, now_ms: int, noted: Mapping[str, int]
 ) -> Iterator[Action]:
     every_ms = min(DAILY_MS, int(spec.orphan_age_s * 1000))
-    if not holds.waits and now_ms - noted.get(ORPHANS_NOTE, 0) >= every_ms:
-        reason = "files that no snapshot names have not been looked for since then"
+    last_ms = noted.get(ORPHANS_NOTE, 0)
+    if not holds.waits and now_ms - last_ms >= every_ms:
+        when = (
+            f"were last looked for {(now_ms - last_ms) / 3_600_000:.0f} h ago" if last_ms else "were never looked for"
+        )
+        reason = f"files that no snapshot names {when}"
         gain = f"the space of those older than {spec.orphan_age_s / 3600:.0f} h"
         yield Action("orphans", look.name, reason, gain)
     counted = [look.snapshots[i].at_ms for i in look.statistics if i in look.snapshots]

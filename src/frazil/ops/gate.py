@@ -52,6 +52,17 @@ class _Gate:
     looked_at: int = 0
 
 
+def check_registry(schemas: Schemas, urls: Sequence[str]) -> Finding:
+    """Whether the registry answers, also where no topic is there yet that needs it."""
+    hosts = ", ".join(urls)
+    tried = f"asked {hosts} for a schema that nobody has registered"
+    try:
+        schemas.reach()
+    except UnavailableError as error:
+        return failed("registry", tried, error)
+    return Finding("registry", True, tried, hosts)
+
+
 def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iterator[Finding]:
     """The newest schemas of every topic that is read with some, those of keys too: what its table would become, and what
     would be refused. file: the pipeline file.

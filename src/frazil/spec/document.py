@@ -8,6 +8,7 @@ process on deep nesting.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -96,6 +97,28 @@ def read_document(path: Path) -> Section:
             "the file is not a mapping", remedy="begin with a line such as `pipeline: shop`", where=place(path, 1)
         )
     return tree
+
+
+def line_of(path: Path, text: str) -> int:
+    """The line of the file's first key or value that is `text`; of what is found wrong only after the file was read."""
+    try:
+        return next(_lines_of(read_document(path), text), 1)
+    except SpecError:  # The file has been changed since.
+        return 1
+
+
+def _lines_of(node: Node, text: str) -> Iterator[int]:
+    if isinstance(node, Scalar):
+        if node.text == text:
+            yield node.line
+    elif isinstance(node, Items):
+        for item in node.items:
+            yield from _lines_of(item, text)
+    else:
+        for entry in node.entries:
+            if entry.key == text:
+                yield entry.line
+            yield from _lines_of(entry.value, text)
 
 
 def _read_text(path: Path) -> str:

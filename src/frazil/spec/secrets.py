@@ -17,7 +17,9 @@ MASK = "***"
 LIMIT_BYTES = 1024 * 1024
 _REFERENCE = re.compile(r"\$\{([A-Za-z]+):([^}]*)\}")
 _SECRET_KEY = re.compile(
-    r"(password|passwd|secret|token|credential|secret[._-]?(access[._-]?)?key|ssl\.keystore\.key|jaas\.config)$",
+    r"(password|passwd|secret|token|credential|authorization|jaas\.config|ssl\.keystore\.key|ssl\.key\.pem"
+    r"|(secret|secret[._-]?access|account|shared|api|private)[._-]?key)$"
+    r"|sas[._-]token\.|connection[._-]string\.",
     re.IGNORECASE,
 )
 

@@ -50,6 +50,36 @@ def test_doctor_exits_zero_when_all_is_well(
     assert capsys.readouterr().out == "ok       java            17\n"
 
 
+@pytest.mark.parametrize(
+    ("settings", "message", "remedy"),
+    [
+        (
+            "sasl.passwd: x",
+            'the Kafka client refuses its settings: No such configuration property: "sasl.passwd"',
+            "did you mean `sasl.password`?",
+        ),
+        (
+            "sasl.mechanism: OAUTHBEARER, sasl.username: me",
+            "kafka `sasl.mechanism: OAUTHBEARER` takes no user name and password",
+            "use one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, or write sasl.jaas.config",
+        ),
+    ],
+)
+def test_a_setting_that_a_client_of_kafka_refuses_is_told_with_its_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, settings: str, message: str, remedy: str
+) -> None:
+    file = tmp_path / "frazil.yaml"
+    lines = [
+        "pipeline: p",
+        "kafka:",
+        '  bootstrap.servers: "127.0.0.1:9"',
+        *(f"  {one}" for one in settings.split(", ")),
+    ]
+    file.write_text("\n".join([*lines, "tables: {a.b: {topic: c}}"]))
+    assert main(["status", "-f", str(file)]) == 2
+    assert capsys.readouterr().err == f"error: {message}\nwhere: {file}:4\nremedy: {remedy}\n"
+
+
 def test_a_table_is_drawn_for_people_only(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.table import Table  # noqa: PLC0415  (as the port imports it)
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from frazil.demo.answers import summarise
 from frazil.demo.events import KINDS, Event, Kind, counts
-from frazil.demo.frames import Frame, Row
+from frazil.demo.frames import Frame, Row, command_from
 from frazil.demo.lake import Arrival, Lake
 from frazil.demo.producers import Sent
 from frazil.demo.session import claim, pipeline_file
@@ -28,6 +28,7 @@ FRAME = Frame(
     now_ms=100_500,
     servers="127.0.0.1:41234",
     directory="/somewhere/frazil-data/demo",
+    command="frazil",
     rows=(ROW, replace(ROW, table="shop.orders", state="starting", freshness_ms=None, last_commit_ms=None)),
     happened=((0.0, "shop.orders: made with order_id, at"), (75.0, "shop.orders: new column coupon")),
 )
@@ -99,6 +100,19 @@ def test_the_view_fits_eighty_columns_whole() -> None:
     assert "1:15  shop.orders: new column coupon" in text
     assert "Ctrl-C ends it." in text
     assert "Ctrl-C" not in drawn(replace(FRAME, phase=DONE), 80)
+
+
+def test_the_view_says_how_a_frazil_that_is_on_no_path_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    folder = tmp_path / "frazil-data" / "demo"
+    monkeypatch.setattr("sys.argv", [".venv/bin/frazil", "demo"])
+    frame = replace(FRAME, directory=str(folder), command=command_from(folder))
+    assert "cd frazil-data/demo && ../../.venv/bin/frazil status" in drawn(frame, 80)
+    (tmp_path / "frazil").touch(0o755)
+    assert command_from(folder) == "frazil"
 
 
 def test_without_a_terminal_a_frame_is_a_line() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from docs import outputs
 from docs.generate import REFERENCE, is_written, stale_pages
 from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, RETRY_KEYS, SUMMARY_KEYS
 from docs.scan import environment_variables, error_classes, failpoints, log_events
@@ -15,7 +16,12 @@ from frazil.catalog import history
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
 from frazil.ingest.letters.dead_letter import LETTER_TYPES
-from frazil.spec import json_schema
+from frazil.ingest.table import Table
+from frazil.ops.check import Finding
+from frazil.ops.plan import PlannedTable
+from frazil.ops.reports import CareReport, PipelineReport, Process, TableReport, as_document
+from frazil.ops.state_file import describe
+from frazil.spec import TableSpec, json_schema
 from frazil.types import Letters, Progress, Watermark
 
 
@@ -53,6 +59,22 @@ def test_every_column_and_class_of_dead_letters_has_a_meaning() -> None:
 )
 def test_every_name_has_a_meaning_and_every_meaning_a_name(found: Any, described: dict[str, str]) -> None:
     assert sorted(found) == sorted(described)
+
+
+def test_every_key_of_json_output_has_a_meaning() -> None:
+    table = TableReport("a.b", "running", care=CareReport())
+    status = as_document(PipelineReport("p", Process(), (), (table,), 0))
+    found = {
+        outputs.STATUS: status,
+        outputs.PROCESS: status["process"],
+        outputs.TABLE: status["tables"]["a.b"],
+        outputs.CARE: status["tables"]["a.b"]["care"],
+        outputs.RUN: describe(Table(TableSpec(name="a.b", topics=()))),
+        outputs.PLAN: PlannedTable("a.b", "none").document(),
+        outputs.CHECK: Finding("a", True, "b", "c").document(),
+    }
+    assert [document.title for document, keys in found.items() if sorted(document.keys) != sorted(keys)] == []
+    assert list(found) == list(outputs.DOCUMENTS)
 
 
 def test_every_setting_is_described() -> None:

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from frazil.errors import SpecError
 from frazil.ingest.service import TOPICS_EVERY_S
+from frazil.ingest.table import RunState
 from frazil.spec import PipelineSpec, TopicSelector
 from tests.unit.ingest.service_scene import Scene, turn_until
 
@@ -35,7 +36,7 @@ def test_a_run_goes_on_without_a_pattern_that_matches_nothing_and_reads_what_app
         service = scene.start()
     [warning] = [event for event in logged if event["event"] == "pattern_without_topic"]
     assert warning["reason"] == "the regular expression /^device-/ matches no topic"
-    assert warning["remedy"] == "correct it; topics are ['sensors']"
+    assert warning["remedy"] == "correct it; topics are sensors"
     scene.source.create("device-1")
     scene.feed("device-1", {"x": 2})
     scene.clock.sleep(TOPICS_EVERY_S)
@@ -56,3 +57,15 @@ def test_a_named_topic_that_is_not_there_is_waited_for_beside_a_pattern_that_mat
     scene = Selecting(tmp_path)
     scene.selectors = (TopicSelector(literal="sensors"), TopicSelector(pattern="^device-"))
     assert scene.start().tables == []
+
+
+def test_a_topic_whose_table_would_have_no_name_stops_and_the_others_go_on(tmp_path: Path) -> None:
+    scene = Selecting(tmp_path, "a.", "a..b", "a.b")
+    scene.selectors = (TopicSelector(pattern="^a"),)
+    scene.feed("a.b", {"x": 1})
+    service = scene.start()
+    assert turn_until(service, lambda: scene.catalog.load("n.a.b"), 60)
+    stopped = {table.name: table.reason for table in service.tables if table.run_state is RunState.STOPPED}
+    assert stopped == {
+        name: f"`{name}` is no name for a table: one of its parts is empty" for name in ("n.a.", "n.a..b")
+    }

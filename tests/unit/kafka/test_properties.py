@@ -34,7 +34,7 @@ def test_a_login_module_becomes_a_user_and_a_password_for_librdkafka() -> None:
 def test_a_login_module_without_a_password_is_refused_with_a_remedy() -> None:
     with pytest.raises(SpecError) as refused:
         native_properties({"sasl.jaas.config": "com.example.Module required;"})
-    assert refused.value.remedy == "write sasl.username and sasl.password"
+    assert (refused.value.remedy, refused.value.where) == ("write sasl.username and sasl.password", "sasl.jaas.config")
 
 
 def test_a_mechanism_without_passwords_is_refused() -> None:

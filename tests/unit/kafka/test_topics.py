@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from frazil.errors import SpecError
 from frazil.kafka.topics import KafkaTopics
 
 
@@ -45,3 +46,31 @@ def test_a_partition_whose_offset_the_broker_does_not_know_yet_is_absent(monkeyp
 def test_a_partition_without_a_record_so_young_begins_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = _answering(monkeypatch, {0: -1, 1: 5, 2: -1001}, {0: 9})
     assert topics.at_time({("a", 0): 1, ("a", 1): 1, ("a", 2): 1}) == {("a", 0): 9, ("a", 1): 5}
+
+
+@pytest.mark.parametrize(
+    ("setting", "words", "remedy"),
+    [
+        ({"sasl.passwd": "x"}, 'No such configuration property: "sasl.passwd"', "did you mean `sasl.password`?"),
+        ({"bootstrap.server": "h:1"}, 'property: "bootstrap.server"', "did you mean `bootstrap.servers`?"),
+        ({"ssl.truststore.locaton": "/t"}, '"ssl.truststore.locaton"', "did you mean `ssl.truststore.location`?"),
+        ({"foo": "x"}, 'No such configuration property: "foo"', "correct it or remove it"),
+        ({"security.protocol": "SASL_SLS"}, '"SASL_SLS" for configuration property "security.protocol"', "correct it"),
+        ({"socket.timeout.ms": "x"}, 'configuration property "socket.timeout.ms"', "correct it"),
+    ],
+)
+def test_a_setting_that_the_client_refuses_is_named_with_the_nearest_one(
+    setting: dict[str, str], words: str, remedy: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        KafkaTopics({"bootstrap.servers": "127.0.0.1:9", **setting})
+    assert refused.value.message.startswith("the Kafka client refuses its settings: ")
+    assert words in refused.value.message
+    assert refused.value.remedy.startswith(remedy)
+    assert [refused.value.where] == list(setting)
+
+
+def test_a_certificate_that_is_not_there_is_a_setting_too() -> None:
+    with pytest.raises(SpecError) as refused:
+        KafkaTopics({"bootstrap.servers": "127.0.0.1:9", "security.protocol": "SSL", "ssl.ca.location": "/no/such"})
+    assert refused.value.where == "ssl.ca.location"

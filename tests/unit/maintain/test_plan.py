@@ -328,14 +328,14 @@ def test_the_window_is_for_rewriting_alone() -> None:
 
 
 def test_orphans_are_looked_for_once_a_day() -> None:
-    def kinds(now_ms: int, noted: dict[str, int]) -> list[str]:
+    def reasons(now_ms: int, noted: dict[str, int]) -> list[str]:
         look = table(line(3, every_ms=DAY_MS // 2))
         found = plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), now_ms, "quiet", noted)
-        return [action.kind for action in found.actions if action.kind == "orphans"]
+        return [action.reason for action in found.actions if action.kind == "orphans"]
 
-    assert kinds(2 * DAY_MS, {}) == ["orphans"]
-    assert kinds(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS + 1}) == []
-    assert kinds(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS}) == ["orphans"]
+    assert reasons(2 * DAY_MS, {}) == ["files that no snapshot names were never looked for"]
+    assert reasons(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS + 1}) == []
+    assert reasons(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS}) == ["files that no snapshot names were last looked for 24 h ago"]
 
 
 def test_distinct_values_are_counted_once_a_day_and_once_for_each_snapshot() -> None:

@@ -59,14 +59,19 @@ def test_a_topic_that_may_not_be_read_is_a_problem(world: World) -> None:
     assert [(p.name, p.found) for p in problems] == [("topic orders", "this client may not read it")]
 
 
-@pytest.mark.parametrize("text", [TABLES, "namespace: n\ntopics: [orders, /^page/]\n"])
-def test_a_pattern_that_matches_nothing_is_an_error_of_the_file(world: World, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (TABLES, 3),
+        ("namespace: n\ntopics: [orders, /^page/]\n", 4),
+        ('namespace: n  # not /^page/\ntopics:\n  - orders\n  - "/^\\x70age/"\n', 6),
+    ],
+)
+def test_a_pattern_that_matches_nothing_is_an_error_of_the_file(world: World, text: str, line: int) -> None:
     world.source.create("orders")
-    world.source.create("paging")
-    del world.source.by_name["paging"]
     with pytest.raises(SpecError, match=r"/\^page/ matches no topic") as caught:
         look(world, text)
-    assert caught.value.where.startswith(str(world.root / "frazil.yaml:"))
+    assert caught.value.where == f"{world.root / 'frazil.yaml'}:{line}"
 
 
 def test_kafka_that_does_not_answer_is_one_problem(world: World) -> None:

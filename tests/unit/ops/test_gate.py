@@ -11,7 +11,7 @@ from frazil.ingest.discovery import Discovery
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.schemas import Schemas
 from frazil.ops.check import Finding
-from frazil.ops.gate import check_schemas
+from frazil.ops.gate import check_registry, check_schemas
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import SchemaKind
 from frazil.spec.types import parse_type
@@ -75,6 +75,15 @@ def test_a_subject_that_is_not_there_of_another_format_or_of_no_use(world: World
     [finding] = look(world, registry)
     assert not finding.is_ok
     assert "nothing" in finding.found
+
+
+def test_a_registry_is_reached_also_where_no_topic_needs_it_yet() -> None:
+    registry = MemoryRegistry()
+    finding = check_registry(Schemas(registry), ("http://a", "http://b"))
+    assert (finding.name, finding.is_ok, finding.found) == ("registry", True, "http://a, http://b")
+    registry.is_down = True
+    finding = check_registry(Schemas(registry), ("http://a",))
+    assert (finding.is_ok, finding.found, finding.where) == (False, "the schema registry does not answer", "memory")
 
 
 def test_a_registry_that_does_not_answer_is_named_once(world: World) -> None:

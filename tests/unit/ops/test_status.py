@@ -163,6 +163,8 @@ def test_a_missing_topic_is_named(tmp_path: Path) -> None:
     del scene.source.by_name["a"]
     table = scene.table()
     assert (table["ok"], table["reason"], table["rows"]) == (False, "topic a does not exist", 10)
+    scene.source.create("aa")
+    assert scene.table()["remedy"].startswith("did you mean `aa`? otherwise create the topic")
 
 
 def test_a_pattern_that_matches_nothing_is_named(tmp_path: Path) -> None:

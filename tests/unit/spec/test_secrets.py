@@ -48,6 +48,18 @@ def test_a_password_that_is_written_into_the_file_is_a_secret_too(load: Load) ->
     assert "plain" not in repr(spec)
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "token", "header.Authorization", "s3.secret-access-key", "adls.sas-token.account", "adls.connection-string.account",
+        "adls.auth.shared-key.account.key", "jdbc.password", "gcs.oauth2.token",
+    ],
+)  # fmt: skip
+def test_properties_of_catalogs_and_stores_that_are_secrets_are_known_by_their_names(load: Load, key: str) -> None:
+    spec = load(with_section(f"catalog: {{type: rest, uri: 'http://h', properties: {{{key}: plain, s3.region: eu}}}}"))
+    assert spec.secrets == {"plain"}
+
+
 def test_a_spec_keeps_its_secrets_when_it_travels(load: Load) -> None:
     spec = load(with_section("spark: {conf: {spark.a: '${env:A}'}}"), {"A": "abc"})
     assert pickle.loads(pickle.dumps(spec)) == spec

@@ -1,0 +1,167 @@
+"""The meaning of every key in the documents that commands print with `--output json`.
+
+A key that a document has and this page lacks fails a test, and so does the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Keys = Mapping[str, tuple[str, str]]
+_MS = "milliseconds since the epoch"
+_TELLING: Keys = {
+    "reason": ("text", "Why it does not go on, or what it waits for; empty when there is nothing to say."),
+    "remedy": ("text", "What to do about it."),
+    "where": ("text", "Where: topic, partition and offset, or the table, or file and line."),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """One kind of object. `title`: where it stands."""
+
+    title: str
+    about: str
+    keys: Keys
+
+
+STATUS = Document(
+    "frazil status",
+    "Also while Kafka, the catalog or the process does not answer: what could not be found out is null.",
+    {
+        "pipeline": ("text", "The pipeline's name."),
+        "ok": ("boolean", "Whether all is well; the exit code is 4 otherwise."),
+        "now_ms": (_MS, "When it was asked."),
+        "process": ("object", "The process that runs the pipeline, or the last one that did."),
+        "problems": ("list", "What concerns more than one table: `message`, `remedy` and `where`."),
+        "tables": ("object", "The tables by name."),
+    },
+)
+PROCESS = Document(
+    "frazil status: process",
+    "",
+    {
+        "running": ("boolean", "Whether it is there."),
+        "silent": ("boolean", "Whether it is there and has said nothing for a minute."),
+        "pid": ("number", "Its process id."),
+        "host": ("text", "Its machine."),
+        "updated_ms": (_MS, "When it last said something."),
+    },
+)
+TABLE = Document(
+    "frazil status: tables.&lt;name&gt;",
+    "Lag, rows and files are those of the table and of Kafka now; what only the process knows is as it last said it.",
+    {
+        "state": (
+            "text",
+            "`waiting`, `running`, `backing off`, `stopped` or `not running` ([states](../operations/README.md)).",
+        ),
+        "ok": ("boolean", "Whether nothing is wrong with this table."),
+        **_TELLING,
+        "topics": ("list of texts", "The topics that it reads."),
+        "lag_records": ("number", "Offsets up to the topics' ends that are not committed."),
+        "lag_s": ("number", "For how many seconds the table has not been complete; 0 when all is read."),
+        "watermark_ms": (_MS, "The record timestamp up to which it is [complete](../concepts.md#watermark)."),
+        "last_commit_ms": (_MS, "The newest commit of this pipeline."),
+        "rows": ("number", "Rows of the newest snapshot, as Iceberg counts them."),
+        "files": ("number", "Its data files."),
+        "size_bytes": ("number", "Their size."),
+        "average_file_bytes": ("number", "The same, divided by the files."),
+        "snapshots": ("number", "Snapshots that can still be read."),
+        "partition_spec": ("list of texts", "How new files are partitioned, as a pipeline file writes it."),
+        "sort_order": ("list of texts", "How they are sorted."),
+        "dropped_fields": (
+            "list of texts",
+            "Fields that `undeclared: drop` has left out, as the process has met them.",
+        ),
+        "dead_letters": ("number", "Rows of its dead-letter table."),
+        "bad_skipped": ("number", "Bad records that `on_bad_record: skip` has left out since the table began."),
+        "skipped_offsets": ("number", "Offsets that Kafka no longer had and the process has passed over."),
+        "passed_over": ("object: kind → number", "Records that are no change of a row, by what they are."),
+        "refused_changes": ("list", "Changes of its columns that its policy forbids: `change`, `schemas`, `remedy`."),
+        "last_upsert": (
+            "object",
+            "What the last batch of changes did, of a mirror: rows `deleted`, `files`, those `looked_at`.",
+        ),
+        "care": ("object", "How it is stored, and what is due."),
+    },
+)
+CARE = Document(
+    "frazil status: tables.&lt;name&gt;.care",
+    "What [table care](../how-to/maintain.md) sees.",
+    {
+        "p50_bytes": ("number", "The median size of the data files."),
+        "small_share": ("number", "The share of small files, 0 to 1."),
+        "delete_files": ("number", "Delete files."),
+        "deleted_rows": ("number", "Rows that readers must leave out because of them."),
+        "manifests": ("number", "Manifests of the newest snapshot."),
+        "metadata_bytes": ("number", "The size of the metadata file."),
+        "last_ms": (_MS, "The last care."),
+        "due": ("list of texts", "What is worth doing, and why."),
+        "waiting": ("list of texts", "What must not be done yet."),
+        "above_cap": ("list of texts", "What is so much that readers suffer."),
+        "failure": ("text", "Why the running process's last care failed."),
+        "slowed_by": ("number", "How many times as far apart as usual changes are committed until care has caught up."),
+    },
+)
+_SHARED = (
+    "state", "reason", "remedy", "where", "topics", "lag_records", "watermark_ms", "last_commit_ms", "dropped_fields",
+    "dead_letters", "bad_skipped", "skipped_offsets", "passed_over", "last_upsert",
+)  # fmt: skip
+RUN = Document(
+    "frazil run: tables.&lt;name&gt;",
+    "Printed at its end. The file `frazil-data/state/<pipeline>.json` has the same of a running process.",
+    {
+        **{name: TABLE.keys[name] for name in _SHARED},
+        "freshness_ms": ("number", "How old the newest record of the last batch was when it was committed."),
+        "records_per_s": ("number", "Records of the last batch by the time that it took."),
+        "refused_changes": ("list of texts", "Changes of its columns that its policy forbids."),
+        "size": ("object", "`row_count`, `file_count`, `size_bytes` and `snapshot_count`."),
+    },
+)
+PLAN = Document(
+    "frazil plan: tables.&lt;name&gt;",
+    "Beside `pipeline` and `changes`, which is true when the exit code is 4.",
+    {
+        "name": ("text", "The table."),
+        "action": (
+            "text",
+            "`create`, `change` (of columns or layout), `start` (to read partitions), `wait`, `stop` or `none`.",
+        ),
+        "topics": ("list of texts", "The topics that it reads."),
+        "columns": (
+            "list",
+            "Columns that it would get: `name`, `type`, and `source`, such as `inferred` or `declared`.",
+        ),
+        "first_offsets": (
+            "list",
+            "Where reading begins: `topic`, `partition`, `offset`, and `source`: `progress` or `start`.",
+        ),
+        "sampled": ("number", "Records that were looked at."),
+        "unread": ("number", "Records that there are to read."),
+        "bad": ("number", "Records of the sample that do not fit."),
+        "refused": ("list of texts", "Changes that `on_drift` forbids."),
+        "partition_spec": ("list of texts", "How new files will be partitioned."),
+        "partition_spec_before": ("list of texts", "How they are until now."),
+        "sort_order": ("list of texts", "How new files will be sorted."),
+        "sort_order_before": ("list of texts", "How they are until now."),
+        **_TELLING,
+    },
+)
+CHECK = Document(
+    "frazil check: checks[]",
+    "Beside `ok` and `pipeline`. `frazil doctor` has `name`, `ok`, `found` and `remedy` of each.",
+    {
+        "name": ("text", "What was looked at, such as `kafka` or `table shop.orders`."),
+        "ok": ("boolean", "Whether it is well."),
+        "tried": ("text", "What was done."),
+        "found": ("text", "What came of it."),
+        "remedy": ("text", "What to do; empty when it is well."),
+        "where": ("text", "Where it is wrong."),
+    },
+)
+DOCUMENTS = (STATUS, PROCESS, TABLE, CARE, RUN, PLAN, CHECK)
+ABOUT = """\
+With `--output json` every command prints one document, in one line; an error is [a document too](errors.md). Numbers of \
+bytes, milliseconds and seconds end in `_bytes`, `_ms` and `_s`."""
