@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jars import jars
 from frazil.runtime.jvm import Jvm
+from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import QUICK_JVM
 
 
@@ -20,6 +23,21 @@ def jvm() -> Iterator[Jvm]:
     running = Jvm({"spark.driver.extraJavaOptions": QUICK_JVM}, "local[2]")
     yield running
     running.close()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A running broker for all tiers: give every test topics of its own. It compacts at once what it is to compact."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties={"log.cleaner.backoff.ms": "200"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[ForeignSpark]:
+    """Another team's Spark for all tiers. What needs a catalog of a name that others may have taken starts it anew."""
+    made = ForeignSpark(jars("spark"))
+    yield made
+    made.close()
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""One real broker for all of the acceptance tests, and pipelines in folders of their own."""
+"""What the acceptance tests share, and pipelines in folders of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
-from frazil.runtime.jars import jars
 from tests.acceptance.lakes import RemoteLake
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
@@ -18,24 +17,9 @@ NewPipeline = Callable[[], Pipeline]
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A running broker: every pipeline has topics of its own on it."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties={"log.cleaner.backoff.ms": "200"}) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
 def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """Somebody who changes tables by hand."""
     made = Operator(tmp_path_factory.mktemp("operator"))
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[ForeignSpark]:
-    """Another team's Spark."""
-    made = ForeignSpark(jars("spark"))
     yield made
     made.close()
 

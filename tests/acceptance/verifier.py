@@ -29,6 +29,7 @@ TARGET_BYTES = 128 * 1024 * 1024
 """The size that data files should have, unless a pipeline file says otherwise."""
 Place = tuple[str, int, int]
 Records = Mapping[Place, bytes | None]
+Rows = dict[Place, dict[str, Any]]
 _PLACE_COLUMNS = ("_topic", "_partition", "_offset")
 _LOCATION = "select metadata_location from iceberg_tables where table_namespace = ? and table_name = ?"
 
@@ -77,8 +78,12 @@ def verify(metadata: Metadata, pipeline: str, records: Records) -> Verdict:
     verdict = Verdict()
     newest = newest_snapshot(document)
     rows: list[dict[str, Any]] = []
+    known: Rows = {}
+    schema = None
     with open_duckdb(metadata) as reader:
         for snapshot in sorted(document.get("snapshots", []), key=lambda one: one["sequence-number"]):
+            if snapshot.get("schema-id") != schema:
+                known, schema = {}, snapshot.get("schema-id")
             progress = progress_at(document, snapshot, pipeline)
             try:
                 found = read_snapshot(reader, metadata, snapshot["snapshot-id"])
@@ -86,9 +91,9 @@ def verify(metadata: Metadata, pipeline: str, records: Records) -> Verdict:
                 verdict.problems.append(f"snapshot {snapshot['snapshot-id']} cannot be read: {error}")
                 continue
             if progress or not is_cut(document, snapshot):
-                difference = compare(found, prefix(records, progress))
+                difference = compare(found, prefix(records, progress), known)
             else:  # Kept for readers only, after a compaction: nothing is left that says how far it goes.
-                difference = replace(compare(found, records), lost=())
+                difference = replace(compare(found, records, known), lost=())
             if difference != Difference():
                 verdict.problems.append(f"snapshot {snapshot['sequence-number']} at {progress}: {difference}")
             verdict.snapshot_count += 1
@@ -100,16 +105,26 @@ def verify(metadata: Metadata, pipeline: str, records: Records) -> Verdict:
     return verdict
 
 
-def compare(rows: list[dict[str, Any]], expected: Records) -> Difference:
-    """Rows with their places against the records that should be there."""
+def compare(rows: list[dict[str, Any]], expected: Records, known: Rows | None = None) -> Difference:
+    """Rows with their places against the records that should be there. known: rows of earlier snapshots, of the same columns
+    as these, that were what their records say; others join them. Most rows are in every snapshot after their first.
+    """
     seen = Counter(place_of(row) for row in rows)
+    known = {} if known is None else known
+    mismatched = []
+    for row in rows:
+        place = place_of(row)
+        if place not in expected or known.get(place) == row:
+            continue
+        if _is_equal(row, expected[place]):
+            known[place] = row
+        else:
+            mismatched.append(place)
     return Difference(
         lost=_sorted(place for place in expected if place not in seen),
         doubled=_sorted(place for place, times in seen.items() if times > 1),
         invented=_sorted(place for place in seen if place not in expected),
-        mismatched=_sorted(
-            place_of(row) for row in rows if place_of(row) in expected and not _is_equal(row, expected[place_of(row)])
-        ),
+        mismatched=_sorted(iter(mismatched)),
     )
 
 

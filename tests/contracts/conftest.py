@@ -8,16 +8,8 @@ from pathlib import Path
 import pytest
 
 from frazil.catalog.port import Catalog
-from frazil.runtime.broker import EmbeddedBroker
 from tests.contracts.catalogs import IcebergLake, Lake, MemoryLake
 from tests.fixtures.registry import ApicurioRegistry
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker for the session: give every test topics of its own."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
 
 
 @pytest.fixture(scope="session")

@@ -406,7 +406,7 @@ def test_rows_have_the_ids_that_files_give_them(hand: Hand, lake: Lake) -> None:
 
 def test_many_files_and_positions_are_read_alike_by_java(hand: Hand, lake: Lake) -> None:
     chance = np.random.default_rng(5)
-    ids = [range(start, start + 3000) for start in (0, 10_000, 20_000, 30_000)]
+    ids = [range(start, start + 1000) for start in (0, 10_000, 20_000, 30_000)]
     for one in ids:
         hand.send(hand.commit(*one))
     left = {n for one in ids for n in one}
@@ -415,7 +415,7 @@ def test_many_files_and_positions_are_read_alike_by_java(hand: Hand, lake: Lake)
         starts = [int(read_columns(hand.target, file, [("id",)])[0][0].as_py()) for file in scan.files]
         files = sorted(range(4), key=lambda n: -scan.files[n].record_count)
         for name, at in enumerate(files):
-            places = sorted(chance.choice(3000, 700, replace=False).tolist())
+            places = sorted(chance.choice(1000, 230, replace=False).tolist())
             rows[f"f{name}"] = places
             left -= {starts[at] + place for place in places}
         hand.send(hand.commit(delta=hand.delete(scan, **rows)))

@@ -6,18 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from frazil.runtime.broker import EmbeddedBroker
 from tests.integration.servers import ObjectStore, RestCatalogServer
 
 _BUCKET = "lake"
 _KEY, _SECRET = "AKFRAZILTESTKEY", "s3cr3t/with+signs=and-more"
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A running broker."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
 
 
 @pytest.fixture(scope="session")

@@ -130,6 +130,9 @@ class Lake:
     def spark(self) -> SparkSession:
         """A session of somebody else's, with the catalog `frazil`."""
         spark = self.jvm.session().newSession()
+        spark.conf.set(
+            "spark.sql.shuffle.partitions", "2"
+        )  # 200 tasks for a few rows would be most of what a test does.
         prefix = "spark.sql.catalog.frazil"
         spark.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
         settings = {"type": "jdbc", "uri": f"jdbc:sqlite:{self.root / 'catalog.db'}", "warehouse": str(self.root)}

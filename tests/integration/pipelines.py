@@ -80,20 +80,28 @@ class Pipeline:
 
     def checks(self) -> list[dict[str, Any]]:
         """What `check` finds."""
-        command = [sys.executable, "-m", "frazil.cli.main", "check", "--output", "json", "--file", str(self.file)]
-        environment = {**plain_environment(), **self._environment}
+        done, document = self._command("check")
+        found: list[dict[str, Any]] = document["checks"]
+        assert done.returncode == (0 if all(check["ok"] for check in found) else 1), done.stderr
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """What `status` says of each table."""
+        tables: dict[str, Any] = self._command("status")[1]["tables"]
+        return tables
+
+    def _command(self, word: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+        command = [sys.executable, "-m", "frazil.cli.main", word, "--output", "json", "--file", str(self.file)]
         done = subprocess.run(
             command,
             cwd=self.directory,
-            env=environment,
+            env={**plain_environment(), **self._environment},
             capture_output=True,
             text=True,
             timeout=_RUN_TIMEOUT_S,
             check=False,
         )
-        found: list[dict[str, Any]] = json.loads(done.stdout)["checks"]
-        assert done.returncode == (0 if all(check["ok"] for check in found) else 1), done.stderr
-        return found
+        return done, json.loads(done.stdout)
 
     def start(self, *words: str) -> Running:
         return Running(self.directory, [*words, "--file", str(self.file)], self._environment)
@@ -116,10 +124,17 @@ class Running:
                 start_new_session=True,
                 env={**plain_environment(), **environment},
             )
+        self._events: list[dict[str, Any]] = []
+        self._read_to = 0
 
     def events(self) -> list[dict[str, Any]]:
         """The log so far."""
-        return list(_documents(self._err.read_text()))
+        with self._err.open("rb") as log:
+            log.seek(self._read_to)
+            whole, end, _ = log.read().rpartition(b"\n")
+        self._read_to += len(whole + end)
+        self._events += _documents(whole.decode())
+        return self._events
 
     def wait_for(self, event: str, times: int = 1, within_s: float = _RUN_TIMEOUT_S) -> list[dict[str, Any]]:
         """The events of that name, when there are as many."""

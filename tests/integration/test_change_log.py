@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from pyiceberg.table import StaticTable
 
@@ -64,17 +66,29 @@ def records_read(folder: Path) -> int:
     return sum(metrics["Input Metrics"]["Records Read"] for metrics in ended)
 
 
-def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_a_mirror_from_one_read(
-    broker: EmbeddedBroker, tmp_path: Path
-) -> None:
-    ledger = Ledger(broker.bootstrap_servers, new_id(), 4)
+@dataclass(frozen=True)
+class Ran:
+    """A pipeline that has read the first customers and all orders."""
+
+    folder: Path
+    document: Mapping[str, Any]
+    customers: Ledger
+
+
+@pytest.fixture(scope="module")
+def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    ledger, orders = (Ledger(broker.bootstrap_servers, new_id(), 4) for _ in range(2))
     table = {"topic": ledger.topic, "envelope": "debezium", "metadata": ["partition", "offset", "transaction_id"]}
     mirror = {"topic": ledger.topic, "envelope": "debezium", "mode": "upsert"}
-    tables = {"s.history": {**table, "changelog": True}, "s.rows": table, "s.mirror": mirror}
+    log = {"topic": orders.topic, "envelope": "debezium", "changelog": True, "metadata": ["partition", "offset"]}
+    tables = {
+        "s.history": {**table, "changelog": True},
+        "s.rows": table,
+        "s.mirror": mirror,
+        "s.orders": {**log, "columns": {"placed": "timestamp(us)"}},
+    }
     document = {"pipeline": "cdc", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
-    pipeline = Pipeline(tmp_path, document)
-    customers = samples("fz.public.customers")
-    produce(ledger, customers[:6])
+    produce(ledger, samples("fz.public.customers")[:6])
     lie: dict[str, Any] = {
         "partition": 1,
         "key": None,
@@ -82,22 +96,32 @@ def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_
         "value": '{"op":"x","before":null,"after":{"id":9}}',
     }
     produce(ledger, [lie, {**lie, "value": '{"ts_ms":1}'}])
-    pipeline.run()
+    produce(orders, samples("fz.public.orders"))
+    folder = tmp_path_factory.mktemp("cdc")
+    Pipeline(folder, document).run()
+    return Ran(folder, document, ledger)
 
+
+def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_a_mirror_from_one_read(
+    ran: Ran,
+) -> None:
+    folder, document, ledger = ran.folder, ran.document, ran.customers
+    customers = samples("fz.public.customers")
+    pipeline = Pipeline(folder, document)
     # It dies when the first of the others has committed, while the mirror is held before its commit.
     produce(ledger, customers[7:])
-    held = tmp_path / "held"
+    held = folder / "held"
     held.touch()
     points = f"commit.after=kill;upsert.resolved=hold@{held}"
-    with Pipeline(tmp_path, document, {"FRAZIL_FAILPOINTS": points}).start("--until-caught-up") as running:
+    with Pipeline(folder, document, {"FRAZIL_FAILPOINTS": points}).start("--until-caught-up") as running:
         running.wait_for_death()
-    assert any(one["id"] == 3 for table in ("history", "rows") for one in rows(tmp_path, table))
-    assert sorted(one["id"] for one in rows(tmp_path, "mirror")) == [1, 2]
+    assert any(one["id"] == 3 for table in ("history", "rows") for one in rows(folder, table))
+    assert sorted(one["id"] for one in rows(folder, "mirror")) == [1, 2]
     produce(ledger, customers[6:7])
-    Pipeline(tmp_path, noting_what_is_read(document, tmp_path / "read")).run()
-    assert records_read(tmp_path / "read") == len(customers[6:])
+    Pipeline(folder, noting_what_is_read(document, folder / "read")).run()
+    assert records_read(folder / "read") == len(customers[6:])
 
-    history = in_order(rows(tmp_path, "history"))
+    history = in_order(rows(folder, "history"))
     assert [
         (one["_partition"], one["_offset"], one["_op"], one["_image"], one["id"], one["name"]) for one in history
     ] == [
@@ -116,13 +140,13 @@ def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_
         "_source_ts": datetime(2026, 11, 21, 8, 18, 54, 646089, UTC),
         "_connector_ts": datetime(2026, 11, 21, 8, 18, 54, 968999, UTC), "_unavailable": None,
     }  # fmt: skip
-    written = rows(tmp_path, "rows")
+    written = rows(folder, "rows")
     assert sorted((one["_partition"], one["_offset"], one["name"]) for one in written) == [
         (0, 0, "Ada"), (0, 1, "Bob"), (0, 2, "Bob"), (0, 3, "Di"), (0, 4, "Dee"), (3, 0, "Cy"),
     ]  # fmt: skip
-    mirrored = sorted((one["id"], one["name"]) for one in rows(tmp_path, "mirror"))
+    mirrored = sorted((one["id"], one["name"]) for one in rows(folder, "mirror"))
     assert mirrored == [(1, "Ada"), (2, "Bob"), (3, "Cy")]
-    letters = rows(tmp_path, "history__dead_letters")
+    letters = rows(folder, "history__dead_letters")
     assert [(one["partition"], one["error_class"], one["message"]) for one in letters] == [
         (1, "unknown_operation", 'the operation is none that the envelope has: "x"')
     ]
@@ -130,18 +154,8 @@ def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_
     assert '"what": "heartbeat"' in pipeline.said
 
 
-def test_values_that_were_not_sent_are_named_in_their_row(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    ledger = Ledger(broker.bootstrap_servers, new_id(), 4)
-    table = {"topic": ledger.topic, "envelope": "debezium", "changelog": True, "metadata": ["partition", "offset"]}
-    document = {
-        "pipeline": "cdc",
-        "kafka": {"bootstrap.servers": ledger.servers},
-        "tables": {"s.orders": {**table, "columns": {"placed": "timestamp(us)"}}},
-    }
-    pipeline = Pipeline(tmp_path, document)
-    produce(ledger, samples("fz.public.orders"))
-    pipeline.run()
-    found = in_order(rows(tmp_path, "orders"))
+def test_values_that_were_not_sent_are_named_in_their_row(ran: Ran) -> None:
+    found = in_order(rows(ran.folder, "orders"))
     assert [(one["_op"], one["id"], one["big"] and len(one["big"]), one["_unavailable"]) for one in found] == [
         ("r", 1, 5, None),
         ("c", 2, 12800, None),

@@ -49,7 +49,7 @@ def test_records_arrive_once_though_an_executor_is_killed(
     with pipeline.start() as running:
         running.wait_for("batch_committed")
         switch.touch()
-        ledger.produce(300_000)
+        ledger.produce(20_000)
         wait_until(reached(switch).exists, "a task has records")
         os.kill(cluster.executor_of(int(reached(switch).read_text())), signal.SIGKILL)
         switch.unlink()

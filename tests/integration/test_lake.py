@@ -44,22 +44,10 @@ def test_records_reach_s3_once_and_no_secret_is_shown(
         assert store.key not in text
 
 
-def test_a_rest_catalog_with_local_files(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    ledger = Ledger(broker.bootstrap_servers, new_id())
-    ledger.produce(1000)
-    catalog = RestCatalogServer(tmp_path / "catalog", str(tmp_path / "warehouse"))
-    catalog.start()
-    try:
-        Pipeline(tmp_path / "run", pipeline_on(catalog, ledger.servers, ledger.topic, {})).run()
-        assert_whole(catalog, ledger, {})
-    finally:
-        catalog.kill()
-
-
 def test_a_catalog_that_takes_connections_and_says_nothing_is_named_and_waited_out(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    """At the start, by `check`, and in the middle."""
+    """At the start, by `check`, and in the middle. Its tables are local files."""
     ledger = Ledger(broker.bootstrap_servers, new_id())
     ledger.produce(1000)
     catalog = RestCatalogServer(tmp_path / "catalog", str(tmp_path / "warehouse"))

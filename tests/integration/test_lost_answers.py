@@ -50,6 +50,7 @@ class ProxiedLake(Lake):
     def spark(self) -> SparkSession:
         """A session of somebody else's, with the catalog `frazil`."""
         spark = self.jvm.session().newSession()
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
         prefix = "spark.sql.catalog.frazil"
         spark.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
         for name, value in {"type": "rest", "uri": self._server.url, "cache-enabled": "false"}.items():
@@ -104,8 +105,9 @@ def owing(lake: Lake, action: str) -> str:
     lake.fill(table, 4)
     if action == "deletes":
         java.updateSchema().renameColumn("_partition", "word").commit()  # Spark's reader refuses the name.
+        spark = lake.spark()
         for number in (1, 2, 11):
-            lake.spark().sql(f"DELETE FROM frazil.{table} WHERE id = {number}")
+            spark.sql(f"DELETE FROM frazil.{table} WHERE id = {number}")
     if action == "carry":
         lake.java(table).newFastAppend().commit()
     return table

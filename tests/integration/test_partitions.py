@@ -31,7 +31,6 @@ from frazil.catalog.layout import Layout, words_of
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.evolve import new_schema
 from frazil.runtime.broker import EmbeddedBroker
-from frazil.runtime.jars import jars
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
@@ -229,15 +228,11 @@ def answers(scene: Scene) -> Mapping[str, Ids]:
     return found
 
 
-def test_filters_have_the_same_answers_in_spark(scene: Scene, answers: Mapping[str, Ids]) -> None:
-    names = [*_LAYOUTS, "adopted"]
-    spark = ForeignSpark(jars("spark"))
-    try:
-        spark.add_local_catalog("frazil", scene.folder)
-        found = {name: spark.sql(_union(f"frazil.p.{name}", _FILTERS, _for_spark)) for name in names}
-    finally:
-        spark.close()
-    for name, rows in found.items():
+def test_filters_have_the_same_answers_in_spark(scene: Scene, answers: Mapping[str, Ids], spark: ForeignSpark) -> None:
+    spark.start_anew()
+    spark.add_local_catalog("frazil", scene.folder)
+    for name in (*_LAYOUTS, "adopted"):
+        rows = spark.sql(_union(f"frazil.p.{name}", _FILTERS, _for_spark))
         assert _by_filter(_FILTERS, ((row["number"], row["id"]) for row in rows)) == answers, name
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from hashlib import md5
 from pathlib import Path
@@ -14,7 +13,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
 from pyiceberg.types import BinaryType, IntegerType, MapType, NestedField, StringType, TimestamptzType, UUIDType
 
-from frazil.runtime.jars import jars
 from tests.fixtures import readers
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.readers import DIGESTS, assert_equal_everywhere, rows_of
@@ -37,18 +35,16 @@ _ROW = """
 """
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignSpark]:
-    """A Spark with a catalog of its own in a folder."""
-    made = ForeignSpark(jars("spark"))
-    made.add_catalog("lake", {"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("lake"))})
-    yield made
-    made.close()
+@pytest.fixture(scope="module", autouse=True)
+def _lake(spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A catalog of Spark's own in a folder."""
+    spark.start_anew()
+    spark.add_catalog("own", {"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("lake"))})
 
 
 def _changed_table(spark: ForeignSpark, version: int) -> Path:
     """A table with deleted and changed rows, and a column that its first snapshots lack; its metadata file."""
-    name = f"lake.db.v{version}"
+    name = f"own.db.v{version}"
     modes = ", ".join(f"'write.{verb}.mode'='merge-on-read'" for verb in ("delete", "update", "merge"))
     spark.sql(f"create table {name} ({_COLUMNS}) using iceberg tblproperties ('format-version'='{version}', {modes})")
     spark.sql(f"insert into {name} {_ROW.format(first=0, last=40)}")
@@ -76,7 +72,7 @@ def test_all_readers_agree_on_every_snapshot_of_a_table_with_deletes(spark: Fore
 
 
 def test_a_reader_that_misses_a_delete_is_told_apart(spark: ForeignSpark, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "lake.db.blind"
+    name = "own.db.blind"
     spark.sql(f"create table {name} (id bigint) using iceberg tblproperties ('format-version'='3')")
     spark.sql(f"insert into {name} values (1), (2), (2)")
     metadata = _metadata(spark, name)
@@ -88,7 +84,7 @@ def test_a_reader_that_misses_a_delete_is_told_apart(spark: ForeignSpark, monkey
 
 
 def test_a_reader_that_has_another_text_is_told_apart_by_its_digest(spark: ForeignSpark) -> None:
-    name = "lake.db.words"
+    name = "own.db.words"
     spark.sql(f"create table {name} (id bigint, word string, place struct<word: string>) using iceberg")
     spark.sql(f"insert into {name} values (1, 'é 日', struct('deep')), (2, null, null), (3, '', struct(null))")
     metadata = _metadata(spark, name)

@@ -1,19 +1,22 @@
-"""A table whose columns are shaped, from a real broker to a reader that knows nothing of Frazil."""
+"""Tables whose columns are shaped and named by the file, from a real broker to readers that know nothing of Frazil."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from pyiceberg.table import StaticTable
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.foreign_spark import ForeignSpark
 from tests.integration.pipelines import Ledger, Pipeline
 
 SHAPE = {
@@ -31,6 +34,14 @@ SHAPE = {
 }
 
 
+@dataclass(frozen=True)
+class Ran:
+    """A folder with the tables `s.t`, which is shaped, and `q.t`, whose records come from the topic `named`."""
+
+    folder: Path
+    named: str
+
+
 def produce(ledger: Ledger, key: str | None, trace: str | None, value: Mapping[str, Any]) -> None:
     producer = Producer({"bootstrap.servers": ledger.servers})
     headers: list[tuple[str, str | bytes | None]] = [("traceparent", trace.encode())] if trace is not None else []
@@ -40,29 +51,37 @@ def produce(ledger: Ledger, key: str | None, trace: str | None, value: Mapping[s
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     with sqlite3.connect(folder / "frazil-data" / "catalog.db") as catalog:
-        ((location,),) = catalog.execute("select metadata_location from iceberg_tables where table_name = 't'")
+        ((location,),) = catalog.execute("select metadata_location from iceberg_tables where table_namespace = 's'")
     found: list[dict[str, Any]] = StaticTable.from_metadata(location).scan().to_arrow().to_pylist()
     return sorted(found, key=lambda row: int(row["_offset"]))
 
 
-def test_a_shaped_table_is_read_back_as_it_was_asked_for(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    ledger = Ledger(broker.bootstrap_servers, new_id(), 1)
+@pytest.fixture(scope="module")
+def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """One pipeline, which has read all of both topics."""
+    shaped, named = (Ledger(broker.bootstrap_servers, new_id(), 1) for _ in range(2))
+    metadata = {"topic": "kafka_topic", "partition": "kafka_partition", "offset": "kafka_offset"}
     document = {
         "pipeline": "shape",
-        "kafka": {"bootstrap.servers": ledger.servers},
-        "tables": {"s.t": {"topic": ledger.topic, **SHAPE}},
+        "kafka": {"bootstrap.servers": shaped.servers},
+        "tables": {"s.t": {"topic": shaped.topic, **SHAPE}, "q.t": {"topic": named.topic, "metadata": metadata}},
     }
-    pipeline = Pipeline(tmp_path, document)
+    pipeline = Pipeline(tmp_path_factory.mktemp("shape"), document)
     customer = {"name": "ann", "address": {"zipCode": "10115"}, "taxNumber": 7}
-    produce(ledger, "k1", "00-a", {"orderId": 1, "customer": customer, "seenAt": 1_700_000_000_123, "noise": [1, "x"]})
-    produce(ledger, None, None, {"orderId": 2, "customer": None, "noise": {"a": 1}})
+    produce(shaped, "k1", "00-a", {"orderId": 1, "customer": customer, "seenAt": 1_700_000_000_123, "noise": [1, "x"]})
+    produce(shaped, None, None, {"orderId": 2, "customer": None, "noise": {"a": 1}})
+    named.produce(100)
     with pipeline.start() as running:
-        running.wait_until_committed(2)
-        produce(ledger, "k3", "00-c", {"orderId": 3, "customer": {"vipLevel": 2}})
-        running.wait_until_committed(3)
+        running.wait_until_committed(102)
+        produce(shaped, "k3", "00-c", {"orderId": 3, "customer": {"vipLevel": 2}})
+        running.wait_until_committed(103)
         running.stop()
+    return Ran(pipeline.directory, named.topic)
+
+
+def test_a_shaped_table_is_read_back_as_it_was_asked_for(ran: Ran) -> None:
     common = {"region": "eu", "customer_name": None, "customer_address_zip_code": None, "customer_vip_level": None}
-    assert rows(tmp_path) == [
+    assert rows(ran.folder) == [
         {
             **common, "order_id": 1, "customer_name": "ann", "customer_address_zip_code": "10115", "trace": "00-a",
             "seen_at": datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC), "_offset": 0, "_key": "k1",
@@ -70,3 +89,21 @@ def test_a_shaped_table_is_read_back_as_it_was_asked_for(broker: EmbeddedBroker,
         {**common, "order_id": 2, "trace": None, "seen_at": None, "_offset": 1, "_key": None},
         {**common, "order_id": 3, "customer_vip_level": 2, "trace": "00-c", "seen_at": None, "_offset": 2, "_key": "k3"},
     ]  # fmt: skip
+
+
+def test_spark_reads_every_column_of_a_table_whose_metadata_columns_have_names_of_their_own(
+    ran: Ran, spark: ForeignSpark
+) -> None:
+    """By docs/how-to/query.md."""
+    spark.start_anew()
+    spark.add_local_catalog("frazil", ran.folder)
+    found = spark.sql("select * from frazil.q.t order by kafka_offset")
+    assert len(found) == 100
+    assert found[7] == {
+        "number": 7,
+        "word": "w7",
+        "half": 3.5,
+        "kafka_topic": ran.named,
+        "kafka_partition": 0,
+        "kafka_offset": 7,
+    }

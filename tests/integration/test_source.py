@@ -15,11 +15,8 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 _TEXTUAL = {"decimal.handling.mode": "string"}
 
 
-def test_the_topics_of_a_random_load_say_what_the_tables_hold(tmp_path: Path) -> None:
-    with (
-        EmbeddedBroker(tmp_path / "broker") as broker,
-        running(Source(tmp_path / "connect", broker.bootstrap_servers, 7, _TEXTUAL, moves_alone=True)) as source,
-    ):
+def test_the_topics_of_a_random_load_say_what_the_tables_hold(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    with running(Source(tmp_path / "connect", broker.bootstrap_servers, 7, _TEXTUAL, moves_alone=True)) as source:
         source.play(200)
         _check(source)
         source.worker.kill()

@@ -1,8 +1,11 @@
-"""Changes as Maxwell, and Debezium for MongoDB, write them: from a real broker to a reader that knows nothing of Frazil."""
+"""Changes as Maxwell, Debezium for MongoDB, and Canal write them: from a real broker to a reader that knows nothing of
+Frazil.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +16,14 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from tests.integration.canal import CanalSource
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.test_change_log import rows
 from tests.unit.ingest.document_world import change, key_of, key_with_schema, value_with_schema
 
 pytestmark = pytest.mark.timeout(900)
 KEYS = 30
+FORMS = ("hash", "array", "plain", "schema")
 
 
 @dataclass
@@ -83,32 +88,64 @@ def document_of(key: int, row: dict[str, Any]) -> dict[str, Any]:
     return {"_id": _oid(key), **row}
 
 
-def test_mirrors_find_their_keys_by_themselves_though_the_process_is_killed(
-    broker: EmbeddedBroker, tmp_path: Path
-) -> None:
-    forms = ("hash", "array", "plain", "schema")
-    sources = {form: Source(Ledger(broker.bootstrap_servers, new_id(), 2), form, n) for n, form in enumerate(forms)}
-    tables = {}
+@dataclass(frozen=True)
+class Ran:
+    """A pipeline of all sources that was killed and started again, and what `status` says of its tables then."""
+
+    folder: Path
+    sources: Mapping[str, Source]
+    canal: CanalSource
+    status: Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    servers, folder = broker.bootstrap_servers, tmp_path_factory.mktemp("sources")
+    sources = {form: Source(Ledger(servers, new_id(), 2), form, n) for n, form in enumerate(FORMS)}
+    canal = CanalSource(Ledger(servers, new_id(), 1), 7)
+    usual = {"commit": {"interval": "200ms"}}
+    tables: dict[str, Any] = {}
     for form, source in sources.items():
         envelope = "maxwell" if form in ("hash", "array") else "debezium"
-        said = {"topic": source.ledger.topic, "envelope": envelope, "commit": {"interval": "200ms"}}
-        tables[f"s.t_{form}"] = {**said, "mode": "upsert"}
-    kafka = {"bootstrap.servers": broker.bootstrap_servers}
-    pipeline = Pipeline(tmp_path, {"pipeline": "sources", "kafka": kafka, "tables": tables})
-    for source in sources.values():
-        source.work(150)
-    with pipeline.start() as running:
-        running.wait_for("batch_committed", len(forms))
+        tables[f"s.t_{form}"] = {"topic": source.ledger.topic, "envelope": envelope, "mode": "upsert", **usual}
+    said = {"topic": canal.ledger.topic, "envelope": "canal", **usual}
+    tables |= {"s.mirror": {**said, "mode": "upsert"}, "s.history": {**said, "changelog": True, "metadata": ["offset"]}}
+    document = {"pipeline": "sources", "kafka": {"bootstrap.servers": servers}, "tables": tables}
+    pipeline = Pipeline(folder, document)
+
+    def work(changes: int) -> None:
         for source in sources.values():
-            source.work(150)
-        running.wait_for("batch_committed", len(forms) + 2)
-    for source in sources.values():
-        source.work(50)
-    found = pipeline.run()["tables"]
-    assert [found[name]["dead_letters"] for name in tables] == [0] * len(forms)
-    for form in ("hash", "array"):
-        whole = [{"id": key, "part": "x", **row} for key, row in sorted(sources[form].rows.items())]
-        assert sorted(rows(tmp_path, f"t_{form}"), key=lambda row: int(row["id"])) == whole
-    for form in ("plain", "schema"):
-        whole = [document_of(key, row) for key, row in sorted(sources[form].rows.items())]
-        assert sorted(rows(tmp_path, f"t_{form}"), key=lambda row: str(row["_id"])) == whole
+            source.work(changes)
+        canal.work(changes)
+
+    work(150)
+    with pipeline.start() as running:
+        running.wait_for("batch_committed", len(tables))
+        work(150)
+        running.wait_for("batch_committed", len(tables) + 3)
+    work(80)
+    pipeline.run()
+    return Ran(folder, sources, canal, pipeline.status())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_mirrors_find_their_keys_by_themselves_though_the_process_is_killed(ran: Ran, form: str) -> None:
+    assert ran.status[f"s.t_{form}"]["dead_letters"] == 0
+    there, found = sorted(ran.sources[form].rows.items()), rows(ran.folder, f"t_{form}")
+    if form in ("hash", "array"):
+        whole = [{"id": key, "part": "x", **row} for key, row in there]
+        assert sorted(found, key=lambda row: int(row["id"])) == whole
+    else:
+        assert sorted(found, key=lambda row: str(row["_id"])) == [document_of(key, row) for key, row in there]
+
+
+def test_a_table_of_mysql_is_mirrored_and_every_change_is_kept_though_the_process_is_killed(ran: Ran) -> None:
+    source = ran.canal
+    assert {row["id"]: row for row in rows(ran.folder, "mirror")} == source.rows
+    history = sorted(rows(ran.folder, "history"), key=lambda row: int(row["_offset"]))
+    told = [(row["_op"], row["_image"], row["id"], row["price"]) for row in history]
+    assert sorted(told, key=str) == sorted(source.images, key=str)
+    assert [image[0] for image in source.images] == [row["_op"] for row in history]
+    mirror, log = ran.status["s.mirror"], ran.status["s.history"]
+    assert (mirror["passed_over"], log["passed_over"]) == ({"schema_change": source.ddl},) * 2
+    assert log["dead_letters"] == 0

@@ -1,33 +1,24 @@
-"""MySQL's changes as Canal writes them, from a real broker to readers that know nothing of Frazil."""
+"""A table of MySQL under a random load, and what Canal writes of it."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from confluent_kafka import Producer
 
-from frazil.clock import new_id
-from frazil.runtime.broker import EmbeddedBroker
-from tests.fixtures.processes import plain_environment
-from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.test_change_log import rows
+from tests.integration.pipelines import Ledger
 
-pytestmark = pytest.mark.timeout(900)
 TYPES = {"id": "int(11)", "price": "decimal(8,2)", "note": "varchar(40)", "raw": "varbinary(8)"}
 KEYS = 30
 
 
 @dataclass
-class Source:
+class CanalSource:
     """A table of MySQL, and what Canal says of it. images: the rows before and after each change, in a change log's form."""
 
     ledger: Ledger
@@ -114,43 +105,3 @@ def _texts(row: Mapping[str, Any]) -> dict[str, str | None]:
     for name, value in row.items():
         found[name] = value.decode("latin-1") if isinstance(value, bytes) else None if value is None else str(value)
     return found
-
-
-def _status(folder: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "frazil.cli.main", "status", "--file", "frazil.yaml", "--output", "json"]
-    done = subprocess.run(command, cwd=folder, env=plain_environment(), capture_output=True, timeout=120, check=False)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def test_a_table_of_mysql_is_mirrored_and_every_change_is_kept_though_the_process_is_killed(
-    broker: EmbeddedBroker, tmp_path: Path
-) -> None:
-    ledger = Ledger(broker.bootstrap_servers, new_id(), 1)
-    table = {"topic": ledger.topic, "envelope": "canal", "commit": {"interval": "200ms"}}
-    log = {**table, "changelog": True, "metadata": ["offset"]}
-    tables = {"s.mirror": {**table, "mode": "upsert"}, "s.history": log}
-    pipeline = Pipeline(
-        tmp_path, {"pipeline": "canal", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
-    )
-    source = Source(ledger, 7)
-    source.work(150)
-    with pipeline.start() as running:
-        for times in (1, 3, 5):
-            running.wait_for("batch_committed", times)
-            source.work(60)
-    source.work(100)
-    pipeline.run()
-
-    mirrored = {row["id"]: row for row in rows(tmp_path, "mirror")}
-    assert mirrored == source.rows
-    history = sorted(rows(tmp_path, "history"), key=lambda row: int(row["_offset"]))
-    assert sorted(_told(history), key=str) == sorted(source.images, key=str)
-    assert [image[0] for image in source.images] == [row["_op"] for row in history]
-    found = _status(tmp_path)["tables"]
-    assert (found["s.mirror"]["passed_over"], found["s.history"]["passed_over"]) == ({"schema_change": source.ddl},) * 2
-    assert found["s.history"]["dead_letters"] == 0
-
-
-def _told(history: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [(row["_op"], row["_image"], row["id"], row["price"]) for row in history]
