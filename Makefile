@@ -44,7 +44,8 @@ picture: setup
 test-setup: setup
 	$(BIN)/python -m tests.fixtures.fetching
 
-# On both cores: what a file's tests share is theirs alone. In the order of tests/tiers.py, not by their number.
+# On both cores: what a file's tests share is theirs alone. The order of files is that of tests/tiers.py, not by how many tests
+# they have: the longest have one, and would come last.
 test: test-setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 

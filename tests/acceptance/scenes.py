@@ -5,8 +5,9 @@ remote one play the same scenes.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
@@ -16,20 +17,19 @@ from tests.acceptance.running import Run
 from tests.acceptance.verifier import document_of, newest_snapshot
 from tests.fixtures.waiting import PATIENCE_S, wait_until
 
-BATCH_STEPS = (
-    "job.before",
-    "task.batch",
-    "task.write",
-    "task.close",
-    "job.after",
-    "commit.before",
-    "commit.validating",
-    "commit.landed",
-    "commit.after",
+BLOWS = (
+    ("commit.landed", "commit.validating", "commit.before", "task.write"),
+    ("commit.after", "create.landed", "task.batch"),
+    ("create.before", "task.close"),
+    ("evolve.landed", "job.before"),
+    ("evolve.before", "job.after"),
 )
+"""Steps that one blow strikes, each in a table of its own, in the order in which the tables are brought to them. The last is
+one of the job: no other job begins while it is held. Of the others there are no more than hands for commits.
+"""
+STEPS = tuple(step for blow in BLOWS for step in blow)
 GROWTHS = ("evolve.before", "evolve.landed")
 BIRTHS = ("create.before", "create.landed")
-STEPS = BATCH_STEPS + GROWTHS + BIRTHS
 LANDED = ("commit.landed", "commit.after")
 """Steps at which the batch is in the table already."""
 LOST_AT = ("commit.before", "commit.landed")
@@ -45,71 +45,67 @@ VICTIMS: dict[str, Victims] = {
 
 
 class Struck:
-    """A pipeline that is started again after every blow."""
+    """A pipeline with a table for each step, started again after every blow."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        """Records wait, nothing runs yet."""
+    def __init__(self, pipeline: Pipeline, victims: Iterable[str] = tuple(VICTIMS)) -> None:
+        """Records wait, nothing runs yet. victims: who is going to be killed."""
         self.pipeline = pipeline
         self.points = Points(pipeline.folder / "points", *((step, "hold") for step in STEPS))
-        self.table, self.topic = pipeline.add_fed_table("struck")
-        self.unborn = {
-            (step, who): pipeline.add_fed_table(f"{step.replace('.', '_')}_{who}", 1)
-            for step in BIRTHS
-            for who in VICTIMS
+        self._living = {step: pipeline.add_fed_table(_word(step)) for step in STEPS if step not in BIRTHS}
+        self._unborn = {
+            (step, who): pipeline.add_fed_table(f"{_word(step)}_{who}", 1) for step in BIRTHS for who in victims
         }
-        self.records = 0
-        self.fields = 0
+        self.table, self.topic = self._living["task.write"]
+        self._records = 0
+        self._fields = Counter[str]()
         self._run: Run | None = None
-        self.produce(self.topic)
+        for _, topic in self._living.values():
+            self.produce(topic)
 
     def produce(self, topic: str) -> None:
         """Some more records."""
-        more = {f"field{number}": number for number in range(self.fields)}
-        self.pipeline.feed.produce(topic, events(300, self.records, **more))
-        self.records += 300
+        more = {f"field{number}": number for number in range(self._fields[topic])}
+        self.pipeline.feed.produce(topic, events(60, self._records, **more))
+        self._records += 60
 
     def run(self) -> Run:
         """The running pipeline, all that was there committed and no batch at any step."""
         if self._run is None or not self._run.is_running:
             self._run = self.pipeline.run(failpoints=self.points.declaration)
-        self.pipeline.wait_until_settled(self.table, self._run)
+        for table, _ in self._living.values():
+            self.pipeline.wait_until_settled(table, self._run)
         return self._run
 
-    def kill_driver(self, step: str, who: str) -> None:
-        """SIGKILL at a step: what is left is whole, and the next run completes it."""
+    def kill_driver(self, blow: Sequence[str], who: str) -> None:
+        """SIGKILL while each of these steps is held: what is left of every table is whole, and the next run completes it."""
         run = self.run()
-        point = self.points[step, "hold"]
-        table, topic = self._concerned(step, who)
-        before = self.pipeline.progress(table)
-        with point.armed():
-            self._provoke(step, topic)
-            point.wait(run)
+        struck = {step: self._unborn[step, who] if step in BIRTHS else self._living[step] for step in blow}
+        before = {step: self.pipeline.progress(table) for step, (table, _) in struck.items()}
+        with ExitStack() as armed:
+            for step, (_, topic) in struck.items():
+                armed.enter_context(self.points[step, "hold"].armed())
+                self._fields[topic] += step in GROWTHS
+                self.produce(topic)
+                self.points[step, "hold"].wait(run)
             run.kill(*VICTIMS[who](run))
             if who != "jvm":
-                # Nobody lets the step go on: what is left of the driver has to notice by itself.
+                # Nobody lets the steps go on: what is left of the driver has to notice by itself.
                 wait_until_gone(run)
         assert run.wait() == (1 if who == "jvm" else -signal.SIGKILL)
         if who == "jvm":
             assert "the JVM has ended" in run.result()["error"]["message"]
         wait_until_gone(run)
-        if self.pipeline.current(table) is not None:
-            assert self.pipeline.verify(table).problems == []
-        is_landed = self.pipeline.progress(table) != before
-        assert is_landed == (step in LANDED)
-        assert step in BATCH_STEPS or self._is_cut_short_at(step, table)
-        self.pipeline.wait_for_commit_of(table, self.run())
-        self.pipeline.check(table)
+        for step, (table, topic) in struck.items():
+            if self.pipeline.current(table) is not None:
+                assert self.pipeline.verify(table).problems == [], step
+            is_landed = self.pipeline.progress(table) != before[step]
+            assert is_landed == (step in LANDED), step
+            assert step not in BIRTHS + GROWTHS or self._is_cut_short_at(step, table, topic), step
+        for table, _ in struck.values():
+            self.pipeline.wait_for_commit_of(table, self.run())
+            self.pipeline.check(table)
 
-    def _concerned(self, step: str, who: str) -> tuple[str, str]:
-        """The table that the step is about, and its topic."""
-        return self.unborn[step, who] if step in BIRTHS else (self.table, self.topic)
-
-    def _provoke(self, step: str, topic: str) -> None:
-        """Makes the running pipeline come to the step."""
-        self.fields += step in GROWTHS
-        self.produce(topic)
-
-    def _is_cut_short_at(self, step: str, table: str) -> bool:
+    def _is_cut_short_at(self, step: str, table: str, topic: str) -> bool:
         """Whether a table that was to be made is missing, or empty, and one that was to grow lacks its new column, or has it
         already.
         """
@@ -120,8 +116,12 @@ class Struck:
         if step in BIRTHS:
             return step == "create.landed" and newest_snapshot(document) is None
         (schema,) = (one for one in document["schemas"] if one["schema-id"] == document["current-schema-id"])
-        has_column = f"field{self.fields - 1}" in {field["name"] for field in schema["fields"]}
+        has_column = f"field{self._fields[topic] - 1}" in {field["name"] for field in schema["fields"]}
         return has_column == (step == "evolve.landed")
+
+
+def _word(step: str) -> str:
+    return step.replace(".", "_")
 
 
 class Contested:
@@ -131,46 +131,61 @@ class Contested:
         """Records wait, nothing runs yet."""
         self.pipeline = pipeline
         self.table, self.topic = pipeline.add_fed_table("contested")
-        self.records = 0
+        self._points = Points(pipeline.folder / "points", *((step, "hold") for step in STEPS))
+        self._records = 0
+        self._run: Run | None = None
         self.produce()
 
-    def produce(self, count: int = 200) -> None:
+    def produce(self, count: int = 50) -> None:
         """Some more records."""
-        self.pipeline.feed.produce(self.topic, events(count, self.records))
-        self.records += count
+        self.pipeline.feed.produce(self.topic, events(count, self._records))
+        self._records += count
+
+    def run(self) -> Run:
+        """The run that goes on, all that was there committed."""
+        self._run = self._run or self.start()
+        self.pipeline.wait_for_commit_of(self.table, self._run)
+        return self._run
+
+    def start(self) -> Run:
+        """Another run."""
+        return self.pipeline.run(failpoints=self._points.declaration)
 
     def freeze_beside_another(self, step: str, for_s: float = 0.0) -> None:
         """A run is frozen at a step, for so long at least, and another goes on: the first is refused when it wakes."""
         with self._frozen_at(step, for_s) as first:
-            second = self.pipeline.run()
+            second = self.start()
             self.produce()
             self.pipeline.wait_for_commit_of(self.table, second)
         assert first.wait() == FENCED, first.tail()
-        self.end(second)
         error = first.result()["error"]
         assert "a later run" in error["message"]
         assert error["remedy"]
+        self.go_on(second)
 
     def freeze_alone(self, step: str, for_s: float = 0.0) -> None:
         """A run is frozen at a step, for so long at least, and nobody else goes on: it does itself when it wakes."""
         with self._frozen_at(step, for_s) as run:
             self.produce()
-        self.end(run)
+        self.go_on(run)
 
-    def end(self, run: Run) -> None:
-        """More records arrive in this run, which then stops; all is there once."""
+    def go_on(self, run: Run) -> None:
+        """More records arrive in the run that is left; all is there once."""
+        self._run = run
         self.produce()
         self.pipeline.wait_for_commit_of(self.table, run)
-        assert run.stop() == 0, run.tail()
         self.pipeline.check(self.table)
+
+    def end(self) -> None:
+        """The run that is left stops."""
+        run = self.run()
+        assert run.stop() == 0, run.tail()
 
     @contextmanager
     def _frozen_at(self, step: str, for_s: float) -> Iterator[Run]:
         """SIGSTOP for a run with a batch at this step. It goes on in the middle of that, sure that nothing has happened."""
-        points = Points(self.pipeline.folder / "points", (step, "hold"))
-        point = points[step, "hold"]
-        run = self.pipeline.run(failpoints=points.declaration)
-        self.pipeline.wait_for_commit_of(self.table, run)
+        point = self._points[step, "hold"]
+        run = self.run()
         with point.armed():
             self.produce()
             point.wait(run)
@@ -201,7 +216,7 @@ class Unsure:
         self.records = 0
         self._run: Run | None = None
 
-    def produce(self, count: int = 200) -> None:
+    def produce(self, count: int = 50) -> None:
         """Some more records."""
         self.pipeline.feed.produce(self.topic, events(count, self.records))
         self.records += count

@@ -36,7 +36,7 @@ class Served:
         self.records = 0
         self._run: Run | None = None
 
-    def send(self, count: int = 300) -> None:
+    def send(self, count: int = 60) -> None:
         """Records that the producer keeps until there is a broker."""
         self.pipeline.feed.send(self.topic, events(count, self.records))
         self.records += count
@@ -46,14 +46,17 @@ class Served:
         if self._run is None or not self._run.is_running:
             self._run = self.pipeline.run(failpoints=self.points.declaration)
             self._run.wait_for("connected")
-        self.wait_until_complete(self._run)
+        self._wait(self._run)
         return self._run
 
     def wait_until_complete(self, run: Run) -> None:
         """Everything that was sent is in the table."""
+        self._wait(run)
+        self.pipeline.check(self.table)
+
+    def _wait(self, run: Run) -> None:
         self.pipeline.feed.flush()
         self.pipeline.wait_for_commit_of(self.table, run)
-        self.pipeline.check(self.table)
 
 
 @pytest.fixture(scope="module")

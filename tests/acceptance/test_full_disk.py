@@ -32,8 +32,8 @@ class Cramped:
 
     def produce(self) -> None:
         """Some more records."""
-        self.pipeline.feed.produce(self.topic, events(300, self.records))
-        self.records += 300
+        self.pipeline.feed.produce(self.topic, events(60, self.records))
+        self.records += 60
 
     def run(self) -> Run:
         """The running pipeline, all that was there committed."""

@@ -1,30 +1,31 @@
 """SIGKILL at every step of a batch: of the driver's Python, of its JVM, of both, and of a Python worker.
 
-Each test strikes a running pipeline while a step is held, checks what is left in the table, starts the pipeline again
-and checks that all arrived. The pipeline that was started again is the one that the next test strikes.
+Each test strikes a running pipeline while steps are held, each in a table of its own, checks what is left in these tables,
+starts the pipeline again and checks that all arrived. The pipeline that was started again is the one that the next test
+strikes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 
 from docs.meanings import FAILPOINTS
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import ancestor
-from tests.acceptance.scenes import STEPS, VICTIMS, Struck
+from tests.acceptance.scenes import BLOWS, STEPS, VICTIMS, Struck
 
 pytestmark = pytest.mark.timeout(900)
 
-IN_TIME = (("task.write", "jvm"), ("commit.validating", "jvm"), ("commit.validating", "python"))
-"""Where the two halves of a driver are killed one without the other, also when there is little time. Both at a time are
-killed at every step."""
 CASES = [
     pytest.param(
-        step, who, marks=[] if who == "both" or (step, who) in IN_TIME else [pytest.mark.soak], id=f"{step}-{who}"
+        blow, who, marks=[] if who == "both" or blow == BLOWS[0] else [pytest.mark.soak], id=f"{who}: {', '.join(blow)}"
     )
-    for step in STEPS
+    for blow in BLOWS
     for who in VICTIMS
 ]
+"""Both halves of a driver are killed at every step; one without the other, when there is little time, in one blow each."""
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +34,9 @@ def struck(shared_pipeline: Pipeline) -> Struck:
     return Struck(shared_pipeline)
 
 
-@pytest.mark.parametrize(("step", "who"), CASES)
-def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, step: str, who: str) -> None:
-    struck.kill_driver(step, who)
+@pytest.mark.parametrize(("blow", "who"), CASES)
+def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, blow: Sequence[str], who: str) -> None:
+    struck.kill_driver(blow, who)
 
 
 def test_no_step_of_a_batch_is_left_out() -> None:

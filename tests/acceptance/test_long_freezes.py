@@ -22,12 +22,15 @@ def contested(
     request: pytest.FixtureRequest, broker: EmbeddedBroker, remote_lake: RemoteLake, pipeline: Pipeline
 ) -> Iterator[Contested]:
     """Records wait, nothing runs yet; on both lakes."""
-    if request.param == "local":
-        yield Contested(pipeline)
-        return
-    remote = Pipeline(pipeline.folder / "remote", broker.bootstrap_servers, lake=remote_lake)
-    yield Contested(remote)
-    remote.close()
+    chosen = pipeline
+    if request.param == "remote":
+        chosen = Pipeline(pipeline.folder / "remote", broker.bootstrap_servers, lake=remote_lake)
+    made = Contested(chosen)
+    try:
+        yield made
+        made.end()
+    finally:
+        chosen.close()
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -4,8 +4,8 @@ registry that goes away twice, and kill -9 at the steps between: the table and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -33,8 +33,10 @@ pytestmark = pytest.mark.timeout(900)
 PER_VERSION = 80
 DAMAGED_EVERY = 50
 CUT_AT, FROZEN_AT, STRUCK_WORKER_AT = 4, 9, 6
-STRUCK_AT = {ADD: "evolve.landed", 7: "commit.before", 10: "commit.landed"}
-"""The versions whose batches a driver is killed in, and the step."""
+STRUCK_AT: Mapping[int, Sequence[str]] = {ADD: ["evolve.landed"], 7: ["commit.landed", "commit.before"]}
+"""The versions whose batches a driver is killed in, and the steps, each in tables of its own: those that are held hold up no
+other on its way to the next.
+"""
 NOBODYS = b"\x7f\xff\xff\xfe"
 """A schema id that the registry never has."""
 PLACES = ("_topic", "_partition", "_offset")
@@ -185,9 +187,8 @@ class History:
     def __init__(self, pipeline: Pipeline, registry: ApicurioRegistry, relay: Relay) -> None:
         self.pipeline = pipeline
         self.streams = [Stream(pipeline, registry, writer) for writer in WRITERS]
-        self.points = Points(
-            pipeline.folder / "points", *((step, "hold") for step in (*STRUCK_AT.values(), "task.write"))
-        )
+        steps = [step for steps in STRUCK_AT.values() for step in steps]
+        self.points = Points(pipeline.folder / "points", *((step, "hold") for step in (*steps, "task.write")))
         self.troubles: Mapping[int, Callable[[], AbstractContextManager[None]]] = {
             CUT_AT: relay.away,
             FROZEN_AT: partial(frozen, registry.pid),
@@ -243,10 +244,16 @@ class History:
                 said = self.pipeline.wait_for_state(self.run, stream.table, "backing off")
                 assert "schema registry" in said["reason"], said
 
-    def _kill_driver(self, step: str, version: int) -> None:
-        with self.points[step, "hold"].armed():
-            self._change(version)
-            self.points[step, "hold"].wait(self.run)
+    def _kill_driver(self, steps: Sequence[str], version: int) -> None:
+        for stream in self.streams:
+            self.pipeline.wait_until_settled(stream.table, self.run)
+            stream.register(version)
+        with ExitStack() as armed:
+            for number, step in enumerate(steps):
+                armed.enter_context(self.points[step, "hold"].armed())
+                for stream in self.streams[number :: len(steps)]:
+                    stream.produce(version)
+                self.points[step, "hold"].wait(self.run)
             self.run.kill()
             self.run.close()
         self.run = self._start()

@@ -4,7 +4,7 @@ disk, and its commits go over the network.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -14,12 +14,11 @@ from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points
 from tests.acceptance.proxy import Fault, Proxy
-from tests.acceptance.scenes import STEPS, Contested, Struck, Unsure
+from tests.acceptance.scenes import BLOWS, Contested, Struck, Unsure
 from tests.integration.servers import HOST, Relay
 
 pytestmark = pytest.mark.timeout(900)
 
-IN_TIME = ("commit.before", "commit.validating", "commit.landed")
 # So that a test need not wait for as long as a user may have to.
 IMPATIENT = {"http-client.apache.socket-timeout-ms": "2000", "s3.retry.num-retries": "0"}
 NAMED_WITHIN_S = 60.0
@@ -45,7 +44,7 @@ def new_pipeline(
 @pytest.fixture(scope="module")
 def struck(new_pipeline: NewPipeline) -> Struck:
     """Records wait, nothing runs yet."""
-    return Struck(new_pipeline())
+    return Struck(new_pipeline(), ["both"])
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +66,17 @@ def way(remote_lake: RemoteLake) -> Iterator[Relay]:
     relay.cut()
 
 
-@pytest.mark.parametrize("step", [pytest.param(s, marks=[] if s in IN_TIME else [pytest.mark.soak]) for s in STEPS])
-def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, step: str) -> None:
-    struck.kill_driver(step, "both")
+@pytest.mark.parametrize(
+    "blow", [pytest.param(b, marks=[] if b == BLOWS[0] else [pytest.mark.soak], id=", ".join(b)) for b in BLOWS]
+)
+def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, blow: Sequence[str]) -> None:
+    struck.kill_driver(blow, "both")
 
 
 def test_a_driver_that_was_frozen_is_refused_when_another_has_gone_on(new_pipeline: NewPipeline) -> None:
-    Contested(new_pipeline()).freeze_beside_another("commit.validating")
+    contested = Contested(new_pipeline())
+    contested.freeze_beside_another("commit.validating")
+    contested.end()
 
 
 @pytest.mark.parametrize("fault", ["cut after", "502 before"])

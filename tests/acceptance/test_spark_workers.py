@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -19,7 +19,9 @@ from tests.integration.cluster import Cluster
 pytestmark = pytest.mark.timeout(900)
 
 GENERATIONS = {"python": 0, "daemon": 1, "executor": 2, "worker": 3}
-"""How far above the Python that runs the task."""
+"""How far above the Python that runs the task. The worker comes last: it takes its executor along, and one is left."""
+IN_TIME = ("python", "daemon", "worker")
+"""An executor that is killed alone: tests/integration/test_cluster.py."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     running.kill()
 
 
-def test_tasks_whose_processes_are_killed_are_run_again(cluster: Cluster, pipeline: Pipeline) -> None:
+@pytest.mark.parametrize(
+    "victims", [pytest.param(IN_TIME, id="in time"), pytest.param(tuple(GENERATIONS), id="all", marks=pytest.mark.soak)]
+)
+def test_tasks_whose_processes_are_killed_are_run_again(
+    victims: Sequence[str], cluster: Cluster, pipeline: Pipeline
+) -> None:
     points = Points(pipeline.folder / "points", ("task.write", "hold"))
     point = points["task.write", "hold"]
     table, topic = pipeline.add_fed_table("moved")
@@ -47,11 +54,10 @@ def test_tasks_whose_processes_are_killed_are_run_again(cluster: Cluster, pipeli
     pipeline.feed.produce(topic, events(200))
     with pipeline.running() as run:
         pipeline.wait_for_commit_of(table, run)
-        # The worker comes last: it takes its executor along, and one of the two workers is left.
-        for number, (_, generations) in enumerate(GENERATIONS.items(), 1):
+        for number, name in enumerate(victims, 1):
             with point.armed():
                 pipeline.feed.produce(topic, events(200, number * 200))
-                os.kill(_victim(run, point, generations), signal.SIGKILL)
+                os.kill(_victim(run, point, GENERATIONS[name]), signal.SIGKILL)
             pipeline.wait_for_commit_of(table, run)
         assert run.stop() == 0, run.tail()
     pipeline.check(table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.acceptance.pipelines import Pipeline
@@ -13,10 +15,12 @@ STEPS = ("job.before", "task.write", "job.after", "commit.before", "commit.valid
 IN_TIME = ("task.write", "commit.validating")
 
 
-@pytest.fixture
-def contested(pipeline: Pipeline) -> Contested:
-    """Records wait, nothing runs yet."""
-    return Contested(pipeline)
+@pytest.fixture(scope="module")
+def contested(shared_pipeline: Pipeline) -> Iterator[Contested]:
+    """The one that goes on is the one that the next test strikes."""
+    made = Contested(shared_pipeline)
+    yield made
+    made.end()
 
 
 @pytest.mark.parametrize("step", [pytest.param(s, marks=[] if s in IN_TIME else [pytest.mark.soak]) for s in STEPS])
@@ -25,22 +29,23 @@ def test_a_driver_that_was_frozen_is_refused_when_another_has_gone_on(contested:
 
 
 def test_a_driver_that_slept_between_batches_is_refused_at_its_next_one(contested: Contested) -> None:
-    pipeline = contested.pipeline
-    first = pipeline.run()
-    pipeline.wait_for_commit_of(contested.table, first)
+    first = contested.run()
     with first.frozen():
-        second = pipeline.run()
+        second = contested.start()
         contested.produce()
-        pipeline.wait_for_commit_of(contested.table, second)
+        contested.pipeline.wait_for_commit_of(contested.table, second)
     contested.feed_until_ended(first, second)
     assert first.wait() == FENCED, first.tail()
-    contested.end(second)
+    contested.go_on(second)
 
 
-def test_of_two_drivers_started_together_one_goes_on(contested: Contested) -> None:
-    runs = [contested.pipeline.run(), contested.pipeline.run()]
+def test_of_two_drivers_started_together_one_goes_on(pipeline: Pipeline) -> None:
+    """Neither finds a table."""
+    contested = Contested(pipeline)
+    runs = [contested.start(), contested.start()]
     contested.feed_until_ended(*runs)
     [loser] = [run for run in runs if not run.is_running]
     [winner] = [run for run in runs if run.is_running]
     assert loser.wait() == FENCED, loser.tail()
-    contested.end(winner)
+    contested.go_on(winner)
+    contested.end()

@@ -40,11 +40,11 @@ _SPARK_OPTIONS = (
 
 
 def start_jvm(
-    settings: Mapping[str, str], classpath: Sequence[Path], options: Sequence[str]
+    settings: Mapping[str, str], classpath: Sequence[Path], options: Sequence[str], last: Sequence[Path] = ()
 ) -> subprocess.Popen[bytes]:
     """Starts the JVM and tells PySpark where it listens; UnavailableError when it does not come up.
 
-    settings: Spark's properties. classpath: jars besides Spark's own. options: of the JVM.
+    settings: Spark's properties. classpath: jars before Spark's own, last: behind them. options: of the JVM.
     """
     spark_home = _spark_home()
     folder = Path(tempfile.mkdtemp(prefix="frazil-"))
@@ -52,7 +52,7 @@ def start_jvm(
         properties = folder / "spark.properties"
         properties.touch(mode=0o600)
         properties.write_text("".join(f"{name} {_escaped(value)}\n" for name, value in settings.items()))
-        command = _command(spark_home, settings, classpath, options)
+        command = _command(spark_home, settings, classpath, options, last)
         command += ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(properties), "pyspark-shell"]
         answer = folder / "answer"
         process = subprocess.Popen(
@@ -90,7 +90,11 @@ def class_archive(classpath: Sequence[Path], options: Sequence[str]) -> Path:
 
 
 def _command(
-    spark_home: Path, settings: Mapping[str, str], classpath: Sequence[Path], options: Sequence[str]
+    spark_home: Path,
+    settings: Mapping[str, str],
+    classpath: Sequence[Path],
+    options: Sequence[str],
+    last: Sequence[Path],
 ) -> list[str]:
     jars = sorted((spark_home / "jars").glob("*.jar"))
     archive = class_archive(classpath, options)
@@ -99,9 +103,9 @@ def _command(
         sharing = [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     else:
         sharing = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
-    # Last, as an archive of classes is good only for a path that begins like the one it was made with.
+    # An archive of classes is good only for a path that begins like the one it was made with.
     hadoop = filter(None, [os.environ.get("HADOOP_CONF_DIR"), os.environ.get("YARN_CONF_DIR")])
-    path = os.pathsep.join(map(str, [*classpath, *jars, *hadoop]))
+    path = os.pathsep.join(map(str, [*classpath, *jars, *last, *hadoop]))
     memory = settings.get("spark.driver.memory", "1g")
     own = settings.get("spark.driver.extraJavaOptions", "").split()
     return [

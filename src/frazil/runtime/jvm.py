@@ -70,7 +70,9 @@ class Jvm:
         os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executor_python(conf)
         self._settings = spark_settings(conf, master, needs_s3)
         self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
-        self._process = start_jvm(self._settings, own_jars(needs_s3), JVM_OPTIONS)
+        self._process = start_jvm(
+            self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last=jars("s3") if needs_s3 else ()
+        )
         self._gateway = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
         forget_address()
         _note_gateway(self._gateway)
