@@ -42,11 +42,11 @@ class Problems:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._found: list[tuple[int, str, str]] = []
+        self._found: list[tuple[bool, int, str, str]] = []
 
-    def add(self, line: int, message: str, remedy: str) -> None:
-        """Notes a problem at the 1-based `line`."""
-        self._found.append((line, message, remedy))
+    def add(self, line: int, message: str, remedy: str, *, is_cause: bool = False) -> None:
+        """Notes a problem at the 1-based `line`. is_cause: others, such as a missing key, may come of it."""
+        self._found.append((not is_cause, line, message, remedy))
 
     def attempt(
         self,
@@ -64,12 +64,12 @@ class Problems:
             return fallback
 
     def raise_any(self) -> None:
-        """Raises the problem that is first in the file, if there is one, and says how many there are besides it."""
+        """Raises the problem that is first in the file, causes before all others, and says how many there are besides it."""
         if self._found:
             self._raise_first()
 
     def _raise_first(self) -> NoReturn:
-        line, message, remedy = min(self._found, key=lambda problem: problem[0])
+        _, line, message, remedy = min(self._found, key=lambda problem: problem[:2])
         more = len(self._found) - 1
         if more:
             message += f" (and {more} more {'problem' if more == 1 else 'problems'} in this file)"

@@ -177,7 +177,7 @@ class Fields:
         setting = self._settings.get(entry.key)
         if setting is None:
             remedy = advice(entry.key, self._settings)
-            self._problems.add(entry.line, f"unknown key `{entry.key}` in {self._owner}", remedy)
+            self._problems.add(entry.line, f"unknown key `{entry.key}` in {self._owner}", remedy, is_cause=True)
         elif not setting.is_built:
             word = _word(entry.value)
             shown = self.path(entry.key)

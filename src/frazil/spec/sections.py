@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Items, Node
 from frazil.spec.models import AuthSpec, CatalogSpec, CommitSpec, RegistrySpec, SparkSpec, TlsSpec
-from frazil.spec.problems import Problems, advice
+from frazil.spec.problems import Problems, advice, nearest
 from frazil.spec.reading import Fields, read_strings, read_text
 from frazil.spec.secrets import Secrets
 from frazil.spec.units import parse_duration, parse_size
@@ -48,6 +48,8 @@ def read_kafka(entry: Entry | None, secrets: Secrets, problems: Problems) -> dic
     if not re.fullmatch(r"\s*[^\s,]+:[0-9]+(\s*,\s*[^\s,]+:[0-9]+)*\s*", brokers):
         state = "is not a list of host:port" if brokers else "is missing"
         remedy = "write the brokers, such as `bootstrap.servers: broker-1:9092,broker-2:9092`"
+        if not brokers and (near := nearest("bootstrap.servers", properties)):
+            remedy = f"write `bootstrap.servers` in place of `{near}`"
         problems.add(entry.line, f"`kafka.bootstrap.servers` {state}", remedy)
     return {"isolation.level": ISOLATION_LEVELS[0]} | properties
 

@@ -438,7 +438,32 @@ def test_kafka_properties_that_are_not_the_file_s_to_set(refuse: Refuse, setting
 
 
 def test_the_first_problem_of_the_file_is_told_and_the_others_counted(refuse: Refuse) -> None:
-    error = refuse(f"{HEAD}tables:\n  shop.x:\n    topic: a\n    mode: upset\n    strat: latest\n    start: x\n")
+    error = refuse(
+        f"{HEAD}tables:\n  shop.x:\n    topic: a\n    mode: upset\n    limits: {{columns: 0}}\n    start: x\n"
+    )
     assert str(error) == (
         "`mode` cannot be `upset` (and 2 more problems in this file) (pipeline.yaml:6); did you mean `upsert`?"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "remedy"),
+    [
+        ("pipeline: p\n\nkafak: {bootstrap.servers: b:1}\ntables: {a.b: {topic: c}}\n", 3, "kafak", "kafka"),
+        (f"{HEAD}tabels: {{a.b: {{topic: c}}}}\n", 3, "tabels", "tables"),
+        (f"{HEAD}tables:\n  a.b:\n    topc: c\n", 5, "topc", "topic"),
+        (f"{HEAD}tables: {{a.b: {{topic: c}}}}\nregistry:\n  ulr: http://r\n", 5, "ulr", "url"),
+    ],
+)
+def test_a_misspelt_key_is_said_before_what_is_missing_because_of_it(
+    refuse: Refuse, text: str, line: int, key: str, remedy: str
+) -> None:
+    error = refuse(text)
+    assert error.message.startswith(f"unknown key `{key}`")
+    assert (error.remedy, error.where) == (f"did you mean `{remedy}`?", f"pipeline.yaml:{line}")
+
+
+def test_brokers_under_a_name_that_is_nearly_right_are_found(refuse: Refuse) -> None:
+    error = refuse("pipeline: p\nkafka: {bootstrap.server: b:1}\ntables: {a.b: {topic: c}}\n")
+    assert error.message == "`kafka.bootstrap.servers` is missing"
+    assert error.remedy == "write `bootstrap.servers` in place of `bootstrap.server`"
