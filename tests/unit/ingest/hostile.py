@@ -173,7 +173,7 @@ class World:
         if read.changes is not None:
             owner, ops = read.changes.records.tolist(), read.changes.ops.tolist()
         rows: dict[int, tuple[str, ...]] = {}
-        for n, op, row in zip(owner, ops, table.to_pylist(), strict=True):
+        for n, op, row in zip(owner, ops, _plain_rows(table), strict=True):
             rows[n] = (*rows.get(n, ()), f"{op} {row}")
         return Seen(rows, refused, sum(read.passed_over.values()))
 
@@ -189,6 +189,13 @@ class World:
         assert report.missing == frozenset()
         if not report.wanted:
             assert report.letter_count == report.bad_count
+
+
+def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows with times as numbers: Python has no dates for some of them."""
+    columns = [one.cast(pa.int64()) if pa.types.is_timestamp(one.type) else one for one in table.columns]
+    rows: list[dict[str, Any]] = pa.table(columns, names=table.column_names).to_pylist()
+    return rows
 
 
 def _word(kind: IcebergType) -> str:

@@ -1,11 +1,16 @@
-"""What a letter says of its record's schema."""
+"""What a letter says: of its record's schema, and in words."""
 
 from __future__ import annotations
+
+import json
 
 import pyarrow as pa
 import pytest
 
+from frazil.ingest.decode.columns import Misfit
+from frazil.ingest.decode.rescue import members_of
 from frazil.ingest.letters.dead_letter import named_schemas
+from frazil.ingest.letters.rewriting import explained_anew
 from frazil.ingest.target import Reading
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -36,3 +41,12 @@ def test_the_schema_that_a_record_names_is_read_from_its_frame_or_its_header(
     records = {"value": pa.array(values, pa.binary()), "headers": pa.array(named, _HEADERS)}
     found = named_schemas(reading, records)
     assert (found.to_pylist(), found.type) == (expected, pa.string())
+
+
+def test_words_that_quote_half_of_a_character_have_it_as_an_escape() -> None:
+    misfit = Misfit(0, "a\ud800", "does_not_fit", "\udc00 is no text", '"x"')
+    (told,) = members_of([misfit], 1).to_pylist()
+    assert json.loads(f"{{{told}}}") == {"a\ud800": {"value": "x", "reason": "\udc00 is no text"}}
+    words = {name: pa.array(["old"]) for name in ("error_class", "message", "path", "frazil_version")}
+    (letter,) = explained_anew(pa.table({**words, "retries": pa.array([0], pa.int32())}), [misfit]).to_pylist()
+    assert (letter["message"], letter["path"], letter["retries"]) == ("\\udc00 is no text", "a\\ud800", 1)

@@ -105,3 +105,8 @@ class Reader(Protocol):
 def bitmap(valid: NDArray[Any]) -> pa.Buffer:
     """Arrow's validity bitmap of a row of flags."""
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def as_text(words: str) -> str:
+    """Words that quote a record as a column holds them: half of a surrogate pair, which is no text, is an escape."""
+    return words.encode("utf-8", "backslashreplace").decode()

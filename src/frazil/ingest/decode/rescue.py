@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.ingest.decode.columns import Misfit
+from frazil.ingest.decode.columns import Misfit, as_text
 from frazil.ingest.decode.json import values
 from frazil.ingest.decode.json.grammar import NULL
 from frazil.ingest.decode.json.slices import Slices, Texts
@@ -76,7 +76,7 @@ def members_of(misfits: Iterable[Misfit], row_count: int) -> pa.Array:
         mine[path] = f'{{"value":{misfit.text},"reason":{json.dumps(misfit.reason, ensure_ascii=False)}}}'
     out: list[str | None] = [None] * row_count
     for row, mine in by_row.items():
-        out[row] = ",".join(f"{json.dumps(path, ensure_ascii=False)}:{text}" for path, text in mine.items())
+        out[row] = as_text(",".join(f"{json.dumps(path, ensure_ascii=False)}:{text}" for path, text in mine.items()))
     return pa.array(out, pa.string())
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 
 from frazil import __version__
-from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.columns import Decoded, Misfit, as_text
 from frazil.ingest.decode.frames import guids_of, split_frames
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import METADATA_TYPES, Reading, TableTarget
@@ -49,8 +49,8 @@ def letter_rows(
     count = len(misfits)
     words = {
         "error_class": pa.array([misfit.kind for misfit in misfits], pa.string()),
-        "message": pa.array([misfit.reason for misfit in misfits], pa.string()),
-        "path": pa.array([misfit.path or None for misfit in misfits], pa.string()),
+        "message": pa.array([as_text(misfit.reason) for misfit in misfits], pa.string()),
+        "path": pa.array([as_text(misfit.path) or None for misfit in misfits], pa.string()),
         "retries": pa.repeat(pa.scalar(0, pa.int32()), count),
         "frazil_version": pa.repeat(pa.scalar(__version__), count),
         "schema_id": schema_ids if schema_ids is not None else pa.nulls(count, pa.string()),

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from frazil import __version__
 from frazil.errors import UnavailableError
-from frazil.ingest.decode.columns import Misfit
+from frazil.ingest.decode.columns import Misfit, as_text
 from frazil.ingest.files.write import FileWriter
 
 
@@ -24,8 +24,8 @@ def explained_anew(rows: pa.Table, misfits: Sequence[Misfit]) -> pa.Table:
     """The letters with today's reasons, and one more retry."""
     news = {
         "error_class": pa.array([misfit.kind for misfit in misfits], pa.string()),
-        "message": pa.array([misfit.reason for misfit in misfits], pa.string()),
-        "path": pa.array([misfit.path or None for misfit in misfits], pa.string()),
+        "message": pa.array([as_text(misfit.reason) for misfit in misfits], pa.string()),
+        "path": pa.array([as_text(misfit.path) or None for misfit in misfits], pa.string()),
         "retries": pc.add(pc.fill_null(rows["retries"], 0), pa.scalar(1, pa.int32())),
         "frazil_version": pa.repeat(pa.scalar(__version__), rows.num_rows),
     }

@@ -239,5 +239,5 @@ def _primary_keys(texts: Texts, slices: Slices) -> pa.Array:
 
 
 def _names(text: str) -> str | None:
-    names = json.loads(text)
+    names = json.loads(text, parse_int=float)  # Python refuses integers of very many digits.
     return json.dumps(names) if names and all(isinstance(name, str) for name in names) else None

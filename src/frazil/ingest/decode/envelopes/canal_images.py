@@ -83,7 +83,7 @@ def group_rows(
 
 
 def _parse(text: str) -> Types | None:
-    told = json.loads(text)
+    told = json.loads(text, parse_int=float)  # Python refuses integers of very many digits.
     is_well = all(isinstance(word, str) for word in told.values())
     return {name: parse_type(word) for name, word in told.items()} if is_well else None
 
