@@ -261,7 +261,8 @@ class IcebergUpkeep:
         """While it lasts, the table's files are read by as many tasks as care may have, or half as many: two splits that are
         made one after the other are larger together than one may be.
         """
-        summary, conf = java.currentSnapshot().summary(), self._activated().conf
+        # Snapshots of format 1 may lack it.
+        summary, conf = java.currentSnapshot().summary() or {}, self._activated().conf
         count = sum(int(summary.get(f"total-{kind}-files") or 0) for kind in ("data", "delete"))
         size = int(summary.get("total-files-size") or 0) + count * _OPENING_BYTES
         if self._cores > 1 and size:

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, TextIO
 
@@ -54,7 +54,7 @@ class Output:
         if self.form is OutputFormat.json:
             self._write(self._results, json.dumps(self.redaction.document(document), ensure_ascii=False))
         else:
-            self._write(self._results, self.redaction.text(_render(text, self._results)))
+            self._write(self._results, self.redaction.text(_render(text, self._results, self.redaction.text)))
 
     def note(self, text: str) -> None:
         """Progress and advice, for people; never a result."""
@@ -104,15 +104,16 @@ def reserve_standard_output() -> TextIO:
     return reserved
 
 
-def _render(text: RenderableType, stream: TextIO) -> str:
+def _render(text: RenderableType, stream: TextIO, redacted: Callable[[str], str]) -> str:
+    """redacted: what is written in place of a text. First of all, since what is spelt out is no longer known as a secret."""
     if isinstance(text, str):
-        return plain(text)
+        return plain(redacted(text))
     from rich.console import Console  # noqa: PLC0415  (a tenth of a second that most commands need not pay)
     from rich.segment import Segment, Segments  # noqa: PLC0415
 
     console = Console(file=stream, width=None if stream.isatty() else _WIDTH_OF_A_PIPE)
     with console.capture() as capture:
-        segments = (Segment(plain(one.text), one.style, one.control) for one in console.render(text))
+        segments = (Segment(plain(redacted(one.text)), one.style, one.control) for one in console.render(text))
         console.print(Segments(segments), end="")
     return capture.get()
 

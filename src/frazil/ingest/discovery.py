@@ -139,13 +139,15 @@ class Discovery:
         vector = table.position()
         there = [(t, p) for t, p in table.partitions() if p in vector.get(t, {})]
         beginnings = self._source.beginnings(there)
-        lost = []
+        lost: list[OffsetRange] = []
         for topic, partition in there:
             offset = vector[topic][partition]
             first = beginnings.get((topic, partition), offset)
             where = f"topic {topic}, partition {partition}, offset {offset}"
             if offset > ends.get((topic, partition), offset):
                 self.verify_anew(table)
+                if (topic, partition) in table.unplaced():  # It was made anew before anything of it was committed.
+                    return lost
                 raise TableStopped(
                     f"the topic ends at offset {ends[topic, partition]}, before the table's next offset {offset}",
                     "the topic lost records (an unclean leader election, or it was made anew): see that the table and the"

@@ -90,11 +90,17 @@ def _can_have_more(planned: Planned) -> bool:
     """Whether the same batch can be another one when it is planned later: it was shortened, a partition that it lacks has no
     leader, or it has all that it may read.
     """
+    return _is_cut(planned) or not planned.silent.isdisjoint(planned.table.partitions()) or _is_all(planned)
+
+
+def _is_cut(planned: Planned) -> bool:
     cut = planned.table.cut
-    is_cut = cut is not None and cut.position == planned.position
-    is_silent = not planned.silent.isdisjoint(planned.table.partitions())
-    is_all = all(r.end >= planned.reach.get((r.topic, r.partition), r.end) for r in planned.batch.ranges)
-    return is_cut or is_silent or is_all
+    return cut is not None and cut.position == planned.position
+
+
+def _is_all(planned: Planned) -> bool:
+    """Whether a longer batch would be no other one."""
+    return all(r.end >= planned.reach.get((r.topic, r.partition), r.end) for r in planned.batch.ranges)
 
 
 def _before(places: Iterable[Place]) -> dict[str, dict[int, int]]:
@@ -117,7 +123,10 @@ def _hold(planned: Planned, clock: Clock) -> None:
     table = planned.table
     if table.held is None:
         log.info("key_change_awaited", table=table.name, lag_records=table.lag_records)
-    ends = {partition: planned.ends.get(partition, -1) for partition in table.partitions()}
+    watched = set(table.partitions())
+    if not _is_cut(planned) and not _is_all(planned):  # It is as long as a batch may be: what else comes is not in it.
+        watched &= planned.silent
+    ends = {partition: planned.ends.get(partition, -1) for partition in watched}
     table.cut = None
     table.held = Held(planned.position, ends, clock.monotonic_s() + LOOK_AGAIN_S, LOOK_AGAIN_S)
     table.run_state, table.reason, table.remedy, table.where = RunState.WAITING, AWAITED, "", ""

@@ -97,6 +97,8 @@ class Planner:
             for lost in self._discovery.check_offsets(table, self.ends):
                 place = {"topic": lost.topic, "partition": lost.partition, "first": lost.start, "last": lost.end - 1}
                 log.warning("records_skipped", table=table.name, **place)
+            if table.unplaced():
+                return None
         position = table.position()
         if self._is_held(table, now_s) or self._awaits_company(table, now_s):
             return None

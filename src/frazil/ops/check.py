@@ -18,7 +18,7 @@ from frazil.ingest.table import Table
 from frazil.kafka.port import Source
 from frazil.ops.layouts import order_misfit
 from frazil.ops.status import problem_of
-from frazil.ops.topics import missing_topic_remedy
+from frazil.ops.topics import MissingTopics
 from frazil.ops.words import plural
 from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_jars, check_java
@@ -86,9 +86,10 @@ def check_kafka(
         (f"{spec.namespace}.{topic}", topic) for topic in sorted(named - source.topics(named.__contains__).keys())
     ]
     wanted += _missing_events(tables, source)
+    missing = MissingTopics(source)
     for name, topic in wanted:
         found = f"the topic does not exist; table {name} waits for it"
-        remedy = missing_topic_remedy(topic, source)
+        remedy = missing.remedy(topic)
         yield Finding(f"topic {topic}", False, "asked Kafka to describe it", found, remedy, f"topic {topic}")
 
 

@@ -26,7 +26,7 @@ from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem
 from frazil.ops.sampling import decode_sample
 from frazil.ops.status import problem_of
-from frazil.ops.topics import missing_topic_remedy
+from frazil.ops.topics import MissingTopics
 from frazil.spec import ColumnSpec, PipelineSpec
 from frazil.types import OffsetRange
 
@@ -139,11 +139,11 @@ def plan_tables(
             missing[name] = selector.literal
     ends = source.ends({partition for table in tables.values() for partition in table.partitions()})
     planned = []
-    looking = _Looking(read_sample, schemas, spec.path)
+    looking, advice = _Looking(read_sample, schemas, spec.path), MissingTopics(source)
     for name in sorted(tables):
         draft = _Draft()
         if name in missing:
-            remedy = missing_topic_remedy(missing[name], source)
+            remedy = advice.remedy(missing[name])
             draft.problem = Problem(f"topic {missing[name]} does not exist", remedy, f"topic {missing[name]}")
         planned.append(_plan_table(discovery, tables[name], draft, ends, cluster_id, looking))
     return planned

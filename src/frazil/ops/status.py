@@ -22,7 +22,7 @@ from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition, Source
 from frazil.ops.reports import CareReport, PipelineReport, Problem, Process, TableReport
 from frazil.ops.state_file import is_process_alive
-from frazil.ops.topics import missing_topic_remedy
+from frazil.ops.topics import MissingTopics
 from frazil.spec import PipelineSpec
 
 NOT_RUNNING = "not running"
@@ -115,11 +115,12 @@ def _look(
                 _look_at_care(look_at_care, opened, found, said)
     if cluster_id:
         _measure_lags(discovery, source, found, problems)
+        advice = MissingTopics(source)
         for table, topic in missing_topics(discovery.tables.values()):
-            found[table.name].problem = _missing(topic, source)
+            found[table.name].problem = _missing(topic, advice)
         known = {topic for table in discovery.tables.values() for topic in table.topics}
         literals = (selector.literal for selector in spec.topics if selector.literal not in known)
-        problems += [_missing(topic, source) for topic in literals if topic]
+        problems += [_missing(topic, advice) for topic in literals if topic]
         with suppress(UnavailableError):  # It has just answered; if it no longer does, that is said already.
             problems += map(problem_of, empty_patterns(spec, source))
     return found
@@ -138,10 +139,10 @@ def _look_at_care(
                 held.care = look_at_care(catalog, held.table, told)
 
 
-def _missing(topic: str, source: Source) -> Problem:
+def _missing(topic: str, advice: MissingTopics) -> Problem:
     remedy = "create the topic, or correct its name in the pipeline file"
     with suppress(UnavailableError):
-        remedy = missing_topic_remedy(topic, source)
+        remedy = advice.remedy(topic)
     return Problem(f"topic {topic} does not exist", remedy, f"topic {topic}")
 
 

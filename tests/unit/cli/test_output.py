@@ -45,3 +45,16 @@ def test_json_says_all_of_it() -> None:
     results = io.StringIO()
     Output(OutputFormat.json, results=results).result({"reason": HOSTILE[:-1]}, "")
     assert json.loads(results.getvalue()) == {"reason": HOSTILE[:-1]}
+
+
+@pytest.mark.parametrize(
+    ("secret", "kind"), [("-----BEGIN\r\nabc\r\n-----END", str), ("a\\b\xa0c", str), ("a\\b\xa0c", Text)]
+)
+def test_secrets_that_would_be_spelt_out_are_masked_all_the_same(secret: str, kind: type[str | Text]) -> None:
+    results, notes = io.StringIO(), io.StringIO()
+    output = Output(results=results, notes=notes)
+    output.hide([secret])
+    output.result({}, kind(f"reason: {secret}"))
+    output.note(f"reason: {secret}")
+    assert results.getvalue() == "reason: ***\n"
+    assert notes.getvalue() == "reason: ***\n"

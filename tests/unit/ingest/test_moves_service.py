@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +271,37 @@ def test_a_half_is_not_given_up_while_the_other_ones_partition_has_no_leader(
     world.source.silent.clear()
     settle(service, clock)
     assert [(row["id"], row["big"]) for row in world.by_id()] == [(2, "of 1"), *((key, "new") for key in range(3, 9))]
+    assert world.letters() == []
+
+
+def test_a_full_batch_that_waits_for_a_leader_is_not_read_again_for_every_new_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, clock, run, jobs = MirrorWorld(tmp_path), FakeClock(NOW_MS), MemoryJobs.run, Counter[str]()
+    log = Log(world, NOW_MS)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, 1))
+    for key in range(3, 9):
+        log.write({"id": key, "v": "a", "big": "new"})
+    world.source.silent.add(("a", 1))
+    monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 4)
+
+    def counted(*args: Any, **settings: Any) -> list[TaskReport]:
+        jobs["run"] += 1
+        return run(*args, **settings)
+
+    monkeypatch.setattr(MemoryJobs, "run", counted)
+    service = world.process(clock)
+    for number in range(200):
+        service.turn()
+        clock.sleep(0.1)
+        log.write({"id": 100 + number, "v": "a", "big": "new"})
+    assert 0 < jobs["run"] < 10
+    world.source.silent.clear()
+    monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 1000)
+    settle(service, clock)
+    assert len(world.by_id()) == 207
     assert world.letters() == []
 
 

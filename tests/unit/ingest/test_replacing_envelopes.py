@@ -55,6 +55,18 @@ def test_a_truncate_behind_a_letter_is_newer_and_the_letter_of_one_stays(tmp_pat
     assert (scene.mirror(), scene.reasons()) == ({2: 20, 3: LARGE}, ["superseded"])
 
 
+def test_a_truncate_from_before_an_order_was_declared_is_newer_than_a_letter_before_it(tmp_path: Path) -> None:
+    scene = Source(tmp_path, partitions=1, metadata={"source_order": "_source_order"})
+    scene.row("c", 9, 90, lsn=1)
+    scene.row("c", 1, LARGE, lsn=2)
+    scene.row("t", None, lsn=3)
+    scene.row("c", 2, 20, lsn=4)
+    scene.catch_up()
+    scene.cure(order_by="_source_order")
+    assert scene.retry() == Retried(0, 1)
+    assert (scene.mirror(), scene.reasons()) == ({2: 20}, ["superseded"])
+
+
 def test_the_letter_of_a_truncate_stays(tmp_path: Path) -> None:
     words = EnvelopeSpec(kind="debezium")
     scene = Mirrored(tmp_path)

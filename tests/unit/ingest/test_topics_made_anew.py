@@ -37,6 +37,22 @@ def test_a_topic_that_is_made_anew_is_read_from_its_beginning(tmp_path: Path, st
     assert [row["x"] for row in scene.rows("n.a")] == list(range(60))
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_topic_that_is_made_anew_with_fewer_records_is_read_from_its_beginning(tmp_path: Path, start: str) -> None:
+    scene = Scene(tmp_path, "a", start=Start.model_validate({"kind": start}))
+    scene.feed("a", *({"x": -number} for number in range(50)))
+    if start == "earliest":
+        scene.source.trim("a", 0, 50)
+    service = scene.start()
+    turn_until(service, lambda: False, 10)
+    make_anew(scene, service, is_seen_away=False)
+    scene.feed("a", *({"x": number} for number in range(5)))
+    service.turn()  # Before the topics are looked at again.
+    scene.clock.sleep(TOPICS_EVERY_S)
+    assert turn_until(service, lambda: scene.catalog.load("n.a") is not None and len(scene.rows("n.a")) >= 5)
+    assert [row["x"] for row in scene.rows("n.a")] == list(range(5))
+
+
 def test_what_was_passed_over_of_the_old_topic_is_forgotten(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", on_data_loss="skip", start=Start.model_validate({"kind": "earliest"}))
     service = scene.start()

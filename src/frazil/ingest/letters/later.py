@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.ingest.decode.json.slices import MAX_MISFITS
@@ -67,11 +68,13 @@ class Later:
         self._seen: set[Place] = set()
         self._doubts: dict[Partition, list[tuple[int, bytes | None]]] = {}
         self._parts: list[Ranked] = []
+        self._emptied = ""
 
     def read_on(self, partitions: Iterable[Partition], progress: Progress) -> None:
         """Reads these partitions, and those that were read before, up to the progress. UnavailableError as Kafka, and as the
         registry.
         """
+        self._emptied = progress.emptied
         self._begin({partition for partition in partitions if partition not in self._ends}, progress)
         for (topic, number), start in list(self._ends.items()):
             end = progress.offsets.get(topic, {}).get(number, 0)
@@ -120,7 +123,7 @@ class Later:
         refused = np.flatnonzero(changes.decoded.refused).tolist()
         self._doubts.setdefault((topic, number), []).extend((others[n].offset, others[n].key) for n in refused)
         kept = changes.without_refused()
-        kept = kept.only(~have_place(self._target, kept))  # The newest place is in the progress.
+        kept = kept.only(~self._is_in_progress(kept))
         of_change = pick(records, kept.records)
         if not kept.ops.size:
             return
@@ -130,6 +133,17 @@ class Later:
         mine = np.flatnonzero((places_of_keys >= 0) | (ranked.ops == TRUNCATE))
         if mine.size:
             self._keep(ranked.take(mine))
+
+    def _is_in_progress(self, changes: Changes) -> NDArray[np.bool_]:
+        """Truncates that the place in the progress stands for. It does not for those from before `order_by` was declared,
+        which in a topic's only partition go by arrival, as they did.
+        """
+        is_placed = have_place(self._target, changes)
+        assert self._target.changes is not None
+        if changes.order is None or not self._target.changes.is_one_partition:
+            return is_placed
+        is_older = np.asarray(pc.fill_null(pc.less_equal(changes.order, self._emptied), False), np.bool_)
+        return np.logical_and(is_placed, is_older)
 
     def _keep(self, changes: Ranked) -> None:
         self._parts.append(changes)

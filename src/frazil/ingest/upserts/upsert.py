@@ -170,7 +170,7 @@ def _resolve(
     """Finds the rows that go, writes which they are, and the rows that had to wait for them."""
     assert target.changes is not None
     keys, is_emptied = batch.keys, batch.folded.cut >= 0
-    truncated = find_truncated(target, scan.files, batch.emptied) if batch.emptied else []
+    truncated = find_truncated(target, scan.files, batch.emptied) if batch.emptied and not is_emptied else []
     found = find_rows(target, () if is_emptied else scan.files, keys.keys, target.changes.paths)
     found = without_rows(found, truncated)
     late = judge(batch.ranked, batch.folded, found)
