@@ -140,7 +140,7 @@ class Later:
         """
         is_placed = have_place(self._target, changes)
         assert self._target.changes is not None
-        if changes.order is None or not self._target.changes.is_one_partition:
+        if changes.order is None or not is_placed.any() or not self._target.changes.is_one_partition:
             return is_placed
         is_older = np.asarray(pc.fill_null(pc.less_equal(changes.order, self._emptied), False), np.bool_)
         return np.logical_and(is_placed, is_older)
