@@ -11,9 +11,11 @@ import pyarrow as pa
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
+from frazil.ingest.service import Service
 from frazil.ingest.table import Table, letters_target
 from frazil.spec.models import EnvelopeSpec
 from frazil.spec.types import parse_type
+from frazil.testing import FakeClock
 from frazil.types import DataFile
 from tests.unit.ingest.test_upsert_service import JSON_KEYS, UpsertWorld
 
@@ -22,6 +24,13 @@ Told = tuple[Any, Row | None]
 """The key and the value of a record."""
 HEARTBEAT: Told = (None, {"ts_ms": 1})
 MARKS: dict[str, Any] = {"deletes": "mark", "metadata": {"deleted": "_deleted", "deleted_at": "_deleted_at"}}
+
+
+def settle(service: Service, clock: FakeClock) -> None:
+    """Some seconds pass."""
+    until_s = clock.monotonic_s() + 5
+    while clock.monotonic_s() < until_s:
+        service.turn()
 
 
 class MirrorWorld(UpsertWorld):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest import plan
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.moved import AWAITED
-from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
 from frazil.testing import FakeClock, MemoryJobs
 from frazil.types import Commit, Progress, TaskReport
-from tests.unit.ingest.mirror_world import MARKS, Log, MirrorWorld, made
+from tests.unit.ingest.mirror_world import MARKS, Log, MirrorWorld, made, settle
 
 NOW_MS = FakeClock().now_ms()
 
@@ -252,59 +250,6 @@ def test_a_half_is_not_given_up_where_a_run_ends_before_the_other_one(tmp_path: 
     assert world.letters() == []
 
 
-def test_a_half_is_not_given_up_while_the_other_ones_partition_has_no_leader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However much is behind it: a batch that covers less than there is has all of this partition that it may."""
-    world, clock = MirrorWorld(tmp_path), FakeClock(NOW_MS)
-    log = Log(world, NOW_MS)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    world.catch_up()
-    log.move(1, 2, "b", (0, 1))
-    for key in range(3, 9):
-        log.write({"id": key, "v": "a", "big": "new"})
-    world.source.silent.add(("a", 1))
-    monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 4)
-    service = world.process(clock)
-    settle(service, clock)
-    assert [row["id"] for row in world.by_id()] == [1]
-    world.source.silent.clear()
-    settle(service, clock)
-    assert [(row["id"], row["big"]) for row in world.by_id()] == [(2, "of 1"), *((key, "new") for key in range(3, 9))]
-    assert world.letters() == []
-
-
-def test_a_full_batch_that_waits_for_a_leader_is_not_read_again_for_every_new_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world, clock, run, jobs = MirrorWorld(tmp_path), FakeClock(NOW_MS), MemoryJobs.run, Counter[str]()
-    log = Log(world, NOW_MS)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    world.catch_up()
-    log.move(1, 2, "b", (0, 1))
-    for key in range(3, 9):
-        log.write({"id": key, "v": "a", "big": "new"})
-    world.source.silent.add(("a", 1))
-    monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 4)
-
-    def counted(*args: Any, **settings: Any) -> list[TaskReport]:
-        jobs["run"] += 1
-        return run(*args, **settings)
-
-    monkeypatch.setattr(MemoryJobs, "run", counted)
-    service = world.process(clock)
-    for number in range(200):
-        service.turn()
-        clock.sleep(0.1)
-        log.write({"id": 100 + number, "v": "a", "big": "new"})
-    assert 0 < jobs["run"] < 10
-    world.source.silent.clear()
-    monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 1000)
-    settle(service, clock)
-    assert len(world.by_id()) == 207
-    assert world.letters() == []
-
-
 @pytest.mark.parametrize("is_told_again", [False, True])
 def test_a_half_is_not_given_up_because_its_batch_takes_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_told_again: bool
@@ -420,13 +365,6 @@ def test_many_bad_halves_are_dead_letters(tmp_path: Path) -> None:
     assert world.catch_up().reason == ""
     assert [row["id"] for row in world.by_id() if row["id"] >= 100] == list(range(100, 130))
     assert len(world.letters()) == 30
-
-
-def settle(service: Service, clock: FakeClock) -> None:
-    """Some seconds pass."""
-    until_s = clock.monotonic_s() + 5
-    while clock.monotonic_s() < until_s:
-        service.turn()
 
 
 def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:
