@@ -9,6 +9,8 @@ from bench.arithmetic import ratio
 from bench.results import Results
 
 _SCATTERED_2 = "scattered-2000000"
+READERS = {"spark": "Spark", "duckdb": "DuckDB", "polars": "Polars", "pyiceberg": "PyIceberg"}
+"""Those who read the mirror after its stream of changes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +96,10 @@ def _fast(variant: str) -> Callable[[Results], float | None]:
     return measured
 
 
+def _read(what: str, name: str) -> Goal:
+    return Goal(what, "× rewritten", 1.15, _of("upsert", "steady", name))
+
+
 GOALS = (
     Goal("JSON, 8 fields: CPU seconds per million records, running process", "", 2.4, _cpu("running")),
     Goal("the same, the first 4 M of a new process", "", 2.4, _cpu("plain")),
@@ -139,17 +145,13 @@ GOALS = (
     Goal("5,000 changes/s into 5 M rows: freshness p50", "ms", 1500, _of("upsert", "steady", "p50_ms")),
     Goal("the same: freshness p99", "ms", 3000, _of("upsert", "steady", "p99_ms")),
     Goal("the same: all committed after the last change", "s", 5, _of("upsert", "steady", "behind_s")),
-    Goal(
-        "the same: full read right after the last change",
-        "× rewritten",
-        1.15,
-        _of("upsert", "steady", "pyiceberg_read_ratio_at_once"),
+    *(
+        _read(f"the same: full read by {name} right after the last change", f"{key}_at_once")
+        for key, name in READERS.items()
     ),
-    Goal(
-        "the same: full read, when table care has had its time",
-        "× rewritten",
-        1.15,
-        _of("upsert", "steady", "read_ratio"),
+    *(
+        _read(f"the same: when table care has had its time, by {name}", f"{key}_rested")
+        for key, name in READERS.items()
     ),
     Goal(
         "first load of 5 M inserts: CPU",

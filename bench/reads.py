@@ -43,10 +43,13 @@ def _by_duckdb() -> Callable[[str], None]:
 def seconds(locations: dict[str, str]) -> dict[str, dict[str, float]]:
     """By reader and by name of the location, the median of some reads of the table with this metadata file, in turn."""
     readers = {"pyiceberg": _by_pyiceberg, "duckdb": _by_duckdb(), "polars": _by_polars}
-    return {reader: _medians(read, locations) for reader, read in readers.items()}
+    return {reader: medians(read, locations) for reader, read in readers.items()}
 
 
-def _medians(read: Callable[[str], None], locations: dict[str, str]) -> dict[str, float]:
+def medians(read: Callable[[str], None], locations: dict[str, str]) -> dict[str, float]:
+    """By name of the location, the median seconds of some reads, in turn, after one of each that is not counted."""
+    for location in locations.values():
+        read(location)
     took: dict[str, list[float]] = {name: [] for name in locations}
     for _ in range(_READS):
         for name, location in locations.items():

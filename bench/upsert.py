@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
@@ -19,9 +20,9 @@ from bench import reads, subjects
 from bench.arithmetic import value_at
 from bench.machine import CLOCK, now_s
 from bench.place import Place, Run, Surroundings, say
-from bench.rewrite import NAME
+from bench.rewrite import NAME, READS_FILE
 from bench.running import Command, Running
-from bench.table import Table
+from bench.table import Table, local_path
 from bench.throughput import DEBUG_LOG, STOCK_JVM, begun_s, memory
 from bench.topics import delete_topics
 from bench.upsert_feed import Changes, Sights, committed, mirror_of
@@ -123,13 +124,14 @@ def _steady(place: Place, changes: Changes) -> Run:
         run = _streamed(place, running, changes, settings.upsert_seconds, lambda: _wait(running, changes))
         p50, p99 = sights.stop()
         beside = around.end()
-        at_once = {reader: found[""] for reader, found in reads.seconds({"": table.location()}).items()}
+        # Read later, when nothing else runs; its files stay as long as its snapshot does.
+        at_once = shutil.copy(local_path(table.location()), running.command.folder / "at-once.metadata.json")
         rested_s = _rested(running, table, settings.upsert_rest_s)
         running.stop_well()
     except BaseException:
         running.kill()
         raise
-    run |= {"p50_ms": p50, "p99_ms": p99, **beside, **memory(running), **_reads(place, table, at_once)}
+    run |= {"p50_ms": p50, "p99_ms": p99, **beside, **memory(running), **_reads(place, table, f"file://{at_once}")}
     run["rested_s"] = rested_s
     return _verified(place, running, changes, run)
 
@@ -203,27 +205,37 @@ def _until(running: Running, is_done: Callable[[], bool]) -> None:
         CLOCK.sleep(0.1)
 
 
-def _reads(place: Place, table: Table, at_once: Mapping[str, float]) -> Run:
-    """Seconds of a full read, deletes taken off, and of the same rows written anew.
+def _reads(place: Place, table: Table, at_once: str) -> Run:
+    """Seconds of a full read, deletes taken off, beside that of the same rows written anew, by several readers.
 
-    at_once: by reader, of the table as it was right after its last change.
+    at_once: the metadata file of the table as it was right after its last change.
     """
-    job = {"heap": place.settings.heap, "jvm_options": STOCK_JVM, "location": table.location()}
-    rewriting = Running(subjects.stock_command(table.catalog.parent, job, "bench.rewrite"))
+    locations, folder = {"at_once": at_once, "full": table.location()}, table.catalog.parent
+    job = {"heap": place.settings.heap, "jvm_options": STOCK_JVM, "locations": locations}
+    rewriting = Running(subjects.stock_command(folder, job, "bench.rewrite"))
     if rewriting.wait(_LONG_S):
         raise RuntimeError(rewriting.tail())
-    anew = Table(table.catalog, table.namespace, NAME)
-    took = reads.seconds({"full": table.location(), "anew": anew.location()})
-    own = took["pyiceberg"]
-    kinds = StaticTable.from_metadata(table.location()).inspect.files()["content"].to_pylist()
+    locations[NAME] = Table(table.catalog, table.namespace, NAME).location()
+    took = {"spark": json.loads((folder / READS_FILE).read_text()), **reads.seconds(locations)}
+    run: Run = {"rewritten_read_s": round(took["pyiceberg"][NAME], 2)}
+    for reader, found in took.items():
+        run[f"{reader}_at_once"] = round(found["at_once"] / found[NAME], 3)
+        run[f"{reader}_rested"] = round(found["full"] / found[NAME], 3)
     return {
-        "full_read_s": round(own["full"], 2),
-        "rewritten_read_s": round(own["anew"], 2),
-        "read_ratio": round(own["full"] / own["anew"], 3),
-        **{f"{reader}_read_ratio_at_once": round(at_once[reader] / found["anew"], 3) for reader, found in took.items()},
-        "data_files": kinds.count(0),
-        "delete_files": len(kinds) - kinds.count(0),
+        **run,
+        "deleted_share_at_once": round(_deleted_share(at_once), 3),
+        "data_files_at_once": StaticTable.from_metadata(at_once).inspect.data_files().num_rows,
+        "data_files": StaticTable.from_metadata(table.location()).inspect.data_files().num_rows,
     }
+
+
+def _deleted_share(location: str) -> float:
+    """Of the rows in data files, those that vectors delete."""
+    snapshot = StaticTable.from_metadata(location).current_snapshot()
+    summary = snapshot.summary if snapshot is not None else None
+    if summary is None:
+        return 0.0
+    return int(summary["total-position-deletes"] or 0) / max(1, int(summary["total-records"] or 0))
 
 
 def _rested(running: Running, table: Table, most_s: float) -> float:

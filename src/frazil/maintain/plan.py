@@ -19,7 +19,7 @@ DAILY: tuple[Kind, ...] = ("orphans", "statistics")
 Mode = Literal["busy", "quiet", "thorough"]
 
 QUIET_AFTER_MS = 60_000
-MOST_DELETED: Mapping[Mode, float] = {"busy": 0.3, "quiet": 0.1, "thorough": 0.05}
+MOST_DELETED: Mapping[Mode, float] = {"busy": 0.125, "quiet": 0.1, "thorough": 0.05}
 """A data file is written anew without its deleted rows when they are more of all than this: while changes arrive, each of
 them would else cause many rows to be written, and afterwards readers are not to pay for them for long.
 """
