@@ -5,8 +5,10 @@ little, and rests. Ingestion tells it what it has committed and never waits for 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any
 
 import structlog
@@ -14,7 +16,7 @@ import structlog
 from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.maintain.debt import Debt
-from frazil.maintain.plan import DAILY, DAILY_MS, QUIET_AFTER_MS, Kind, Mode, Plan
+from frazil.maintain.plan import DAILY, DAILY_MS, QUIET_AFTER_MS, Kind, Mode, Plan, is_open
 from frazil.maintain.run import Carer, Charge, Outcome
 
 log = structlog.get_logger("frazil")
@@ -22,10 +24,15 @@ log = structlog.get_logger("frazil")
 ROUND_BYTES = 256 * 1024 * 1024
 """What one round rewrites of a table, for each task that care may have."""
 LOOK_AFTER_S = 10.0
+QUIET_S = QUIET_AFTER_MS / 1000
+DAILY_S = DAILY_MS / 1000
 THOROUGH_EVERY_S = 600.0
 WATCHED_EVERY_S = 60.0
 """So often mirrors are looked at that are cared for by others."""
 THOROUGH_QUIET_S = 180.0
+_PAUSES_KEPT = 5
+_LONGEST_USUAL_S = 3 * 3600.0
+"""A table without commits for so long rests, whatever its habits."""
 FAILED_RETRY_S = 60.0
 BEHIND = 4.0
 """How much further apart commits of changes are to be while what a table owes is above a cap."""
@@ -51,7 +58,8 @@ class Seen:
 
 @dataclass
 class _Known:
-    """What the caretaker knows of a table. changed_s: when it saw the last commit. again: how the last round looked at it,
+    """What the caretaker knows of a table. changed_s: when it saw the last commit. pauses_s: the last times without one that
+    might have been the end. is_shut: the window was closed at the last look. again: how the last round looked at it,
     if something came to nothing there. lost_rounds: compactions in a row that other commits have refused. is_behind: what it
     owes is above a cap, after all that the last round did. files_since_ms: no file of a batch in hand, or of a later
     one, is older. put_off: daily actions that came to nothing: until when they are not tried again, and why.
@@ -59,8 +67,11 @@ class _Known:
 
     seen: Seen
     changed_s: float
+    pauses_s: deque[float] = field(default_factory=lambda: deque(maxlen=_PAUSES_KEPT))
+    is_shut: bool = False
     looked_s: float = float("-inf")
     thorough_s: float = float("-inf")
+    regular_s: float = float("-inf")
     looked_at: Seen | None = None
     thorough_at: str = ""
     not_before_s: float = 0.0
@@ -107,8 +118,11 @@ class Caretaker:
                 since_ms = _files_since_ms(seen, known, now_ms, now_s)
                 if known is None:
                     # All that was there before is worth one thorough look.
-                    known = self._known[seen.charge.name] = _Known(seen, now_s, thorough_s=now_s, looked_s=now_s)
+                    known = _Known(seen, now_s, thorough_s=now_s, regular_s=now_s, looked_s=now_s)
+                    self._known[seen.charge.name] = known
                 elif known.seen.version != seen.version:
+                    if now_s - known.changed_s >= QUIET_S:
+                        known.pauses_s.append(now_s - known.changed_s)
                     known.changed_s = now_s
                 known.seen, known.files_since_ms = seen, since_ms
 
@@ -129,7 +143,8 @@ class Caretaker:
         """Looks at the table that has waited longest, if one is due, and does what it owes; how long to rest then."""
         now_s = self._clock.monotonic_s()
         with self._lock:
-            due = [(known.looked_s, name, mode) for name, known in self._known.items() if (mode := _due(known, now_s))]
+            now_ms, every = self._clock.now_ms(), self._known.items()
+            due = [(known.looked_s, name, mode) for name, known in every if (mode := _due(known, now_s, now_ms))]
         if not due:
             return _NAP_S
         _, name, mode = min(due)
@@ -147,9 +162,8 @@ class Caretaker:
             seen = known.seen
             charge = replace(seen.charge, files_since_ms=known.files_since_ms)
         now_s = self._clock.monotonic_s()
-        known.looked_s, known.looked_at, known.again = now_s, seen, None
-        if mode == "thorough":
-            known.thorough_s, known.thorough_at = now_s, seen.version
+        known.is_shut = not is_open(charge.care.spec.window, self._clock.now_ms())
+        _note_look(known, seen, mode, now_s)
         try:
             if not known.is_noted and charge.care.spec.is_on:
                 self._carer.first_note(charge)
@@ -197,7 +211,7 @@ class Caretaker:
             log.warning("care_put_off", table=known.seen.charge.name, reason=reason, retry_in_s=FAILED_RETRY_S)
 
 
-def _due(known: _Known, now_s: float) -> Mode | None:
+def _due(known: _Known, now_s: float, now_ms: int) -> Mode | None:
     """Whether a table may owe something, as far as the numbers of its last commit tell, and how to look at it."""
     seen, spec, then = known.seen, known.seen.charge.care.spec, known.looked_at
     if now_s < known.not_before_s or now_s - known.looked_s < LOOK_AFTER_S:
@@ -206,22 +220,42 @@ def _due(known: _Known, now_s: float) -> Mode | None:
         # Somebody else may care for it, and its commits are slowed while they cannot keep up.
         is_time = now_s - known.looked_s >= WATCHED_EVERY_S
         return "busy" if seen.charge.is_mirror and is_time and _has_changed(known) else None
-    quiet_s = now_s - known.changed_s
-    is_thorough_due = known.thorough_at != seen.version or known.has_more
-    if is_thorough_due and quiet_s >= THOROUGH_QUIET_S:
-        return "thorough"
-    if is_thorough_due and now_s - known.thorough_s >= THOROUGH_EVERY_S:
-        return "thorough"
+    if mode := _thorough_or_regular(known, now_s):
+        return mode
     if known.has_more or _has_changed(known):
         return "busy"
     if known.again is not None:
         return known.again
-    if now_s - known.looked_s >= min(
-        DAILY_MS / 1000, spec.orphan_age_s
-    ):  # What time alone makes due: snapshots, orphans.
+    # What time alone makes due: snapshots, orphans; and what the window has kept waiting.
+    if now_s - known.looked_s >= min(DAILY_S, spec.orphan_age_s) or (known.is_shut and is_open(spec.window, now_ms)):
         return "thorough"
     is_new = then is not None and then.version != seen.version
-    return "quiet" if is_new and quiet_s * 1000 >= QUIET_AFTER_MS else None
+    return "quiet" if is_new and _rests(known, now_s, QUIET_S, 2) else None
+
+
+def _thorough_or_regular(known: _Known, now_s: float) -> Mode | None:
+    """A table that rests, or has had no thorough look for a day, gets one; one with commits a lesser one now and then. What
+    is put together all at once after every commit of a table that has one every few minutes would be written anew each time.
+    """
+    if known.thorough_at == known.seen.version and not known.has_more:
+        return None
+    if _rests(known, now_s, THOROUGH_QUIET_S, 3) or now_s - known.thorough_s >= DAILY_S:
+        return "thorough"
+    return "regular" if now_s - known.regular_s >= THOROUGH_EVERY_S else None
+
+
+def _rests(known: _Known, now_s: float, least_s: float, times: int) -> bool:
+    """Whether the table has been without a commit for so long, and so many times as long as it usually is."""
+    usual_s = median(known.pauses_s) if known.pauses_s else 0.0
+    return now_s - known.changed_s >= max(least_s, min(_LONGEST_USUAL_S, times * usual_s))
+
+
+def _note_look(known: _Known, seen: Seen, mode: Mode, now_s: float) -> None:
+    known.looked_s, known.looked_at, known.again = now_s, seen, None
+    if mode in ("regular", "thorough"):
+        known.regular_s = now_s
+    if mode == "thorough":
+        known.thorough_s, known.thorough_at = now_s, seen.version
 
 
 def _has_changed(known: _Known) -> bool:
@@ -241,7 +275,7 @@ def _put_off_daily(known: _Known, outcomes: Sequence[Outcome], now_s: float) -> 
         if kind in DAILY:
             known.put_off.pop(kind, None)
         if kind in DAILY and outcome.failure:
-            pause_s = THOROUGH_EVERY_S if outcome.is_lost else DAILY_MS / 1000
+            pause_s = THOROUGH_EVERY_S if outcome.is_lost else DAILY_S
             known.put_off[kind] = (now_s + pause_s, "" if outcome.is_lost else outcome.failure)
 
 

@@ -12,6 +12,11 @@ from itertools import accumulate, chain
 
 from frazil.maintain.debt import SMALL_SHARE_OF_TARGET
 
+FEWEST_REGULAR = 8
+"""Of tables with few commits, so many small files are put together: waiting for more would take hours, and with fewer each
+row would be written again for each power of two between the size of a commit and that of a file.
+"""
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -23,6 +28,11 @@ class Packing:
     group_bytes: int
     fewest: int
     mode: str
+
+    @property
+    def fewest_now(self) -> int:
+        """Small files that are worth it in this mode."""
+        return {"busy": self.fewest, "regular": min(self.fewest, FEWEST_REGULAR)}.get(self.mode, 2)
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class Chosen:
 def choose(small: Mapping[str, Sequence[int]], packing: Packing) -> Chosen | None:
     """What is worth rewriting now; None: nothing. small: sizes of small files by partition, in the order of the table."""
     groups: list[tuple[int, ...]] = []
-    largest, fewest = 0, packing.fewest if packing.mode == "busy" else 2
+    largest, fewest = 0, packing.fewest_now
     for sizes in small.values():
         whole = _whole(sizes, packing)
         few = _few(sizes, packing) if not whole and packing.mode != "thorough" else []
@@ -67,7 +77,8 @@ def _whole(sizes: Sequence[int], packing: Packing) -> list[tuple[int, ...]]:
     """The groups of a partition that has enough for a file of the target size, or of which all is to be put together."""
     if packing.mode != "thorough" and sum(sizes) < packing.target_bytes:
         return []
-    least = int(packing.target_bytes * SMALL_SHARE_OF_TARGET) if packing.mode == "busy" else 0
+    is_ending = packing.mode in ("quiet", "thorough")
+    least = 0 if is_ending else int(packing.target_bytes * SMALL_SHARE_OF_TARGET)
     return [group for group in packed(sizes, packing.group_bytes) if len(group) > 1 and sum(group) >= least]
 
 
@@ -77,7 +88,7 @@ def _few(sizes: Sequence[int], packing: Packing) -> list[tuple[int, ...]]:
     A file much larger than all the smaller ones together is left alone until there are more of them: so a row is written
     again a few times only, however small the commits are.
     """
-    fewest, weight = (2, 2) if packing.mode == "quiet" else (packing.fewest, 1)
+    fewest, weight = (2, 2) if packing.mode == "quiet" else (packing.fewest_now, 1)
     ordered = sorted(sizes)
     smaller = list(accumulate(ordered))
     count = next((n for n in range(len(ordered), 1, -1) if ordered[n - 1] <= weight * smaller[n - 2]), 0)

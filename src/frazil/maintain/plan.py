@@ -16,10 +16,10 @@ from frazil.spec.models import MaintenanceSpec
 Kind = Literal["compact", "deletes", "manifests", "carry", "expire", "orphans", "statistics"]
 REWRITES: tuple[Kind, ...] = ("compact", "deletes", "manifests")
 DAILY: tuple[Kind, ...] = ("orphans", "statistics")
-Mode = Literal["busy", "quiet", "thorough"]
+Mode = Literal["busy", "regular", "quiet", "thorough"]
 
 QUIET_AFTER_MS = 60_000
-MOST_DELETED: Mapping[Mode, float] = {"busy": 0.125, "quiet": 0.1, "thorough": 0.05}
+MOST_DELETED: Mapping[Mode, float] = {"busy": 0.12, "regular": 0.12, "quiet": 0.1, "thorough": 0.05}
 """A data file is written anew without its deleted rows when they are more of all than this: while changes arrive, each of
 them would else cause many rows to be written, and afterwards readers are not to pay for them for long.
 """
@@ -87,8 +87,9 @@ class Plan:
 def plan_care(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode, noted: Mapping[str, int]) -> Plan:
     """The plan for a table that was looked at with its files.
 
-    mode: `busy` while records arrive, so that each is rewritten few times; `quiet` for a while afterwards; `thorough` does
-    all that is worth anything. noted: when what leaves no trace in the metadata was last done, by its mark.
+    mode: `busy` while records arrive, so that each is rewritten few times; `regular` now and then among them, for what few
+    commits leave behind; `quiet` once they have ended, and a while later `thorough` does all that is worth anything. noted:
+    when what leaves no trace in the metadata was last done, by its mark.
     """
     spec, table = care.spec, look.name
     debt = measure(look, care.target_bytes)
@@ -227,7 +228,7 @@ def _carrying(look: TableLook, care: Care, mode: Mode, is_rewritten: bool) -> It
     if needs_carrying(look, _retention(look, care.spec)):
         reason = "the newest progress lies behind many snapshots of other writers"
         yield Action("carry", look.name, reason, "snapshots before it can be expired")
-    elif mode != "busy" and (depth > 1 or (depth == 1 and is_rewritten)):
+    elif mode not in ("busy", "regular") and (depth > 1 or (depth == 1 and is_rewritten)):
         tells = "does not tell" if depth > 1 else "will not tell, once files are rewritten,"
         reason = f"the newest snapshot {tells} how far the table is"
         yield Action("carry", look.name, reason, "others may expire all snapshots but the newest")
@@ -238,7 +239,7 @@ def _expiry(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode) 
     ids = expirable(look, retention, holds.keep_back_to, now_ms)
     oldest = min((look.snapshots[i].at_ms for i in ids), default=now_ms)
     is_overdue = now_ms - oldest > retention.age_ms * 1.25
-    if ids and (mode == "thorough" or is_overdue or len(ids) >= max(1, retention.count // 4)):
+    if ids and (mode in ("regular", "thorough") or is_overdue or len(ids) >= max(1, retention.count // 4)):
         reason = (
             f"{len(ids):,} of {len(look.snapshots):,} snapshots are older or more than `maintenance.snapshots` keeps"
         )

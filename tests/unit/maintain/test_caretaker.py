@@ -271,6 +271,18 @@ def closed(care: Care, minute: int) -> Care:
     return replace(care, spec=care.spec.model_copy(update={"window": window}))
 
 
+def test_a_table_that_rests_while_the_window_is_closed_is_cared_for_when_it_opens() -> None:
+    beside = Beside(files=400)
+    beside.charge = Charge("t.a", closed(CARE, beside.clock.now_ms() // 60_000 % 1440))
+    beside.commit()
+    calls = [beside.after(60) for _ in range(2 * 1440)]
+    compacted = [minute for minute, done in enumerate(calls) if "compact" in done]
+    assert compacted[:1], "the window opens an hour later, for an hour"
+    assert 58 <= compacted[0] <= 62
+    assert all(58 <= minute % 1440 <= 122 for minute in compacted)
+    assert any("orphans" in call for done in calls for call in done)
+
+
 def test_a_mirror_that_others_care_for_is_measured_and_slowed_and_nothing_else() -> None:
     beside = Beside(files=MOST_SMALL_FILES + 1)
     off = replace(CARE, spec=CARE.spec.model_copy(update={"is_on": False}))

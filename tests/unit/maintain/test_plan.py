@@ -202,12 +202,12 @@ def test_a_round_rewrites_no_more_for_the_sake_of_deletes_either(
 def test_deletes_are_worked_off() -> None:
     look = replace(
         table(line(3)),
-        files=(StoredData(TARGET, 100, "[0,[]]", deleted=30), StoredData(TARGET, 100, "[0,[]]", deleted=29)),
-        deletes=(StoredDeletes("vector", 10, 30, True), StoredDeletes("vector", 10, 29, True)),
+        files=(StoredData(TARGET, 100, "[0,[]]", deleted=12), StoredData(TARGET, 100, "[0,[]]", deleted=11)),
+        deletes=(StoredDeletes("vector", 10, 12, True), StoredDeletes("vector", 10, 11, True)),
     )
     action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED))
     assert action is not None
-    assert action.reason == "1 file with more than 30% of their rows deleted"
+    assert action.reason == "1 file with more than 12% of their rows deleted"
     equal = replace(look, deletes=(StoredDeletes("equality", 10, 3),), files=(StoredData(TARGET, 100, "[0,[]]"),))
     action = compaction(plan_care(equal, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED))
     assert action is not None
@@ -215,7 +215,7 @@ def test_deletes_are_worked_off() -> None:
     assert action.compaction.removes_dangling
 
 
-@pytest.mark.parametrize(("mode", "deleted"), [("busy", 30), ("quiet", 10), ("thorough", 5)])
+@pytest.mark.parametrize(("mode", "deleted"), [("busy", 12), ("regular", 12), ("quiet", 10), ("thorough", 5)])
 def test_the_longer_a_table_rests_the_fewer_deleted_rows_are_left_in_it(mode: Mode, deleted: int) -> None:
     for count, is_due in ((deleted, True), (deleted - 1, False)):
         files = (StoredData(TARGET, 100, "[0,[]]", deleted=count),)
