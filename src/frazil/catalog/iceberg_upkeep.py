@@ -232,8 +232,9 @@ class IcebergUpkeep:
         finally:
             planned.close()
 
-    def _manifests(self, java: Any) -> tuple[int, ...]:
-        return tuple(int(manifest.length()) for manifest in each(java.currentSnapshot().allManifests(java.io())))
+    def _manifests(self, java: Any) -> list[tuple[int, int]]:
+        manifests = each(java.currentSnapshot().allManifests(java.io()))
+        return [(int(manifest.length()), int(manifest.partitionSpecId())) for manifest in manifests]
 
     def _actions(self) -> Any:
         """Iceberg's actions in that session."""

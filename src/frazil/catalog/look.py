@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from frazil.catalog.progress import COMMITTED_AT, key
@@ -17,6 +17,7 @@ from frazil.types import as_json
 _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
 _CARRIED = ("offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark")
 _CARRIED_IF_THERE = ("bad-skipped", "passed-over", "dead-letters", "places", "emptied")
+_Place = tuple[str, int | None]
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 
 
@@ -38,7 +39,8 @@ class Snapshot:
 @dataclass(frozen=True)
 class StoredData:
     """A data file. partition: its spec and values, as text. deleted: how many of its rows delete files of its own delete, as
-    far as those say which file they are about. has_deletes: whether any deletes count for it.
+    far as those say which file they are about. loosely_deleted: how many position deletes that do not say it may delete, if
+    they take the same share of all files that they count for. has_deletes: whether any deletes count for it.
     """
 
     size_bytes: int
@@ -46,6 +48,7 @@ class StoredData:
     partition: str = ""
     deleted: int = 0
     has_deletes: bool = False
+    loosely_deleted: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ class TableLook:
     head: the newest snapshot of the main branch. refs: the snapshot of every branch and tag but `main`. has_own_retention:
     the branch main says itself how long its snapshots are kept. is_sorted: the table has a sort order of its own.
     statistics: snapshots that have a file of statistics. metadata_bytes: length of the metadata as JSON. manifests: their
-    lengths. promised: paths of files that the newest progress of some pipeline has promised to other tables.
+    lengths. rewritable_manifests: those with the partition spec that the table has now, which alone Iceberg rewrites.
+    promised: paths of files that the newest progress of some pipeline has promised to other tables.
     """
 
     name: str
@@ -83,6 +87,7 @@ class TableLook:
     files: tuple[StoredData, ...] = ()
     deletes: tuple[StoredDeletes, ...] = ()
     manifests: tuple[int, ...] = ()
+    rewritable_manifests: tuple[int, ...] = ()
     promised: frozenset[str] = frozenset()
 
     def ancestors(self) -> Iterator[Snapshot]:
@@ -94,9 +99,12 @@ class TableLook:
 
 
 def read_look(
-    name: str, metadata_text: str, files_texts: Iterable[str] = (), manifests: tuple[int, ...] = ()
+    name: str, metadata_text: str, files_texts: Iterable[str] = (), manifests: Sequence[tuple[int, int]] = ()
 ) -> TableLook:
-    """From the table's metadata (TableMetadataParser) and lots of its files (FetchScanTasksResponseParser), as JSON."""
+    """From the table's metadata (TableMetadataParser) and lots of its files (FetchScanTasksResponseParser), as JSON.
+
+    manifests: length and partition spec of each.
+    """
     metadata = json.loads(metadata_text)
     files, deletes = _read_files(files_texts)
     refs = metadata.get("refs", {})
@@ -117,7 +125,8 @@ def read_look(
         statistics=tuple(held["snapshot-id"] for held in metadata.get("statistics", ())),
         files=tuple(files),
         deletes=tuple(deletes),
-        manifests=manifests,
+        manifests=tuple(size for size, _ in manifests),
+        rewritable_manifests=tuple(size for size, spec in manifests if spec == metadata.get("default-spec-id", 0)),
         promised=frozenset(_promised(metadata)),
     )
 
@@ -125,16 +134,30 @@ def read_look(
 def _read_files(texts: Iterable[str]) -> tuple[list[StoredData], Iterable[StoredDeletes]]:
     """Each text has the delete files that count for its own data files: one of them may be in several."""
     files: list[StoredData] = []
-    deletes: dict[tuple[str, int | None], StoredDeletes] = {}
+    deletes: dict[_Place, StoredDeletes] = {}
+    loose: dict[_Place, list[int]] = {}
     for text in texts:
         found = json.loads(text)
         described = found.get("delete-files", ())
         own = [_deletes(file) for file in described]
-        deletes |= {
-            (file["file-path"], file.get("content-offset")): one for file, one in zip(described, own, strict=True)
-        }
-        files += [_data(task, own) for task in found.get("file-scan-tasks", ())]
+        places = [(file["file-path"], file.get("content-offset")) for file in described]
+        deletes |= dict(zip(places, own, strict=True))
+        for task in found.get("file-scan-tasks", ()):
+            for number in task.get("delete-file-references", ()):
+                if own[number].kind == "position" and not own[number].is_scoped:
+                    loose.setdefault(places[number], []).append(len(files))
+            files.append(_data(task, own))
+    for place, numbers in loose.items():
+        _spread(deletes[place].record_count, files, numbers)
     return files, deletes.values()
+
+
+def _spread(deleted: int, files: list[StoredData], numbers: Sequence[int]) -> None:
+    """Deals so many deleted rows out to the files with these numbers, by how many rows they have."""
+    rows = max(1, sum(files[number].record_count for number in numbers))
+    for number in numbers:
+        file = files[number]
+        files[number] = replace(file, loosely_deleted=file.loosely_deleted + deleted * file.record_count // rows)
 
 
 def _is_sorted(metadata: Mapping[str, Any]) -> bool:

@@ -263,7 +263,8 @@ def _has_changed(known: _Known) -> bool:
     seen, then, spec = known.seen, known.looked_at, known.seen.charge.care.spec
     if then is None or seen.files - then.files >= spec.min_input_files or seen.files < then.files:
         return True
-    return seen.snapshots - then.snapshots >= max(1, spec.snapshot_count // 4)
+    kept = known.plan.kept_snapshots if known.plan is not None else None
+    return seen.snapshots - then.snapshots >= max(1, (kept or spec.snapshot_count) // 4)
 
 
 def _put_off_daily(known: _Known, outcomes: Sequence[Outcome], now_s: float) -> None:

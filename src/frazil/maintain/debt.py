@@ -12,7 +12,7 @@ SMALL_SHARE_OF_TARGET = 0.75
 """A file below this share of the target size is small; Iceberg's own measure."""
 MOST_SMALL_FILES = 10_000
 MOST_DELETE_FILES = 2_000
-MOST_DELETED_SHARE = 0.4
+MOST_DELETED_SHARE = 0.25
 """Of all rows: more than table care leaves in any file while records arrive, so that it works off whatever is above."""
 FEWEST_DELETED_ROWS = 1_000_000
 """Fewer are no burden to anybody, whatever their share."""
@@ -23,8 +23,8 @@ MOST_METADATA_BYTES = 8_000_000
 class Debt:
     """A table's figures. small_files: those that lie in a partition with another small one, so that two could be one.
     p50_bytes: the median size of data files. deleted_rows: as delete files count them; deleted_share: of the rows in data
-    files those that are deleted, as far as delete files say which file they are about. last_rewrite_ms: when files of the
-    table were last replaced by others.
+    files those that are deleted, estimated where delete files do not say which file they are about.
+    last_rewrite_ms: when files of the table were last replaced by others.
     """
 
     files: int = 0
@@ -65,6 +65,7 @@ def measure(look: TableLook, target_bytes: int) -> Debt:
     sizes = [file.size_bytes for file in look.files]
     rewrites = [snapshot.at_ms for snapshot in look.ancestors() if snapshot.operation == "replace"]
     small = small_files(look, int(target_bytes * SMALL_SHARE_OF_TARGET))
+    rows = sum(file.record_count for file in look.files)
     return Debt(
         files=len(sizes),
         size_bytes=sum(sizes),
@@ -73,7 +74,7 @@ def measure(look: TableLook, target_bytes: int) -> Debt:
         delete_files=len(look.deletes),
         equality_deletes=sum(file.kind == "equality" for file in look.deletes),
         deleted_rows=sum(file.record_count for file in look.deletes if file.kind != "equality"),
-        deleted_share=sum(file.deleted for file in look.files) / max(1, sum(file.record_count for file in look.files)),
+        deleted_share=sum(file.deleted + file.loosely_deleted for file in look.files) / max(1, rows),
         manifests=len(look.manifests),
         snapshots=len(look.snapshots),
         metadata_bytes=look.metadata_bytes,

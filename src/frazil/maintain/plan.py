@@ -10,7 +10,7 @@ from frazil.catalog.look import StoredData, TableLook
 from frazil.catalog.upkeep import Compaction, Transfer
 from frazil.maintain.debt import MOST_SMALL_FILES, SMALL_SHARE_OF_TARGET, Debt, measure, small_files
 from frazil.maintain.packing import Packing, choose
-from frazil.maintain.retention import Retention, expirable, needs_carrying, progress_depth
+from frazil.maintain.retention import Retention, expirable, kept_count, needs_carrying, progress_depth
 from frazil.spec.models import MaintenanceSpec
 
 Kind = Literal["compact", "deletes", "manifests", "carry", "expire", "orphans", "statistics"]
@@ -74,6 +74,7 @@ class Action:
 class Plan:
     """What a table owes and what is to be done about it, in this order. waiting: what is due and must not be done yet.
     files_since_ms: files that were written since then may be those of a batch in hand; None: no batch is known of.
+    kept_snapshots: how many of this table's are kept at most.
     """
 
     table: str
@@ -82,6 +83,7 @@ class Plan:
     waiting: tuple[str, ...] = ()
     spared: frozenset[str] = field(default=frozenset(), repr=False)
     files_since_ms: int | None = None
+    kept_snapshots: int | None = None
 
 
 def plan_care(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode, noted: Mapping[str, int]) -> Plan:
@@ -91,6 +93,7 @@ def plan_care(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode
     commits leave behind; `quiet` once they have ended, and a while later `thorough` does all that is worth anything. noted:
     when what leaves no trace in the metadata was last done, by its mark.
     """
+    care = as_the_table_says(care, look)
     spec, table = care.spec, look.name
     debt = measure(look, care.target_bytes)
     if not spec.is_on or look.head is None:
@@ -109,7 +112,14 @@ def plan_care(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode
         actions += _expiry(look, care, holds, now_ms, mode)
     if is_open(spec.window, now_ms):
         actions += _daily(look, spec, holds, now_ms, noted)
-    return Plan(table, debt, tuple(actions), tuple(waiting), holds.spared)
+    kept = kept_count(look, spec.snapshot_count)
+    return Plan(table, debt, tuple(actions), tuple(waiting), holds.spared, kept_snapshots=kept)
+
+
+def as_the_table_says(care: Care, look: TableLook) -> Care:
+    """With the size of files that the table's own property asks for, as ingestion has it, unless `maintenance` names one."""
+    own = look.properties.get("write.target-file-size-bytes")
+    return care if care.spec.target_file_size_bytes or not own else replace(care, target_bytes=int(own))
 
 
 def _held(look: TableLook, holds: Holds) -> Holds:
@@ -145,9 +155,10 @@ def _rewrites(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Iterator[A
     if len(positions) >= (2 if mode == "thorough" else MOST_POSITION_DELETES) and len(positions) > debt.files:
         reason = f"{len(positions):,} files of position deletes for {debt.files:,} data files"
         yield Action("deletes", look.name, reason, "readers open fewer delete files")
-    most = max(FEWEST_MANIFESTS, 2 * sum(look.manifests) // MANIFEST_BYTES)
-    if care.spec.manifests and len(look.manifests) > most:
-        reason = f"{len(look.manifests):,} manifests of {_size(sum(look.manifests) / len(look.manifests))} each"
+    manifests = look.rewritable_manifests
+    most = max(FEWEST_MANIFESTS, 2 * sum(manifests) // MANIFEST_BYTES)
+    if care.spec.manifests and len(manifests) > most:
+        reason = f"{len(manifests):,} manifests of {_size(sum(manifests) / len(manifests))} each"
         yield Action("manifests", look.name, reason, "readers plan with fewer of them")
 
 
@@ -168,14 +179,22 @@ def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action |
         options["delete-file-threshold"] = "1"
         reasons.append(f"{_files(debt.equality_deletes)} of equality deletes, which every reader must apply")
     most = MOST_DELETED[mode]
-    worn = sum(_is_worn(file, most) for file in look.files)
+    worn = sum(_is_worn(file, most, file.deleted) for file in look.files)
     if worn:
         options["delete-ratio-threshold"] = str(most)
         reasons.append(f"{_files(worn)} with more than {most:.0%} of their rows deleted")
+    loose = sum(_is_worn(file, most, file.loosely_deleted) for file in look.files)
+    if loose:
+        # The share of one file's rows that such deletes take is not known to Iceberg's planner.
+        options["delete-file-threshold"] = "1"
+        reasons.append(
+            f"{_files(loose)} with about {most:.0%} of their rows deleted, or more, by deletes that name no file"
+        )
     if not reasons:
         return None
     # These are chosen for their deletes, whatever their size.
-    others = [f.size_bytes for f in look.files if _is_worn(f, most) or (debt.equality_deletes and f.has_deletes)]
+    takes_all = debt.equality_deletes or loose
+    others = [f.size_bytes for f in look.files if _is_worn(f, most, f.deleted) or (takes_all and f.has_deletes)]
     options |= _limit([*files, *others], care, 2 if files else 1)
     compaction = Compaction(options, care.spec.sort, care.spec.zorder, removes_dangling=debt.equality_deletes > 0)
     after = sum(max(1, round(sum(group) / care.target_bytes)) for group in chosen.groups) if chosen is not None else 0
@@ -183,8 +202,8 @@ def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action |
     return Action("compact", look.name, "; ".join(reasons), gain, compaction)
 
 
-def _is_worn(file: StoredData, most: float) -> bool:
-    return file.deleted >= most * max(1, file.record_count)
+def _is_worn(file: StoredData, most: float, deleted: int) -> bool:
+    return deleted >= most * max(1, file.record_count)
 
 
 def _group_bytes(look: TableLook, care: Care, small: Mapping[str, Sequence[int]]) -> int:
@@ -239,7 +258,9 @@ def _expiry(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode) 
     ids = expirable(look, retention, holds.keep_back_to, now_ms)
     oldest = min((look.snapshots[i].at_ms for i in ids), default=now_ms)
     is_overdue = now_ms - oldest > retention.age_ms * 1.25
-    if ids and (mode in ("regular", "thorough") or is_overdue or len(ids) >= max(1, retention.count // 4)):
+    if ids and (
+        mode in ("regular", "thorough") or is_overdue or len(ids) >= max(1, kept_count(look, retention.count) // 4)
+    ):
         reason = (
             f"{len(ids):,} of {len(look.snapshots):,} snapshots are older or more than `maintenance.snapshots` keeps"
         )

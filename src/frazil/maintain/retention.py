@@ -33,7 +33,7 @@ def expirable(look: TableLook, retention: Retention, keep_back_to: Iterable[int]
     keep_back_to: snapshots that the main branch must reach without a gap, for a retry that is not finished has read them.
     """
     line = list(look.ancestors())
-    count = _count(look, retention.count)
+    count = kept_count(look, retention.count)
     oldest_ms = now_ms - retention.age_ms
     held = _unbroken(line, count, oldest_ms, keep_back_to)
     on_main = {snapshot.id for snapshot in line}
@@ -51,7 +51,7 @@ def expirable(look: TableLook, retention: Retention, keep_back_to: Iterable[int]
 
 def needs_carrying(look: TableLook, retention: Retention) -> bool:
     """Whether the newest progress of some pipeline lies so far back that it holds more snapshots than should be kept."""
-    return len(look.snapshots) > 1 and progress_depth(look) > _count(look, retention.count)
+    return len(look.snapshots) > 1 and progress_depth(look) > kept_count(look, retention.count)
 
 
 def progress_depth(look: TableLook) -> int:
@@ -67,7 +67,8 @@ def _counted(look: TableLook) -> list[int]:
     return [max(there, key=lambda one: (one.at_ms, one.id)).id] if there else []
 
 
-def _count(look: TableLook, wanted: int) -> int:
+def kept_count(look: TableLook, wanted: int) -> int:
+    """How many snapshots are kept where `wanted` are asked for: fewer where their metadata would be too much."""
     each_bytes = look.metadata_bytes / max(1, len(look.snapshots))
     return max(min(FEWEST, wanted), min(wanted, int(METADATA_BUDGET_BYTES / max(1.0, each_bytes))))
 

@@ -15,7 +15,18 @@ from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
 from frazil.maintain.debt import Debt, measure
-from frazil.maintain.plan import ORPHANS_NOTE, REWRITES, Action, Care, Holds, Mode, Plan, mode_of, plan_care
+from frazil.maintain.plan import (
+    ORPHANS_NOTE,
+    REWRITES,
+    Action,
+    Care,
+    Holds,
+    Mode,
+    Plan,
+    as_the_table_says,
+    mode_of,
+    plan_care,
+)
 
 log = structlog.get_logger("frazil")
 
@@ -79,7 +90,7 @@ class Carer:
     def measure(self, charge: Charge) -> Debt:
         """What the table owes now; nothing where there is none. Raises UnavailableError as the catalog does."""
         look = self._upkeep.look(charge.name, with_files=True)
-        return measure(look, charge.care.target_bytes) if look is not None else Debt()
+        return measure(look, as_the_table_says(charge.care, look).target_bytes) if look is not None else Debt()
 
     def first_note(self, charge: Charge) -> None:
         """Notes a table that has never been cared for as one without orphans: what it has is looked for a day later."""

@@ -80,10 +80,10 @@ def test_files_come_with_the_deletes_that_count_for_them() -> None:
     equal |= {"file-path": "/t/2.parquet"}
     tasks = [{"data-file": file, "delete-file-references": [0]}, {"data-file": file, "delete-file-references": [1]}]
     found = json.dumps({"file-scan-tasks": tasks, "delete-files": [{**vector, "file-size-in-bytes": 100}, equal]})
-    look = read_look("t.a", metadata(snapshot(1)), [found], (7,))
+    look = read_look("t.a", metadata(snapshot(1)), [found], [(7, 0), (8, 1)])
     assert look.deletes == (StoredDeletes("vector", 3, 2, True), StoredDeletes("equality", 4, 1))
     assert look.files == (StoredData(10, 5, '[1,["x"]]', 2, True), StoredData(10, 5, '[1,["x"]]', 0, True))
-    assert look.manifests == (7,)
+    assert (look.manifests, look.rewritable_manifests) == ((7, 8), (7,))
 
 
 def test_files_come_in_lots_and_deletes_that_are_in_several_count_once() -> None:
@@ -101,6 +101,20 @@ def test_files_come_in_lots_and_deletes_that_are_in_several_count_once() -> None
     look = read_look("t.a", metadata(snapshot(1)), [json.dumps(lot) for lot in [*lots, {"file-scan-tasks": []}]])
     assert [file.deleted for file in look.files] == [1, 2]
     assert [(one.kind, one.record_count) for one in look.deletes] == [("vector", 1), ("equality", 1), ("vector", 2)]
+
+
+def test_deletes_that_name_no_file_are_dealt_out_to_all_that_they_count_for() -> None:
+    sizes = [{"spec-id": 0, "file-size-in-bytes": 10, "record-count": rows} for rows in (30, 10)]
+    loose = {"content": "position-deletes", "file-format": "parquet", "file-size-in-bytes": 4, "record-count": 20}
+    lots = [
+        {
+            "file-scan-tasks": [{"data-file": file, "delete-file-references": [0]}],
+            "delete-files": [{**loose, "file-path": "/t/p"}],
+        }
+        for file in sizes
+    ]
+    look = read_look("t.a", metadata(snapshot(1)), [json.dumps(lot) for lot in lots])
+    assert [(file.deleted, file.loosely_deleted) for file in look.files] == [(0, 15), (0, 5)]
 
 
 def test_progress_is_carried_word_for_word_but_for_what_happened_once() -> None:

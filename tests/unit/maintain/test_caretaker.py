@@ -171,7 +171,7 @@ def test_trouble_is_told_and_tried_again(error: FrazilError, pause_s: float) -> 
 def test_a_rewrite_that_fails_keeps_no_books_from_being_kept() -> None:
     beside = Beside(files=20, snapshots=400)
     upkeep = beside.upkeep
-    upkeep.tables["t.a"] = replace(upkeep.tables["t.a"], manifests=(1000,) * 200)
+    upkeep.tables["t.a"] = replace(upkeep.tables["t.a"], rewritable_manifests=(1000,) * 200)
     upkeep.failures = [UnavailableError("no space left")]
     assert beside.after(10) == ["look", "compact", "expire"], "manifests are rewritten another time"
     assert beside.caretaker.said()["t.a"]["failure"] == "no space left"

@@ -37,6 +37,7 @@ from tests.unit.maintain.tables import MIB, line, table, without_progress
 
 TARGET = 128 * MIB
 DAY_MS = 86_400_000
+MODES: tuple[Mode, ...] = ("busy", "regular", "quiet", "thorough")
 NOTED = {ORPHANS_NOTE: 10_000}
 
 
@@ -227,9 +228,9 @@ def test_the_longer_a_table_rests_the_fewer_deleted_rows_are_left_in_it(mode: Mo
 @pytest.mark.parametrize(
     ("files", "deleted", "words"),
     [
-        (3000, 410, ("1,230,000 deleted rows, 41% of all",)),
-        (3000, 400, ()),
-        (2400, 410, ()),
+        (5000, 260, ("1,300,000 deleted rows, 26% of all",)),
+        (5000, 250, ()),
+        (3800, 260, ()),
     ],
     ids=["too much", "as much as care leaves", "too few to matter"],
 )
@@ -244,6 +245,46 @@ def test_deleted_rows_are_too_much_when_they_are_many_and_a_great_part(
     debt = measure(look, TARGET)
     assert (debt.above_cap, debt.deleted_rows) == (words, files * deleted)
     assert MOST_DELETED["busy"] < MOST_DELETED_SHARE, "care works off whatever is too much"
+
+
+def test_deletes_that_name_no_file_are_worked_off_by_the_share_they_may_have() -> None:
+    loose = StoredDeletes("position", 10, 40)
+    for deleted, is_due in ((12, True), (11, False)):
+        files = (
+            StoredData(TARGET, 100, "[0,[]]", has_deletes=True, loosely_deleted=deleted),
+            StoredData(TARGET, 100, "[0,[1]]"),
+        )
+        look = replace(table(line(3)), files=files, deletes=(loose,))
+        action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED))
+        assert (action is not None) is is_due
+        if action is not None and action.compaction is not None:
+            assert action.reason == "1 file with about 12% of their rows deleted, or more, by deletes that name no file"
+            assert action.compaction.options["delete-file-threshold"] == "1"
+
+
+def test_manifests_of_an_older_partition_spec_are_not_due() -> None:
+    look = replace(table(line(3)), manifests=(1000,) * 200, rewritable_manifests=(1000,) * 100)
+    for mode in MODES:
+        assert "manifests" not in {
+            action.kind
+            for action in plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED).actions
+        }
+
+
+def test_files_are_as_large_as_the_table_s_own_property_asks_for() -> None:
+    own = {"write.target-file-size-bytes": str(32 * MIB)}
+    look = replace(table(line(3), {"[0,[]]": [32 * MIB] * 60}), properties=own)
+    for mode in MODES:
+        assert plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED).debt.small_files == 0
+    named = MaintenanceSpec(target_file_size_bytes=TARGET)
+    assert plan_care(look, Care(named, TARGET), Holds(), 10_000, "busy", NOTED).debt.small_files == 60
+
+
+def test_heavy_snapshots_are_expired_before_the_metadata_is_large() -> None:
+    count = 25
+    look = replace(table(line(count)), metadata_bytes=count * 60_000)
+    actions = plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10**6, "busy", NOTED).actions
+    assert "expire" in {action.kind for action in actions}
 
 
 def test_each_kind_of_debt_has_its_cap() -> None:
