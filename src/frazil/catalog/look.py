@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from frazil.catalog.history import CARE_ID
 from frazil.catalog.progress import COMMITTED_AT, key
 from frazil.types import as_json
 
@@ -24,7 +25,8 @@ _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 @dataclass(frozen=True)
 class Snapshot:
     """One snapshot. progress: per pipeline that says how far it is the commit id under which it says so. removes_files: some
-    file that the snapshot before it names is no longer part of the table. is_staged: it waits to be published.
+    file that the snapshot before it names is no longer part of the table. is_staged: it waits to be published. is_care: some
+    pipeline's table care has made it.
     """
 
     id: int
@@ -34,6 +36,7 @@ class Snapshot:
     progress: Mapping[str, str] = field(default_factory=dict)
     removes_files: bool = False
     is_staged: bool = False
+    is_care: bool = False
 
 
 @dataclass(frozen=True)
@@ -216,6 +219,7 @@ def _snapshot(document: Mapping[str, Any]) -> Snapshot:
         progress={p: summary.get(f"frazil.{p}.commit-id", "") for p in _pipelines(summary)},
         removes_files=any(int(summary.get(name, 0)) for name in _REMOVALS),
         is_staged="wap.id" in summary,
+        is_care=any(name.startswith("frazil.") and name.endswith(f".{CARE_ID}") for name in summary),
     )
 
 

@@ -24,7 +24,7 @@ class Debt:
     """A table's figures. small_files: those that lie in a partition with another small one, so that two could be one.
     p50_bytes: the median size of data files. deleted_rows: as delete files count them; deleted_share: of the rows in data
     files those that are deleted, estimated where delete files do not say which file they are about.
-    last_rewrite_ms: when files of the table were last replaced by others.
+    last_care_ms: when table care of any process last changed the table's files.
     """
 
     files: int = 0
@@ -38,7 +38,7 @@ class Debt:
     manifests: int = 0
     snapshots: int = 0
     metadata_bytes: int = 0
-    last_rewrite_ms: int | None = None
+    last_care_ms: int | None = None
 
     @property
     def small_share(self) -> float:
@@ -63,7 +63,7 @@ class Debt:
 def measure(look: TableLook, target_bytes: int) -> Debt:
     """The figures of a table that was looked at with its files. target_bytes: the size that files should have."""
     sizes = [file.size_bytes for file in look.files]
-    rewrites = [snapshot.at_ms for snapshot in look.ancestors() if snapshot.operation == "replace"]
+    cared = [snapshot.at_ms for snapshot in look.ancestors() if snapshot.is_care]
     small = small_files(look, int(target_bytes * SMALL_SHARE_OF_TARGET))
     rows = sum(file.record_count for file in look.files)
     return Debt(
@@ -78,7 +78,7 @@ def measure(look: TableLook, target_bytes: int) -> Debt:
         manifests=len(look.manifests),
         snapshots=len(look.snapshots),
         metadata_bytes=look.metadata_bytes,
-        last_rewrite_ms=max(rewrites, default=None),
+        last_care_ms=max(cared, default=None),
     )
 
 

@@ -87,7 +87,7 @@ def report_care(
     if plan is None:
         return None
     debt = plan.debt
-    lasts = [at for at in (debt.last_rewrite_ms, said.get("last_ms")) if at is not None]
+    lasts = [at for at in (debt.last_care_ms, said.get("last_ms")) if at is not None]
     return CareReport(
         p50_bytes=debt.p50_bytes,
         small_share=round(debt.small_share, 4),

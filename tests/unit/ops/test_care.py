@@ -67,7 +67,7 @@ def reported(look: TableLook, said: Mapping[str, Any], mode: str = "append") -> 
 
 def test_status_has_the_figures_of_a_table() -> None:
     sizes = {"[0,[]]": [MIB, 2 * MIB], "[0,[1]]": [3 * MIB, 400 * MIB, 500 * MIB]}
-    snapshots = [*line(3), without_progress(line(4)[-1], removes_files=True)]
+    snapshots = [*line(3), replace(without_progress(line(4)[-1], removes_files=True), is_care=True)]
     look = replace(
         look_of(snapshots, sizes),
         deletes=(StoredDeletes("vector", 10, 7, True), StoredDeletes("equality", 10, 5)),
