@@ -25,6 +25,7 @@ from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.ingest.upserts.key_fields import check_key_fields, first_alike
 from frazil.ingest.upserts.key_names import name_columns
 from frazil.ingest.upserts.live_rows import has_column, member
 from frazil.ingest.upserts.record_keys import Keys, put_keys, read_keys
@@ -71,13 +72,13 @@ def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit:
     reading = target.changes
     assert reading is not None
     if reading.paths:
-        return take_tombstones(target, records, changes)
+        return take_tombstones(target, records, check_key_fields(target, records, changes, limit))
     is_named = changes.key_columns or (target.envelope is not None and target.envelope.names_keys)
     if not changes.ops.size or is_named:
         return changes
     has_key = np.zeros(len(changes.decoded.refused), np.bool_)
     has_key[changes.records[changes.ops != TRUNCATE]] = True
-    keys = read_keys(target, records, has_key, limit)
+    keys = read_keys(target, records, first_alike(target, records, has_key), limit)
     found = keys.decoded
     misfits = sorted([*changes.decoded.misfits, *found.misfits], key=lambda misfit: misfit.row)[:limit]
     decoded = replace(
