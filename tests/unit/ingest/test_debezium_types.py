@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -24,6 +24,7 @@ from frazil.ingest.upserts.changes import Changes
 from tests.unit.ingest.debezium_reference import PAGE, ROWS, Row, envelope_schema, page, read_both, target_of
 
 _MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC).replace(tzinfo=None)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 _UUID = "11111111-2222-3333-4444-555555555555"
 
 
@@ -74,10 +75,10 @@ def _row(name: str) -> Row:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("time.NanoTimestamp", 1767323045678901001),
         ("time.MicroTimestamp", 9223372036825200000),
         ("time.MicroTime", 86_400_000_000),
-        ("time.NanoTime", 1),
+        ("time.NanoTime", 86_400_000_000_000),
+        ("time.NanoTime", -1),
         ("time.ZonedTimestamp", "soon"),
         ("data.Uuid", "no uuid"),
         ("data.Decimal", base64.b64encode((10**12).to_bytes(8, "big")).decode()),
@@ -91,6 +92,25 @@ def test_a_value_that_its_type_cannot_hold_makes_one_bad_record(name: str, value
     changes = _read(row, kind, row.value, value, row.value)
     assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [(1, "after.v", "does_not_fit")]
     assert changes.records.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("time.NanoTimestamp", 1767323045678901200, _MOMENT),
+        ("time.NanoTimestamp", -1, _EPOCH - timedelta(microseconds=1)),
+        ("time.NanoTime", 11045500001999, time(3, 4, 5, 500001)),
+        ("time.IsoTime", "03:04:05.5000019Z", time(3, 4, 5, 500001)),
+        ("time.IsoTimestamp", "1969-12-31T23:59:59.9999999Z", _EPOCH - timedelta(microseconds=1)),
+        ("time.IsoTimestamp", "2026-01-02T03:04:05.678901999999", _MOMENT),
+        ("time.ZonedTimestamp", "2026-01-02T05:04:05.6789012+02:00", _MOMENT.replace(tzinfo=UTC)),
+    ],
+)
+def test_what_is_less_than_a_microsecond_is_cut_off_towards_the_past(name: str, value: Any, found: Any) -> None:
+    row = _row(name)
+    (kind, _), _ = read_both(row)
+    changes = _read(row, kind, row.value, value, None)
+    assert (changes.columns[0].to_pylist()[1:], changes.decoded.misfits) == ([found, None], [])
 
 
 def test_a_column_that_is_declared_as_the_number_that_is_written_gets_it() -> None:

@@ -1,8 +1,8 @@
 """Value slices of one column, read as a declared Iceberg type: Arrow arrays, and a misfit for each value that is not
 one.
 
-Nothing is rounded, cut or converted between kinds: a string is no number, 1.5 is no integer. docs/reference/json.md has
-the table of what fits what; tests/unit/ingest/test_json_types.py holds it.
+Nothing is rounded or converted between kinds, and nothing cut but parts of a microsecond: a string is no number, 1.5 is no
+integer. docs/reference/json.md has the table of what fits what; tests/unit/ingest/test_json_types.py holds it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ _FAULTS = {
     values.LONE_SURROGATE: Fault("bad_text", "{value} has half of a surrogate pair, which is no text"),
     values.UNREADABLE: Fault("does_not_fit", "{value} cannot be read as {type}"),
     values.MISSING: Fault("missing", "the column is required and the record has no value for it"),
-    values.NO_MICROS: Fault("does_not_fit", "{value} is no whole number of microseconds, which is what {type} holds"),
     values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
 }
 _UNDECLARED = {1: Fault("undeclared", "the table has no such column, and `on_drift: freeze` lets it have none")}
