@@ -277,6 +277,9 @@ the envelope itself: [envelopes](envelopes.md).
 |---|---|---|---|"""
 _NOTES = """
 - A value that the type cannot hold makes its record a bad one: `infinity` as a timestamp, more digits than 38.
+- `NaN`, `Infinity` and `-Infinity` of `real` and `double precision` are kept: Kafka Connect's converter writes them as texts
+  in JSON, and the schema in the message tells that they are numbers. In JSON without a schema they are texts, which fit no
+  column of numbers.
 - Of times what is less than a microsecond is cut off, towards the past, as Iceberg's types of times hold microseconds:
   the seventh digit of SQL Server's `datetime2`, `time` and `datetimeoffset`, which have seven where nothing else is said,
   and nanoseconds of others. A column that is declared with the type as written keeps all: `columns: {placed: long}` for

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.types import DecimalType, IcebergType, LongType, StringType
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, ListType, LongType, StringType
 
 from frazil.ingest.decode.connect.values import Meaning, read_meaning, unscaled_numbers
 from frazil.ingest.decode.envelopes.changes import read_envelope
@@ -111,6 +111,27 @@ def test_what_is_less_than_a_microsecond_is_cut_off_towards_the_past(name: str, 
     (kind, _), _ = read_both(row)
     changes = _read(row, kind, row.value, value, None)
     assert (changes.columns[0].to_pylist()[1:], changes.decoded.misfits) == ([found, None], [])
+
+
+@pytest.mark.parametrize("kind", [FloatType(), DoubleType()], ids=str)
+def test_numbers_that_json_lacks_are_taken_as_the_converter_writes_them(kind: IcebergType) -> None:
+    row = Row("", "float32" if kind == FloatType() else "float64", 1.5)
+    values = ["Infinity", 1.5, "-Infinity", None, "NaN", "nan", "1.5"]
+    changes = _read(row, kind, *values)
+    assert list(map(str, changes.columns[0].to_pylist())) == ["inf", "1.5", "-inf", "None", "nan"]
+    assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [
+        (5, "after.v", "does_not_fit"),
+        (6, "after.v", "does_not_fit"),
+    ]
+    listed = _read(Row("", "array", [], inner=(("element", "float64"),)), ListType(1, DoubleType(), False), ["NaN", 1])
+    assert str(listed.columns[0].to_pylist()) == "[[nan, 1.0]]"
+
+
+def test_without_a_schema_a_text_is_no_number() -> None:
+    raw = [json.dumps({"after": {"v": value}, "op": "c"}).encode() for value in ("NaN", 1.5)]
+    target = target_of({"v": DoubleType()}, Envelope("debezium"), Reading())
+    changes = read_envelope(target, {"value": pa.array(raw, pa.binary())})
+    assert (changes.records.tolist(), [one.row for one in changes.decoded.misfits]) == ([1], [0])
 
 
 def test_a_column_that_is_declared_as_the_number_that_is_written_gets_it() -> None:

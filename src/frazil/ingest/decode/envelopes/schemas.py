@@ -71,9 +71,10 @@ def _open_with_schema(stretch: Stretch, slices: Slices, schema: ConnectSchema) -
     error = np.zeros(len(slices), np.uint8)
     kept, texts.selection = texts.selection, None
     rescues, texts.is_rescuing = texts.is_rescuing, False
+    texts.takes_endless = True
     findings = Findings("drop")
     arrays = read_members(texts, slices, struct.fields, findings, (), error)
-    texts.selection, texts.is_rescuing = kept, rescues
+    texts.selection, texts.is_rescuing, texts.takes_endless = kept, rescues, False
     refuse_objects(texts, slices, error, ())
     columns = Columns(arrays, np.zeros(len(slices), np.uint8), ())
     struct, columns = open_columns(stretch.envelope, struct, columns, schema.meanings, stretch.fields)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
     BooleanType,
@@ -60,6 +61,7 @@ _FAULTS = {
 }
 _UNDECLARED = {1: Fault("undeclared", "the table has no such column, and `on_drift: freeze` lets it have none")}
 _SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
+_ENDLESS = ("NaN", "Infinity", "-Infinity")
 _BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
     IntegerType: (-(2**31), 2**31 - 1),
     LongType: (-(2**63), 2**63 - 1),
@@ -266,8 +268,19 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     endless = np.isinf(out)
     if endless.any():
         bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
+    if texts.takes_endless and bad.any():
+        _take_endless(texts, slices, out, valid, bad)
     _refuse(texts, slices, bad, kind, path)
     return _primitive(arrow, valid, pa.py_buffer(out))
+
+
+def _take_endless(texts: Texts, slices: Slices, out: NDArray[Any], valid: U8, bad: U8) -> None:
+    """The numbers that JSON lacks, where they are written as texts."""
+    words = text_column(texts, slices.only(STRING), numbers=False).array
+    codes = pc.index_in(words, pa.array(_ENDLESS))
+    found = np.asarray(codes.is_valid())
+    out[found] = np.array([float(word) for word in _ENDLESS])[np.asarray(codes.drop_null())]
+    valid[found], bad[found] = 1, values.FITS
 
 
 def _read_any_double(texts: Texts, slices: Slices, valid: U8, bad: U8) -> values.F64:

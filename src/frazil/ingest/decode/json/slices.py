@@ -96,7 +96,8 @@ class Texts:
     noted. is_rescuing: a value that does not fit is noted with its text in `rescued`, and does not count against its
     record. selection: the fields that count; None: all. units: of numbers in fields of time, by path. undeclared: fields
     that no column has, by path, where they are to be rescued. watched: by path of an object what is to be done with its
-    known members before they are read; it may take some of them away.
+    known members before they are read; it may take some of them away. takes_endless: whether the texts NaN, Infinity and
+    -Infinity are floats and doubles, as Kafka Connect's converter writes them.
     """
 
     buffer: NDArray[np.uint8]
@@ -110,6 +111,7 @@ class Texts:
     rescued: list[Misfit] = field(default_factory=list)
     undeclared: list[tuple[str, Slices]] = field(default_factory=list)
     watched: Mapping[tuple[str, ...], Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
+    takes_endless: bool = False
     has_slow_keys: bool = False
     stack: U8 = field(default_factory=new_stack)
 
