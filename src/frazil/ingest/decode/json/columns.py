@@ -33,6 +33,7 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Fault, bitmap
 from frazil.ingest.decode.json import values
+from frazil.ingest.decode.json.extended import as_held
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.infer import infer_type, refuse_objects
 from frazil.ingest.decode.json.scan import OK
@@ -116,6 +117,8 @@ def read_members(
 
 def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
     """One column of any type; as many values as there are slices, null where absent, null or refused."""
+    if texts.is_extended:
+        slices = as_held(texts, slices, kind, path)
     reader = _READERS.get(type(kind))
     if reader is not None:
         return reader(texts, slices, kind, findings, path)
