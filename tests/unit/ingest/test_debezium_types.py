@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, ListType, LongType, StringType
+from pyiceberg.types import BinaryType, DecimalType, DoubleType, FloatType, IcebergType, ListType, LongType, StringType
 
 from frazil.ingest.decode.connect.values import Meaning, read_meaning, unscaled_numbers
 from frazil.ingest.decode.envelopes.changes import read_envelope
@@ -132,6 +133,39 @@ def test_without_a_schema_a_text_is_no_number() -> None:
     target = target_of({"v": DoubleType()}, Envelope("debezium"), Reading())
     changes = read_envelope(target, {"value": pa.array(raw, pa.binary())})
     assert (changes.records.tolist(), [one.row for one in changes.decoded.misfits]) == ([1], [0])
+
+
+def test_a_time_that_is_a_duration_is_kept_as_the_number_that_is_written() -> None:
+    changes = _read(_row("time.MicroTime"), LongType(), 90_000_000_000, -1, 86_400_000_000)
+    assert changes.columns[0].to_pylist() == [90_000_000_000, -1, 86_400_000_000]
+
+
+@pytest.mark.parametrize("scale", [-2, 39])
+def test_a_decimal_whose_scale_no_column_has_stays_its_unscaled_number(scale: int) -> None:
+    row = replace(_row("data.Decimal"), parameters={"scale": str(scale)})
+    changes = _read(row, BinaryType(), "JxE=")
+    assert (changes.columns[0].to_pylist(), changes.decoded.misfits) == ([bytes.fromhex("2711")], [])
+
+
+def _with_map(name: str, keys: str, value: Any, kind: str = "double") -> tuple[dict[str, IcebergType], Changes]:
+    """What records ask for that have a map beside a number, and what is read."""
+    schema = envelope_schema([("v", Row("", "int32", 1)), ("m", Row("", "map", {}))])
+    for image in schema["fields"][:2]:
+        image["fields"][1] |= {"name": name, "keys": {"type": keys}, "values": {"type": kind}}
+    raw = json.dumps({"schema": schema, "payload": {"after": {"v": 1, "m": value}, "op": "c"}}).encode()
+    records = {"value": pa.array([raw], pa.binary())}
+    found = read_envelope(target_of({}, Envelope("debezium"), Reading()), records).decoded
+    assert found.misfits == []
+    kinds = dict(found.wanted[()])
+    return kinds, read_envelope(target_of(kinds, Envelope("debezium"), Reading()), records)
+
+
+def test_a_map_with_numbers_for_keys_is_a_list_of_pairs_or_left_out_and_its_neighbours_are_read() -> None:
+    kinds, changes = _with_map("io.debezium.data.SparseVector", "int16", [[1, 2.5], [7, 3]])
+    assert (str(kinds["m"]), changes.columns[1].to_pylist()) == ("list<list<double>>", [[[1.0, 2.5], [7.0, 3.0]]])
+    kinds, changes = _with_map("x", "int64", [[1, "a"]], "string")
+    assert (list(kinds), changes.columns[0].to_pylist(), changes.decoded.misfits) == (["v"], [1], [])
+    assert changes.decoded.dropped == {"m"}
 
 
 def test_a_column_that_is_declared_as_the_number_that_is_written_gets_it() -> None:
