@@ -112,6 +112,8 @@ LOG_EVENTS: dict[str, str] = {
     " one is planned again.",
     "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
     "large_records": "A record was larger than 8 KiB: this batch, and later ones, are read in pieces of limited size.",
+    "ordered_by_text": "The column that `order_by` names is text, which is compared by its bytes: newer changes may be"
+    " dropped. See [upserts](../how-to/upsert.md#which-change-is-the-last).",
     "pattern_without_topic": "At the start a regular expression of the file matches no topic; the run goes on with the"
     " others and looks again. See [topic missing](../operations/topic-missing.md).",
     "records_passed_over": "A table met records that are no change of a row, such as heartbeats, for the first time: what"

@@ -14,8 +14,8 @@ from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.databases import Mirrors
 from tests.acceptance.pipelines import Pipeline
 from tests.fixtures.source import Source, running
-from tests.fixtures.source_types import BIGINT, INTEGER, LONG_TEXT
-from tests.fixtures.workload import SourceTable
+from tests.fixtures.source_types import BIGINT, ENDLESS_DOUBLE, ENDLESS_REAL, INTEGER, LONG_TEXT
+from tests.fixtures.workload import SourceTable, usual_tables
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -39,7 +39,10 @@ def test_mirrors_equal_their_tables_after_every_pause(
     kind: str, rounds: int, pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     seed = zlib.crc32(kind.encode())
-    made = Source(tmp_path / "connect", broker.bootstrap_servers, seed, _KINDS[kind], moves_alone=True)
+    tables = usual_tables()
+    if kind == "with schemas":
+        tables.append(SourceTable("endless", {"id": BIGINT}, {"d": ENDLESS_DOUBLE, "r": ENDLESS_REAL}))
+    made = Source(tmp_path / "connect", broker.bootstrap_servers, seed, _KINDS[kind], tables, moves_alone=True)
     with running(made) as source:
         mirror = Mirrors(pipeline, source, _IN_ORDER)
         mirror.live_through(rounds, connector_killed_at=rounds - 1, chance=seed)

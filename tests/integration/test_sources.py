@@ -136,7 +136,9 @@ def test_mirrors_find_their_keys_by_themselves_though_the_process_is_killed(ran:
         whole = [{"id": key, "part": "x", **row} for key, row in there]
         assert sorted(found, key=lambda row: int(row["id"])) == whole
     else:
-        assert sorted(found, key=lambda row: str(row["_id"])) == [document_of(key, row) for key, row in there]
+        assert sorted(found, key=lambda row: str(row["_id"])) == [
+            {"_id": _oid(key)["$oid"], **row} for key, row in there
+        ]
 
 
 def test_a_table_of_mysql_is_mirrored_and_every_change_is_kept_though_the_process_is_killed(ran: Ran) -> None:

@@ -62,6 +62,8 @@ def _lines(table: PlannedTable) -> Iterator[str]:
     yield from _columns(table)
     for change in table.refused:
         yield f"  not done: {change}"
+    for warning in table.warnings:
+        yield f"  mind: {warning}"
     yield from _layout(table)
     for words in _offsets(table.first_offsets):
         yield f"  {words}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import structlog
+
+from frazil.catalog.port import TableState
 from frazil.errors import FencedError
 from frazil.ingest.decode.framed import LATEST
 from frazil.ingest.discovery import Discovery
@@ -11,6 +14,9 @@ from frazil.ingest.pipeline import Identity, Pipeline, declared_adder
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.table import Table, own_columns
 from frazil.ingest.upserts.live_rows import check_columns
+from frazil.ingest.upserts.text_order import text_order
+
+log = structlog.get_logger("frazil")
 
 _CREDENTIALS_MARGIN_MS = 5 * 60_000
 _CREDENTIALS_EVERY_S = 10.0
@@ -31,6 +37,7 @@ class Loader:
         self._discovery = discovery
         self._run_id = run_id
         self._epoch: int | None = None
+        self._ordered_by_text: set[str] = set()
         self.cluster_id = ""
 
     @property
@@ -65,6 +72,7 @@ class Loader:
             table.state = arranged(self._parts.catalog, table.spec, table.state)
             if table.spec.mode == "upsert":
                 check_columns(table.target())
+                self._note_order(table, table.state)
         table.loaded_at_s = clock.monotonic_s()
 
     def is_due(self, table: Table) -> bool:
@@ -88,6 +96,13 @@ class Loader:
         others = [name for name in table.schemas if name.endswith(f":{LATEST}")]
         if others:
             table.schemas |= self.pipeline.schemas_of(table, others)
+
+    def _note_order(self, table: Table, state: TableState) -> None:
+        """Says once of each table that a text orders its changes."""
+        reason = text_order(table.spec, state.schema)
+        if reason and table.name not in self._ordered_by_text:
+            self._ordered_by_text.add(table.name)
+            log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=reason)
 
     def _load_schemas(self, table: Table) -> None:
         """Those that the last batch was read with, so that the first batch of this process need not find them missing."""

@@ -116,7 +116,7 @@ class Reading:
     without one they are milliseconds in JSON, and no times elsewhere. envelope: how records wrap a change, where what is
     read is not the record but its opened envelope (`decode.envelopes.opened`). barred: paths of fields that the table cannot
     have, with the reason: records that have them are bad ones. room: so many columns may be added; a record that brings more
-    is a bad one.
+    is a bad one. is_extended: JSON is MongoDB's extended one.
     """
 
     format: str = "json"
@@ -135,6 +135,7 @@ class Reading:
     envelope: Envelope | None = None
     barred: tuple[tuple[Path, str], ...] = ()
     room: int = 2**31
+    is_extended: bool = False
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """The schema of an id, None while it is not known."""

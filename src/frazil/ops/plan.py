@@ -21,6 +21,7 @@ from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, key_column_of, shaping_of
 from frazil.ingest.target import metadata_columns
+from frazil.ingest.upserts.text_order import text_order
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem
@@ -67,7 +68,7 @@ class PlannedTable:
 
     columns: those that would be made. layout: how files will be arranged. sampled: how many records columns were inferred
     from, of `unread` ones. problem: why a run would wait or stop, or the first bad record; bad: how many records of the
-    sample do not fit. refused: changes of the table that records ask for and `on_drift` forbids.
+    sample do not fit. refused: changes of the table that records ask for and `on_drift` forbids. warnings: what to mind.
     """
 
     name: str
@@ -81,6 +82,7 @@ class PlannedTable:
     refused: tuple[str, ...] = ()
     problem: Problem | None = None
     layout: PlannedLayout = field(default_factory=PlannedLayout)
+    warnings: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -93,6 +95,7 @@ class PlannedTable:
             "topics": list(self.topics),
             "columns": list(columns),
             "refused": list(self.refused),
+            "warnings": list(self.warnings),
             **{name: list(terms) for name, terms in layout.items()},
             "first_offsets": list(offsets),
             "reason": problem["message"],
@@ -111,6 +114,7 @@ class _Draft:
     refused: tuple[str, ...] = ()
     problem: Problem | None = None
     layout: PlannedLayout = field(default_factory=PlannedLayout)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,8 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
             draft.layout = plan_layout(table, extend_schema(schema, {(): lacking}), looking.file)
         except SpecError as error:
             raise TableStopped(*words_of(error)) from None
+    warning = text_order(spec, schema)
+    draft.warnings = (warning,) if warning else ()
 
 
 def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Schemas | None) -> tuple[Schema, Decoded]:
@@ -298,6 +304,7 @@ def _planned(
         refused=draft.refused,
         problem=draft.problem,
         layout=draft.layout,
+        warnings=draft.warnings,
     )
 
 

@@ -154,7 +154,8 @@ _NOTES = """
   union as above (an object with one member, the branch).
 - What has nothing to tell (null, a record without fields) has no column; as an element or map value it is null, and a
   record without fields is `true` there and in a union.
-- `timestamp-nanos` and `local-timestamp-nanos` are the number of nanoseconds.
+- `timestamp-nanos` and `local-timestamp-nanos` are the number of nanoseconds. A column that is declared as
+  `timestamptz(ns)` or `timestamp(ns)` has the microsecond that they are in.
 - Logical types that Avro says must be ignored are ignored, and so is every attribute that Avro does not know.
 - Aliases are names that a column may have had before; defaults change nothing, as every record is read with its own
   schema.

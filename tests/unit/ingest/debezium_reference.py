@@ -276,9 +276,22 @@ the envelope itself: [envelopes](envelopes.md).
 | column of the source | Kafka Connect | named | Iceberg |
 |---|---|---|---|"""
 _NOTES = """
-- A value that the type cannot hold exactly makes its record a bad one: nanoseconds between two microseconds, `infinity` as
-  a timestamp, more digits than 38. A column that is declared with the type as written (`columns: {placed: long}`) gets the
-  number as it is.
+- A value that the type cannot hold makes its record a bad one: `infinity` as a timestamp, more digits than 38.
+- `NaN`, `Infinity` and `-Infinity` of `real` and `double precision` are kept: Kafka Connect's converter writes them as texts
+  in JSON, and the schema in the message tells that they are numbers. In JSON without a schema they are texts, which fit no
+  column of numbers.
+- Of times what is less than a microsecond is cut off, towards the past, as Iceberg's types of times hold microseconds:
+  the seventh digit of SQL Server's `datetime2`, `time` and `datetimeoffset`, which have seven where nothing else is said,
+  and nanoseconds of others. A column that is declared with the type as written keeps all: `columns: {placed: long}` for
+  numbers, `string` for texts. Do so for a column that identifies rows: two keys that differ by less than a microsecond
+  would be one.
+- MySQL's `time` is a duration: below zero and from 24 hours on it is no `time`, and a bad record, as is PostgreSQL's
+  `24:00:00`. Declare such a column as it is written, `columns: {lasted: long}`: microseconds, negative ones too.
+- A decimal with a scale below 0 or above 38, as Oracle's `NUMBER(5,-2)` has, stays `binary`, its unscaled number: set
+  `decimal.handling.mode=string` at the connector.
+- `sparsevec` in JSON is `struct<dimensions: int, vector: list<list<double>>>`, each element a place and its value; in Avro
+  a list of structs with `key` and `value`. In JSON other maps whose keys are no texts are left out, and `frazil status`
+  names their fields.
 - A decimal without a scale of its own keeps its digits as text; declared as `decimal(p,s)` it becomes one, where it fits.
 - `binary.handling.mode` base64, base64-url-safe and hex are texts, and stay texts.
 - JSON **without** a schema has no types: numbers are `long` or `double`, texts `string`. Times come as numbers, and a

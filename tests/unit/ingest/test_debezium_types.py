@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, date, datetime, time
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.types import DecimalType, IcebergType, LongType, StringType
+from pyiceberg.types import BinaryType, DecimalType, DoubleType, FloatType, IcebergType, ListType, LongType, StringType
 
 from frazil.ingest.decode.connect.values import Meaning, read_meaning, unscaled_numbers
 from frazil.ingest.decode.envelopes.changes import read_envelope
@@ -24,6 +25,7 @@ from frazil.ingest.upserts.changes import Changes
 from tests.unit.ingest.debezium_reference import PAGE, ROWS, Row, envelope_schema, page, read_both, target_of
 
 _MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC).replace(tzinfo=None)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 _UUID = "11111111-2222-3333-4444-555555555555"
 
 
@@ -74,10 +76,10 @@ def _row(name: str) -> Row:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("time.NanoTimestamp", 1767323045678901001),
         ("time.MicroTimestamp", 9223372036825200000),
         ("time.MicroTime", 86_400_000_000),
-        ("time.NanoTime", 1),
+        ("time.NanoTime", 86_400_000_000_000),
+        ("time.NanoTime", -1),
         ("time.ZonedTimestamp", "soon"),
         ("data.Uuid", "no uuid"),
         ("data.Decimal", base64.b64encode((10**12).to_bytes(8, "big")).decode()),
@@ -91,6 +93,79 @@ def test_a_value_that_its_type_cannot_hold_makes_one_bad_record(name: str, value
     changes = _read(row, kind, row.value, value, row.value)
     assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [(1, "after.v", "does_not_fit")]
     assert changes.records.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("time.NanoTimestamp", 1767323045678901200, _MOMENT),
+        ("time.NanoTimestamp", -1, _EPOCH - timedelta(microseconds=1)),
+        ("time.NanoTime", 11045500001999, time(3, 4, 5, 500001)),
+        ("time.IsoTime", "03:04:05.5000019Z", time(3, 4, 5, 500001)),
+        ("time.IsoTimestamp", "1969-12-31T23:59:59.9999999Z", _EPOCH - timedelta(microseconds=1)),
+        ("time.IsoTimestamp", "2026-01-02T03:04:05.678901999999", _MOMENT),
+        ("time.ZonedTimestamp", "2026-01-02T05:04:05.6789012+02:00", _MOMENT.replace(tzinfo=UTC)),
+    ],
+)
+def test_what_is_less_than_a_microsecond_is_cut_off_towards_the_past(name: str, value: Any, found: Any) -> None:
+    row = _row(name)
+    (kind, _), _ = read_both(row)
+    changes = _read(row, kind, row.value, value, None)
+    assert (changes.columns[0].to_pylist()[1:], changes.decoded.misfits) == ([found, None], [])
+
+
+@pytest.mark.parametrize("kind", [FloatType(), DoubleType()], ids=str)
+def test_numbers_that_json_lacks_are_taken_as_the_converter_writes_them(kind: IcebergType) -> None:
+    row = Row("", "float32" if kind == FloatType() else "float64", 1.5)
+    values = ["Infinity", 1.5, "-Infinity", None, "NaN", "nan", "1.5"]
+    changes = _read(row, kind, *values)
+    assert list(map(str, changes.columns[0].to_pylist())) == ["inf", "1.5", "-inf", "None", "nan"]
+    assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [
+        (5, "after.v", "does_not_fit"),
+        (6, "after.v", "does_not_fit"),
+    ]
+    listed = _read(Row("", "array", [], inner=(("element", "float64"),)), ListType(1, DoubleType(), False), ["NaN", 1])
+    assert str(listed.columns[0].to_pylist()) == "[[nan, 1.0]]"
+
+
+def test_without_a_schema_a_text_is_no_number() -> None:
+    raw = [json.dumps({"after": {"v": value}, "op": "c"}).encode() for value in ("NaN", 1.5)]
+    target = target_of({"v": DoubleType()}, Envelope("debezium"), Reading())
+    changes = read_envelope(target, {"value": pa.array(raw, pa.binary())})
+    assert (changes.records.tolist(), [one.row for one in changes.decoded.misfits]) == ([1], [0])
+
+
+def test_a_time_that_is_a_duration_is_kept_as_the_number_that_is_written() -> None:
+    changes = _read(_row("time.MicroTime"), LongType(), 90_000_000_000, -1, 86_400_000_000)
+    assert changes.columns[0].to_pylist() == [90_000_000_000, -1, 86_400_000_000]
+
+
+@pytest.mark.parametrize("scale", [-2, 39])
+def test_a_decimal_whose_scale_no_column_has_stays_its_unscaled_number(scale: int) -> None:
+    row = replace(_row("data.Decimal"), parameters={"scale": str(scale)})
+    changes = _read(row, BinaryType(), "JxE=")
+    assert (changes.columns[0].to_pylist(), changes.decoded.misfits) == ([bytes.fromhex("2711")], [])
+
+
+def _with_map(name: str, keys: str, value: Any, kind: str = "double") -> tuple[dict[str, IcebergType], Changes]:
+    """What records ask for that have a map beside a number, and what is read."""
+    schema = envelope_schema([("v", Row("", "int32", 1)), ("m", Row("", "map", {}))])
+    for image in schema["fields"][:2]:
+        image["fields"][1] |= {"name": name, "keys": {"type": keys}, "values": {"type": kind}}
+    raw = json.dumps({"schema": schema, "payload": {"after": {"v": 1, "m": value}, "op": "c"}}).encode()
+    records = {"value": pa.array([raw], pa.binary())}
+    found = read_envelope(target_of({}, Envelope("debezium"), Reading()), records).decoded
+    assert found.misfits == []
+    kinds = dict(found.wanted[()])
+    return kinds, read_envelope(target_of(kinds, Envelope("debezium"), Reading()), records)
+
+
+def test_a_map_with_numbers_for_keys_is_a_list_of_pairs_or_left_out_and_its_neighbours_are_read() -> None:
+    kinds, changes = _with_map("io.debezium.data.SparseVector", "int16", [[1, 2.5], [7, 3]])
+    assert (str(kinds["m"]), changes.columns[1].to_pylist()) == ("list<list<double>>", [[[1.0, 2.5], [7.0, 3.0]]])
+    kinds, changes = _with_map("x", "int64", [[1, "a"]], "string")
+    assert (list(kinds), changes.columns[0].to_pylist(), changes.decoded.misfits) == (["v"], [1], [])
+    assert changes.decoded.dropped == {"m"}
 
 
 def test_a_column_that_is_declared_as_the_number_that_is_written_gets_it() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,13 @@ KINDS = {
     "binary": ('{{"$binary": {{"base64": "a0F{}", "subType": "04"}}}}', '{{"$binary": "a0F{}", "$type": "04"}}'),
 }
 """An `_id` as a key writes it, and as the document does."""
+HELD: dict[str, Callable[[int], Any]] = {
+    "object id": _OID.format,
+    "long": lambda n: n,
+    "document": lambda n: {"a": n, "b": "x"},
+    "date": lambda n: datetime(2026, 11, 22, 0, 0, n, 250_000, tzinfo=UTC),
+}
+"""And as the table has it, where that is another value."""
 
 
 def document(kind: str, number: int, v: str) -> str:
@@ -55,6 +64,8 @@ def test_documents_are_found_by_their_id(tmp_path: Path, form: str, kind: str) -
         (key(kind, 5), change("c", document(kind, 5, "a"))),
     )
     whole = {n: json.loads(document(kind, n, "b" if n == 1 else "a")) for n in (0, 1, 4, 5)}
+    if kind in HELD:
+        whole = {n: {**row, "_id": HELD[kind](n)} for n, row in whole.items()}
     assert world.letters() == []
     assert sorted(world.mirror(), key=str) == sorted(whole.values(), key=str)
     world.tell((key(kind, 4), None), (key(kind, 0), change("d")), (key(kind, 9), change("d")))
@@ -67,7 +78,7 @@ def test_deletes_of_documents_are_marked(tmp_path: Path, form: str) -> None:
     world = DocumentWorld(tmp_path, form, **MARKS)
     world.tell(*((key("object id", n), change("c", document("object id", n, "a"))) for n in (1, 2)))
     world.tell((key("object id", 1), change("d")), (key("object id", 1), None))
-    assert sorted((row["_id"]["$oid"], row["v"], row["_deleted"]) for row in world.mirror()) == [
+    assert sorted((row["_id"], row["v"], row["_deleted"]) for row in world.mirror()) == [
         (_OID.format(1), "a", True),
         (_OID.format(2), "a", False),
     ]
@@ -80,7 +91,7 @@ def test_a_change_log_of_documents_has_the_id_of_those_that_are_gone(tmp_path: P
     told = [("c", document("object id", 1, "a")), ("u", document("object id", 1, "b")), ("d", None)]
     world.tell(*((key("object id", 1), change(op, text)) for op, text in told), (key("object id", 1), None))
     rows = [(row["_op"], row["_image"], row["_id"], row["v"]) for row in world.mirror()]
-    identity = {"$oid": _OID.format(1)}
+    identity = _OID.format(1)
     assert sorted(rows, key=str) == [
         ("c", "after", identity, "a"),
         ("d", "before", identity, None),
@@ -94,7 +105,7 @@ def test_ids_in_columns_of_their_own(tmp_path: Path, form: str) -> None:
     text = '{"_id": {"$oid": "596e275826f08b2730779e01"},"inner": {"a": 1},"noise": 2}'
     world.tell((key("object id", 1), change("c", text)), (key("object id", 2), change("c", text.replace("01", "02"))))
     world.tell((key("object id", 1), change("u", text.replace('"a": 1', '"a": 5'))))
-    assert [(row["_id_$oid"], row["inner_a"]) for row in world.mirror()] == [(_OID.format(1), 5), (_OID.format(2), 1)]
+    assert [(row["_id"], row["inner_a"]) for row in world.mirror()] == [(_OID.format(1), 5), (_OID.format(2), 1)]
     world.tell((key("object id", 1), change("d")), (key("object id", 2), None))
     assert (world.mirror(), world.letters()) == ([], [])
 
@@ -174,8 +185,57 @@ def test_a_document_without_an_id_names_no_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_key_columns_may_be_named(tmp_path: Path, form: str) -> None:
-    settings: dict[str, Any] = {"key_columns": ("_id.$oid",)}
-    world = DocumentWorld(tmp_path, form, **settings)
+    world = DocumentWorld(tmp_path, form, key_columns=("_id",))
     world.tell(*((key("object id", n), change("c", document("object id", n, "a"))) for n in (1, 2, 3)))
     world.tell((key("object id", 1), change("d")), (key("object id", 2), None))
-    assert [row["_id"]["$oid"] for row in world.mirror()] == [_OID.format(3)]
+    assert [row["_id"] for row in world.mirror()] == [_OID.format(3)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["object id", "long", "date"])
+def test_a_struct_that_a_table_has_of_an_id_stays_what_it_is(tmp_path: Path, form: str, kind: str) -> None:
+    name, of = {"object id": ("$oid", "string"), "long": ("$numberLong", "string"), "date": ("$date", "long")}[kind]
+    columns = (ColumnSpec(name="_id", type=parse_type(f"struct<{name}: {of}>")),)
+    world = DocumentWorld(tmp_path, form, columns=columns, key_columns=(f"_id.{name}",))
+    world.tell(*((key(kind, n), change("c", document(kind, n, "a"))) for n in (1, 2, 3)))
+    world.tell((key(kind, 1), change("d")), (key(kind, 2), None))
+    assert ([row["_id"] for row in world.mirror()], world.letters()) == (
+        [json.loads(document(kind, 3, "a"))["_id"]],
+        [],
+    )
+
+
+_LARGE = '{"$numberLong": "5000000000"}'
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_number_that_outgrows_its_size_stays_in_its_column(tmp_path: Path, form: str) -> None:
+    world = DocumentWorld(tmp_path, form)
+    world.tell((key("int", 1), change("c", '{"_id": 1,"n": 5,"list": [1],"in": {"n": 5}}')))
+    text = '{"_id": 1,"n": %s,"list": [%s, 2],"in": {"n": %s}}'
+    world.tell((key("int", 1), change("u", text.replace("%s", _LARGE))))
+    large = 5_000_000_000
+    row = {"_id": 1, "n": large, "list": [large, 2], "in": {"n": large}}
+    assert (world.mirror(), world.letters()) == ([row], [])
+    world.tell((key("int", large), change("c", f'{{"_id": {_LARGE},"n": 1}}')), (key("int", 1), change("d")))
+    assert ([(row["_id"], row["n"]) for row in world.mirror()], world.letters()) == ([(large, 1)], [])
+
+
+def test_times_and_ids_of_documents_are_times_and_texts_wherever_they_are(tmp_path: Path) -> None:
+    world = DocumentWorld(tmp_path, "plain")
+    time, oid = '{"$date": 1795305600250}', f'{{"$oid": "{_OID.format(7)}"}}'
+    world.tell((key("int", 1), change("c", f'{{"_id": 1,"at": {time},"in": {{"at": [{time}], "of": {oid}}}}}')))
+    at = datetime(2026, 11, 22, 0, 0, 0, 250_000, tzinfo=UTC)
+    assert world.mirror() == [{"_id": 1, "at": at, "in": {"at": [at], "of": _OID.format(7)}}]
+    world.tell((key("int", 2), change("c", '{"_id": 2,"at": {"$date": {"$numberLong": "-1"}}}')))
+    world.tell((key("int", 3), change("c", '{"_id": 3,"at": "2026-11-22"}')))
+    assert [row["at"].year for row in world.mirror("at")] == [1969, 2026]
+    assert [kind for kind, _ in world.letters()] == ["does_not_fit"]
+
+
+def test_changes_of_documents_are_ordered_by_a_time_of_theirs(tmp_path: Path) -> None:
+    world = DocumentWorld(tmp_path, "plain", order_by="at")
+    text = '{{"_id": 1,"at": {{"$date": {}}}}}'
+    for millis in (1000, 20_000, 3000):
+        world.tell((key("int", 1), change("u", text.format(millis))))
+    assert world.mirror() == [{"_id": 1, "at": datetime(1970, 1, 1, 0, 0, 20, tzinfo=UTC)}]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.ingest.columns import decode, faults
 from tests.unit.ingest.json_reference import EDGES, PAGE, page
 
@@ -65,6 +67,32 @@ def test_a_column_with_an_offender_keeps_values_that_python_has_no_object_for() 
 def test_times_of_day_are_read_without_a_zone() -> None:
     decoded = decode(['{"v": "00:00:00"}', '{"v": "23:59:59.999999"}', "{}"], v="time")
     assert decoded.columns[0].cast("int64").to_pylist() == [0, 86_399_999_999, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "day", "zone"), [("time", "", ""), ("timestamp", "1970-01-01T", ""), ("timestamptz", "1970-01-01T", "Z")]
+)
+def test_digits_beyond_the_microsecond_are_cut_off_and_change_no_other_value(kind: str, day: str, zone: str) -> None:
+    written = [
+        "00:00:01.1234567",
+        "00:00:01.123456999999999999",
+        "00:00:01.5",
+        "00:00:01",
+        "soon.1234567",
+        "00:00:01.1234567x",
+    ]
+    decoded = decode([*(f'{{"v": "{day}{text}{zone}"}}' for text in written), "{}"], v=kind)
+    assert decoded.columns[0].cast("int64").to_pylist() == [
+        1_123_456,
+        1_123_456,
+        1_500_000,
+        1_000_000,
+        None,
+        None,
+        None,
+    ]
+    said = [f'string "{day}{text}{zone}" cannot be read as {kind}' for text in written[4:]]
+    assert faults(decoded) == [(4, "v", said[0]), (5, "v", said[1])]
 
 
 def test_milliseconds_and_text_mix_in_one_timestamp_column() -> None:

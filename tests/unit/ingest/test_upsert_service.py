@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
+from structlog.testing import capture_logs
 
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.upserts.delete_files import read_deletes
@@ -221,6 +222,28 @@ def test_a_change_without_an_ordering_value_is_a_dead_letter(tmp_path: Path) -> 
     world.tell(("1", {"id": 1, "at": 5}), ("1", {"id": 1}))
     assert world.mirror() == [{"id": 1, "at": 5}]
     assert world.letters() == [("no_order", "the column at, which orders the changes, has no value")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "older", "newer", "last"),
+    [
+        ("string", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5Z", "a"),
+        ("timestamptz", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5Z", "b"),
+        ("string", "9", "10", "a"),
+        ("decimal(10,2)", "9", "10", "b"),
+    ],
+)
+def test_texts_order_changes_by_their_bytes_and_the_log_says_so(
+    tmp_path: Path, kind: str, older: str, newer: str, last: str
+) -> None:
+    columns = (ColumnSpec(name="at", type=parse_type(kind)),)
+    with capture_logs() as logs:
+        world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at", columns=columns)
+        world.tell(("1", {"id": 1, "v": "a", "at": older}))
+        world.tell(("1", {"id": 1, "v": "b", "at": newer}))
+    assert world.mirror("v") == [{"v": last}]
+    told = [one["order_by"] for one in logs if one["event"] == "ordered_by_text"]
+    assert told == (["at", "at"] if kind == "string" else [])  # Once by each of the two runs.
 
 
 def test_new_fields_and_deletes_before_any_row(tmp_path: Path) -> None:

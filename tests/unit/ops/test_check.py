@@ -14,6 +14,7 @@ from frazil.ingest.evolve import new_schema
 from frazil.ingest.table import Table
 from frazil.ops.check import Finding, check_kafka, check_local_folder, check_orders, check_store, check_tables
 from frazil.spec import TableSpec
+from frazil.spec.types import parse_type
 from tests.unit.ops.conftest import World
 
 TABLES = "tables: {s.orders: {topic: orders}, s.views: {topics: /^page/}}\n"
@@ -115,6 +116,19 @@ def test_a_table_that_keeps_properties_of_its_own_says_which(world: World) -> No
     (finding,) = check_tables([table], lambda _: None)
     words = "there, 1 column; keeps its own comment: `properties` are those of a table that is made"
     assert (finding.is_ok, finding.found) == (True, words)
+
+
+def test_a_text_that_orders_changes_is_told_of_tables_that_are_there_and_of_declared_columns(world: World) -> None:
+    settings = "{topic: a, mode: upsert, key_columns: [id], order_by: at, columns: {id: long, at: %s}}"
+    found = []
+    for kind in ("string", "timestamptz"):
+        table = Table(world.spec(f"tables: {{s.t: {settings % kind}}}\n").tables[0])
+        found += [finding.found for finding in check_tables([table], lambda _: None)]
+        schema = new_schema([("id", LongType()), ("at", parse_type(kind))])
+        table.state = world.catalog.create(f"s.{kind}", schema, {}, 3)
+        found += [finding.found for finding in check_tables([table], lambda _: None)]
+    words = "; mind: `order_by: at` is text, and texts are compared by their bytes: `9` counts as newer than `10`"
+    assert [words in one for one in found] == [True, True, False, False]
 
 
 def test_a_folder_is_looked_at_and_not_made(tmp_path: Path) -> None:

@@ -121,6 +121,23 @@ def test_a_mirror_has_the_columns_of_rows_and_of_keys_and_its_tombstones_are_no_
     assert names == [["id", "v", "_deleted", "_deleted_at"], ["v", "k"]]
 
 
+@pytest.mark.parametrize(
+    ("more", "is_told"),
+    [
+        ("order_by: at", True),
+        ("order_by: at, columns: {at: timestamptz}", False),
+        ("order_by: n", False),
+        ("envelope: debezium, metadata: [source_order], order_by: _source_order", False),
+        ("envelope: debezium, metadata: [position], order_by: _position", False),
+    ],
+)
+def test_a_text_that_orders_changes_is_told(world: World, more: str, is_told: bool) -> None:
+    produce(world, "a", {"id": 1, "at": "2026-01-02T03:04:05Z", "n": 1})
+    table = plan(world, f"tables: {{s.a: {{topic: a, mode: upsert, key_columns: [id], {more}}}}}\n")["s.a"]
+    assert [warning.split(" is text")[0] for warning in table.warnings] == ["`order_by: at`"] * is_told
+    assert table.document()["warnings"] == list(table.warnings)
+
+
 def test_undeclared_fields_that_are_dropped_make_no_columns(world: World) -> None:
     produce(world, "a", {"id": 1, "more": 2})
     table = plan(world, "tables: {s.a: {topic: a, columns: {id: long}, undeclared: drop}}\n")["s.a"]

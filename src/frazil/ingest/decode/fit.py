@@ -320,14 +320,9 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
 
 def _from_epoch(fitting: Fitting, array: pa.Array, wanted: IcebergType, place: Place, unit: str) -> pa.Array:
     moments = from_numbers(array, unit)
-    outside = f"{{value}} is out of the range of {wanted}({unit})"
-    between = f"{{value}} is no whole number of microseconds, which is what {wanted} holds"
-    for bad, kind, reason in (
-        (moments.is_outside, "out_of_range", outside),
-        (moments.is_between, "does_not_fit", between),
-    ):
-        if bad.any():
-            fitting.refuse(array, bad, place.owner, place.path, kind, reason)
+    if moments.is_outside.any():
+        reason = f"{{value}} is out of the range of {wanted}({unit})"
+        fitting.refuse(array, moments.is_outside, place.owner, place.path, "out_of_range", reason)
     return moments.micros.cast(arrow_type(wanted))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,6 +48,9 @@ class Keys:
     fields: tuple[Path, ...] = ()
 
 
+_ReadKeys = Callable[[TableTarget, ChangeReading, Mapping[str, pa.Array], int], Keys]
+
+
 def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArray[np.bool_], limit: int) -> Keys:
     """The key columns of the records `rows`, from their keys; a record without a key is a bad one."""
     nothing = Keys(Decoded([], np.zeros(rows.size, np.bool_)))
@@ -82,6 +85,15 @@ def read_row_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: ND
     has_all = all(has_column(target, path) for path in changes.paths)
     if not there.size or not has_all or changes.key.format in ("text", "raw"):
         return nothing
+    kept = pick(records, there)
+    if _are_of_documents(target, changes):
+        found = _read_documents(target, changes, kept, limit, _read_as_rows)
+    else:
+        found = _read_as_rows(target, changes, kept, limit)
+    return _spread(found, nothing, there, limit)
+
+
+def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
     units = target.layout.units if target.shaping is not None else target.reading.units
     reading = replace(
         changes.key,
@@ -91,11 +103,11 @@ def read_row_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: ND
     )
     places = places_of(target, changes)
     kinds = {place: _kind(target, path) for path, mine in places.items() for place in mine}
-    decoded = decode_keys(reading, _ROOT, struct_of(kinds), pick(records, there), limit)
+    decoded = decode_keys(reading, _ROOT, struct_of(kinds), records, limit)
     columns = {
         path: pc.coalesce(*(member(decoded.columns[0], place) for place in mine)) for path, mine in places.items()
     }
-    return _spread(Keys(_sans_wanted(decoded), columns), nothing, there, limit)
+    return Keys(_sans_wanted(decoded), columns)
 
 
 def _spread(found: Keys, others: Keys, there: NDArray[np.int64], limit: int) -> Keys:
@@ -129,7 +141,7 @@ def _decode(target: TableTarget, records: Mapping[str, pa.Array], limit: int) ->
     if not all(has_column(target, path) for path in paths):
         return found  # A column that is not there yet comes with a later record; until then nothing can be deleted.
     if _are_of_documents(target, changes):
-        return _read_documents(target, changes, records, limit)
+        return _read_documents(target, changes, records, limit, _read_records)
     is_record = _are_records(target, records["key"]) | (len(paths) > 1)
     if is_record.all():
         return _read_records(target, changes, records, limit)
@@ -193,8 +205,10 @@ def _are_of_documents(target: TableTarget, changes: ChangeReading) -> bool:
     return is_debezium and all(field[0] == ID for field, *_ in places_of(target, changes).values())
 
 
-def _read_documents(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
-    """The key columns, of keys that have the `_id` of a document, and of those that have not."""
+def _read_documents(
+    target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int, read_others: _ReadKeys
+) -> Keys:
+    """The key columns, of keys that have the `_id` of a document; of the others as `read_others` finds them."""
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
     ids = read_ids(changes.key, records, type_at(row, (ID,)))
     count, is_told = len(ids.refused), np.asarray(ids.columns[0].is_valid())
@@ -202,10 +216,10 @@ def _read_documents(target: TableTarget, changes: ChangeReading, records: Mappin
     rows, others = np.flatnonzero(is_told), np.flatnonzero(~is_told)
     if rows.size:
         documents = {**pick(records, rows), "key": ids.columns[0].drop_null()}
-        as_json = replace(changes, key=Reading(format="json"))
+        as_json = replace(changes, key=Reading(format="json", is_extended=True))
         found = _spread(_read_records(target, as_json, documents, limit), found, rows, limit)
     if others.size and not ids.missing:
-        found = _spread(_read_records(target, changes, pick(records, others), limit), found, others, limit)
+        found = _spread(read_others(target, changes, pick(records, others), limit), found, others, limit)
     return found
 
 

@@ -50,6 +50,7 @@ _PRIMITIVES: Mapping[str, IcebergType] = {
     "string": StringType(),
     "bytes": BinaryType(),
 }
+_IN_DOUBLE = {"int8", "int16", "int32", "float", "float32", "double", "float64"}
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
@@ -76,7 +77,8 @@ def parse_connect(text: bytes) -> ConnectSchema:
     return ConnectSchema(struct, meanings)
 
 
-def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType:
+def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType | None:
+    """None for what no column holds: maps whose keys are no texts."""
     if len(path) > _MAX_LEVELS:
         raise UnusableSchema(f"the schema is nested more than {_MAX_LEVELS} levels deep")
     kind = node["type"]
@@ -85,17 +87,25 @@ def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) ->
     if kind == "struct":
         members = node.get("fields") or []
         inner = [(one["field"], _type_of(one, (*path, one["field"]), meanings)) for one in members]
-        return StructType(*(NestedField(0, name, of, required=False) for name, of in inner))
+        return StructType(*(NestedField(0, name, of, required=False) for name, of in inner if of is not None))
     if kind == "array":
-        return ListType(0, _type_of(node["items"], (*path, "element"), meanings), False)
+        element = _type_of(node["items"], (*path, "element"), meanings)
+        return element and ListType(0, element, False)
     if kind == "map":
-        value = _type_of(node["values"], (*path, "value"), meanings)
-        if node["keys"]["type"] == "string":
-            return MapType(0, StringType(), 0, value, False)
-        raise UnusableSchema(f"the field {'.'.join(path)} is a map whose keys are no texts")
+        return _map_of(node, path, meanings)
     if kind not in _PRIMITIVES:
         raise UnusableSchema(f"the field {'.'.join(path)} has the unknown type {kind}")
     return _PRIMITIVES[kind]
+
+
+def _map_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType | None:
+    """The type of a map. With keys that are no texts it is written as an array of pairs, of which numbers make a list."""
+    value = _type_of(node["values"], (*path, "value"), meanings)
+    if node["keys"]["type"] == "string":
+        return value and MapType(0, StringType(), 0, value, False)
+    if {node["keys"]["type"], node["values"]["type"]} <= _IN_DOUBLE and not node["values"].get("name"):
+        return ListType(0, ListType(0, DoubleType(), False), False)
+    return None
 
 
 def _meaning(name: str, parameters: Any) -> Meaning:

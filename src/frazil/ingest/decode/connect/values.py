@@ -1,4 +1,6 @@
-"""Values of Kafka Connect's and Debezium's own types, as they are written, to what they mean: exact, a column at once."""
+"""Values of Kafka Connect's and Debezium's own types, as they are written, to what they mean: exact, but for parts of a
+microsecond, which are cut off; a column at once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.ingest.decode.epochs import from_numbers
+from frazil.ingest.decode.epochs import cut_texts, from_numbers, from_texts
 
 _DAY_US = 86_400_000_000
 _MOST_DIGITS = 38
@@ -77,8 +79,8 @@ def _time(factor: int, parts: int = 1) -> _Read:
         if not _is_whole(array):
             return None
         numbers = np.asarray(array.fill_null(0)).astype(np.int64)
-        micros, rest = np.divmod(numbers, parts) if parts > 1 else (numbers, np.zeros(1, np.int64))
-        inside = (micros >= 0) & (micros < _DAY_US // factor) & (rest == 0)
+        micros = np.floor_divide(numbers, parts)
+        inside = (micros >= 0) & (micros < _DAY_US // factor)
         mask = ~inside | np.asarray(array.is_null())
         times = pa.array(np.where(inside, micros, 0) * factor, pa.int64(), mask=mask).cast(pa.time64("us"))
         return Meant(times, TimeType(), _lost(array, times))
@@ -96,17 +98,31 @@ def _moment(unit: str) -> _Read:
     return read
 
 
-def _text(kind: IcebergType, target: pa.DataType, strips_zone: bool, before: str = "") -> _Read:
+def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before: str = "") -> _Read:
     def read(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
         if not pa.types.is_string(array.type):
             return None
-        words = pc.replace_substring_regex(array, "Z$", "") if strips_zone else array
-        moments = strict_cast(pc.binary_join_element_wise(before, words, "") if before else words, target)
+        words = _without_zone(array) if strips_zone else array
+        words = pc.binary_join_element_wise(before, words, "") if before else words
+        moments = from_texts(words, target)
+        if moments is None:
+            moments = strict_cast(cut_texts(words), target)
         if isinstance(kind, TimeType):
             moments = moments.cast(pa.int64()).cast(pa.time64("us"))
         return Meant(moments, kind, _lost(array, moments))
 
     return read
+
+
+def _iso_date(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+    if not pa.types.is_string(array.type):
+        return None
+    days = strict_cast(_without_zone(array), pa.date32())
+    return Meant(days, DateType(), _lost(array, days))
+
+
+def _without_zone(texts: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(texts, "Z$", "")
 
 
 def strict_cast(texts: pa.Array, target: pa.DataType) -> pa.Array:
@@ -224,7 +240,7 @@ _READERS: dict[str, _Read] = {
     f"{_DEBEZIUM}time.MicroTimestamp": _moment("us"),
     f"{_DEBEZIUM}time.NanoTimestamp": _moment("ns"),
     f"{_DEBEZIUM}time.ZonedTimestamp": _text(TimestamptzType(), pa.timestamp("us", tz="UTC"), False),
-    f"{_DEBEZIUM}time.IsoDate": _text(DateType(), pa.date32(), True),
+    f"{_DEBEZIUM}time.IsoDate": _iso_date,
     f"{_DEBEZIUM}time.IsoTime": _text(TimeType(), pa.timestamp("us"), True, before="1970-01-01T"),
     f"{_DEBEZIUM}time.IsoTimestamp": _text(TimestampType(), pa.timestamp("us"), True),
     f"{_DEBEZIUM}data.Uuid": _uuid,

@@ -49,7 +49,7 @@ def fill_from_keys(
     keys = read_ids(told_by, pick(records, np.flatnonzero(lacks)), type_at(kind, (ID,)))
     opened = replace(opened, missing=opened.missing | keys.missing)
     lacks[lacks] = np.asarray(keys.columns[0].is_valid())
-    found = decode_json(keys.columns[0].drop_null(), kind.fields, JsonOptions(reading.undeclared))
+    found = decode_json(keys.columns[0].drop_null(), kind.fields, JsonOptions(reading.undeclared, is_extended=True))
     rows = np.flatnonzero(lacks)
     arrow = pa.struct([pa.field(of.name, one.type) for of, one in zip(kind.fields, found.columns, strict=True)])
     image = pa.Array.from_buffers(arrow, rows.size, [None], children=found.columns)

@@ -87,12 +87,12 @@ def read_documents(
 ) -> pa.Array:
     """Images that are texts of JSON, as MongoDB's connector writes them. owner: the record of each."""
     outer, found = stretch.texts, Findings(findings.undeclared, barred=findings.barred)
-    inner = texts_of(raw, json_options(stretch.reading, outer.limit))
+    inner = texts_of(raw, json_options(stretch.reading, outer.limit, is_extended=True))
     image = _read_whole(inner, raw, kind, found, name)
     if inner.has_slow_keys:
         raw = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary())
         found = Findings(findings.undeclared, barred=findings.barred)
-        inner = texts_of(raw, json_options(stretch.reading, outer.limit), spelt_out=True)
+        inner = texts_of(raw, json_options(stretch.reading, outer.limit, is_extended=True), spelt_out=True)
         image = _read_whole(inner, raw, kind, found, name)
     outer.refused[owner] |= inner.refused
     for some, mine in ((inner.misfits, outer.misfits), ([*inner.rescued, *undeclared_values(inner)], outer.rescued)):

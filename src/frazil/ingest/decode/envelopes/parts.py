@@ -98,8 +98,14 @@ def either(choice: NDArray[np.bool_], one: Slices, other: Slices) -> Slices:
     )
 
 
-def json_options(reading: Reading, limit: int) -> JsonOptions:
-    """How rows in JSON are read."""
+def json_options(reading: Reading, limit: int, is_extended: bool = False) -> JsonOptions:
+    """How rows in JSON are read. is_extended: they are documents of MongoDB's."""
     return JsonOptions(
-        reading.undeclared, reading.is_rescuing, limit, reading.selection, reading.units, reading.barred_at
+        reading.undeclared,
+        reading.is_rescuing,
+        limit,
+        reading.selection,
+        reading.units,
+        reading.barred_at,
+        is_extended,
     )

@@ -20,6 +20,7 @@ from frazil.ingest.decode.envelopes.positions import POSITION_FIELDS
 from frazil.ingest.decode.envelopes.source_log import ORDER_FIELDS
 from frazil.ingest.decode.fit import Fitting, fit_columns
 from frazil.ingest.decode.json.columns import Findings, read_members
+from frazil.ingest.decode.json.extended import find_held
 from frazil.ingest.decode.json.infer import refuse_objects
 from frazil.ingest.decode.json.same_texts import group_same
 from frazil.ingest.decode.json.slices import Slices
@@ -71,9 +72,10 @@ def _open_with_schema(stretch: Stretch, slices: Slices, schema: ConnectSchema) -
     error = np.zeros(len(slices), np.uint8)
     kept, texts.selection = texts.selection, None
     rescues, texts.is_rescuing = texts.is_rescuing, False
+    texts.takes_endless = True
     findings = Findings("drop")
     arrays = read_members(texts, slices, struct.fields, findings, (), error)
-    texts.selection, texts.is_rescuing = kept, rescues
+    texts.selection, texts.is_rescuing, texts.takes_endless = kept, rescues, False
     refuse_objects(texts, slices, error, ())
     columns = Columns(arrays, np.zeros(len(slices), np.uint8), ())
     struct, columns = open_columns(stretch.envelope, struct, columns, schema.meanings, stretch.fields)
@@ -104,4 +106,6 @@ def _pruned(struct: StructType, stretch: Stretch) -> StructType:
 def warm_up() -> None:
     """Loads what only envelopes need, for a process that others are forked from."""
     nothing = np.zeros(1, np.int32)
-    group_same(0, Slices(nothing, nothing, np.zeros(1, np.uint8), nothing))
+    no_kind = np.zeros(1, np.uint8)
+    group_same(0, Slices(nothing, nothing, no_kind, nothing))
+    find_held(0, nothing, nothing, no_kind, np.empty((1, 4), np.int32))

@@ -1,8 +1,8 @@
 """Value slices of one column, read as a declared Iceberg type: Arrow arrays, and a misfit for each value that is not
 one.
 
-Nothing is rounded, cut or converted between kinds: a string is no number, 1.5 is no integer. docs/reference/json.md has
-the table of what fits what; tests/unit/ingest/test_json_types.py holds it.
+Nothing is rounded or converted between kinds, and nothing cut but parts of a microsecond: a string is no number, 1.5 is no
+integer. docs/reference/json.md has the table of what fits what; tests/unit/ingest/test_json_types.py holds it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
     BooleanType,
@@ -32,6 +33,7 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Fault, bitmap
 from frazil.ingest.decode.json import values
+from frazil.ingest.decode.json.extended import as_held
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.infer import infer_type, refuse_objects
 from frazil.ingest.decode.json.scan import OK
@@ -56,11 +58,11 @@ _FAULTS = {
     values.LONE_SURROGATE: Fault("bad_text", "{value} has half of a surrogate pair, which is no text"),
     values.UNREADABLE: Fault("does_not_fit", "{value} cannot be read as {type}"),
     values.MISSING: Fault("missing", "the column is required and the record has no value for it"),
-    values.NO_MICROS: Fault("does_not_fit", "{value} is no whole number of microseconds, which is what {type} holds"),
     values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
 }
 _UNDECLARED = {1: Fault("undeclared", "the table has no such column, and `on_drift: freeze` lets it have none")}
 _SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
+_ENDLESS = ("NaN", "Infinity", "-Infinity")
 _BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
     IntegerType: (-(2**31), 2**31 - 1),
     LongType: (-(2**63), 2**63 - 1),
@@ -115,6 +117,8 @@ def read_members(
 
 def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
     """One column of any type; as many values as there are slices, null where absent, null or refused."""
+    if texts.is_extended:
+        slices = as_held(texts, slices, kind, path)
     reader = _READERS.get(type(kind))
     if reader is not None:
         return reader(texts, slices, kind, findings, path)
@@ -267,8 +271,19 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     endless = np.isinf(out)
     if endless.any():
         bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
+    if texts.takes_endless and bad.any():
+        _take_endless(texts, slices, out, valid, bad)
     _refuse(texts, slices, bad, kind, path)
     return _primitive(arrow, valid, pa.py_buffer(out))
+
+
+def _take_endless(texts: Texts, slices: Slices, out: NDArray[Any], valid: U8, bad: U8) -> None:
+    """The numbers that JSON lacks, where they are written as texts."""
+    words = text_column(texts, slices.only(STRING), numbers=False).array
+    codes = pc.index_in(words, pa.array(_ENDLESS))
+    found = np.asarray(codes.is_valid())
+    out[found] = np.array([float(word) for word in _ENDLESS])[np.asarray(codes.drop_null())]
+    valid[found], bad[found] = 1, values.FITS
 
 
 def _read_any_double(texts: Texts, slices: Slices, valid: U8, bad: U8) -> values.F64:

@@ -16,10 +16,12 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestamptzType,
 )
 
 from frazil.ingest.decode.columns import Fault
 from frazil.ingest.decode.json import values
+from frazil.ingest.decode.json.extended import MOMENT, as_new
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.scan import DUPLICATE_KEY, HALF_KEY, SLOW_KEY, TOO_MANY_KEYS
 from frazil.ingest.decode.json.slices import MAX_NAMES, Slices, Texts, elements_of, take_all, take_apart
@@ -31,7 +33,9 @@ MAX_INFERRED_DEPTH = 60
 _FAMILIES = {
     TRUE: "boolean", FALSE: "boolean", INT: "number", DOUBLE: "number",
     STRING: "string", ESCAPED: "string", OBJECT: "object", ARRAY: "array",
+    MOMENT: "moment",
 }  # fmt: skip
+_TYPES: dict[str, IcebergType] = {"boolean": BooleanType(), "string": StringType(), "moment": TimestamptzType()}
 _MIXED, _TOO_BIG, _TOO_DEEP = range(1, 4)
 _FAULTS = {
     _MIXED: Fault("does_not_fit", "{value} meets values of another kind under the same name; declare the column"),
@@ -57,6 +61,8 @@ def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergTy
     the kind that came first. Field ids are placeholders.
     """
     slices = texts.selected(slices, path)
+    if texts.is_extended:
+        slices = as_new(texts, slices)
     kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
@@ -69,10 +75,8 @@ def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergTy
         # The others get their column all the same: a record that is refused takes nothing from its neighbours.
         return infer_type(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
     family_name = families.pop()
-    if family_name == "boolean":
-        return BooleanType()
-    if family_name == "string":
-        return StringType()
+    if family_name in _TYPES:
+        return _TYPES[family_name]
     if family_name == "number":
         return _number_type(texts, slices, kinds, path)
     if len(path) > MAX_INFERRED_DEPTH:

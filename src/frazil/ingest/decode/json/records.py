@@ -47,7 +47,7 @@ class JsonOptions:
     """undeclared: `add` reports fields that the table lacks as wanted, `drop` leaves them out, `rescue` puts them aside,
     `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
     misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
-    time, by path. barred: why some fields cannot be added, by path.
+    time, by path. barred: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON.
     """
 
     undeclared: str = "add"
@@ -56,6 +56,7 @@ class JsonOptions:
     selection: Selection | None = None
     units: tuple[tuple[tuple[str, ...], str], ...] = ()
     barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    is_extended: bool = False
 
 
 def decode_json(
@@ -160,6 +161,7 @@ def texts_of(values: pa.BinaryArray, options: JsonOptions, spelt_out: bool = Fal
         options.is_rescuing,
         options.selection,
         dict(options.units),
+        is_extended=options.is_extended,
     )
 
 

@@ -30,7 +30,7 @@ MAX_MISFITS = 20
 MAX_NAMES = 2000
 _EXCERPT_BYTES = 60
 _LOST = ("missing",)  # What is not there cannot be rescued.
-_KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array")
+_KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array", "moment")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,9 @@ class Texts:
     noted. is_rescuing: a value that does not fit is noted with its text in `rescued`, and does not count against its
     record. selection: the fields that count; None: all. units: of numbers in fields of time, by path. undeclared: fields
     that no column has, by path, where they are to be rescued. watched: by path of an object what is to be done with its
-    known members before they are read; it may take some of them away.
+    known members before they are read; it may take some of them away. takes_endless: whether the texts NaN, Infinity and
+    -Infinity are floats and doubles, as Kafka Connect's converter writes them. is_extended: whether they are MongoDB's
+    extended JSON.
     """
 
     buffer: NDArray[np.uint8]
@@ -110,6 +112,8 @@ class Texts:
     rescued: list[Misfit] = field(default_factory=list)
     undeclared: list[tuple[str, Slices]] = field(default_factory=list)
     watched: Mapping[tuple[str, ...], Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
+    takes_endless: bool = False
+    is_extended: bool = False
     has_slow_keys: bool = False
     stack: U8 = field(default_factory=new_stack)
 

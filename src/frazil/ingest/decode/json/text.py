@@ -9,8 +9,8 @@ import binascii
 import re
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +28,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.ingest.decode.epochs import DIGITS, FIRST_US, LAST_US, from_numbers
+from frazil.ingest.decode.epochs import DIGITS, FIRST_US, LAST_US, cut_texts, from_numbers, from_texts
 from frazil.ingest.decode.json.base64_text import read_base64
 from frazil.ingest.decode.json.grammar import DOUBLE, INT
-from frazil.ingest.decode.json.values import NO_MICROS, OUT_OF_RANGE, UNREADABLE
+from frazil.ingest.decode.json.values import OUT_OF_RANGE, UNREADABLE
 from frazil.ingest.decode.memory import U8
 
 # Milliseconds of 0001-01-01 and 10000-01-01: what lies outside was written in another unit.
@@ -59,19 +59,24 @@ class TextReader:
     read: Callable[[TextColumn, IcebergType, U8], pa.Array]
 
 
-def whole_number(text: str, shift: int = 0) -> int | None:
-    """The number that `text` writes in JSON, times 10**shift, exactly; None when that has a fraction. 10**40 stands for
-    all beyond.
-    """
+def whole_number(text: str) -> int | None:
+    """The number that `text` writes in JSON; None when it has a fraction. 10**40 stands for all beyond."""
+    number = _number(text, 0)
+    return _floor(number) if number == number.to_integral_value() else None
+
+
+def _number(text: str, shift: int) -> Decimal:
+    """The number that `text` writes in JSON, times 10**shift."""
     mantissa, _, exponent = text.lower().partition("e")
     if len(exponent.lstrip("+-0")) > _EXPONENT_DIGITS:
         exponent = ("-" if exponent.startswith("-") else "") + "9" * _EXPONENT_DIGITS
-    number = Decimal(f"{mantissa}e{int(exponent or 0) + shift}")
-    if number != number.to_integral_value():
-        return None
+    return Decimal(f"{mantissa}e{int(exponent or 0) + shift}")
+
+
+def _floor(number: Decimal) -> int:
     if number and number.adjusted() > 40:
         return -_FAR if number < 0 else _FAR
-    return int(number)
+    return int(number.to_integral_value(ROUND_FLOOR))
 
 
 def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
@@ -82,6 +87,12 @@ def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
         fits = np.array([_can_cast(value, target) for value in column.array], np.bool_)
         column.bad[~fits] = UNREADABLE
         return pc.if_else(pa.array(fits), column.array, pa.scalar(None, column.array.type)).cast(target)
+
+
+def _cast_times(column: TextColumn, target: pa.TimestampType) -> pa.Array:
+    """As `_cast`; what is less than a microsecond is cut off."""
+    found = from_texts(column.array, target)
+    return _cast(replace(column, array=cut_texts(column.array)), target) if found is None else found
 
 
 def _can_cast(value: pa.Scalar, target: pa.DataType) -> bool:
@@ -104,7 +115,7 @@ def _read_date(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
 def _read_time(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
     # Arrow reads no time of day, but it reads one of the epoch's first day.
     moments = pc.binary_join_element_wise(_DAY, column.array, "")
-    micros = _cast(TextColumn(moments, column.valid, column.bad), pa.timestamp("us"))
+    micros = _cast_times(TextColumn(moments, column.valid, column.bad), pa.timestamp("us"))
     return micros.cast(pa.int64()).cast(pa.time64("us"))
 
 
@@ -113,7 +124,7 @@ def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Arra
     zone = "UTC" if isinstance(kind, TimestamptzType) else None
     numeric = (kinds == INT) | (kinds == DOUBLE)
     if not numeric.any():
-        return _cast(column, pa.timestamp("us", tz=zone))
+        return _cast_times(column, pa.timestamp("us", tz=zone))
     mask = pa.array(numeric)
     numbers = TextColumn(pc.if_else(mask, column.array, None), column.valid, column.bad)
     millis = _cast(numbers, pa.int64())
@@ -123,16 +134,16 @@ def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Arra
         pa.timestamp("us", tz=zone)
     )
     words = TextColumn(pc.if_else(mask, None, column.array), column.valid, column.bad)
-    return pc.coalesce(micros, _cast(words, pa.timestamp("us", tz=zone)))
+    return pc.coalesce(micros, _cast_times(words, pa.timestamp("us", tz=zone)))
 
 
 def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> pa.Array:
-    """As `_read_timestamp`, but numbers count `unit` since the epoch; they may have a fraction, down to the microsecond."""
+    """As `_read_timestamp`, but numbers count `unit` since the epoch; they may have a fraction."""
     zone = "UTC" if isinstance(kind, TimestamptzType) else None
     target = pa.timestamp("us", tz=zone)
     is_number = (kinds == INT) | (kinds == DOUBLE)
     words = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
-    texts = _cast(words, target)
+    texts = _cast_times(words, target)
     moments = _whole_moments(column, kinds == INT, unit)
     if moments is None:
         moments = _slow_moments(column, is_number, unit)
@@ -149,17 +160,14 @@ def _whole_moments(column: TextColumn, is_whole: NDArray[np.bool_], unit: str) -
         return None
     moments = from_numbers(numbers, unit)
     column.bad[moments.is_outside] = OUT_OF_RANGE
-    column.bad[moments.is_between] = NO_MICROS
     return moments.micros
 
 
 def _slow_moments(column: TextColumn, is_number: NDArray[np.bool_], unit: str) -> pa.Array:
     out: list[int | None] = [None] * len(is_number)
     for row in np.flatnonzero(is_number).tolist():
-        micros = whole_number(column.array[row].as_py(), DIGITS[unit])
-        if micros is None:
-            column.bad[row] = NO_MICROS
-        elif not FIRST_US <= micros < LAST_US:
+        micros = _floor(_number(column.array[row].as_py(), DIGITS[unit]))
+        if not FIRST_US <= micros < LAST_US:
             column.bad[row] = OUT_OF_RANGE
         else:
             out[row] = micros

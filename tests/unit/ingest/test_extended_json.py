@@ -1,0 +1,135 @@
+"""MongoDB's extended JSON: which objects are read as what they hold, and in which columns."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import StructType
+
+from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.json.records import JsonOptions, decode_json
+from tests.unit.ingest.columns import fields_of
+
+_AT = datetime(2026, 11, 22, 0, 0, 0, 250_000, tzinfo=UTC)
+
+
+def _read(texts: list[str], kind: str = "", is_extended: bool = True, **options: Any) -> Decoded:
+    raw = pa.array([f'{{"v": {text}}}'.encode() for text in texts], pa.binary())
+    fields = fields_of({"v": kind}) if kind else ()
+    return decode_json(raw, fields, JsonOptions(is_extended=is_extended, **options))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ('{"$numberLong": "5000000000"}', "long", 5_000_000_000),
+        ('{"$numberInt": "-5"}', "long", -5),
+        ('{"$numberDouble": "1.5"}', "double", 1.5),
+        ('{"$numberDouble": "2"}', "long", 2),
+        ('{"$numberDecimal": "1E+3"}', "string", "1E+3"),
+        ('{"$oid": "596e275826f08b2730779e01"}', "string", "596e275826f08b2730779e01"),
+        ('{"$date": 1795305600250}', "timestamptz", _AT),
+        ('{"$date": {"$numberLong": "1795305600250"}}', "timestamptz", _AT),
+        ('{"$date": "2026-11-22T00:00:00.250Z"}', "timestamptz", _AT),
+        (' { "$numberLong"\n:\t"7" } ', "long", 7),
+    ],
+)
+def test_a_new_field_has_the_type_of_what_is_held(text: str, kind: str, value: Any) -> None:
+    (found,) = _read([text, "null"]).wanted[()].values()
+    assert str(found) == kind
+    assert _read([text, "null"], kind).columns[0].to_pylist() == [value, None]
+    assert str(_read([text], is_extended=False).wanted[()]["v"]).startswith("struct<")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ('{"$numberLong": "7"}', "int", 7),
+        ('{"$numberLong": "7"}', "double", 7.0),
+        ('{"$numberLong": "7"}', "decimal(9,2)", Decimal(7)),
+        ('{"$numberDecimal": "7.25"}', "decimal(9,2)", Decimal("7.25")),
+        ('{"$date": 1795305600250}', "timestamp", _AT.replace(tzinfo=None)),
+        ('[{"$numberLong": "7"}, 8]', "list<long>", [7, 8]),
+        ('{"a": {"$oid": "x"}}', "map<string,string>", [("a", "x")]),
+        ('{"$oid": "x"}', "struct<$oid: string>", {"$oid": "x"}),
+        ('{"$oid": "x"}', "map<string,string>", [("$oid", "x")]),
+    ],
+)
+def test_a_column_takes_what_is_held_where_it_takes_such_values(text: str, kind: str, value: Any) -> None:
+    found = _read([text], kind)
+    assert (found.columns[0].to_pylist(), found.misfits) == ([value], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"$numberLong": "7"}', "string"),
+        ('{"$numberLong": "5000000000"}', "int"),
+        ('{"$oid": "QUJD"}', "binary"),
+        ('{"$oid": "7"}', "long"),
+        ('{"$date": 5}', "long"),
+        ('{"$date": 5}', "string"),
+        ('{"$numberDecimal": "7"}', "double"),
+    ],
+)
+def test_a_column_of_another_type_takes_it_no_more_than_the_plain_value(text: str, kind: str) -> None:
+    assert [(one.path, one.row) for one in _read([text, "null"], kind).misfits] == [("v", 0)]
+
+
+def test_a_time_is_no_number_of_another_unit() -> None:
+    units = ((("v",), "s"),)
+    assert len(_read(['{"$date": 5}'], "timestamptz", units=units).misfits) == 1
+    (millis,) = _read(['{"$date": 5}'], "timestamptz", units=((("v",), "ms"),)).columns
+    assert millis.cast("int64").to_pylist() == [5000]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        '{"$numberLong": 7}',
+        '{"$numberLong": "7.5"}',
+        '{"$numberLong": "07"}',
+        '{"$numberLong": ""}',
+        '{"$numberLong": "true"}',
+        '{"$numberLong": "7", "more": 1}',
+        '{"$numberDouble": "NaN"}',
+        '{"$oid": "a", "b": "c"}',
+        '{"$oid": 5}',
+        '{"$oids": "a"}',
+        '{"$date": 1.5}',
+        '{"$date": [5]}',
+        '{"oid": "a"}',
+        '{"$binary": "AQ==", "$type": "00"}',
+        '{"": "$oid"}',
+        '{"$": "a"}',
+    ],
+)
+def test_every_other_object_is_an_object(text: str) -> None:
+    (extended, plain) = (_read([text], is_extended=is_extended).wanted for is_extended in (True, False))
+    assert extended == plain
+
+
+def test_an_object_in_another_one_is_read_by_itself() -> None:
+    found = _read(['{"$numberLong": {"$numberLong": "7"}, "b": {"$date": 5}}']).wanted[()]["v"]
+    assert isinstance(found, StructType)
+    assert [(one.name, str(one.field_type)) for one in found.fields] == [("$numberLong", "long"), ("b", "timestamptz")]
+
+
+def test_what_stands_in_a_text_is_a_text() -> None:
+    inner = json.dumps('{"$numberLong": "7"}')
+    assert _read([inner], "string").columns[0].to_pylist() == [json.loads(inner)]
+
+
+def test_of_times_and_other_values_under_one_name_the_first_kind_has_the_column() -> None:
+    found = _read(['{"$date": 5}', "7", '{"$date": 6}'])
+    assert str(found.wanted[()]["v"]) == "timestamptz"
+    assert found.refused.tolist() == [False, True, False]
+    found = _read(["7", '{"$date": 5}', '{"$numberLong": "8"}'])
+    assert str(found.wanted[()]["v"]) == "long"
+    assert [(one.row, one.reason.split(" meets")[0]) for one in found.misfits] == [(1, "moment 5")]
