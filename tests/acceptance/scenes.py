@@ -205,14 +205,14 @@ class Contested:
         return False
 
 
-class Unsure:
-    """A running pipeline whose commits can lose their answers."""
+class OneTable:
+    """A running pipeline with one table, run again where it has ended. failures: what can go wrong where."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, name: str, *failures: tuple[str, str]) -> None:
         """Nothing runs yet."""
         self.pipeline = pipeline
-        self.points = Points(pipeline.folder / "points", *((step, "reset") for step in LOST_AT))
-        self.table, self.topic = pipeline.add_fed_table("unsure")
+        self.points = Points(pipeline.folder / "points", *failures)
+        self.table, self.topic = pipeline.add_fed_table(name)
         self.records = 0
         self._run: Run | None = None
 
@@ -228,6 +228,13 @@ class Unsure:
             self._run = self.pipeline.run(failpoints=self.points.declaration)
         self.pipeline.wait_for_commit_of(self.table, self._run)
         return self._run
+
+
+class Unsure(OneTable):
+    """Its commits can lose their answers."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__(pipeline, "unsure", *((step, "reset") for step in LOST_AT))
 
     def lose_answer(self, proxy: Proxy, fault: Fault, times: int = 1) -> None:
         """Commits to a catalog behind the proxy get no answer, so many in turn; then all is cleared up."""

@@ -8,10 +8,9 @@ import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.disks import full, small_disk
-from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
-from tests.acceptance.points import Points
 from tests.acceptance.running import Run
+from tests.acceptance.scenes import OneTable
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -19,29 +18,12 @@ SMALLEST_FILE_BYTES = 512
 """Less than any file that is written for a batch."""
 
 
-class Cramped:
-    """A running pipeline on a small disk of its own, where this machine lets us mount one."""
+class Cramped(OneTable):
+    """On a small disk of its own, where this machine lets us mount one."""
 
     def __init__(self, pipeline: Pipeline, *, has_disk: bool) -> None:
-        self.pipeline = pipeline
+        super().__init__(pipeline, "cramped", ("task.write", "enospc"), ("task.close", "enospc"))
         self.has_disk = has_disk
-        self.points = Points(pipeline.folder / "points", ("task.write", "enospc"), ("task.close", "enospc"))
-        self.table, self.topic = pipeline.add_fed_table("cramped")
-        self.records = 0
-        self._run: Run | None = None
-
-    def produce(self) -> None:
-        """Some more records."""
-        self.pipeline.feed.produce(self.topic, events(60, self.records))
-        self.records += 60
-
-    def run(self) -> Run:
-        """The running pipeline, all that was there committed."""
-        if self._run is None or not self._run.is_running:
-            self.produce()
-            self._run = self.pipeline.run(failpoints=self.points.declaration)
-        self.pipeline.wait_for_commit_of(self.table, self._run)
-        return self._run
 
     def wait_for_failures(self, run: Run, words: str) -> None:
         """Waits until the batch has failed twice for this reason: once more than could be chance."""

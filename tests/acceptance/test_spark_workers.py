@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -22,15 +22,6 @@ GENERATIONS = {"python": 0, "daemon": 1, "executor": 2, "worker": 3}
 """How far above the Python that runs the task. The worker comes last: it takes its executor along, and one is left."""
 IN_TIME = ("python", "daemon", "worker")
 """An executor that is killed alone: tests/integration/test_cluster.py."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and two workers."""
-    running = Cluster(tmp_path_factory.mktemp("cluster"))
-    running.start()
-    yield running
-    running.kill()
 
 
 @pytest.mark.parametrize(

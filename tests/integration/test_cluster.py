@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from frazil.clock import new_id
 from frazil.failpoints import VARIABLE, reached
@@ -17,14 +14,6 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.cluster import Cluster
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.servers import ObjectStore, RestCatalogServer, assert_whole, pipeline_on
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    running = Cluster(tmp_path_factory.mktemp("cluster"))
-    running.start()
-    yield running
-    running.kill()
 
 
 def on_cluster(document: dict[str, Any], cluster: Cluster, failpoints: str) -> dict[str, Any]:
