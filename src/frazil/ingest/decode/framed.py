@@ -48,8 +48,10 @@ _WARM_TYPES: dict[str, Any] = {
     "d": {"type": "bytes", "logicalType": "decimal", "precision": 4},
     "f": {"type": "fixed", "name": "F", "size": 2},
     "u": {"type": "string", "logicalType": "uuid"},
+    "w": ["null", "Warm"],
 }
-_WARM_AVRO = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
+_WARM_VALUES = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
+_WARM_AVRO = _WARM_VALUES + b"\2" + _WARM_VALUES + b"\0"
 # Of proto2, which needs all that proto3 does and more: message Warm { optional string s = 1; }
 _WARM_DESCRIPTORS = bytes.fromhex("0a1f0a0a7761726d2e70726f746f22110a045761726d12090a0173180120012809")
 _MOST_MISSING = 1000
