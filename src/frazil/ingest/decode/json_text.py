@@ -32,6 +32,7 @@ _QUOTES, _BACKSLASHES = np.uint64(0x2222222222222222), np.uint64(0x5C5C5C5C5C5C5
 _BLANKS = np.uint64(0x2020202020202020)
 _NONE, _TEN = np.uint64(0), np.uint64(10)
 _SIGN, _INFINITY = np.uint64(2**63), np.uint64(0x7FF0000000000000)
+NULL, FALSE, TRUE = (np.frombuffer(word, np.uint8) for word in (b"null", b"false", b"true"))
 _NAN = np.frombuffer(b'"NaN"', np.uint8)
 _INFINITE = np.frombuffer(b'"Infinity"', np.uint8)
 _MINUS_INFINITE = np.frombuffer(b'"-Infinity"', np.uint8)
@@ -75,6 +76,14 @@ def has_room(at: int, limit: int, i: int, length: int) -> bool:
         if load8(i + n) < 0x20:
             size += SPREAD - 2
     return at + size <= limit
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def write_word(out: int, word: U8) -> int:
+    """A few bytes that are the same always, as NULL, FALSE and TRUE."""
+    for n in range(word.size):
+        store8(out + n, word[n])
+    return out + word.size
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
@@ -187,10 +196,7 @@ def write_double(out: int, bits: np.uint64) -> int:
     """A double as Python's `repr` has it; what is no number in JSON as "NaN", "Infinity" and "-Infinity"."""
     size = bits & ~_SIGN
     if size >= _INFINITY:
-        word = _NAN if size > _INFINITY else _INFINITE if size == bits else _MINUS_INFINITE
-        for n in range(word.size):
-            store8(out + n, word[n])
-        return out + word.size
+        return write_word(out, _NAN if size > _INFINITY else _INFINITE if size == bits else _MINUS_INFINITE)
     if size != bits:
         store8(out, 0x2D)
         out += 1

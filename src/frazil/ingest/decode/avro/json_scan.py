@@ -30,12 +30,15 @@ from frazil.ingest.decode.avro.numbers import read_block, read_float_bits, read_
 from frazil.ingest.decode.avro.scan import I64, MAX_OPEN, U8
 from frazil.ingest.decode.avro.values import has_same, is_text
 from frazil.ingest.decode.json_text import (
+    FALSE,
     ROOM,
+    TRUE,
     has_room,
     write_base64,
     write_double,
     write_integer,
     write_string,
+    write_word,
 )
 from frazil.ingest.decode.memory import COMPILED, copy_bytes, load8, load64, store8, widen_float
 
@@ -159,13 +162,7 @@ def write_values(
                     i += length
                 step = steps[step, 3]
             elif op == BOOLEAN:
-                length = 4 if load8(i) != 0 else 5
-                store8(at, 0x74 if length == 4 else 0x66)
-                store8(at + 1, 0x72 if length == 4 else 0x61)
-                store8(at + 2, 0x75 if length == 4 else 0x6C)
-                store8(at + 3, 0x65 if length == 4 else 0x73)
-                store8(at + 4, 0x65)
-                at += length
+                at = write_word(at, TRUE if load8(i) != 0 else FALSE)
                 i += 1
                 step += 1
             elif op == DOUBLE:

@@ -14,13 +14,14 @@ from google.protobuf import json_format, message_factory
 from google.protobuf.message import DecodeError
 
 from frazil.ingest.decode.columns import Fault
+from frazil.ingest.decode.protobuf.layout import LIST_VALUE, STRUCT, VALUE
 
 _NO_JSON = Fault("out_of_range", "a value has no JSON, as NaN has none, and Any of a type that the schema lacks")
 NOT_TEXT = Fault("bad_text", "a string is not UTF-8")
 _MALFORMED = Fault("malformed", "a nested message is not well-formed Protobuf")
 _INCOMPLETE = Fault("malformed", "a required field of a nested message is missing")
 _TOO_DEEP = Fault("too_deep", "messages are nested more than 100 levels deep, or Any too often in Any")
-JSON_TYPES = {"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"}
+JSON_TYPES = {"google.protobuf.Struct": STRUCT, "google.protobuf.Value": VALUE, "google.protobuf.ListValue": LIST_VALUE}
 _MAX_ANYS = 32  # The parser counts levels anew inside of each.
 
 
