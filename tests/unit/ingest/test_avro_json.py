@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from frazil.ingest.decode.avro import columns as avro_columns
+from frazil.ingest.decode.avro.json import write_json
 from frazil.ingest.decode.columns import Columns
 from tests.unit.ingest.avro_bodies import kinds, number, read, record_of, text
 from tests.unit.ingest.protobuf_chance import Chance, damage
@@ -113,7 +114,6 @@ def _compare(
 ) -> tuple[Columns, list[tuple[int, str]]]:
     """The columns of the bodies, which must be those of reading value by value; and what that was told to write."""
     asked: list[tuple[int, str]] = []
-    write_json = avro_columns.write_json
 
     def note(avro: Any, body: bytes) -> str:
         asked.append((len(asked), body.hex()))
@@ -139,7 +139,7 @@ def _decline_all(*arguments: Any) -> int:
     return int(words.size)
 
 
-@pytest.mark.parametrize("seed", range(20 * _TIMES))
+@pytest.mark.parametrize("seed", range(10 * _TIMES))
 def test_what_is_written_at_once_is_what_is_written_value_by_value(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     maker = _Maker(seed)
     schema = maker.record(0)

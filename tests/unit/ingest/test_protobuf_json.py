@@ -15,8 +15,19 @@ from google.protobuf import json_format, struct_pb2
 
 from frazil.ingest.decode.columns import Columns
 from frazil.ingest.decode.protobuf import scalars
-from tests.unit.ingest.protobuf_chance import Chance, damage, spoil, write_oddly
-from tests.unit.ingest.protobuf_schemas import fault_of, read, reader_of
+from frazil.ingest.decode.protobuf.json import to_json
+from tests.unit.ingest.protobuf_chance import Chance, damage, fill, spoil, write_oddly
+from tests.unit.ingest.protobuf_schemas import (
+    DELIMITED,
+    EDITION,
+    LEGACY,
+    SHOP,
+    WORDS,
+    class_of,
+    fault_of,
+    read,
+    reader_of,
+)
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _SCHEMA = """
@@ -28,6 +39,81 @@ message M {
   google.protobuf.ListValue l = 3;
   repeated google.protobuf.Value all = 4;
   oneof one { google.protobuf.Struct a = 5; google.protobuf.Value b = 6; }
+}
+"""
+_TREE = """
+syntax = "proto3";
+package trees;
+import "google/protobuf/any.proto";
+import "google/protobuf/duration.proto";
+import "google/protobuf/empty.proto";
+import "google/protobuf/field_mask.proto";
+import "google/protobuf/struct.proto";
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
+message Tree {
+  enum Size { option allow_alias = true; SMALL = 0; LARGE = 1; BIG = 1; LOST = -3; }
+  message Leaf { string name = 1; map<string, Leaf> leaves = 2; Tree tree = 3; }
+  Tree next = 1;
+  repeated Tree all = 2;
+  map<string, Tree> by_text = 3;
+  int32 z_int = 4;
+  int64 y_long = 5;
+  uint32 x_unsigned = 6;
+  uint64 w_big = 7;
+  sint32 v_zigzag = 8;
+  sint64 u_zigzag = 9;
+  fixed32 t_fixed = 10;
+  fixed64 s_fixed = 11;
+  sfixed32 r_fixed = 12;
+  sfixed64 q_fixed = 13;
+  float p_float = 14;
+  double o_double = 15;
+  bool n_flag = 16;
+  string m_text = 17;
+  bytes l_bytes = 18;
+  Size k_size = 19;
+  optional int32 maybe_int = 20;
+  optional string maybe_text = 21;
+  optional Size maybe_size = 22;
+  optional bytes maybe_bytes = 23;
+  optional bool maybe_flag = 24;
+  Leaf leaf = 25;
+  repeated int64 longs = 26;
+  repeated sint32 zigzags = 27 [packed = false];
+  repeated fixed64 eights = 28;
+  repeated float fours = 29;
+  repeated bool flags = 30;
+  repeated Size sizes = 31;
+  repeated string texts = 32;
+  repeated bytes blobs = 33;
+  map<int32, string> by_int = 34;
+  map<sint64, Leaf> by_zigzag = 35;
+  map<uint64, double> by_big = 36;
+  map<bool, Size> by_flag = 37;
+  map<fixed32, bytes> by_fixed = 38;
+  map<sfixed64, float> by_signed = 39;
+  map<string, google.protobuf.Value> by_value = 40;
+  oneof choice { int64 number = 41; string word = 42; Leaf twig = 43; Size mood = 44; google.protobuf.Timestamp at = 45; }
+  google.protobuf.Timestamp made = 50;
+  google.protobuf.Duration took = 51;
+  repeated google.protobuf.Timestamp moments = 52;
+  map<string, google.protobuf.Duration> spans = 53;
+  google.protobuf.DoubleValue w_double = 60;
+  google.protobuf.FloatValue w_float = 61;
+  google.protobuf.Int64Value w_long = 62;
+  google.protobuf.UInt64Value w_unsigned = 63;
+  google.protobuf.Int32Value w_int = 64;
+  google.protobuf.BoolValue w_flag = 65;
+  repeated google.protobuf.StringValue w_texts = 66;
+  google.protobuf.BytesValue w_bytes = 67;
+  google.protobuf.Struct free = 70;
+  google.protobuf.ListValue any_list = 71;
+  google.protobuf.NullValue none = 72;
+  optional google.protobuf.NullValue maybe_none = 73;
+  google.protobuf.Empty nothing = 75;
+  repeated google.protobuf.Empty nothings = 76;
+  string far = 536870911;
 }
 """
 _LETTERS = ("a", "b", "", '"', "\\", "\n", "\x01", "é", "日", "😀", " plain text of some length ")
@@ -79,22 +165,23 @@ def _record(chance: Chance) -> tuple[list[Any], bytes]:
     return made, raw + more + part(chance.one_of((5, 6)))
 
 
-def compare(schema: str, records: Sequence[bytes], monkeypatch: pytest.MonkeyPatch) -> tuple[Columns, int]:
+def compare(
+    schema: str, records: Sequence[bytes], monkeypatch: pytest.MonkeyPatch, name: str = "M"
+) -> tuple[Columns, int]:
     """The columns of records, which must be those of writing value by value; and how often that was needed."""
     asked = 0
-    write_json = scalars.to_json
 
     def count(message: Any) -> Any:
         nonlocal asked
         asked += 1
-        return write_json(message)
+        return to_json(message)
 
     with monkeypatch.context() as patch:
         patch.setattr(scalars, "to_json", count)
-        found = read(reader_of(schema), records)
+        found = read(reader_of(schema, name), records)
     with monkeypatch.context() as patch:
-        patch.setattr(scalars, "write_values", _decline_all)
-        expected = read(reader_of(schema), records)
+        patch.setattr(scalars, "write_messages", _decline_all)
+        expected = read(reader_of(schema, name), records)
     rows = range(len(records))
     assert [fault_of(found, row) for row in rows] == [fault_of(expected, row) for row in rows]
     assert found.paths == expected.paths
@@ -131,6 +218,39 @@ def test_what_is_written_at_once_is_what_is_written_value_by_value(seed: int, mo
     inner = [[chance.one_of((damage, spoil))(each.SerializeToString(), chance) for each in three] for three in made]
     torn = [b"".join(part(n, each) for n, each in enumerate(three, 1)) for three in inner]
     compare(_SCHEMA, torn, monkeypatch)
+
+
+_SCHEMAS = [
+    (_TREE, "trees.Tree"), (SHOP, "shop.Order"), (LEGACY, "old.Node"), (EDITION, "new.Top"), (DELIMITED, "lines.Top"),
+    (WORDS, "words.Top"),
+]  # fmt: skip
+
+
+def _inside(field: int, messages: Sequence[bytes]) -> list[bytes]:
+    """Records that have these messages in a field: there they become JSON."""
+    tag = bytes([field << 3 | 2] if field < 16 else [(field << 3 | 2) & 0x7F | 0x80, field >> 4])
+    return [tag + length_of(raw) + raw for raw in messages]
+
+
+@pytest.mark.parametrize(("schema", "name"), _SCHEMAS)
+@pytest.mark.parametrize("seed", range(2 * _TIMES))
+def test_messages_in_themselves_are_written_as_protobuf_writes_them(
+    schema: str, name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = Chance(seed)
+    make, made = class_of(schema, name), []
+    for _ in range(15):
+        made.append(make())
+        fill(made[-1], chance, chance.one_of((0.05, 0.2, 0.5, 0.9)))
+    field = next(each.number for each in make.DESCRIPTOR.fields if each.message_type is make.DESCRIPTOR)
+    plain = [message.SerializePartialToString() for message in made]
+    _, asked = compare(schema, _inside(field, plain), monkeypatch, name)
+    assert asked == 0 or schema != _TREE
+    odd = [write_oddly(message, chance.one_of(made), chance) for message in made]
+    compare(schema, _inside(field, odd), monkeypatch, name)
+    torn = [chance.one_of((damage, spoil))(raw, chance) for raw in (*plain, *odd)]
+    compare(schema, _inside(field, torn), monkeypatch, name)
+    compare(schema, [chance.one_of((damage, spoil))(raw, chance) for raw in _inside(field, plain)], monkeypatch, name)
 
 
 _ONE = part(1, part(1, b"k"), part(2, b"\x20\x01"))
@@ -190,6 +310,85 @@ def test_values_are_as_deep_as_protobuf_reads_them(inside: bytes, monkeypatch: p
     found, asked = compare(_SCHEMA, records, monkeypatch)
     assert asked == 0
     assert 70 < np.count_nonzero(found.fault == 0) < 90
+
+
+def test_floats_are_written_as_protobuf_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(3)
+    powers = [np.uint32(exponent << 23) for exponent in range(256)]
+    some = chance.integers(0, 2**32, 4000, np.uint32)
+    money = np.round(chance.uniform(0, 1e4, 2000), 2).astype(np.float32).view(np.uint32)
+    bits = np.concatenate([powers, [power + 1 for power in powers], [power - 1 for power in powers[1:]], some, money])
+    schema = 'syntax = "proto3"; message M { M m = 1; float f = 2; }'
+    _, asked = compare(schema, [part(1, b"\x15" + each.tobytes()) for each in bits.astype("<u4")], monkeypatch)
+    assert asked < 200  # Those next to 0, and powers of two far from 1.
+
+
+def test_moments_are_written_as_protobuf_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = """
+        syntax = "proto3";
+        import "google/protobuf/duration.proto";
+        import "google/protobuf/timestamp.proto";
+        message M { M m = 1; google.protobuf.Timestamp t = 2; google.protobuf.Duration d = 3; }
+    """
+    make, chance = class_of(schema, "M"), Chance(5)
+    first, last, most = -62_135_596_800, 253_402_300_799, 315_576_000_000
+    days = [day * 86_400 + second for day in range(-800, 20_000, 7) for second in (-1, 0)]
+    years = [first + year * 31_556_952 for year in range(9999)]
+    good = [*days, *years, first, last, 951_782_400, 951_868_799, 4_107_542_400]
+    nanos = (0, 1, 1000, 1_000_000, 999_999_999, 500_000_000, 120_000, 10)
+    records = [make(t={"seconds": each, "nanos": chance.one_of(nanos)}) for each in good]
+    records += [make(d={"seconds": sign * chance.whole(0, most), "nanos": sign * n}) for n in nanos for sign in (1, -1)]
+    records += [make(t={}), make(d={}), make(d={"nanos": -1}), make(d={"seconds": -most}), make(d={"seconds": most})]
+    found, asked = compare(schema, [part(1, each.SerializeToString()) for each in records], monkeypatch, "M")
+    assert asked == 0
+    assert not found.fault.any()
+    wrong = [
+        make(t={"seconds": last + 1}),
+        make(t={"seconds": first - 1}),
+        make(t={"nanos": -1}),
+        make(t={"nanos": 10**9}),
+    ]
+    wrong += [make(d={"seconds": each}) for each in (most + 1, -most - 1, -(2**63), 2**63 - 1)]
+    wrong += [make(d={"nanos": 10**9}), make(d={"seconds": 1, "nanos": -1}), make(d={"seconds": -1, "nanos": 1})]
+    found, _ = compare(schema, [part(1, each.SerializeToString()) for each in wrong], monkeypatch, "M")
+    assert found.fault.all()
+
+
+@pytest.mark.parametrize(
+    "kind", ["int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed64"]
+)
+def test_keys_that_are_numbers_are_in_the_order_of_their_digits(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = f'syntax = "proto3"; message M {{ M m = 1; map<{kind}, bool> b = 2; }}'
+    make, chance = class_of(schema, "M"), Chance(len(kind))
+    least = 0 if kind[0] in "uf" else -(2**31) if "32" in kind else -(2**63)
+    most = (2**32 if "32" in kind else 2**64) - 1 + least
+    records = []
+    for _ in range(20):
+        message = make()
+        for _ in range(60):
+            message.b[min(chance.whole(least, most), most)] = chance.happens(0.5)
+        for number in (9, 10, 99, 100, 1, 0, most, least):
+            message.b[number] = True
+        records.append(part(1, message.SerializeToString()))
+    _, asked = compare(schema, records, monkeypatch)
+    assert asked == 0
+
+
+def test_fields_that_nobody_knows_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = part(15, b"text") + b"\xf8\x3f\x05" + b"\xa5\x06abcd" + b"\xa1\x06abcdefgh"
+    schema = 'syntax = "proto3"; message M { M m = 1; int32 i = 2; }'
+    record = part(1, unknown + part(1, unknown + b"\x10\x05" + unknown))
+    found, asked = compare(schema, [record], monkeypatch)
+    assert found.arrays[0].to_pylist() == ['{"m":{"i":5}}']
+    assert asked == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [b"\x00\x01", b"\xfe\x3f", b"\xff\x3f\x01", b"\xf8\x3f\x80", b"\xfc\x3f", b"\xfb\x3f\xfc\x3f"]
+)
+def test_what_is_no_field_is_left_to_protobuf(wrong: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = 'syntax = "proto3"; message M { M m = 1; int32 i = 2; }'
+    compare(schema, [part(1, b"\x10\x05"), part(1, wrong), part(1, b"\x10\x06" + wrong)], monkeypatch)
 
 
 def test_a_struct_of_many_keys_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.ingest.decode.columns import bitmap
-from frazil.ingest.decode.doubles import shortest_digits
+from frazil.ingest.decode.doubles import shortest_digits, shortest_float_digits
 from frazil.ingest.decode.memory import COMPILED, U8, load8, load64, store8, store64
 
 I64 = NDArray[np.int64]
@@ -32,6 +32,7 @@ _QUOTES, _BACKSLASHES = np.uint64(0x2222222222222222), np.uint64(0x5C5C5C5C5C5C5
 _BLANKS = np.uint64(0x2020202020202020)
 _NONE, _TEN = np.uint64(0), np.uint64(10)
 _SIGN, _INFINITY = np.uint64(2**63), np.uint64(0x7FF0000000000000)
+_FLOAT_SIGN, _FLOAT_INFINITY = np.uint64(2**31), np.uint64(0x7F800000)
 NULL, FALSE, TRUE = (np.frombuffer(word, np.uint8) for word in (b"null", b"false", b"true"))
 _NAN = np.frombuffer(b'"NaN"', np.uint8)
 _INFINITE = np.frombuffer(b'"Infinity"', np.uint8)
@@ -152,7 +153,7 @@ def write_base64(out: int, i: int, length: int) -> int:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _count_digits(number: np.uint64) -> int:
+def count_digits(number: np.uint64) -> int:
     count = 1
     while number >= _TEN:
         number //= _TEN
@@ -161,7 +162,7 @@ def _count_digits(number: np.uint64) -> int:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _write_digits(out: int, number: np.uint64, count: int) -> int:
+def write_digits(out: int, number: np.uint64, count: int) -> int:
     """The last `count` digits of a number, zeros before it."""
     for n in range(count - 1, -1, -1):
         store8(out + n, 0x30 + np.int64(number % _TEN))
@@ -172,7 +173,7 @@ def _write_digits(out: int, number: np.uint64, count: int) -> int:
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def write_unsigned(out: int, number: np.uint64) -> int:
     """A number without a sign."""
-    return _write_digits(out, number, _count_digits(number))
+    return write_digits(out, number, count_digits(number))
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
@@ -200,11 +201,31 @@ def write_double(out: int, bits: np.uint64) -> int:
     if size != bits:
         store8(out, 0x2D)
         out += 1
-    digits = _NONE
-    exponent = 0
-    if size != _NONE:
-        digits, exponent = shortest_digits(size)
-    count = _count_digits(digits)
+    if size == _NONE:
+        return _write_decimal(out, _NONE, 0)
+    digits, exponent = shortest_digits(size)
+    return _write_decimal(out, digits, exponent)
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def write_float(out: int, bits: np.uint64) -> int:
+    """A float as Python's `repr` has the double of fewest digits that means the same float; else as `write_double`."""
+    size = bits & ~_FLOAT_SIGN
+    if size >= _FLOAT_INFINITY:
+        return write_word(out, _NAN if size > _FLOAT_INFINITY else _INFINITE if size == bits else _MINUS_INFINITE)
+    if size != bits:
+        store8(out, 0x2D)
+        out += 1
+    if size == _NONE:
+        return _write_decimal(out, _NONE, 0)
+    digits, exponent = shortest_float_digits(size)
+    return _write_decimal(out, digits, exponent)
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _write_decimal(out: int, digits: np.uint64, exponent: int) -> int:
+    """digits * 10**exponent."""
+    count = count_digits(digits)
     point = count + exponent  # So many digits are before the point.
     if point <= -4 or point > 16:
         return _write_exponent(
@@ -213,10 +234,10 @@ def write_double(out: int, bits: np.uint64) -> int:
     if point <= 0:
         out = _write_zeros(out, 1)
         store8(out, 0x2E)
-        return _write_digits(_write_zeros(out + 1, -point), digits, count)
+        return write_digits(_write_zeros(out + 1, -point), digits, count)
     if point < count:
         return _write_fraction(out, digits, count, point)
-    out = _write_zeros(_write_digits(out, digits, count), point - count)
+    out = _write_zeros(write_digits(out, digits, count), point - count)
     store8(out, 0x2E)
     return _write_zeros(out + 1, 1)
 
@@ -224,7 +245,7 @@ def write_double(out: int, bits: np.uint64) -> int:
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _write_fraction(out: int, digits: np.uint64, count: int, point: int) -> int:
     """Digits with a point among them."""
-    _write_digits(out + 1, digits, count)
+    write_digits(out + 1, digits, count)
     for n in range(point):
         store8(out + n, load8(out + n + 1))
     store8(out + point, 0x2E)
@@ -236,4 +257,4 @@ def _write_exponent(out: int, point: int) -> int:
     store8(out, 0x65)
     store8(out + 1, 0x2D if point < 1 else 0x2B)
     exponent = np.uint64(abs(point - 1))
-    return _write_digits(out + 2, exponent, max(2, _count_digits(exponent)))
+    return write_digits(out + 2, exponent, max(2, count_digits(exponent)))

@@ -1,4 +1,5 @@
-"""Messages that no struct can hold, because they contain themselves or are JSON anyway: Protobuf's own JSON of each.
+"""Messages that no struct can hold, because they contain themselves or are JSON anyway: Protobuf's own JSON, one by one.
+What the compiled writer (`json_scan`) must agree with, and what is asked for the messages that it declines.
 
 Source: https://protobuf.dev/programming-guides/json, with the field names of the .proto file. Keys are in alphabetical
 order, so that the same bytes always give the same text: Protobuf keeps maps in an order that it does not promise.
@@ -14,14 +15,13 @@ from google.protobuf import json_format, message_factory
 from google.protobuf.message import DecodeError
 
 from frazil.ingest.decode.columns import Fault
-from frazil.ingest.decode.protobuf.layout import LIST_VALUE, STRUCT, VALUE
 
 _NO_JSON = Fault("out_of_range", "a value has no JSON, as NaN has none, and Any of a type that the schema lacks")
 NOT_TEXT = Fault("bad_text", "a string is not UTF-8")
 _MALFORMED = Fault("malformed", "a nested message is not well-formed Protobuf")
 _INCOMPLETE = Fault("malformed", "a required field of a nested message is missing")
 _TOO_DEEP = Fault("too_deep", "messages are nested more than 100 levels deep, or Any too often in Any")
-JSON_TYPES = {"google.protobuf.Struct": STRUCT, "google.protobuf.Value": VALUE, "google.protobuf.ListValue": LIST_VALUE}
+JSON_TYPES = {"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"}
 _MAX_ANYS = 32  # The parser counts levels anew inside of each.
 
 

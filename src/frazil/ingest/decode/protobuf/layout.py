@@ -19,9 +19,6 @@ NOTHING, ROOT = range(2)  # Messages: what an unknown group is read as, and the 
 # What is wrong with a record.
 OK, CUT, LONG_VARINT, BAD_TAG, BAD_WIRE, OPEN_GROUP, STRAY_END, UNEVEN, BAD_TEXT, TOO_DEEP, TOO_LARGE = range(11)
 
-# What is written as JSON in a way of its own: the well-known messages of any shape.
-STRUCT, VALUE, LIST_VALUE = range(3)
-
 MAX_DEPTH = 64
 MAX_CELLS = 2**24
 """Cells that the elements of one record may need, besides eight for each of its bytes: about 150 MB."""

@@ -7,6 +7,7 @@ found here, column by column.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +29,9 @@ from frazil.ingest.decode.protobuf.cells import (
     offsets_of,
     validity,
 )
-from frazil.ingest.decode.protobuf.json import JSON_TYPES, NOT_TEXT, fault_of, to_json
-from frazil.ingest.decode.protobuf.json_scan import write_values
+from frazil.ingest.decode.protobuf.json import NOT_TEXT, fault_of, to_json
+from frazil.ingest.decode.protobuf.json_code import SLOTS, plan_json
+from frazil.ingest.decode.protobuf.json_scan import MAX_LEVELS, write_messages
 from frazil.ingest.decode.protobuf.program import I64
 
 # 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and duration.proto
@@ -162,18 +164,21 @@ def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     return _fixed(pa.int64(), seconds * 1_000_000 + whole, spot.valid)
 
 
-def _json_writer(cells: Cells, places: I64, valid: Flags, name: str) -> tuple[int, WriteValues]:
-    """How many bytes the JSON of messages may have, and what writes it; none of those that have no compiled writer."""
+def _json_writer(cells: Cells, places: I64, valid: Flags, descriptor: Any) -> tuple[int, WriteValues]:
+    """How many bytes the JSON of messages may have, and what writes it."""
+    code = plan_json(descriptor)
     lengths = np.where(valid, places & LENGTH_MASK, 0)
-    entries = np.empty((2, int(lengths.max(initial=0)) // 2 + 1, 2), np.int64)
+    entries = np.empty((2, int(lengths.max(initial=0)) + 2, 3), np.int64)
+    slots = np.empty((int(code.messages[:, SLOTS].max()) * (MAX_LEVELS + 1), 2), np.int64)
     is_there = valid.astype(np.uint8)
 
     def write(out: int, room: int, row: int, ends: I64, declined: U8) -> int:
-        if name not in JSON_TYPES:
-            declined[:] = is_there
-            return places.size
-        kind, at = JSON_TYPES[name], cells.bodies.base
-        return int(write_values(at, places, is_there, kind, entries[0], entries[1], out, room, row, ends, declined))
+        return int(
+            write_messages(
+                cells.bodies.base, places, is_there, code.messages, code.fields, code.numbers, code.words,
+                int(code.literals.ctypes.data), entries[0], entries[1], slots, out, room, row, ends, declined,
+            )
+        )  # fmt: skip
 
     return 4 * int(lengths.sum()), write
 
@@ -197,7 +202,7 @@ def _read_json(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
         return told
 
     valid = np.ones(places.size, np.bool_) if spot.valid is None else spot.valid
-    texts = write_texts(valid, *_json_writer(cells, places, valid, descriptor.full_name), write_one)
+    texts = write_texts(valid, *_json_writer(cells, places, valid, descriptor), write_one)
     for (fault, is_malformed), cells_of_it in faulty.items():
         bad = np.zeros(places.size, np.bool_)
         bad[cells_of_it] = True
