@@ -48,10 +48,14 @@ _WARM_TYPES: dict[str, Any] = {
     "d": {"type": "bytes", "logicalType": "decimal", "precision": 4},
     "f": {"type": "fixed", "name": "F", "size": 2},
     "u": {"type": "string", "logicalType": "uuid"},
+    "w": ["null", "Warm"],
 }
-_WARM_AVRO = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
-# Of proto2, which needs all that proto3 does and more: message Warm { optional string s = 1; }
-_WARM_DESCRIPTORS = bytes.fromhex("0a1f0a0a7761726d2e70726f746f22110a045761726d12090a0173180120012809")
+_WARM_VALUES = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
+_WARM_AVRO = _WARM_VALUES + b"\2" + _WARM_VALUES + b"\0"
+# Of proto2, which needs all that proto3 does and more: message Warm { optional string s = 1; optional Warm w = 2; }
+_WARM_DESCRIPTORS = bytes.fromhex(
+    "0a310a0a7761726d2e70726f746f22230a045761726d12090a017318012001280912100a017718022001280b32052e5761726d"
+)
 _MOST_MISSING = 1000
 _FIRST = (0,)
 
@@ -365,7 +369,7 @@ def warm_up() -> None:
     fields = [{"name": name, "type": kind} for name, kind in _WARM_TYPES.items()]
     avro = WriterSchema("avro", json.dumps({"type": "record", "name": "Warm", "fields": fields}))
     proto = WriterSchema("protobuf", descriptors=_WARM_DESCRIPTORS)
-    values = pa.array([b"\0\0\0\0\1" + _WARM_AVRO, b"\0\0\0\0\2\0" + b"\n\1a"], pa.binary())
+    values = pa.array([b"\0\0\0\0\1" + _WARM_AVRO, b"\0\0\0\0\2\0" + b"\n\1a\x12\3\n\1b"], pa.binary())
     for kind in ("avro", "protobuf"):
         reading = Reading(format=kind, schemas=(("1", avro), ("2", proto)))
         decode_framed(reading, (), {"value": values}, 1)

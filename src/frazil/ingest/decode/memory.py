@@ -91,3 +91,26 @@ def trailing_zeros(typingctx: Any, word: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.uint64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def high64(typingctx: Any, one: Any, other: Any) -> Any:
+    """The high half of the product of two words."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), _I64)
+
+    return types.uint64(types.uint64, types.uint64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def widen_float(typingctx: Any, bits: Any) -> Any:
+    """The bits of the double that a float, of which the low 32 bits are given, is."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        single = builder.bitcast(builder.trunc(args[0], ir.IntType(32)), ir.FloatType())
+        return builder.bitcast(builder.fpext(single, ir.DoubleType()), _I64)
+
+    return types.uint64(types.int64), codegen

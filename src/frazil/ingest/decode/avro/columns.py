@@ -16,9 +16,11 @@ from pyiceberg.types import DateType, DecimalType, IcebergType, StructType, Time
 from frazil.ingest.decode.avro import values
 from frazil.ingest.decode.avro.faults import BAD_TEXT, NO_DECIMAL, NO_UUID, OK, SAME_KEY, WIDE_DECIMAL
 from frazil.ingest.decode.avro.json import JsonFault, write_json
+from frazil.ingest.decode.avro.json_scan import write_values
 from frazil.ingest.decode.avro.parts import Part, Plan
 from frazil.ingest.decode.avro.scan import I64, U8
 from frazil.ingest.decode.columns import Bodies, bitmap
+from frazil.ingest.decode.json_text import write_texts
 
 Valid = NDArray[np.bool_] | None
 """Which rows have a value; None: all."""
@@ -182,19 +184,29 @@ def _make_enum(words: Words, part: Part, valid: Valid) -> pa.Array:
 
 def _make_json(words: Words, part: Part, _: Valid) -> pa.Array:
     assert part.avro is not None
-    texts: list[str | None] = []
-    bad = np.zeros(words.of(part).size, np.uint8)
-    for row, word in enumerate(words.of(part).tolist()):
-        texts.append(None)
-        if word:
-            start = word & 0xFFFFFFFF
-            try:
-                texts[-1] = write_json(part.avro, words.records.buffer[start : start + (word >> 32)].tobytes())
-            except JsonFault as fault:
-                bad[row] = fault.fault
+    assert part.json is not None
+    avro, code, found = part.avro, part.json, words.of(part)
+    bad = np.zeros(found.size, np.uint8)
+    keys = np.empty(int((found >> 32).max(initial=0)) + 1, np.int64)
+
+    def write(out: int, room: int, row: int, ends: I64, declined: U8) -> int:
+        literals = int(code.literals.ctypes.data)
+        return int(
+            write_values(words.origin, found, code.steps, code.table, literals, keys, out, room, row, ends, declined)
+        )
+
+    def write_one(row: int) -> str | None:
+        start, length = int(found[row]) & 0xFFFFFFFF, int(found[row]) >> 32
+        try:
+            return write_json(avro, words.records.buffer[start : start + length].tobytes())
+        except JsonFault as fault:
+            bad[row] = fault.fault
+            return None
+
+    texts = write_texts(found != 0, 4 * int((found >> 32).sum()), write, write_one)
     for number in np.unique(bad[bad != OK]).tolist():
         words.refuse(part, bad == number, number)
-    return pa.array(texts, pa.string())
+    return texts
 
 
 def _make_true(words: Words, part: Part, valid: Valid) -> pa.Array:

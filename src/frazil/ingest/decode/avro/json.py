@@ -1,4 +1,5 @@
-"""Values of types that contain themselves, as JSON text: one by one, in Python, exact.
+"""Values of types that contain themselves, as JSON text, one by one in Python: what the compiled writer (`json_scan`)
+must agree with, and what says why one that it declines has no JSON.
 
 The compiled walk has been over their bytes, so numbers, lengths and depth are right; what it does not look at (text,
 keys) is looked at here.

@@ -26,6 +26,7 @@ from pyiceberg.types import (
 )
 
 from frazil.ingest.decode.avro.code import SCRATCH_SLOT
+from frazil.ingest.decode.avro.json_code import JsonCode
 from frazil.ingest.decode.avro.schema import Avro
 
 _TYPES: dict[tuple[str, str], tuple[str, IcebergType]] = {
@@ -55,7 +56,7 @@ class Part:
 
     make: how its array is made from words. slot: the words, of the rows of `context`. children: the fields of a struct
     or union, the elements of a list, keys and values of a map, what is there when an optional is. choices: of a union
-    the word that stands for each child. avro: the type it is read from.
+    the word that stands for each child. avro: the type it is read from. json: how it is written, if that is as JSON.
     """
 
     make: str
@@ -66,6 +67,7 @@ class Part:
     children: tuple[Part, ...] = ()
     choices: tuple[int, ...] = ()
     avro: Avro | None = None
+    json: JsonCode | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 from pyiceberg.types import BooleanType, ListType, MapType, NestedField, StringType, StructType
 
 from frazil.ingest.decode.avro.code import CALL, END, RECORDS, RETURN, SCRATCH, SCRATCH_SLOT, VALUE, Code
+from frazil.ingest.decode.avro.json_code import JsonCode, plan_json
 from frazil.ingest.decode.avro.parts import Part, Plan, scalar_type
 from frazil.ingest.decode.avro.schema import MAX_FIELDS, MAX_LEVELS, Avro, AvroField, branch_names, unusable
 
@@ -76,6 +77,7 @@ class _Planner:
     open: list[Avro | None] = field(default_factory=list)
     hollow: set[Avro] = field(default_factory=set)
     routines: dict[Avro, int] = field(default_factory=dict)
+    json_codes: dict[Avro, JsonCode] = field(default_factory=dict)
     field_count: int = 0
 
     def value(self, avro: Avro, place: _Place) -> Part | None:
@@ -158,7 +160,8 @@ class _Planner:
             raise unusable(f"the record `{avro.name}` always contains another one of itself, without end", place.path)
         slot = self._slot(place)
         self.code.add(VALUE, place.name, slot, (self._routine(avro), place.level + 1))
-        return Part("json", StringType(), place.context, place.name, slot, avro=avro)
+        code = self.json_codes.get(avro) or self.json_codes.setdefault(avro, plan_json(avro))
+        return Part("json", StringType(), place.context, place.name, slot, avro=avro, json=code)
 
     def _routine(self, avro: Avro) -> int:
         return self.routines.setdefault(avro, len(self.routines))

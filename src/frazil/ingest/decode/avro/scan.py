@@ -56,7 +56,8 @@ U8 = NDArray[np.uint8]
 # address after the block or 0, items so far), or a routine (its step, row, first address, level).
 _STEP, _ROW, _LEFT, _BLOCK_END, _TOTAL = range(5)
 _START, _LEVEL = _LEFT, _BLOCK_END
-_OPEN = 2 * MAX_LEVELS + 8
+MAX_OPEN = 2 * MAX_LEVELS + 8
+"""So many are open at once at most."""
 _MAX_ROWS = 2**31 - 1
 
 
@@ -85,7 +86,7 @@ def walk_records(
     """
     contexts = widths.size
     saved = np.zeros(contexts, np.int64)
-    opened = np.zeros((_OPEN, 5), np.int64)
+    opened = np.zeros((MAX_OPEN, 5), np.int64)
     for r in range(starts.size):
         if fault[r] != OK:
             continue

@@ -79,7 +79,7 @@ def copy_fixed(origin: int, words: I64, size: int, out: int) -> None:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _is_text(i: int, end: int) -> bool:
+def is_text(i: int, end: int) -> bool:
     """Whether the bytes are UTF-8 (RFC 3629, section 4): the shortest form, no surrogates, nothing above U+10FFFF."""
     last = end - 8
     whole = i <= last
@@ -115,7 +115,7 @@ def find_no_text(origin: int, words: I64, bad: U8) -> None:
     """`bad` where the bytes of a value are not UTF-8."""
     for row in range(words.size):
         i = origin + (words[row] & _LOW)
-        if not _is_text(i, i + (words[row] >> 32)):
+        if not is_text(i, i + (words[row] >> 32)):
             bad[row] = 1
 
 
@@ -262,13 +262,16 @@ def _has_pair_sorted(origin: int, words: I64, first: int, end: int) -> bool:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
+def has_same(origin: int, words: I64, first: int, end: int) -> bool:
+    """Whether two of the values from the word `first` to before `end` are equal."""
+    if end - first <= _FEW:
+        return _has_pair(origin, words, first, end)
+    return _has_pair_sorted(origin, words, first, end)
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
 def find_same_keys(origin: int, offsets: I32, words: I64, bad: U8) -> None:
     """`bad` where two keys of a map are equal; the map's keys are the words from its offset to the next."""
     for row in range(offsets.size - 1):
-        first = offsets[row]
-        end = offsets[row + 1]
-        if end - first <= _FEW:
-            if _has_pair(origin, words, first, end):
-                bad[row] = 1
-        elif _has_pair_sorted(origin, words, first, end):
+        if has_same(origin, words, offsets[row], offsets[row + 1]):
             bad[row] = 1

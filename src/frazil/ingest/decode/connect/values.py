@@ -24,10 +24,10 @@ from pyiceberg.types import (
 )
 
 from frazil.ingest.decode.epochs import cut_texts, from_numbers, from_texts
+from frazil.ingest.decode.uuid_text import read_uuids
 
 _DAY_US = 86_400_000_000
 _MOST_DIGITS = 38
-_UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
 
 @dataclass(frozen=True)
@@ -143,12 +143,8 @@ def _cast_one(text: pa.Scalar, target: pa.DataType) -> object:
 def _uuid(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
     if not pa.types.is_string(array.type):
         return None
-    good = pc.fill_null(pc.match_substring_regex(array, _UUID), False)
-    found = np.asarray(good)
-    digits = "".join(pc.replace_substring(array.filter(good), "-", "").to_pylist())
-    raw = pa.Array.from_buffers(pa.binary(16), int(found.sum()), [None, pa.py_buffer(bytes.fromhex(digits))])
-    places = pa.array(np.cumsum(found) - 1, mask=~found)
-    return Meant(raw.take(places), UUIDType(), np.asarray(array.is_valid()) & ~found)
+    found, bad = read_uuids(array)
+    return Meant(found, UUIDType(), bad)
 
 
 def unscaled_numbers(array: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:

@@ -4,10 +4,6 @@ fails.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
@@ -33,11 +29,11 @@ from frazil.ingest.decode.json.base64_text import read_base64
 from frazil.ingest.decode.json.grammar import DOUBLE, INT
 from frazil.ingest.decode.json.values import OUT_OF_RANGE, UNREADABLE
 from frazil.ingest.decode.memory import U8
+from frazil.ingest.decode.uuid_text import read_uuids
 
 # Milliseconds of 0001-01-01 and 10000-01-01: what lies outside was written in another unit.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_800_000
 _DAY = pa.scalar("1970-01-01T")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _EXPONENT_DIGITS = 9
 _FAR: int = 10**40
 
@@ -174,25 +170,10 @@ def _slow_moments(column: TextColumn, is_number: NDArray[np.bool_], unit: str) -
     return pa.array(out, pa.int64())
 
 
-def _each(column: TextColumn, convert: Callable[[str], bytes], target: pa.DataType) -> pa.Array:
-    out: list[bytes | None] = []
-    for row, text in enumerate(column.array.to_pylist()):
-        try:
-            out.append(None if text is None else convert(text))
-        except (ValueError, binascii.Error):
-            column.bad[row] = UNREADABLE
-            out.append(None)
-    return pa.array(out, target)
-
-
 def _read_uuid(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
-    return _each(column, _uuid_bytes, pa.binary(16))
-
-
-def _uuid_bytes(text: str) -> bytes:
-    if _UUID.fullmatch(text) is None:
-        raise ValueError(text)
-    return uuid.UUID(text).bytes
+    array, bad = read_uuids(column.array)
+    column.bad[bad] = UNREADABLE
+    return array
 
 
 def _read_binary(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
@@ -203,14 +184,10 @@ def _read_binary(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
 
 def _read_fixed(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
     size = len(kind)  # type: ignore[arg-type]
-
-    def convert(text: str) -> bytes:
-        raw = base64.b64decode(text, validate=True)
-        if len(raw) != size:
-            raise ValueError(text)
-        return raw
-
-    return _each(column, convert, pa.binary(size))
+    array, bad = read_base64(column.array)
+    fits = pc.fill_null(pc.equal(pc.binary_length(array), size), False)
+    column.bad[bad | (np.asarray(array.is_valid()) & ~np.asarray(fits))] = UNREADABLE
+    return pc.if_else(fits, array, None).cast(pa.binary(size))
 
 
 TEXT_READERS: dict[type[IcebergType], TextReader] = {

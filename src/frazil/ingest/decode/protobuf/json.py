@@ -1,4 +1,5 @@
-"""Messages that no struct can hold, because they contain themselves or are JSON anyway: Protobuf's own JSON of each.
+"""Messages that no struct can hold, because they contain themselves or are JSON anyway: Protobuf's own JSON, one by one.
+What the compiled writer (`json_scan`) must agree with, and what is asked for the messages that it declines.
 
 Source: https://protobuf.dev/programming-guides/json, with the field names of the .proto file. Keys are in alphabetical
 order, so that the same bytes always give the same text: Protobuf keeps maps in an order that it does not promise.

@@ -7,6 +7,7 @@ found here, column by column.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from frazil.ingest.decode.columns import Fault, bitmap
+from frazil.ingest.decode.json_text import WriteValues, write_texts
+from frazil.ingest.decode.memory import U8
 from frazil.ingest.decode.protobuf.cells import (
     LENGTH_MASK,
     Cells,
@@ -27,6 +30,8 @@ from frazil.ingest.decode.protobuf.cells import (
     validity,
 )
 from frazil.ingest.decode.protobuf.json import NOT_TEXT, fault_of, to_json
+from frazil.ingest.decode.protobuf.json_code import SLOTS, plan_json
+from frazil.ingest.decode.protobuf.json_scan import MAX_LEVELS, write_messages
 from frazil.ingest.decode.protobuf.program import I64
 
 # 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and duration.proto
@@ -159,28 +164,50 @@ def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     return _fixed(pa.int64(), seconds * 1_000_000 + whole, spot.valid)
 
 
+def _json_writer(cells: Cells, places: I64, valid: Flags, descriptor: Any) -> tuple[int, WriteValues]:
+    """How many bytes the JSON of messages may have, and what writes it."""
+    code = plan_json(descriptor)
+    lengths = np.where(valid, places & LENGTH_MASK, 0)
+    entries = np.empty((2, int(lengths.max(initial=0)) + 2, 3), np.int64)
+    slots = np.empty((int(code.messages[:, SLOTS].max()) * (MAX_LEVELS + 1), 2), np.int64)
+    is_there = valid.astype(np.uint8)
+
+    def write(out: int, room: int, row: int, ends: I64, declined: U8) -> int:
+        return int(
+            write_messages(
+                cells.bodies.base, places, is_there, code.messages, code.fields, code.numbers, code.words,
+                int(code.literals.ctypes.data), entries[0], entries[1], slots, out, room, row, ends, declined,
+            )
+        )  # fmt: skip
+
+    return 4 * int(lengths.sum()), write
+
+
 def _read_json(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     places = cells.words_of(spot.column, spot.domain)
-    make = message_factory.GetMessageClass(spot.place.member.value.descriptor)
-    texts: list[str | None] = [None] * places.size
+    descriptor = spot.place.member.value.descriptor
+    make = message_factory.GetMessageClass(descriptor)
     faulty: dict[tuple[Fault, bool], list[int]] = {}
-    for n in range(places.size) if spot.valid is None else np.flatnonzero(spot.valid).tolist():
+
+    def write_one(n: int) -> str | None:
         start, length = int(places[n]) >> 32, int(places[n]) & LENGTH_MASK
         try:
             told = to_json(make.FromString(cells.bodies.buffer[start : start + length].tobytes()))
         except DecodeError as error:
             faulty.setdefault((fault_of(error), True), []).append(n)
-            continue
+            return None
         if isinstance(told, Fault):
             faulty.setdefault((told, False), []).append(n)
-        else:
-            texts[n] = told
+            return None
+        return told
+
+    valid = np.ones(places.size, np.bool_) if spot.valid is None else spot.valid
+    texts = write_texts(valid, *_json_writer(cells, places, valid, descriptor), write_one)
     for (fault, is_malformed), cells_of_it in faulty.items():
         bad = np.zeros(places.size, np.bool_)
         bad[cells_of_it] = True
         refusals.add(cells, spot.domain, bad, fault, spot.path, is_malformed=is_malformed)
-    size = sum(len(text.encode()) for text in texts if text is not None)
-    return pa.array(texts, pa.string() if size < 2**31 else pa.large_string())
+    return texts
 
 
 Read = Callable[[Cells, Spot, Refusals], pa.Array]
