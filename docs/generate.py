@@ -68,7 +68,8 @@ A table that Frazil made or has committed to has the property `frazil.<pipeline>
 whose progress was lost is told from one that has none yet. `frazil.<pipeline>.dead-letters` is the name of its dead-letter
 table. A dead-letter table has `frazil.<pipeline>.retrying.<id>` while a retry is not finished, and
 `frazil.<pipeline>.letters-sent` is the commit id whose letters are known to be in their Kafka topic.
-`frazil.<pipeline>.orphans-removed` says, in milliseconds, when table care last looked for orphans.
+`frazil.<pipeline>.orphans-removed` says, in milliseconds, when table care last looked for orphans; until it first has,
+`frazil.<pipeline>.care-began` says since when a running pipeline cares for the table: they are looked for a day after that.
 
 Once a table gets no more records, table care says its newest progress again in a commit without files, unless the newest
 snapshot has it ([why](../how-to/maintain.md#other-hands)): under the same `commit-id`, without `skipped`, and with

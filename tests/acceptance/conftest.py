@@ -10,7 +10,7 @@ import pytest
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.lakes import RemoteLake
 from tests.acceptance.operator import Operator
-from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.pipelines import Pipeline, opened
 from tests.fixtures.foreign_spark import ForeignSpark
 
 NewPipeline = Callable[[], Pipeline]
@@ -38,9 +38,8 @@ def remote_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteLake
 @pytest.fixture
 def pipeline(broker: EmbeddedBroker, spark: ForeignSpark, tmp_path: Path) -> Iterator[Pipeline]:
     """A pipeline for one test."""
-    made = Pipeline(tmp_path, broker.bootstrap_servers, spark)
-    yield made
-    made.close()
+    with opened(tmp_path, broker.bootstrap_servers, spark) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +47,5 @@ def shared_pipeline(
     broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pipeline]:
     """A pipeline for all tests of a module."""
-    made = Pipeline(tmp_path_factory.mktemp("pipeline"), broker.bootstrap_servers, spark)
-    yield made
-    made.close()
+    with opened(tmp_path_factory.mktemp("pipeline"), broker.bootstrap_servers, spark) as made:
+        yield made

@@ -126,6 +126,16 @@ class Owing:
         for step, action in self.steps.items():
             self._set_care(step, {"orphans": {"age": age}, **CARE[action]})
 
+    def remove_orphans(self, step: str, age: str) -> Mapping[str, Mapping[str, Any]]:
+        """A round for the step's table that rewrites nothing, and removes orphans that are as old; how its actions ended, by
+        their kinds.
+        """
+        table, declared = self.tables[step], dict(self.pipeline.document["tables"][self.tables[step]])
+        self._set_care(step, {**LEFT_ALONE, "orphans": {"age": age}})
+        done = self.pipeline.command("maintain", "--table", table, within_s=ROUND_S)["tables"][table]
+        self.pipeline.document["tables"][table] = declared
+        return {end["action"]: end for end in done["actions"]}
+
     def make_up(self) -> Mapping[str, tuple[str, ...]]:
         """One round for all tables, which removes every orphan too; what failed, by step."""
         self.spare_orphans("1ms")

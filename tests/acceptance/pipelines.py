@@ -26,6 +26,7 @@ from tests.acceptance.verifier import (
     document_of,
     metadata_at,
     metadata_location,
+    metadata_locations,
     newest_commit,
     newest_snapshot,
     progress_at,
@@ -44,9 +45,7 @@ Document = dict[str, Any]
 class Pipeline:
     """One pipeline file in a folder of its own, with a producer and the ledger of all it was told."""
 
-    def __init__(
-        self, folder: Path, servers: str, spark: ForeignSpark | None = None, lake: RemoteLake | None = None
-    ) -> None:
+    def __init__(self, folder: Path, servers: str, spark: ForeignSpark, lake: RemoteLake | None = None) -> None:
         """spark: reads what is checked, beside the readers of this process. lake: has the tables, in place of `folder`."""
         self.folder = folder
         self.servers = servers
@@ -58,6 +57,9 @@ class Pipeline:
         self.ledger = Ledger()
         self.feed = Feed(servers, self.ledger)
         self.topics = Topics(servers)
+        self.readers: dict[str, Mapping[str, Read]] = {}
+        """Who is asked for tables that are too large for all readers."""
+        self._compared: set[str] = set()
         self._runs: list[Run] = []
         self._sources: dict[str, list[str]] = {}
         (folder / "tmp").mkdir(parents=True)
@@ -169,7 +171,10 @@ class Pipeline:
     def current(self, table: str) -> Metadata | None:
         """The table's current metadata file, wherever the table is."""
         location = metadata_location(self.catalog_file, table)
-        return metadata_at(location, self._lake.properties() if self._lake else {}) if location else None
+        return self._metadata_at(location) if location else None
+
+    def _metadata_at(self, location: str) -> Metadata:
+        return metadata_at(location, self._lake.properties() if self._lake else {})
 
     def metadata(self, table: str) -> Path | None:
         """The current metadata file of a local table."""
@@ -266,14 +271,24 @@ class Pipeline:
             assert verdict.row_count == len(records)
         return verdict
 
-    def check_readers(self, table: str, readers: Mapping[str, Read] | None = None) -> None:
-        """Spark, PyIceberg, DuckDB and Polars answer the same rows, of the newest snapshots and the oldest.
-
-        readers: asked in place of all of those.
-        """
+    def check_readers(self, table: str) -> None:
+        """Spark, PyIceberg, DuckDB and Polars answer the same rows, of the newest snapshots and the oldest."""
         metadata = self.current(table)
         assert metadata is not None, f"there is no table {table}"
+        self._compare(table, metadata)
+
+    def _compare(self, table: str, metadata: Metadata) -> None:
+        readers = self.readers.get(table)
         assert_equal_everywhere(metadata, spark=None if readers else self._spark, readers=readers)
+        self._compared.add(str(metadata))
+
+    def check_all_readers(self) -> None:
+        """The same of every table that there is, dead letters and change logs among them, as they are now."""
+        own = (" where table_namespace = ?", self.name) if self._lake else ()
+        for table, location in metadata_locations(self.catalog_file, *own).items():
+            metadata = self._metadata_at(location)
+            if str(metadata) not in self._compared and newest_snapshot(document_of(metadata)) is not None:
+                self._compare(table, metadata)
 
     def summary(self, table: str, part: str) -> Any:
         """One part of the newest progress, as it stands in the snapshot's summary; None when it is not there."""
@@ -298,3 +313,14 @@ class Pipeline:
         """Ends every process that was started for it."""
         for run in self._runs:
             run.close()
+
+
+@contextmanager
+def opened(folder: Path, servers: str, spark: ForeignSpark, lake: RemoteLake | None = None) -> Iterator[Pipeline]:
+    """A pipeline that is ended when the block is left. No table of it goes without having been read by all readers."""
+    made = Pipeline(folder, servers, spark, lake)
+    try:
+        yield made
+    finally:
+        made.close()
+    made.check_all_readers()

@@ -6,14 +6,17 @@ import itertools
 import json
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from confluent_kafka import Producer
 
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
-from tests.acceptance.verifier import document_of, open_table
+from tests.acceptance.verifier import Metadata, document_of, open_table
 from tests.fixtures.background import repeated
+from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.readers import IN_PROCESS, Read
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -45,10 +48,12 @@ def commits_s(pipeline: Pipeline, table: str) -> list[float]:
     return [one["timestamp-ms"] / 1000 for one in ours]
 
 
-def test_a_big_catch_up_holds_up_no_small_table(pipeline: Pipeline) -> None:
+def test_a_big_catch_up_holds_up_no_small_table(pipeline: Pipeline, spark: ForeignSpark) -> None:
     small, trickle = pipeline.add_fed_table("small", 1)
     topic = pipeline.new_topic("large", PARTITIONS)
     large = pipeline.add_table("large", topic)
+    in_process = {name: sums(read) for name, read in IN_PROCESS.items()}
+    pipeline.readers[large] = {**in_process, "Spark": sums_by(spark, pipeline, large)}
     fill(pipeline.servers, topic)
     with pipeline.running() as run:
         with repeated(lambda turn: pipeline.feed.send(trickle, events(2, 2 * turn)), 0.1):
@@ -65,6 +70,32 @@ def test_a_big_catch_up_holds_up_no_small_table(pipeline: Pipeline) -> None:
     assert np.percentile(gaps, 95) <= max(MOST_GAP_S, MOST_GAP_SHARE * (caught_up_s - commits[0])), gaps
     pipeline.check(small)
     check_backlog(pipeline, large)
+    pipeline.check_readers(large)
+
+
+def sums(read: Read) -> Read:
+    """What this reader says of a table of millions of rows: how many there are, the sum of their offsets, and how many of
+    these differ, in columns that the table has.
+    """
+
+    def summed(metadata: Metadata, snapshot: int) -> pa.Table:
+        offsets = read(metadata, snapshot)["_offset"]
+        distinct = pc.count_distinct(offsets).as_py()
+        return pa.Table.from_pylist([{"id": len(offsets), "_offset": pc.sum(offsets).as_py(), "_partition": distinct}])
+
+    return summed
+
+
+def sums_by(spark: ForeignSpark, pipeline: Pipeline, table: str) -> Read:
+    """The same by Spark, which adds up by itself."""
+    sums = "count(*) as id, sum(_offset) as _offset, count(distinct _offset) as _partition"
+
+    def summed(_: Metadata, snapshot: int) -> pa.Table:
+        spark.start_anew()
+        spark.add_local_catalog("frazil", pipeline.folder)
+        return pa.Table.from_pylist(spark.sql(f"select {sums} from frazil.{table} version as of {snapshot}"))
+
+    return summed
 
 
 def check_backlog(pipeline: Pipeline, table: str) -> None:

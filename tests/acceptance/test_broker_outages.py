@@ -9,9 +9,10 @@ import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.ledger import events
-from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.points import Points
 from tests.acceptance.running import Run
+from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.processes import frozen
 from tests.fixtures.waiting import wait_until
 
@@ -60,16 +61,16 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A broker that may be hurt, and a pipeline on it."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("own-broker")) as broker:
-        pipeline = Pipeline(tmp_path_factory.mktemp("served"), broker.bootstrap_servers)
+    folder = tmp_path_factory.mktemp("served")
+    with (
+        EmbeddedBroker(tmp_path_factory.mktemp("own-broker")) as broker,
+        opened(folder, broker.bootstrap_servers, spark) as pipeline,
+    ):
         served = Served(pipeline, broker)
         served.send()
-        try:
-            yield served
-        finally:
-            pipeline.close()
+        yield served
 
 
 ENDS: dict[str, Callable[[EmbeddedBroker], None]] = {"stopped": EmbeddedBroker.stop, "killed": EmbeddedBroker.kill}

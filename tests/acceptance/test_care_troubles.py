@@ -1,7 +1,8 @@
 """Table care where it is hardest: without room on the disk, and in two processes at once.
 
 Each action has a table that owes it. One run makes all of them, one round of care finds the disk full, two at once make up
-for it, each held at every action until the other is there too, and one run goes on.
+for it, each held at every action until the other is there too, a third one looks for orphans when both are about to commit,
+and one run goes on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +20,10 @@ from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.disks import full, small_disk
 from tests.acceptance.operator import Operator
 from tests.acceptance.owing import ROUND_S, Owing
-from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.pipelines import opened
 from tests.acceptance.points import Points
 from tests.acceptance.verifier import unnamed
+from tests.fixtures.foreign_spark import ForeignSpark
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -36,10 +39,12 @@ TABLES = {
 one has snapshots that are due to be expired as well.
 """
 REWRITES = ("compact", "deletes", "manifests")
+WRITTEN = "care.compact.written"
+"""Where both have files for the table `compact` that no snapshot names."""
 MEETINGS = (
     "care.carry.begins",
     "care.expire.begins",
-    "care.compact.written",
+    WRITTEN,
     "care.deletes.begins",
     "care.manifests.begins",
     "care.statistics.begins",
@@ -47,6 +52,8 @@ MEETINGS = (
 )
 """Where both rounds know the table as it was and neither has changed it, in the order in which they come there."""
 NO_ROOM = "No space left on device"
+SPARED_AGE = "24h"
+"""Files that another round is about to commit are younger."""
 Ends = Mapping[str, Mapping[str, Any]]
 """How the actions of a table ended, by their kinds."""
 
@@ -54,42 +61,50 @@ Ends = Mapping[str, Mapping[str, Any]]
 @dataclass
 class Trouble:
     """What came of it. without_room: how the round on the full disk ended, by table, None where no disk could be mounted;
-    at_once: the same of the two rounds; wrong: what was wrong with the rows of a table after either; left: files that no
-    snapshot names in the end.
+    at_once: the same of the two rounds; third: how the one beside them ended; wrong: what was wrong with the rows of a table
+    after either; left: files that no snapshot names in the end.
     """
 
     without_room: Mapping[str, Ends] | None
     at_once: list[Mapping[str, Ends]]
+    third: Ends
     wrong: Mapping[str, str]
     left: Mapping[str, frozenset[str]]
 
 
 @pytest.fixture(scope="module")
-def owing(broker: EmbeddedBroker, operator: Operator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owing]:
-    """Nothing is done yet."""
-    pipeline = Pipeline(tmp_path_factory.mktemp("care") / "pipeline", broker.bootstrap_servers)
-    yield Owing(pipeline, operator, TABLES)
-    pipeline.close()
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, bool]]:
+    """A pipeline's own folder for its tables; whether it is a small disk."""
+    folder = tmp_path_factory.mktemp("care") / "frazil-data"
+    folder.mkdir()
+    with small_disk(folder) as has_disk:
+        yield folder, has_disk
 
 
 @pytest.fixture(scope="module")
-def trouble(owing: Owing) -> Iterator[Trouble]:
+def owing(broker: EmbeddedBroker, spark: ForeignSpark, operator: Operator, lake: tuple[Path, bool]) -> Iterator[Owing]:
+    """Nothing is done yet."""
+    folder, _ = lake
+    with opened(folder.parent, broker.bootstrap_servers, spark) as pipeline:
+        yield Owing(pipeline, operator, TABLES)
+
+
+@pytest.fixture(scope="module")
+def trouble(owing: Owing, lake: tuple[Path, bool]) -> Trouble:
     """All of it, and what the tables are then."""
-    lake = owing.pipeline.folder / "frazil-data"
-    lake.mkdir()
-    with small_disk(lake) as has_disk:
-        owing.borrow()
-        owing.spare_orphans("24h")  # Files that the other round is about to commit are younger.
-        without_room, wrong = None, dict[str, str]()
-        if has_disk:
-            with full(lake):
-                without_room = ends(owing, owing.pipeline.command("maintain", expected=1, within_s=ROUND_S))
-            wrong |= {f"{table}, without room": words for table in TABLES if (words := owing.wrong(table))}
-        owing.strew("strays")
-        at_once = care_twice(owing)
-        wrong |= {f"{table}, by two at once": words for table in TABLES if (words := owing.wrong(table))}
-        left = {table: unnamed(owing.pipeline.metadata(name)) for table, name in owing.tables.items()}
-        yield Trouble(without_room, at_once, wrong, {table: files for table, files in left.items() if files})
+    folder, has_disk = lake
+    owing.borrow()
+    owing.spare_orphans(SPARED_AGE)
+    without_room, wrong = None, dict[str, str]()
+    if has_disk:
+        with full(folder):
+            without_room = ends(owing, owing.pipeline.command("maintain", expected=1, within_s=ROUND_S))
+        wrong |= {f"{table}, without room": words for table in TABLES if (words := owing.wrong(table))}
+    owing.strew("strays")
+    at_once, third = care_twice(owing)
+    wrong |= {f"{table}, by two at once": words for table in TABLES if (words := owing.wrong(table))}
+    left = {table: unnamed(owing.pipeline.metadata(name)) for table, name in owing.tables.items()}
+    return Trouble(without_room, at_once, third, wrong, {table: files for table, files in left.items() if files})
 
 
 def ends(owing: Owing, said: Mapping[str, Any]) -> Mapping[str, Ends]:
@@ -99,8 +114,9 @@ def ends(owing: Owing, said: Mapping[str, Any]) -> Mapping[str, Ends]:
     }
 
 
-def care_twice(owing: Owing) -> list[Mapping[str, Ends]]:
-    """Two rounds for all tables that meet at each action."""
+def care_twice(owing: Owing) -> tuple[list[Mapping[str, Ends]], Ends]:
+    """Two rounds for all tables that meet at each action, and one more beside them."""
+    third: Ends = {}
     points = Points(owing.pipeline.folder / "points", *((step, "hold") for step in MEETINGS))
     with ThreadPoolExecutor(2) as pool, ExitStack() as held:
         for step in MEETINGS:
@@ -111,8 +127,10 @@ def care_twice(owing: Owing) -> list[Mapping[str, Ends]]:
         ]
         for step in MEETINGS:
             points[step, "hold"].wait_for_all(2, ROUND_S / 4)
+            if step == WRITTEN:
+                third = owing.remove_orphans("compact", SPARED_AGE)
             points[step, "hold"].disarm()
-        return [ends(owing, one.result()) for one in rounds]
+        return [ends(owing, one.result()) for one in rounds], third
 
 
 def test_care_that_finds_no_room_says_so_and_costs_no_row(trouble: Trouble) -> None:
@@ -131,6 +149,8 @@ def test_of_two_rounds_at_once_one_does_what_is_due_and_nothing_is_lost(trouble:
     for action in REWRITES:
         removed = sorted(found[action][action]["rewritten"]["removed"] for found in trouble.at_once)
         assert (removed[0], removed[1] > 0) == (0, True), action
+    third = {action: (end["failure"], end["rewritten"]["removed"]) for action, end in trouble.third.items()}
+    assert third == {"orphans": ("", 0)}
     assert (trouble.wrong, trouble.left) == ({}, {})
 
 

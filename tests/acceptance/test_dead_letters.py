@@ -114,6 +114,8 @@ def test_every_record_is_a_row_or_a_letter_whatever_is_killed(pipeline: Pipeline
         assert done["in_table"] >= 2
         held.check(is_cured=True)
         assert run.stop() == 0, run.tail()
+    for table in (held.table, held.letters):
+        pipeline.check_readers(table)
     found = pipeline.command("dead-letters", "list")["tables"][held.table]
     assert (found["letters"], found["dead_letter_table"]) == (done["stayed"], held.letters)
     assert {one["error_class"] for one in found["classes"]} == {"malformed", "tombstone", "bad_text"}

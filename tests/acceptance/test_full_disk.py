@@ -8,9 +8,10 @@ import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.disks import full, small_disk
-from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.running import Run
 from tests.acceptance.scenes import OneTable
+from tests.fixtures.foreign_spark import ForeignSpark
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -41,15 +42,11 @@ class Cramped(OneTable):
 
 
 @pytest.fixture(scope="module")
-def cramped(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cramped]:
+def cramped(broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cramped]:
     """On a small file system in memory when we may mount one, else on the disk that there is."""
     folder = tmp_path_factory.mktemp("disk")
-    with small_disk(folder) as has_disk:
-        pipeline = Pipeline(folder / "pipeline", broker.bootstrap_servers)
-        try:
-            yield Cramped(pipeline, has_disk=has_disk)
-        finally:
-            pipeline.close()
+    with small_disk(folder) as has_disk, opened(folder / "pipeline", broker.bootstrap_servers, spark) as pipeline:
+        yield Cramped(pipeline, has_disk=has_disk)
 
 
 @pytest.mark.parametrize("step", ["task.write", "task.close"])

@@ -115,6 +115,8 @@ def test_a_mirror_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipe
         assert held.rows() == held.expected()
         held.check_letters()
         assert run.stop() == 0, run.tail()
+    for table in (held.table, f"{held.table}__dead_letters"):
+        pipeline.check_readers(table)
     found = pipeline.command("dead-letters", "list")["tables"][held.table]
     assert {one["error_class"] for one in found["classes"]} == {"malformed", "superseded"}
     dropped = pipeline.command("dead-letters", "drop", "--yes", "--error-class", "superseded")["tables"][held.table]

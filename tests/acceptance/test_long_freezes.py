@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.lakes import RemoteLake
-from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.pipelines import opened
 from tests.acceptance.scenes import Contested
+from tests.fixtures.foreign_spark import ForeignSpark
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.soak]
 
@@ -19,18 +21,18 @@ STEPS = ("task.write", "commit.validating")
 
 @pytest.fixture(params=["local", "remote"])
 def contested(
-    request: pytest.FixtureRequest, broker: EmbeddedBroker, remote_lake: RemoteLake, pipeline: Pipeline
+    request: pytest.FixtureRequest,
+    broker: EmbeddedBroker,
+    spark: ForeignSpark,
+    remote_lake: RemoteLake,
+    tmp_path: Path,
 ) -> Iterator[Contested]:
     """Records wait, nothing runs yet; on both lakes."""
-    chosen = pipeline
-    if request.param == "remote":
-        chosen = Pipeline(pipeline.folder / "remote", broker.bootstrap_servers, lake=remote_lake)
-    made = Contested(chosen)
-    try:
+    lake = remote_lake if request.param == "remote" else None
+    with opened(tmp_path, broker.bootstrap_servers, spark, lake) as pipeline:
+        made = Contested(pipeline)
         yield made
         made.end()
-    finally:
-        chosen.close()
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
-from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.proxy import Fault, Proxy
 from tests.acceptance.scenes import FENCED, LOST_AT, Unsure
+from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.waiting import PATIENCE_S
 from tests.integration.servers import RestCatalogServer
 
@@ -23,19 +24,20 @@ def unsure(shared_pipeline: Pipeline) -> Unsure:
 
 
 @pytest.fixture(scope="module")
-def proxied(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Unsure, Proxy]]:
+def proxied(
+    broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Unsure, Proxy]]:
     """On a REST catalog behind a proxy."""
     folder = tmp_path_factory.mktemp("rest")
     catalog = RestCatalogServer(folder / "catalog", str(folder / "warehouse"))
-    pipeline = Pipeline(folder / "pipeline", broker.bootstrap_servers)
     catalog.start()
     proxy = Proxy(catalog.port)
     try:
-        pipeline.document["catalog"] = {"type": "rest", "uri": proxy.url}
-        pipeline.catalog_file = folder / "catalog" / "rest.db"
-        yield Unsure(pipeline), proxy
+        with opened(folder / "pipeline", broker.bootstrap_servers, spark) as pipeline:
+            pipeline.document["catalog"] = {"type": "rest", "uri": proxy.url}
+            pipeline.catalog_file = folder / "catalog" / "rest.db"
+            yield Unsure(pipeline), proxy
     finally:
-        pipeline.close()
         proxy.close()
         catalog.kill()
 

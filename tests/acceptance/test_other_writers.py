@@ -25,13 +25,12 @@ from pyiceberg.types import StringType
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.ledger import Place, events
-from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.points import Points
 from tests.acceptance.running import Run
 from tests.acceptance.verifier import canonical, local_path, read_newest
 from tests.fixtures.background import repeated
 from tests.fixtures.foreign_spark import ForeignSpark
-from tests.fixtures.readers import assert_equal_everywhere
 from tests.fixtures.waiting import wait_until
 from tests.integration.servers import RestCatalogServer
 
@@ -164,7 +163,6 @@ class World:
 
     def __init__(self, pipeline: Pipeline, spark: ForeignSpark, url: str) -> None:
         self.pipeline = pipeline
-        self.spark = spark
         self.points = Points(pipeline.folder / "points", ("commit.before", "hold"), ("upsert.resolved", "hold"))
         self.by_spark = SparkHands(spark, url)
         self.hands: Mapping[str, Hands] = {"spark": self.by_spark, "pyiceberg": PyIcebergHands(url)}
@@ -287,9 +285,7 @@ class Shared:
 
     def check_readers(self) -> None:
         """Every reader says the same, and the pipeline has nothing to complain about."""
-        head = StaticTable.from_metadata(f"file://{self.metadata}").current_snapshot()
-        assert head is not None
-        assert_equal_everywhere(self.metadata, [head.snapshot_id], self._world.spark)
+        self._world.pipeline.check_readers(self.table)
         assert not self._world.run().seen("table_stopped")
         assert not self._world.run().seen("unexpected")
 
@@ -352,14 +348,13 @@ def world(broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytest.
     """Nothing is produced yet."""
     folder = tmp_path_factory.mktemp("shared")
     catalog = RestCatalogServer(folder / "catalog", str(folder / "warehouse"))
-    pipeline = Pipeline(folder / "pipeline", broker.bootstrap_servers)
     catalog.start()
     try:
-        pipeline.document["catalog"] = {"type": "rest", "uri": catalog.url}
-        pipeline.catalog_file = folder / "catalog" / "rest.db"
-        yield World(pipeline, spark, catalog.url)
+        with opened(folder / "pipeline", broker.bootstrap_servers, spark) as pipeline:
+            pipeline.document["catalog"] = {"type": "rest", "uri": catalog.url}
+            pipeline.catalog_file = folder / "catalog" / "rest.db"
+            yield World(pipeline, spark, catalog.url)
     finally:
-        pipeline.close()
         catalog.kill()
 
 

@@ -24,7 +24,6 @@ from tests.acceptance.running import Run
 from tests.acceptance.verifier import document_of, place_of, read_newest
 from tests.acceptance.writers import ADD, LATE, VERSIONS, WRITERS, Row, Writer
 from tests.fixtures.processes import frozen
-from tests.fixtures.readers import IN_PROCESS
 from tests.fixtures.registry import ApicurioRegistry
 from tests.integration.servers import Relay
 
@@ -228,7 +227,7 @@ class History:
         assert self.run.stop() == 0, self.run.tail()
         for stream in self.streams:
             stream.check()
-            self.pipeline.check_readers(stream.table, IN_PROCESS)
+            self.pipeline.check_readers(stream.table)
 
     def _lose_registry(self, version: int) -> None:
         """The registry is away while records name schemas that the process has not met, and one that nobody has: every

@@ -5,16 +5,18 @@ disk, and its commits go over the network.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 
 import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.lakes import RemoteLake
 from tests.acceptance.ledger import events
-from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.points import Points
 from tests.acceptance.proxy import Fault, Proxy
 from tests.acceptance.scenes import BLOWS, Contested, Struck, Unsure
+from tests.fixtures.foreign_spark import ForeignSpark
 from tests.integration.servers import HOST, Relay
 
 pytestmark = pytest.mark.timeout(900)
@@ -27,18 +29,13 @@ NewPipeline = Callable[[], Pipeline]
 
 @pytest.fixture(scope="module")
 def new_pipeline(
-    broker: EmbeddedBroker, remote_lake: RemoteLake, tmp_path_factory: pytest.TempPathFactory
+    broker: EmbeddedBroker, spark: ForeignSpark, remote_lake: RemoteLake, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[NewPipeline]:
     """Makes a pipeline whose tables are in the lake."""
-    made: list[Pipeline] = []
-
-    def make() -> Pipeline:
-        made.append(Pipeline(tmp_path_factory.mktemp("remote"), broker.bootstrap_servers, lake=remote_lake))
-        return made[-1]
-
-    yield make
-    for pipeline in made:
-        pipeline.close()
+    with ExitStack() as made:
+        yield lambda: made.enter_context(
+            opened(tmp_path_factory.mktemp("remote"), broker.bootstrap_servers, spark, remote_lake)
+        )
 
 
 @pytest.fixture(scope="module")

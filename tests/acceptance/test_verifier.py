@@ -18,6 +18,7 @@ from tests.acceptance.ledger import events
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.verifier import data_files, verify
+from tests.fixtures.readers import IN_PROCESS, read_with_duckdb
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -159,6 +160,19 @@ def test_a_snapshot_with_a_file_that_is_gone_cannot_be_read(victim: Victim) -> N
         problems = victim.problems()
     assert problems
     assert all("cannot be read" in problem for problem in problems)
+
+
+def test_a_table_that_no_test_has_shown_to_readers_is_shown_to_them_in_the_end(victim: Victim) -> None:
+    pipeline, table = victim.pipeline, victim.table
+    blind = {**IN_PROCESS, "blind": lambda metadata, snapshot: read_with_duckdb(metadata, snapshot).slice(1)}
+    pipeline.readers[table] = blind
+    with pytest.raises(AssertionError, match=rf"DuckDB reads {COMMITS * 100} rows, blind {COMMITS * 100 - 1}"):
+        pipeline.check_all_readers()
+    del pipeline.readers[table]
+    pipeline.check_all_readers()
+    pipeline.readers[table] = blind
+    pipeline.check_all_readers()
+    del pipeline.readers[table]
 
 
 def test_the_verifier_shares_no_code_with_the_product() -> None:

@@ -31,7 +31,7 @@ Place = tuple[str, int, int]
 Records = Mapping[Place, bytes | None]
 Rows = dict[Place, dict[str, Any]]
 _PLACE_COLUMNS = ("_topic", "_partition", "_offset")
-_LOCATION = "select metadata_location from iceberg_tables where table_namespace = ? and table_name = ?"
+_LOCATIONS = "select table_namespace, table_name, metadata_location from iceberg_tables"
 
 
 @dataclass(frozen=True)
@@ -183,17 +183,22 @@ def metadata_file(catalog: Path, table: str) -> Path | None:
 
 def metadata_location(catalog: Path, table: str) -> str | None:
     """Where the current metadata file of a table in a JDBC catalog on SQLite is; None while there is no table."""
-    if not catalog.exists():
-        return None
     namespace, _, name = table.rpartition(".")
+    return metadata_locations(catalog, " where table_namespace = ? and table_name = ?", namespace, name).get(table)
+
+
+def metadata_locations(catalog: Path, where: str = "", *values: str) -> dict[str, str]:
+    """The same of every table, or of those that a condition with these values holds for."""
+    if not catalog.exists():
+        return {}
     connection = sqlite3.connect(f"file:{catalog}?mode=ro", uri=True, timeout=30)
     try:
-        row = connection.execute(_LOCATION, (namespace, name)).fetchone()
+        rows = connection.execute(_LOCATIONS + where, values).fetchall()
     except sqlite3.OperationalError:
-        return None
+        return {}
     finally:
         connection.close()
-    return row[0] if row else None
+    return {f"{namespace}.{name}": location for namespace, name, location in rows}
 
 
 def metadata_at(location: str, properties: Mapping[str, str]) -> Metadata:

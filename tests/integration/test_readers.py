@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import md5
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -13,9 +15,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
 from pyiceberg.types import BinaryType, IntegerType, MapType, NestedField, StringType, TimestamptzType, UUIDType
 
+from tests.acceptance.verifier import Metadata
 from tests.fixtures import readers
 from tests.fixtures.foreign_spark import ForeignSpark
-from tests.fixtures.readers import DIGESTS, assert_equal_everywhere, rows_of
+from tests.fixtures.readers import DIGESTS, IN_PROCESS, assert_equal_everywhere, rows_of
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
@@ -95,6 +98,58 @@ def test_a_reader_that_has_another_text_is_told_apart_by_its_digest(spark: Forei
     other = {**DIGESTS, "other": lambda *_: found.set_column(1, "word", pa.array(["x", None, ""]))}
     with pytest.raises(AssertionError, match="only other"):
         assert_equal_everywhere(metadata, readers=other)
+
+
+def test_a_list_of_structs_that_is_null_is_empty_to_pyiceberg_alone(spark: ForeignSpark) -> None:
+    name = "own.db.lists"
+    spark.sql(f"create table {name} (id bigint, pairs array<struct<key: string>>, tags array<string>) using iceberg")
+    spark.sql(f"insert into {name} values (1, null, null), (2, array(), array()), (3, array(struct('a')), array('b'))")
+    metadata = _metadata(spark, name)
+    assert_equal_everywhere(metadata, spark=spark)
+    [snapshot] = [one.snapshot_id for one in StaticTable.from_metadata(f"file://{metadata}").snapshots()]
+    said = readers.read_with_pyiceberg(metadata, snapshot).sort_by("id")
+    assert said["tags"].to_pylist() == [None, [], ["b"]]
+    assert said["pairs"].to_pylist() == [[], [], [{"key": "a"}]], "once this is null, readers.with_null_lists can go"
+    answers: list[list[Any]] = [[[], [], []], [[], None, [{"key": "a"}]], [[{"key": "a"}], [], []]]
+    for wrong in answers:
+        other = said.set_column(1, "pairs", pa.array(wrong, said["pairs"].type))
+        with pytest.raises(AssertionError, match="only PyIceberg"):
+            assert_equal_everywhere(metadata, readers={**IN_PROCESS, "PyIceberg": partial(_said, other)})
+
+
+def _said(found: pa.Table, _metadata: Metadata, _snapshot: int) -> pa.Table:
+    return found
+
+
+def test_an_older_snapshot_whose_columns_had_other_names_is_left_out(spark: ForeignSpark) -> None:
+    name = "own.db.renamed"
+    spark.sql(f"create table {name} (id bigint, word string) using iceberg")
+    asked: list[int] = []
+
+    def read(metadata: Metadata, snapshot: int) -> pa.Table:
+        asked.append(snapshot)
+        return readers.read_with_duckdb(metadata, snapshot)
+
+    def ask() -> int:
+        asked.clear()
+        assert_equal_everywhere(_metadata(spark, name), readers={"DuckDB": read})
+        return len(asked)
+
+    for number in (1, 2, 3):
+        spark.sql(f"insert into {name} values ({number}, 'x')")
+    assert ask() == 3
+    spark.sql(f"alter table {name} rename column word to text")
+    spark.sql(f"insert into {name} values (4, 'x')")
+    assert ask() == 1
+    spark.sql(f"alter table {name} add column late string")
+    spark.sql(f"insert into {name} values (5, 'x', 'y')")
+    assert ask() == 2
+    spark.sql(f"alter table {name} drop column late")
+    spark.sql(f"insert into {name} values (6, 'x')")
+    assert ask() == 3
+    spark.sql(f"alter table {name} add column late string")
+    spark.sql(f"insert into {name} values (7, 'x', 'y')")
+    assert ask() == 2, "the last two: what is called so now was another column before"
 
 
 def test_values_are_equal_however_a_reader_says_them() -> None:

@@ -31,6 +31,8 @@ FEWEST_MANIFESTS = 100
 DAILY_MS = 86_400_000
 ORPHANS_NOTE = "orphans-removed"
 """The mark of a table: when its orphans were last removed, in milliseconds."""
+BEGIN_NOTE = "care-began"
+"""The mark of a table: when a running pipeline first met it, in milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -280,10 +282,13 @@ def _daily(
     look: TableLook, spec: MaintenanceSpec, holds: Holds, now_ms: int, noted: Mapping[str, int]
 ) -> Iterator[Action]:
     every_ms = min(DAILY_MS, int(spec.orphan_age_s * 1000))
-    last_ms = noted.get(ORPHANS_NOTE, 0)
-    if not holds.waits and now_ms - last_ms >= every_ms:
+    last_ms = noted.get(ORPHANS_NOTE)
+    since_ms = last_ms if last_ms is not None else noted.get(BEGIN_NOTE, 0)
+    if not holds.waits and now_ms - since_ms >= every_ms:
         when = (
-            f"were last looked for {(now_ms - last_ms) / 3_600_000:.0f} h ago" if last_ms else "were never looked for"
+            "were never looked for"
+            if last_ms is None
+            else f"were last looked for {(now_ms - last_ms) / 3_600_000:.0f} h ago"
         )
         reason = f"files that no snapshot names {when}"
         gain = f"the space of those older than {spec.orphan_age_s / 3600:.0f} h"

@@ -16,6 +16,7 @@ from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
 from frazil.maintain.debt import Debt, measure
 from frazil.maintain.plan import (
+    BEGIN_NOTE,
     ORPHANS_NOTE,
     REWRITES,
     Action,
@@ -93,10 +94,10 @@ class Carer:
         return measure(look, as_the_table_says(charge.care, look).target_bytes) if look is not None else Debt()
 
     def first_note(self, charge: Charge) -> None:
-        """Notes a table that has never been cared for as one without orphans: what it has is looked for a day later."""
+        """Notes when care began of a table that has never been cared for: its orphans are looked for a day later."""
         look = self._upkeep.look(charge.name, with_files=False)
-        if look is not None and ORPHANS_NOTE not in self._noted(look):
-            self._upkeep.note(charge.name, ORPHANS_NOTE, str(self._clock.now_ms()))
+        if look is not None and not self._noted(look):
+            self._upkeep.note(charge.name, BEGIN_NOTE, str(self._clock.now_ms()))
 
     def run(self, plan: Plan, care: Care, is_stopping: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Does what is planned, one action after another. Where one has failed, and was not lost to another commit, no
@@ -181,8 +182,10 @@ class Carer:
         return look.promised if look is not None else frozenset()
 
     def _noted(self, look: TableLook) -> Mapping[str, int]:
-        text = look.properties.get(f"frazil.{self._pipeline}.{ORPHANS_NOTE}", "")
-        return {ORPHANS_NOTE: int(text)} if text.isdecimal() else {}
+        texts = {
+            name: look.properties.get(f"frazil.{self._pipeline}.{name}", "") for name in (ORPHANS_NOTE, BEGIN_NOTE)
+        }
+        return {name: int(text) for name, text in texts.items() if text.isdecimal()}
 
 
 def _unfinished(box: str) -> str:

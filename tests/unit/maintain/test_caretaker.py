@@ -311,9 +311,34 @@ def test_a_table_that_only_grows_is_not_even_looked_at_where_care_is_off() -> No
 def test_a_new_table_has_no_orphans_to_look_for_on_its_first_day() -> None:
     beside = Beside(files=1)
     beside.after(10)
-    assert f"frazil.p.orphans-removed={beside.clock.now_ms()}" in [
-        f"{name}={value}" for name, value in beside.upkeep.tables["t.a"].properties.items()
-    ]
+    met_ms = beside.clock.now_ms()
+    assert beside.upkeep.tables["t.a"].properties == {"frazil.p.care-began": str(met_ms)}
+    beside.commit()
+    assert not [call for call in beside.after(86_400 - 1) if call.startswith("orphans")]
+    beside.commit()
+    [call] = [call for call in beside.after(86_400) if call.startswith("orphans")]
+    assert call == f"orphans of t.a before {beside.clock.now_ms() - int(CARE.spec.orphan_age_s * 1000)}"
+    looked = {"frazil.p.care-began": str(met_ms), "frazil.p.orphans-removed": str(beside.clock.now_ms())}
+    assert beside.upkeep.tables["t.a"].properties == looked
+
+
+def test_status_says_of_a_new_table_that_its_orphans_were_never_looked_for() -> None:
+    beside = Beside(files=1)
+    carer = Carer(beside.upkeep, "p", beside.clock)
+
+    def said() -> list[str]:
+        plan = carer.plan(beside.charge, "thorough")
+        assert plan is not None
+        return [action.reason for action in plan.actions if action.kind == "orphans"]
+
+    beside.after(10)
+    assert said() == []
+    beside.clock.sleep(86_400)
+    assert said() == ["files that no snapshot names were never looked for"]
+    beside.commit()
+    beside.after(10)
+    beside.clock.sleep(2 * 86_400)
+    assert said() == ["files that no snapshot names were last looked for 48 h ago"]
 
 
 def test_files_of_a_batch_in_hand_are_no_orphans_however_old_they_are() -> None:

@@ -21,6 +21,7 @@ from frazil.maintain.debt import (
 )
 from frazil.maintain.packing import packed
 from frazil.maintain.plan import (
+    BEGIN_NOTE,
     MOST_DELETED,
     ORPHANS_NOTE,
     Action,
@@ -375,7 +376,9 @@ def test_orphans_are_looked_for_once_a_day() -> None:
         return [action.reason for action in found.actions if action.kind == "orphans"]
 
     assert reasons(2 * DAY_MS, {}) == ["files that no snapshot names were never looked for"]
-    assert reasons(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS + 1}) == []
+    assert reasons(2 * DAY_MS, {BEGIN_NOTE: DAY_MS + 1}) == []
+    assert reasons(2 * DAY_MS, {BEGIN_NOTE: DAY_MS}) == ["files that no snapshot names were never looked for"]
+    assert reasons(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS + 1, BEGIN_NOTE: 0}) == []
     assert reasons(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS}) == ["files that no snapshot names were last looked for 24 h ago"]
 
 
