@@ -110,6 +110,8 @@ LOG_EVENTS: dict[str, str] = {
     " epoch.",
     "dead_letters_begin": "The first bad record for a while: batches carry what dead letters need from now on, and this"
     " one is planned again.",
+    "decoder_not_compiled": "On a cluster: the decoder could not be compiled on this machine, and why; each executor"
+    " compiles it, as those on another kind of processor do. See [cluster](../how-to/cluster.md#what-executors-need).",
     "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
     "large_records": "A record, with its key and headers where they are read, was larger than 8 KiB: this batch, and later"
     " ones, are read in pieces of limited size.",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import tarfile
 from pathlib import Path
 from typing import Any
 
 from frazil.clock import new_id
 from frazil.failpoints import VARIABLE, reached
+from frazil.runtime import ship
 from frazil.runtime.broker import EmbeddedBroker
 from tests.fixtures.waiting import wait_until
 from tests.integration.cluster import Cluster
@@ -24,6 +26,21 @@ def on_cluster(document: dict[str, Any], cluster: Cluster, failpoints: str) -> d
         f"spark.executorEnv.{VARIABLE}": failpoints,
     }
     return {**document, "spark": {"master": cluster.url, "conf": conf}}
+
+
+def shipped_compiled() -> dict[str, bytes]:
+    """The compiled functions that executors are sent, by where they lie in Frazil's code."""
+    with tarfile.open(ship.code_archive()) as archive:
+        members = {
+            member.name: archive.extractfile(member) for member in archive if member.name.endswith((".nbi", ".nbc"))
+        }
+        return {name: file.read() for name, file in members.items() if file is not None}
+
+
+def compiled_on(cluster: Cluster) -> list[dict[str, bytes]]:
+    """Those that each executor has after it has run tasks: what it compiles itself, it keeps there too."""
+    codes = [code for code in cluster.directory.glob("work-*/*/*/frazil-code") if any(code.rglob("task.*.pyc"))]
+    return [{str(path.relative_to(code)): path.read_bytes() for path in code.rglob("*.nb[ic]")} for code in codes]
 
 
 def test_records_arrive_once_though_an_executor_is_killed(
@@ -48,6 +65,9 @@ def test_records_arrive_once_though_an_executor_is_killed(
         running.stop()
     assert_whole(catalog, ledger, store.properties())
     assert "Lost executor" in pipeline.said
+    compiled = shipped_compiled()
+    assert compiled
+    assert compiled_on(cluster) == [compiled] * len(compiled_on(cluster)) != []
     for text in (pipeline.said, cluster.output()):
         assert text
         assert store.secret not in text

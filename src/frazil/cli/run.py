@@ -56,8 +56,17 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
     stopped, or could not be read to the end with --until-caught-up.
     """
     spec = read_spec(output, file)
+    try:
+        tables = _run(output, spec, until_caught_up)
+    except NothingInHand:
+        tables = ()
+    return _report(output, tables, until_caught_up)
+
+
+def _run(output: Output, spec: PipelineSpec, until_caught_up: bool) -> Sequence[Table]:
+    """The tables as they are at the end. Raises NothingInHand when it is to end before it knows of any."""
     clock = SystemClock()
-    stopping = _Stopping()
+    stopping = Stopping()
     state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text)
     source = open_topics(spec)
     with suppress(UnavailableError):  # Without a broker the service waits for one, and looks then.
@@ -67,9 +76,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
         # The session is the slow part of a start: it comes up while the catalog is asked for the tables.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
-        catalog = _open_catalog(jvm, spec, stopping, clock)
-        if catalog is None:  # It was asked to end before there was anything to look at.
-            return _report(output, (), until_caught_up)
+        catalog = wait_for_catalog(jvm, spec, clock)
         expected = core_count() if is_local(spec.spark.master) else 1
         jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected)
         outbox = KafkaOutbox(spec.kafka)
@@ -89,7 +96,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: Unti
             if not stopping.is_urgent:  # Else the JVM takes with it what still runs in it.
                 warming.join()
                 _end_care(caretaker, jvm)
-    return _report(output, service.tables, until_caught_up)
+    return service.tables
 
 
 def _publish(state_file: StateFile, caretaker: Caretaker, tables: Sequence[Table]) -> None:
@@ -105,17 +112,16 @@ def _end_care(caretaker: Caretaker, jvm: Jvm) -> None:
         caretaker.stop(_CARE_TIMEOUT_S)
 
 
-def _open_catalog(jvm: Jvm, spec: PipelineSpec, stopping: _Stopping, clock: Clock) -> IcebergCatalog | None:
+def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock) -> IcebergCatalog:
     """Keeps trying: an outage at the start is no other than one later."""
     delay_s = 0.5
-    while not stopping.is_set:
+    while True:
         try:
             return open_catalog(jvm, spec)
         except UnavailableError as error:
             log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=delay_s)
             clock.sleep(jitter(delay_s))
             delay_s = min(30.0, delay_s * 2)
-    return None
 
 
 def _make_session(jvm: Jvm) -> None:
@@ -156,19 +162,27 @@ def _words(table: Table) -> str:
     return f"{rows:,} rows, {table.lag_records:,} records behind"
 
 
-class _Stopping:
-    """SIGTERM and Ctrl-C, before and after there is something to stop. is_urgent: asked for a second time."""
+class NothingInHand(BaseException):
+    """Asked to end before there is anything to finish; no error, so whoever catches errors lets it pass."""
+
+
+class Stopping:
+    """SIGTERM and Ctrl-C. is_urgent: asked for a second time.
+
+    While there is nothing to finish (jars are fetched, the JVM comes up, the catalog is opened or waited for) a signal
+    breaks off whatever is under way: it raises NothingInHand. From then on it asks for a stop.
+    """
 
     def __init__(self) -> None:
         self.is_set = False
         self.is_urgent = False
-        self._stop: Any = None
+        self._stop: Callable[[], None] | None = None
         if threading.current_thread() is threading.main_thread():
             for kind in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(kind, self._on_signal)
 
-    def then(self, stop: Any) -> None:
-        """From now on a signal calls `stop`; at once if there was one."""
+    def then(self, stop: Callable[[], None]) -> None:
+        """From now on a signal calls `stop`; at once if there was one whose exception got lost, as in a finalizer."""
         self._stop = stop
         if self.is_set:
             stop()
@@ -178,5 +192,6 @@ class _Stopping:
             self.is_urgent = True
             raise KeyboardInterrupt
         self.is_set = True
-        if self._stop is not None:
-            self._stop()
+        if self._stop is None:
+            raise NothingInHand
+        self._stop()

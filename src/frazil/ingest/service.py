@@ -94,6 +94,7 @@ class Service:
         self._outages = 0
         self._leaderless: set[str] = set()
         self._polling = Polling()
+        self._waiting_first = False
         self._fatal: BaseException | None = None
 
     @property
@@ -252,8 +253,9 @@ class Service:
                 if not table.in_flight and table.run_state is not RunState.STOPPED:
                     self._guard(table, partial(self._discovery.verify, table))
         until_s = self._clock.monotonic_s() + ASKING_S
-        # Those first that wait to be loaded, then those that were not asked for the longest.
-        for table in sorted(self._free_tables(now_s), key=lambda one: (one.is_loaded, one.asked_at_s)):
+        # By turns those that wait to be loaded come first and those that do not: neither may keep a slow catalog to itself.
+        self._waiting_first = first = not self._waiting_first
+        for table in sorted(self._free_tables(now_s), key=lambda one: (one.is_loaded is first, one.asked_at_s)):
             if self._discovery.is_behind(table) and not self._guard(table, partial(self._discovery.verify, table)):
                 continue
             if self._is_ending or self._clock.monotonic_s() >= until_s:

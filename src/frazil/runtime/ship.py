@@ -1,8 +1,8 @@
 """What a cluster's executors get from Frazil: the Python packages that tasks need, as archives that Spark hands out.
 
 The workers need Spark and a Python of the driver's version, and no package. There are two archives, the packages
-(large, made again only when one of them changes) and Frazil itself. Spark unpacks both into the executor's working
-directory, and the Python worker finds them there. PySpark is the cluster's own.
+(large, made again only when one of them changes) and Frazil itself, with its loops compiled. Spark unpacks both into the
+executor's working directory, and the Python worker finds them there. PySpark is the cluster's own.
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ import importlib.metadata
 import os
 import platform
 import re
+import shutil
+import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
+
+import structlog
 
 import frazil
 from frazil.errors import UnavailableError
 from frazil.runtime.jars import cache_directory
+
+log = structlog.get_logger("frazil")
 
 PYTHON_VARIABLE = "FRAZIL_PYTHON"
 """Tells the daemon on the executor which Python the packages are for."""
@@ -34,6 +41,8 @@ _LEFT_OUT_FILES = re.compile(r".*\.(pyx|pxd|pyi|hpp|h|a)$|(libarrow)?_flight\b")
 _NAME = re.compile(r"[\w.-]+(?=(?P<extra>.*\bextra\s*==)?)")
 _PACKAGES, _CODE = "frazil-packages", "frazil-code"
 _FASTEST = 1
+_WARM_UP = "from frazil.ingest.task import warm_up; warm_up()"
+_COMPILE_TIMEOUT_S = 900.0
 _LOOPBACK = re.compile(r"^\w+://(127\.[\d.]+|localhost|\[::1\])[:/]")
 
 
@@ -71,14 +80,60 @@ def packages_archive() -> Path:
 
 
 def code_archive() -> Path:
-    """Frazil itself, also where it runs from a checkout."""
+    """Frazil itself, also where it runs from a checkout, with its loops compiled for processors like this one.
+
+    What is compiled lies where numba looks for it, beside its source, under a hash of the source and the name and features
+    of the processor: an executor on another kind of processor does not find it, and compiles.
+    """
     root = Path(frazil.__file__).parent
     files = sorted((f"frazil/{path.relative_to(root).as_posix()}", path) for path in root.rglob("*.py"))
     key = hashlib.sha256()
     for name, path in files:
         content = path.read_bytes()
         key.update(f"{name} {len(content)}\n".encode() + content)
-    return _cached(_CODE, key.hexdigest(), lambda: files)
+    plain = key.hexdigest()
+    key.update(_compiled_for().encode())
+    try:
+        return _cached(_CODE, key.hexdigest(), lambda: _with_compiled(files))
+    except subprocess.SubprocessError as error:
+        said = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else ""
+        log.warning("decoder_not_compiled", reason=(said or str(error)).splitlines()[-1])
+        return _cached(_CODE, plain, lambda: files)
+
+
+def _compiled_for() -> str:
+    """What compiled loops depend on besides their source."""
+    from llvmlite import binding  # noqa: PLC0415  (the compiler: commands that ship nothing need not load it)
+
+    made_by = [f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite")]
+    processor = f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+    return "\n".join([PYTHON_VERSION, *made_by, processor])
+
+
+def _with_compiled(files: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+    """The files, and what the compiler makes of copies of them: never what it once made of others that called the same."""
+    yield from files
+    with tempfile.TemporaryDirectory(prefix="frazil-compiled-") as folder:
+        for name, path in files:
+            copy = Path(folder, name)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        # As on any executor: with none of this process's settings for the compiler, its folder for example, and without
+        # Intel's library of functions, which may be on this machine alone.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+        paths = filter(None, [folder, environment.get("PYTHONPATH")])
+        environment |= {"NUMBA_DISABLE_INTEL_SVML": "1", "PYTHONPATH": os.pathsep.join(paths)}
+        subprocess.run(
+            [sys.executable, "-c", _WARM_UP],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_COMPILE_TIMEOUT_S,
+            check=True,
+        )
+        for compiled in sorted(Path(folder).rglob("*.nb[ic]")):
+            yield compiled.relative_to(folder).as_posix(), compiled
 
 
 def _closure(roots: Iterable[str]) -> list[importlib.metadata.Distribution]:
@@ -113,7 +168,7 @@ def _is_shipped(path: PurePosixPath) -> bool:
     return not (_LEFT_OUT_FOLDERS.intersection(path.parts) or ".." in path.parts or _LEFT_OUT_FILES.match(path.name))
 
 
-def _cached(name: str, key: str, files: Callable[[], list[tuple[str, Path]]]) -> Path:
+def _cached(name: str, key: str, files: Callable[[], Iterable[tuple[str, Path]]]) -> Path:
     """The archive of that content, made where it is not there. Two that make it at once make the same."""
     archive = cache_directory() / "shipped" / f"{name}-{key[:16]}.tar.gz"
     if archive.exists():

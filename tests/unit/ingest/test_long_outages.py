@@ -129,3 +129,25 @@ def test_a_table_that_waits_to_be_loaded_is_asked_for_before_those_that_are_idle
     waiting.is_loaded = False
     service.turn()
     assert max(scene.catalog.loads, key=lambda name: scene.catalog.loads[name]) == waiting.name
+
+
+def test_tables_that_cannot_be_loaded_leave_a_slow_catalog_to_the_others_too(tmp_path: Path) -> None:
+    scene = Asked(tmp_path, *"abcdefghij")
+    service = scene.start()
+    loaded, others = service.tables[0], service.tables[1:]
+    for table in others:
+        table.is_loaded = False
+
+    def refuse(table: str) -> None:
+        if table != loaded.name:
+            raise UnavailableError("no answer", where=table)
+
+    scene.catalog.begin, scene.catalog.takes_s = refuse, LONGEST_BACKOFF_S / 5
+    asked_s, longest_s = scene.clock.monotonic_s(), 0.0
+    until_s = asked_s + 10 * RELOAD_IDLE_EVERY_S
+    while scene.clock.monotonic_s() < until_s:
+        service.turn()
+        longest_s = max(longest_s, scene.clock.monotonic_s() - asked_s)
+        asked_s = max(asked_s, loaded.asked_at_s)
+    assert all(table.failures > 2 for table in others), "these are tried again and again"
+    assert longest_s < 2 * RELOAD_IDLE_EVERY_S, "its schemas, its credentials and other writers would be seen by chance"

@@ -2,28 +2,69 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import tarfile
 from pathlib import Path, PurePosixPath
 
 import pytest
+from structlog.testing import capture_logs
 
 from frazil.runtime import ship
 from frazil.runtime.jars import cache_directory
+
+ONE_LOOP = "from frazil.ingest.decode.envelopes.schemas import warm_up; warm_up()"
+COUNTED = f"""
+{ONE_LOOP}
+from frazil.ingest.decode.json.same_texts import mark_same
+print(mark_same.py_func.__code__.co_filename, *(sum(counts.values()) for counts in mark_same.stats[1:]))
+"""
 
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path / "cache"))
-    # The packages take seconds to pack; which they are is asked separately.
+    # The packages take seconds to pack, and the decoder to compile; what comes of it is asked separately.
     monkeypatch.setattr(ship, "packages_archive", lambda: cache_directory() / "packages.tar.gz")
+    monkeypatch.setattr(ship, "_WARM_UP", "import frazil")
     return tmp_path / "cache"
 
 
+@pytest.fixture(scope="module")
+def with_one_loop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive as an executor unpacks it, but for one loop nothing in it is compiled."""
+    folder = tmp_path_factory.mktemp("shipped")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FRAZIL_CACHE", str(folder / "cache"))
+        patch.setattr(ship, "_WARM_UP", ONE_LOOP)
+        return unpack(ship.code_archive(), folder / "code")
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+def compiled_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*.nb?")}
+
+
+def run_loop(executor: Path, **environment: str) -> list[str]:
+    """How often a process that has the code in a folder of `executor` found the loop compiled, and how often not."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    own = {"PYTHONPATH": "./code", "HOME": str(executor / "home"), **environment}
+    words = [sys.executable, "-c", COUNTED]
+    done = subprocess.run(words, cwd=executor, env={**kept, **own}, capture_output=True, text=True, check=True)
+    file, *counts = done.stdout.split()
+    assert (executor / file).is_relative_to(executor / "code")
+    return counts
+
+
 def test_frazil_itself_runs_from_its_archive(tmp_path: Path) -> None:
-    with tarfile.open(ship.code_archive()) as archive:
-        archive.extractall(tmp_path / "there", filter="data")
+    unpack(ship.code_archive(), tmp_path / "there")
     # Without site-packages: only what was unpacked can be found.
     words = [
         sys.executable,
@@ -42,6 +83,44 @@ def test_an_archive_is_made_once_for_its_content(cache: Path) -> None:
     first = made.stat().st_mtime_ns
     assert ship.code_archive().stat().st_mtime_ns == first
     assert list((cache / "shipped").iterdir()) == [made]
+
+
+def test_an_executor_on_such_a_processor_compiles_nothing(with_one_loop: Path, tmp_path: Path) -> None:
+    code = Path(shutil.copytree(with_one_loop, tmp_path / "code"))
+    before = compiled_in(code)
+    assert len(before) == 2, "an index, and the code of the loop"
+    assert run_loop(tmp_path) == ["1", "0"]
+    assert compiled_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("other", [{"NUMBA_CPU_NAME": "generic"}, {"NUMBA_CPU_FEATURES": "+sse2"}])
+def test_an_executor_on_another_processor_compiles_for_its_own(
+    with_one_loop: Path, tmp_path: Path, other: dict[str, str]
+) -> None:
+    code = Path(shutil.copytree(with_one_loop, tmp_path / "code"))
+    assert run_loop(tmp_path, **other) == ["0", "1"]
+    assert len(compiled_in(code)) == 3
+    assert run_loop(tmp_path, **other) == ["1", "0"]
+    assert run_loop(tmp_path) == ["1", "0"]
+
+
+def test_an_archive_is_of_a_processor_and_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ship.code_archive()
+    monkeypatch.setattr(ship, "_compiled_for", lambda: "another")
+    assert ship.code_archive() != made
+
+
+def test_code_that_cannot_be_compiled_here_is_sent_without_and_compiled_the_next_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(ship, "_WARM_UP", "raise SystemExit('no memory')")
+    with capture_logs() as logged:
+        plain = ship.code_archive()
+    assert [(event["event"], event["reason"]) for event in logged] == [("decoder_not_compiled", "no memory")]
+    code = unpack(plain, tmp_path / "code")
+    assert (code / "frazil" / "ingest" / "daemon.py").exists()
+    monkeypatch.setattr(ship, "_WARM_UP", "import frazil")
+    assert ship.code_archive() != plain
 
 
 def test_what_tasks_need_is_sent_and_what_only_the_driver_needs_is_not() -> None:

@@ -1,0 +1,73 @@
+"""How `frazil run` ends while it has nothing in hand yet."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.cli.run import NothingInHand, Stopping, wait_for_catalog
+from frazil.clock import SystemClock
+from frazil.spec import CatalogSpec, PipelineSpec
+
+LONG_S = 60.0
+KINDS = (signal.SIGTERM, signal.SIGINT)
+
+
+class LongPauses(SystemClock):
+    """Every pause is long, and a signal comes in it."""
+
+    def __init__(self, kind: signal.Signals) -> None:
+        self._kind = kind
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        threading.Timer(0.05, os.kill, (os.getpid(), self._kind)).start()
+        super().sleep(LONG_S)
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    before = {kind: signal.getsignal(kind) for kind in KINDS}
+    yield
+    for kind, handler in before.items():
+        signal.signal(kind, handler)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_signal_ends_the_pause_before_the_catalog_is_opened_again(tmp_path: Path, kind: signal.Signals) -> None:
+    (tmp_path / "file").touch()
+    nowhere = CatalogSpec(uri=f"jdbc:sqlite:{tmp_path}/file/catalog.db")
+    spec = PipelineSpec(pipeline="p", kafka={}, catalog=nowhere, tables=(), path=tmp_path, state_dir=tmp_path)
+    no_jvm: Any = None
+    Stopping()
+    began_s = time.monotonic()
+    with pytest.raises(NothingInHand):
+        wait_for_catalog(no_jvm, spec, LongPauses(kind))
+    assert time.monotonic() - began_s < LONG_S / 2
+
+
+def test_what_is_in_hand_is_finished_and_a_second_signal_waits_for_nothing() -> None:
+    asked: list[str] = []
+    stopping = Stopping()
+    stopping.then(lambda: asked.append("stop"))
+    signal.raise_signal(signal.SIGTERM)
+    assert (asked, stopping.is_set, stopping.is_urgent) == (["stop"], True, False)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+    assert (asked, stopping.is_urgent) == (["stop"], True)
+
+
+def test_a_stop_whose_exception_got_lost_is_made_up_for() -> None:
+    asked: list[str] = []
+    stopping = Stopping()
+    with pytest.raises(NothingInHand):
+        signal.raise_signal(signal.SIGINT)
+    stopping.then(lambda: asked.append("stop"))
+    assert asked == ["stop"]
