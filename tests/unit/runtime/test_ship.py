@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -9,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from frazil.ingest.task import warm_up
 from frazil.runtime import ship
 from frazil.runtime.jars import cache_directory
 
@@ -35,6 +37,23 @@ def test_frazil_itself_runs_from_its_archive(tmp_path: Path) -> None:
     found = subprocess.run([*words, str(tmp_path / "there")], capture_output=True, text=True, check=True).stdout
     assert str(tmp_path / "there" / "frazil") in found
     assert (tmp_path / "there" / "frazil" / "ingest" / "daemon.py").exists()
+
+
+def test_an_executor_of_this_kind_of_processor_compiles_nothing(tmp_path: Path) -> None:
+    warm_up()  # As in any run before.
+    with tarfile.open(ship.code_archive()) as archive:
+        archive.extractall(tmp_path / "there", filter="data")
+    sent = compiled(tmp_path / "there")
+    words = [sys.executable, "-c", "import frazil.ingest.task as task; print(task.__file__); task.warm_up()"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "there")}
+    found = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
+    assert found.startswith(str(tmp_path / "there"))
+    assert compiled(tmp_path / "there") == sent != {}
+
+
+def compiled(folder: Path) -> dict[str, int]:
+    """What numba keeps, and when it was written."""
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*.nb[ic]")}
 
 
 def test_an_archive_is_made_once_for_its_content(cache: Path) -> None:
