@@ -25,7 +25,6 @@ LONGEST = (
     "test_spark_workers.py",
     "test_commands.py",
     "test_lake.py",
-    "test_cluster.py",
 )
 """Longest first."""
 _ROOT = Path(__file__).parent
