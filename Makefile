@@ -44,10 +44,10 @@ picture: setup
 test-setup: setup
 	$(BIN)/python -m tests.fixtures.fetching
 
-# On both cores: what a file's tests share is theirs alone. The order of files is that of tests/tiers.py, not by how many tests
-# they have: the longest have one, and would come last.
+# Three at a time on two cores, as many tests wait for a time-out or an interval: what a file's tests share is theirs alone. The
+# order of files is that of tests/tiers.py, not by how many tests they have: the longest have one, and would come last.
 test: test-setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/ruff check .

@@ -13,7 +13,6 @@ from frazil.runtime.jars import jars
 from frazil.runtime.jvm import Jvm
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import QUICK_JVM
-from tests.integration.cluster import Cluster
 
 
 @pytest.fixture(scope="session")
@@ -39,15 +38,6 @@ def spark() -> Iterator[ForeignSpark]:
     made = ForeignSpark([*jars("spark"), *jars("s3")])
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A Spark cluster: a master and two workers."""
-    running = Cluster(tmp_path_factory.mktemp("cluster"))
-    running.start()
-    yield running
-    running.kill()
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,5 @@
-"""Runs the quick tests first: the order inside a tier stays random, the tiers come as listed. The longest files of the last
-one begin it: at the end one worker would be busy with such a file, and the other idle.
+"""Runs the quick tests first: the order inside a tier stays random, the tiers come as listed. The longest files of a tier
+begin it: at the end one worker would be busy with such a file, and the others idle.
 """
 
 from __future__ import annotations
@@ -10,20 +10,30 @@ import pytest
 
 TIERS = ("unit", "contracts", "simulation", "docs", "spark", "integration", "acceptance")
 LONGEST = (
+    "test_care.py",
     "test_broker_outages.py",
+    "test_remote_lake.py",
     "test_care_kills.py",
-    "test_care_of_mirrors.py",
-    "test_care_soak.py",
     "test_kills.py",
-    "test_spark_workers.py",
+    "test_care_troubles.py",
+    "test_care_soak.py",
+    "test_registry.py",
     "test_upserts.py",
+    "test_care_of_mirrors.py",
+    "test_bad_records.py",
+    "test_lost_answers.py",
+    "test_spark_workers.py",
+    "test_commands.py",
+    "test_lake.py",
 )
+"""Longest first."""
 _ROOT = Path(__file__).parent
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: (_tier(item), item.path.name not in LONGEST))
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (_tier(item), places.get(item.path.name, len(places))))
 
 
 def _tier(item: pytest.Item) -> int:

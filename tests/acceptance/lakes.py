@@ -28,6 +28,11 @@ class RemoteLake:
         return self._store.port
 
     @property
+    def secret(self) -> str:
+        """The store's, which no log may show."""
+        return self._store.secret
+
+    @property
     def catalog_file(self) -> Path:
         """Where the catalog keeps its tables' locations."""
         return self._catalog.directory / "rest.db"

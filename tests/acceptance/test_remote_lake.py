@@ -70,6 +70,7 @@ def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, b
     struck.kill_driver(blow, "both")
 
 
+@pytest.mark.soak  # In time: at this step in test_two_drivers.py, on a REST catalog in test_lost_answers.py.
 def test_a_driver_that_was_frozen_is_refused_when_another_has_gone_on(new_pipeline: NewPipeline) -> None:
     contested = Contested(new_pipeline())
     contested.freeze_beside_another("commit.validating")

@@ -1,17 +1,26 @@
-"""SIGKILL of what runs tasks on a cluster, while a task is in the middle of its file: the task is run again elsewhere."""
+"""A cluster without Python packages, on a REST catalog and an S3 store: what runs there was shipped. SIGKILL of what runs
+tasks, while a task is in the middle of its file: the task is run again elsewhere.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from frazil.failpoints import VARIABLE
+from frazil.runtime import ship
+from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance.lakes import RemoteLake
 from tests.acceptance.ledger import events
-from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.points import Point, Points
 from tests.acceptance.running import Run, ancestor
+from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.waiting import wait_until
 from tests.integration.cluster import Cluster
@@ -20,38 +29,77 @@ pytestmark = pytest.mark.timeout(900)
 
 GENERATIONS = {"python": 0, "daemon": 1, "executor": 2, "worker": 3}
 """How far above the Python that runs the task. The worker comes last: it takes its executor along, and one is left."""
-IN_TIME = ("python", "daemon", "worker")
-"""An executor that is killed alone: tests/integration/test_cluster.py."""
+AT_ONCE = 3000
 
 
-@pytest.mark.parametrize(
-    "victims", [pytest.param(IN_TIME, id="in time"), pytest.param(tuple(GENERATIONS), id="all", marks=pytest.mark.soak)]
-)
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A master and two workers."""
+    running = Cluster(tmp_path / "cluster")
+    try:
+        running.start()
+        yield running
+    finally:
+        running.kill()
+
+
+@pytest.fixture
+def pipeline(
+    broker: EmbeddedBroker, remote_lake: RemoteLake, spark: ForeignSpark, tmp_path: Path
+) -> Iterator[Pipeline]:
+    """A pipeline whose tables are in the lake."""
+    with opened(tmp_path / "pipeline", broker.bootstrap_servers, spark, remote_lake) as made:
+        yield made
+
+
 def test_tasks_whose_processes_are_killed_are_run_again(
-    victims: Sequence[str], cluster: Cluster, pipeline: Pipeline
+    cluster: Cluster, pipeline: Pipeline, remote_lake: RemoteLake
 ) -> None:
     points = Points(pipeline.folder / "points", ("task.write", "hold"))
     point = points["task.write", "hold"]
-    table, topic = pipeline.add_fed_table("moved")
+    table, topic = pipeline.add_fed_table("moved", 4)
     conf = {
         **pipeline.document["spark"]["conf"],
         "spark.pyspark.python": str(cluster.python),
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
         "spark.executor.extraJavaOptions": QUICK_JVM,
-        "spark.executorEnv.FRAZIL_FAILPOINTS": points.declaration,
+        f"spark.executorEnv.{VARIABLE}": points.declaration,
     }
     pipeline.document["spark"] = {"master": cluster.url, "conf": conf}
-    pipeline.feed.produce(topic, events(200))
+    pipeline.feed.produce(topic, events(AT_ONCE))
     with pipeline.running() as run:
         pipeline.wait_for_commit_of(table, run)
-        for number, name in enumerate(victims, 1):
+        for number, generations in enumerate(GENERATIONS.values(), 1):
             with point.armed():
-                pipeline.feed.produce(topic, events(200, number * 200))
-                os.kill(_victim(run, point, GENERATIONS[name]), signal.SIGKILL)
+                pipeline.feed.produce(topic, events(AT_ONCE, number * AT_ONCE))
+                os.kill(_victim(run, point, generations), signal.SIGKILL)
             pipeline.wait_for_commit_of(table, run)
         assert run.stop() == 0, run.tail()
     pipeline.check(table)
+    compiled = _shipped_compiled()
+    assert compiled
+    assert _compiled_on(cluster) == [compiled] * len(_compiled_on(cluster)) != []
+    said = "\n".join(run.lines)
+    assert "Lost executor" in said
+    for text in (said, cluster.output()):
+        assert text
+        assert remote_lake.secret not in text
+
+
+def _shipped_compiled() -> dict[str, bytes]:
+    """The compiled functions that executors are sent, by where they lie in Frazil's code."""
+    with tarfile.open(ship.code_archive()) as archive:
+        members = {
+            member.name: archive.extractfile(member) for member in archive if member.name.endswith((".nbi", ".nbc"))
+        }
+        return {name: file.read() for name, file in members.items() if file is not None}
+
+
+def _compiled_on(cluster: Cluster) -> list[dict[str, bytes]]:
+    """Those that each executor has after it has run tasks: what it compiles itself, it keeps there too."""
+    codes = [code for code in cluster.directory.glob("work-*/*/*/frazil-code") if any(code.rglob("task.*.pyc"))]
+    return [{str(path.relative_to(code)): path.read_bytes() for path in code.rglob("*.nb[ic]")} for code in codes]
 
 
 def _victim(run: Run, point: Point, generations: int) -> int:

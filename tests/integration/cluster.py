@@ -47,13 +47,6 @@ class Cluster:
             self._spawn(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *words)
         wait_until(lambda: self._alive_workers() == self._worker_count, "the workers have registered")
 
-    def executor_of(self, pid: int) -> int:
-        """The executor that started a process which runs one of its tasks."""
-        parents = {child: (parent, words) for child, parent, words in _processes()}
-        while b"CoarseGrained" not in parents[pid][1]:
-            pid = parents[pid][0]
-        return pid
-
     def output(self) -> str:
         """Whatever its processes wrote, executors included."""
         files = [*self.directory.glob("*.log"), *self.directory.glob("work-*/*/*/std*")]
@@ -84,14 +77,3 @@ class Cluster:
                 return int(answer.read().count(b'"ALIVE"')) - 1  # The master is alive too.
         except OSError:
             return 0
-
-
-def _processes() -> list[tuple[int, int, bytes]]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rsplit(") ", 1)[1].split()[1])
-            found.append((int(folder.name), parent, (folder / "cmdline").read_bytes()))
-        except (OSError, ValueError):
-            continue
-    return found

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from confluent_kafka import Producer
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.verifier import open_duckdb
+from tests.fixtures.jvms import quick_jvms
 from tests.fixtures.processes import is_alive, program_of
 from tests.fixtures.terminal import CTRL_C, Terminal
 from tests.fixtures.waiting import wait_until
@@ -98,6 +100,13 @@ class Shop:
         """The tables but the one that has stopped."""
         good, empty = f"topic: {self.good.topic}", f"topic: {self.empty.topic}"
         return f"shop.good: {{{good}}}, shop.empty: {{{empty}}}, shop.declared: {{{empty}, columns: {{id: long}}}}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """Neither the demo's pipeline file nor those here say how a JVM is to run."""
+    with quick_jvms():
+        yield
 
 
 @pytest.fixture(scope="module")

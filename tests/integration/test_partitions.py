@@ -221,7 +221,7 @@ def test_every_row_is_read_back_as_it_was_produced(scene: Scene, name: str) -> N
 def answers(scene: Scene) -> Mapping[str, Ids]:
     """What each filter finds, told by DuckDB of a table of its own, where nothing can be left out by partitions."""
     with open_duckdb() as connection:
-        connection.execute(f"create table plain as select * from iceberg_scan('{scene.metadata('cuts')}')")
+        connection.execute(f"create temp table plain as select * from iceberg_scan('{scene.metadata('cuts')}')")
         found = _in_duckdb(connection, "plain", _FILTERS)
     assert all(found.values()), "every filter finds something"
     assert all(len(ids) < scene.count for ids in found.values()), "and leaves something out"
