@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.ingest.decode.envelopes.positions import mark_read, split_read
+from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.upserts.changes import DELETE, UPSERT
 from frazil.ingest.upserts.fold import Ranked, concat_ranked, dump_ranked, fold, load_ranked, previous_places
 from tests.unit.ingest.mirror_world import MARKS, MirrorWorld, Told, tombstone
@@ -82,6 +83,26 @@ def test_what_a_connector_repeats_after_a_restart_ends_where_the_source_is(tmp_p
         for start in range(0, len(said), at_once):
             world.say(*said[start : start + at_once])
         assert {row["id"]: row["v"] for row in world.mirror()} == {1: "newest", 3: "new", 5: "new"}
+
+
+def _with_large(op: str, v: str, lsn: int, big: str = PLACEHOLDER) -> Told:
+    key, value = _told(op, 1, v, lsn)
+    assert value is not None
+    return key, {**value, "after": {**value["after"], "big": big}}
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4, 5])
+def test_large_values_are_those_of_the_row_that_a_snapshot_has_read(tmp_path: Path, at_once: int) -> None:
+    """Unless a change behind it has told others, and not those that a connector repeats behind that."""
+    world = MirrorWorld(tmp_path, **_BY_SOURCE)
+    world.say(_with_large("c", "a", 50, "A"), _with_large("u", "b", 91, "B"), _with_large("r", "b", 93, "B"))
+    for said, expected in (
+        ([_with_large("u", "c", 97), _with_large("u", "x", 82), _with_large("u", "x", 83, "A")], ("c", "B")),
+        ([_with_large("r", "c", 150, "B"), _with_large("u", "d", 100, "D"), _with_large("u", "e", 104)], ("e", "D")),
+    ):
+        for start in range(0, len(said), at_once):
+            world.say(*said[start : start + at_once])
+        assert [(row["v"], row["big"]) for row in world.mirror()] == [expected]
 
 
 def test_places_of_rows_that_are_there_already_have_no_mark() -> None:

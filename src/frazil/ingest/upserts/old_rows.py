@@ -92,6 +92,7 @@ class _OldRows:
             for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
                 self._live[int(batch.folded.last[key])] = (hits.file, row)
         self._moved: set[int] = set()
+        self._behind: set[int] = set()
         self._newest = self._find_newest(found)
         self._held: dict[int, tuple[pa.Table, int]] = {}
         for number, held in enumerate(batch.held):
@@ -106,8 +107,9 @@ class _OldRows:
         if changes.order is None or not found.hits:
             return {}
         newest = newest_order(self._target, found, folded.last.size)
-        orders, is_behind = as_numbers(newest.order), newest.were_read_in(changes.partition[folded.last])
-        alive = np.flatnonzero(np.asarray(orders.is_valid()) & ~folded.is_sure & ~is_behind)
+        self._behind.update(folded.last[newest.were_read_in(changes.partition[folded.last])].tolist())
+        orders = as_numbers(newest.order)
+        alive = np.flatnonzero(np.asarray(orders.is_valid()) & ~folded.is_sure)
         return {int(folded.last[key]): orders[key].as_py() for key in alive.tolist()}
 
     def _find_written(self) -> dict[int, tuple[LiveFile, int]]:
@@ -268,17 +270,17 @@ class _OldRows:
             if given is not None and (
                 _is_blind(ranked, at) or given >= self._rank(at) or _is_behind(ranked, at, given)
             ):
-                return self._unless_newer(place, given[0], self._held[giver])
+                return self._unless_newer(place, given, self._held[giver])
             held = self._held.get(at) if ranked.ops[at] == UPSERT else None
             if held is None or not _waits(held, column):
-                order = self._order[at].as_py() if self._order is not None else None
-                return self._unless_newer(place, order, held or self._written.get(at))
+                rank = self._rank(at) if self._order is not None else None
+                return self._unless_newer(place, rank, held or self._written.get(at))
             other = self._given(at, column, barrier)
             if other is not None and (given is None or other > given):
                 given, giver = other, at
             at = int(self._before[at])
         if given is not None:
-            return self._unless_newer(place, given[0], self._held[giver])
+            return self._unless_newer(place, given, self._held[giver])
         # Looked for on behalf of the change that decides the key.
         return None if self._batch.folded.cut >= 0 else self._live.get(place)
 
@@ -305,10 +307,15 @@ class _OldRows:
         assert self._order is not None
         return self._order[place].as_py(), *_arrival(self._batch.ranked, place)
 
-    def _unless_newer(self, place: int, order: Any, source: _Source | None) -> _Source | None:
-        """What a change at this place of the order has, or the live row where that is newer: the change is none to it."""
+    def _unless_newer(self, place: int, rank: tuple[Any, ...] | None, source: _Source | None) -> _Source | None:
+        """What a change at this place of the order has, or the live row where that is newer: the change is none to it. A row
+        of a snapshot is not newer than what came behind it, before the change that decides; what came later is repeated.
+        """
         newest = self._newest.get(place)
-        return self._live.get(place) if newest is not None and order is not None and newest > order else source
+        if newest is None or rank is None or rank[0] is None or newest <= rank[0]:
+            return source
+        is_behind = place in self._behind and rank[1:] < _arrival(self._batch.ranked, place)
+        return source if is_behind else self._live.get(place)
 
     def _read(self, column: str, source: LiveFile | pa.Table, rows: Ints) -> pa.Array:
         if isinstance(source, LiveFile):
