@@ -21,6 +21,7 @@ from frazil.spec import PipelineSpec
 from frazil.spec.models import CatalogSpec, CommitSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
 from frazil.testing import FakeClock
 from frazil.types import Progress
+from tests.simulation.forms import UNSENT
 from tests.simulation.scene import Scene
 from tests.simulation.shop import Said, Shop
 from tests.simulation.tables import Meddling, SharedTable, words
@@ -93,37 +94,59 @@ class DatabaseHistory(Scene):
         for row in self.table.rows_at(snapshot):
             assert row["id"] not in rows, f"snapshot {snapshot}: {row['id']} is there twice"
             rows[row["id"]] = words(row)
+        emptied = max((one.place for one in said if one.op == "t"), default=(0, 0))
         for key, versions in self.shop.versions.items():
-            last = self._decides(key, said)
-            if last is None:
-                assert key not in rows, f"snapshot {snapshot}: {rows[key]} is there, and nobody has said so"
-            elif isinstance(last, Said):
-                wanted = versions[last.lsn] if last.key is not None else None
-                found = rows.get(key)
+            mine = [one for one in said if one.key in (key, None)]
+            if self.is_ordered:
+                mine = [one for one in mine if one.op == "tombstone" or (one.op != "t" and one.place >= emptied)]
+            last, is_settled = self._decides(mine)
+            found = rows.get(key)
+            if is_settled:
+                wanted = versions[last.at] if last is not None else None
                 assert found == (wanted and words(wanted)), f"snapshot {snapshot}: {found}, not {wanted}, by {last}"
 
-    def _decides(self, key: int, said: list[Said]) -> Said | str | None:
-        """What decides the row of a key; a word where the connector is about to repeat what does."""
-        mine = [one for one in said if one.key in (key, None)]
-        emptied = max((one.lsn for one in mine if one.op == "t"), default=0)
-        if self.is_ordered:
-            mine = [one for one in mine if one.op != "t" and one.lsn > emptied]
-        if not mine:
-            return None
-        newest = max((one for one in mine if one.op != "tombstone"), key=lambda one: one.lsn)
-        since = mine[max(n for n, one in enumerate(mine) if one.lsn == newest.lsn) + 1 :]
-        if self.is_ordered:  # A tombstone has no place: what has made the row anew is repeated behind it.
-            since = [one for one in since if not self.has_marks and (newest.op == "d" or one.op in ("d", "tombstone"))]
-        return "repeated" if since else newest
+    def _decides(self, mine: list[Said]) -> tuple[Said | None, bool]:
+        """What decides the row of a key, None where it is gone; and whether it does so already: the connector may be about
+        to repeat what does.
+        """
+        states: set[Said | None] = {None}
+        for one in mine:
+            states |= {None} if one.op == "tombstone" and not self.has_marks else set()
+            if one.op != "tombstone":
+                states = {self._after(state, one) for state in states}
+        first = {one.at: one for one in mine if one.op != "tombstone"}
+        truth: Said | None = None
+        for _, one in sorted(first.items()):
+            truth = self._after(truth, one)
+        is_repeating = not self.is_ordered and bool(mine) and mine[-1].at != max(one.at for one in mine)
+        return truth, states == {truth} and not is_repeating
+
+    def _after(self, state: Said | None, one: Said) -> Said | None:
+        """What decides the row after another change: it is the newer one, unless it has an older place. What comes behind a
+        row of a snapshot is newer whatever its place is.
+        """
+        if self.is_ordered and state is not None and state.op != "r" and one.place < state.place:
+            return state
+        return None if one.op == "t" or (one.op == "d" and not self.has_marks) else one
 
     def _check_halves(self, snapshot: int, said: list[Said]) -> None:
-        """A change of a key whose values are in the old row is there whole or not at all."""
+        """A change of a key whose values are in the old row is there whole or not at all; its insert may be there alone
+        where later changes of the row have told its values, or have taken it away.
+        """
         emptied = max((one.lsn for one in said if one.op == "t"), default=0)
         gone = {one.lsn for one in said if one.op == "d" and one.to is not None}
-        come = {one.lsn for one in said if one.since is not None}
+        come = {one.lsn: one for one in said if one.since is not None}
         lacking = {one.lsn for one in self.shop.log if one.since is not None and one.lacks_values}
-        halves = {lsn for lsn in lacking & (gone ^ come) if lsn > emptied}
+        alone = {lsn for lsn, one in come.items() if lsn not in gone and self._needs_old_row(one, said)}
+        halves = {lsn for lsn in lacking & ((gone - come.keys()) | alone) if lsn > emptied}
         assert not halves, f"snapshot {snapshot} has half of what was at {sorted(halves)}"
+
+    @staticmethod
+    def _needs_old_row(insert: Said, said: list[Said]) -> bool:
+        """Whether the row still has a value that was not sent when it got its key."""
+        later = [one.row or {} for one in said if one.key == insert.key and one.at > insert.at]
+        lacking = {name for name, value in (insert.row or {}).items() if value == UNSENT}
+        return not all(any(row.get(name) != UNSENT for row in later) for name in lacking)
 
     # What happens
 

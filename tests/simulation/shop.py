@@ -1,5 +1,9 @@
-"""A source's table with large values, and the connector that tells of it as Debezium does: what it has sent arrives in each
-partition in its order, of different partitions in any; and it dies, and repeats from anywhere before.
+"""A source's table with large values, which several connections change at a time, and the connector that tells of it as
+Debezium does: a transaction when it is committed, each change with the place that it had in the log when it was made. Beside
+them it reads rows as they are committed, and says them with a place that is beyond those of open transactions.
+
+What it has sent arrives in each partition in its order, of different partitions in any; and it dies, and repeats from
+anywhere before.
 """
 
 from __future__ import annotations
@@ -22,12 +26,14 @@ _MOST_REPEATED = 30
 _EPOCH_MS = 1_700_000_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Said:
-    """One record. lsn: its place in the source's log. key: None of a truncate. row: as it is sent; None of a tombstone.
-    to, since: the key that the row has from now on, or had before. number: of the change in its transaction.
+    """One record. at: its place among all that the connector says; lsn: in the source's log. key: None of a truncate. row:
+    as it is sent; None of a tombstone. to, since: the key that the row has from now on, or had before. number: of the
+    change in its transaction.
     """
 
+    at: int
     lsn: int
     op: str
     key: int | None
@@ -47,7 +53,7 @@ class Said:
         if self.op == "tombstone":
             return key, None, headers
         images = {"before": self.row, "after": None} if self.op == "d" else {"before": None, "after": self.row}
-        source = {"connector": "postgresql", "lsn": self.lsn, "ts_ms": _EPOCH_MS + self.lsn}
+        source = {"connector": "postgresql", "lsn": self.lsn, "ts_ms": _EPOCH_MS + self.at}
         order = {"total_order": self.number, "data_collection_order": self.number}
         transaction = {"id": f"{self.transaction}", **order} if self.transaction else None
         return (
@@ -55,6 +61,11 @@ class Said:
             json.dumps({"op": self.op, **images, "source": source, "transaction": transaction}).encode(),
             headers,
         )
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it is in the order of the source's log."""
+        return self.lsn, self.number
 
     @property
     def lacks_values(self) -> bool:
@@ -65,25 +76,39 @@ class Said:
         """What the table has of the row after this change. marks: whether it keeps deleted rows."""
         columns: dict[str, Any] = {
             **row,
-            "_source_order": f"{self.lsn:020d}/{self.number:020d}/{0:020d}",
-            "_source_ts": time_of(self.lsn),
+            "_source_order": f"{self.lsn:020d}/{self.number:020d}/{0:020d}" + self._mark,
+            "_source_ts": time_of(self.at),
             "_transaction_id": f"{self.transaction}" if self.transaction else None,
             "_total_order": self.number if self.transaction else None,
         }
         if marks:
             is_gone = self.op == "d"
-            columns |= {"_deleted": is_gone, "_deleted_at": time_of(self.lsn) if is_gone else None}
+            columns |= {"_deleted": is_gone, "_deleted_at": time_of(self.at) if is_gone else None}
         return columns
 
+    @property
+    def _mark(self) -> str:
+        return f"/r{self.partition}" if self.op == "r" else ""
 
-def time_of(lsn: int) -> datetime:
+
+def time_of(at: int) -> datetime:
     """When the source made a change."""
-    return datetime.fromtimestamp((_EPOCH_MS + lsn) / 1000, UTC)
+    return datetime.fromtimestamp((_EPOCH_MS + at) / 1000, UTC)
+
+
+@dataclass
+class Transaction:
+    """Changes that nobody else sees yet. rows: of the keys that it has changed, which nobody else may change."""
+
+    number: int
+    said: list[tuple[Said, Row | None]]
+    rows: dict[int, Row | None]
+    count: int = 0
 
 
 class Shop:
     """keys: how many; partitions: of the topic. deliver: takes what arrives. versions: of each key what its row was after a
-    change, by that change's place in the log. marks: whether deleted rows stay. can_repeat_moves: whether a connector that
+    change, by that change's place among all. marks: whether deleted rows stay. can_repeat_moves: whether a connector that
     died may say again that a row has got another key.
     """
 
@@ -100,33 +125,43 @@ class Shop:
         self.rows: dict[int, Row] = {}
         self.versions: dict[int, dict[int, Row | None]] = {key: {} for key in range(keys)}
         self.log: list[Said] = []
+        self._open: list[Transaction] = []
         self._chance = chance
         self._partitions = partitions
         self._deliver = deliver
         self._marks = marks
         self._can_repeat_moves = can_repeat_moves
-        self._lsn = self._transaction = self._number = self._next = self._columns = 0
+        self._at = self._lsn = self._next = self._columns = 0
         self._on_the_way: list[deque[int]] = [deque() for _ in range(partitions)]
 
     def change(self, *, can_empty: bool) -> None:
         """Something happens in the source's table."""
         turn, key = self._chance.random(), self.pick(0, len(self.versions) - 1)
-        if turn < 0.5 or not self._transaction:
-            self._transaction, self._number = (self._lsn + 1, 0) if self._chance.random() < 0.8 else (0, 0)
         if turn < 0.01:
             self._columns += 1
+        if self._open and self._chance.random() < 0.4:
+            self._commit(self._open[self.pick(0, len(self._open) - 1)])
         if can_empty and turn > 0.985:
             self._empty()
-        elif key not in self.rows:
-            self._write("c", key, self._row(key))
-        elif turn < 0.15:
-            self._delete(key)
-        elif turn < 0.35:
-            self._move(key, self.pick(0, len(self.versions) - 1))
-        elif turn < 0.42:
-            self._write("r", key, self.rows[key])  # An incremental snapshot reads it beside the changes.
+        elif key in self.rows and turn > 0.9:
+            self._read(key)
         else:
-            self._update(key)
+            self._change(self._transaction(), key, turn)
+
+    def _change(self, mine: Transaction, key: int, turn: float) -> None:
+        """What a connection does; it waits for one that has changed the row, and is done before."""
+        self._wait_for(mine, key)
+        row = self._seen(mine, key)
+        if row is None:
+            self._write(mine, "c", key, self._row(key))
+        elif turn < 0.15:
+            self._delete(mine, key, row)
+        elif turn < 0.35:
+            self._move(mine, key, row, self.pick(0, len(self.versions) - 1))
+        else:
+            self._update(mine, key, row)
+        if not mine.number:
+            self._commit(mine)
 
     def step(self) -> None:
         """Something is sent, or arrives, or the connector dies."""
@@ -139,7 +174,9 @@ class Shop:
             self._arrive()
 
     def finish(self) -> None:
-        """All of it arrives."""
+        """All of it is committed, and arrives."""
+        while self._open:
+            self._commit(self._open[0])
         while self._next < len(self.log) or any(self._on_the_way):
             self._send()
             self._arrive()
@@ -148,53 +185,112 @@ class Shop:
         """A number from `least` to `most`."""
         return int(self._chance.integers(least, most + 1))
 
+    def _transaction(self) -> Transaction:
+        """One that is open, or another; those without a number are over with their change."""
+        turn = self._chance.random()
+        if self._open and turn < 0.5:
+            return self._open[self.pick(0, len(self._open) - 1)]
+        if len(self._open) > 2 or turn > 0.85:
+            return Transaction(0, [], {})
+        self._open.append(Transaction(self._lsn + 1, [], {}))
+        return self._open[-1]
+
+    def _wait_for(self, mine: Transaction, key: int) -> None:
+        for other in [one for one in self._open if one is not mine and key in one.rows]:
+            self._commit(other)
+
+    def _seen(self, mine: Transaction, key: int) -> Row | None:
+        return mine.rows[key] if key in mine.rows else self.rows.get(key)
+
+    def _commit(self, mine: Transaction) -> None:
+        """Its changes are said, one after the other."""
+        last = 0
+        for one, row in mine.said:
+            self._at += int(one.lsn != last)
+            last = one.lsn
+            said = replace(one, at=self._at)
+            self.log.append(said)
+            if said.op == "tombstone":
+                continue
+            assert said.key is not None
+            if said.op == "d":
+                gone = self.rows.pop(said.key)
+                self.versions[said.key][self._at] = said.shown(gone, self._marks) if self._marks else None
+            else:
+                assert row is not None
+                self.rows[said.key] = row
+                self.versions[said.key][self._at] = said.shown(row, self._marks)
+        if mine in self._open:
+            self._open.remove(mine)
+
     def _row(self, key: int) -> dict[str, Any]:
-        row = {"id": key, "n": len(self.log), **{name: f"{name} {len(self.log)}" for name in LARGE}}
-        return {**row, **{f"new{n}": f"text {len(self.log)}" for n in range(min(2, self._columns))}}
+        row = {"id": key, "n": self._lsn, **{name: f"{name} {self._lsn}" for name in LARGE}}
+        return {**row, **{f"new{n}": f"text {self._lsn}" for n in range(min(2, self._columns))}}
 
-    def _update(self, key: int) -> None:
+    def _update(self, mine: Transaction, key: int, old: Row) -> None:
         new = self._row(key)
-        kept = {name: self.rows[key][name] for name in LARGE if self._chance.random() < 0.7}
-        self._write("u", key, {**new, **kept}, dict.fromkeys(kept, UNSENT))
+        kept = {name: old[name] for name in LARGE if self._chance.random() < 0.7}
+        self._write(mine, "u", key, {**new, **kept}, dict.fromkeys(kept, UNSENT))
 
-    def _move(self, key: int, to: int) -> None:
+    def _move(self, mine: Transaction, key: int, old: Row, to: int) -> None:
         """The row gets another key: a delete and an insert at one place of the log."""
-        if to in self.rows:
-            self._update(key)
+        self._wait_for(mine, to)
+        if self._seen(mine, to) is not None:
+            self._update(mine, key, old)
             return
-        row = {**self._row(to), **{name: self.rows[key][name] for name in LARGE}}
+        row = {**self._row(to), **{name: old[name] for name in LARGE}}
         unsent = {name: UNSENT for name in LARGE if self._chance.random() < 0.7}
-        self._delete(key, to)
-        self._write("c", to, row, unsent, since=key)
+        self._delete(mine, key, old, to)
+        self._write(mine, "c", to, row, unsent, since=key)
 
-    def _delete(self, key: int, to: int | None = None) -> None:
+    def _delete(self, mine: Transaction, key: int, row: Row, to: int | None = None) -> None:
         self._lsn += 1
-        row = self.rows.pop(key)
         gone = {name: value if name == "id" else None for name, value in row.items()}
-        said = self._say("d", key, gone, to)
-        self._say("tombstone", key, None, to)
-        self.versions[key][self._lsn] = said.shown(row, self._marks) if self._marks else None
+        self._say(mine, "d", key, gone, to=to)
+        self._say(mine, "tombstone", key, None, to=to)
+        mine.rows[key] = None
 
-    def _write(self, op: str, key: int, row: Row, unsent: Row | None = None, since: int | None = None) -> None:
+    def _write(
+        self, mine: Transaction, op: str, key: int, row: Row, unsent: Row | None = None, since: int | None = None
+    ) -> None:
         if since is None:
             self._lsn += 1
-        said = self._say(op, key, {**row, **(unsent or {})}, since=since)
-        self.rows[key] = row
-        self.versions[key][self._lsn] = said.shown(row, self._marks)
+        self._say(mine, op, key, {**row, **(unsent or {})}, row, since=since)
+        mine.rows[key] = row
+
+    def _say(
+        self,
+        mine: Transaction,
+        op: str,
+        key: int,
+        sent: Row | None,
+        row: Row | None = None,
+        *,
+        to: int | None = None,
+        since: int | None = None,
+    ) -> None:
+        if op != "tombstone":
+            mine.count += 1
+        number = mine.count if mine.number else 0
+        said = Said(0, self._lsn, op, key, key % self._partitions, sent, to, since, mine.number, number)
+        mine.said.append((said, row))
 
     def _empty(self) -> None:
+        """It has the table for itself: whoever has changed a row is done before."""
+        while self._open:
+            self._commit(self._open[0])
         self._lsn += 1
-        self._say("t", None, None)
+        self._at += 1
+        self.log.append(Said(self._at, self._lsn, "t", None, self.pick(0, self._partitions - 1)))
         self.rows.clear()
 
-    def _say(self, op: str, key: int | None, row: Row | None, to: int | None = None, since: int | None = None) -> Said:
-        if op != "tombstone":
-            self._number += 1
-        partition = self.pick(0, self._partitions - 1) if key is None else key % self._partitions
-        said = Said(self._lsn, op, key, partition, row, to, since, self._transaction)
-        said = replace(said, number=self._number if self._transaction else 0)
+    def _read(self, key: int) -> None:
+        """A snapshot reads a row beside the changes. Its place is that of what the connector has said last, or beyond it."""
+        self._at += 1
+        lsn = self.log[-1].lsn if self._chance.random() < 0.3 else self._lsn
+        said = Said(self._at, lsn, "r", key, key % self._partitions, self.rows[key])
         self.log.append(said)
-        return said
+        self.versions[key][self._at] = said.shown(self.rows[key], self._marks)
 
     def _send(self) -> None:
         if self._next < len(self.log):
@@ -218,7 +314,7 @@ class Shop:
             first = max([first, *(n + 1 for n in has_moved)])
             if first > lost:
                 return  # What is lost would be told behind what cannot be told again.
-        while 0 < first < len(self.log) and self.log[first].lsn == self.log[first - 1].lsn:
+        while 0 < first < len(self.log) and self.log[first].at == self.log[first - 1].at:
             first -= 1  # The connector remembers places of the log, and not what it has made of one.
         for entries in self._on_the_way:
             entries.clear()

@@ -114,3 +114,21 @@ def test_a_letter_from_before_a_truncate_of_another_partition_is_superseded(tmp_
     scene.cure()
     assert scene.retry() == Retried(1, 1)
     assert (scene.mirror(), scene.reasons()) == ({2: LARGE}, ["superseded"])
+
+
+@pytest.mark.parametrize("knows", ["columns", "topic", "both"])
+def test_a_letter_behind_a_row_of_a_snapshot_counts_though_its_place_is_before_it(tmp_path: Path, knows: str) -> None:
+    order: dict[MetadataField, str] = {"source_order": "_source_order"}
+    metadata = {**PLACES, **order} if knows != "topic" else order
+    scene = Source(tmp_path, knows=knows, metadata=metadata, order_by="_source_order")
+    scene.row("u", 3, LARGE, lsn=90)
+    for key in (1, 2, 3):
+        scene.row("r", key, 10, lsn=150)
+    scene.row("u", 1, LARGE, lsn=100)
+    scene.row("u", 2, LARGE, lsn=101)
+    scene.row("u", 2, 20, lsn=102)
+    scene.catch_up()
+    assert scene.mirror() == {1: 10, 2: 20, 3: 10}
+    scene.cure()
+    assert scene.retry() == Retried(1, 2)
+    assert (scene.mirror(), scene.reasons()) == ({1: LARGE, 2: 20, 3: 10}, ["superseded"] * 2)

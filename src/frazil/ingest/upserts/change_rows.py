@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from frazil.ingest.decode.envelopes.positions import split_read
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.picking import pick
 from frazil.ingest.target import TableTarget
@@ -29,7 +30,18 @@ from frazil.ingest.upserts.fold import (
     previous_places,
 )
 from frazil.ingest.upserts.live_rows import as_numbers
-from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Moves, Place, Walk, find_moves, record_of
+from frazil.ingest.upserts.moves import (
+    MOVED,
+    MOVED_AT,
+    MOVED_IN,
+    MOVED_ORDER,
+    OLD_KEY,
+    Moves,
+    Place,
+    Walk,
+    find_moves,
+    record_of,
+)
 from frazil.ingest.upserts.row_changes import keys_of
 from frazil.ingest.upserts.truncates import Parted, part_truncates
 
@@ -159,7 +171,10 @@ class ChangeRows:
 
 def rank(target: TableTarget, source: int, rows: pa.Table, changes: Changes, records: Mapping[str, pa.Array]) -> Ranked:
     """The changes with their places in the order. source: the number of their topic; rows, records: as `take` has them."""
-    count, order = changes.ops.size, changes.order
+    count, order, read = changes.ops.size, changes.order, None
+    if order is not None and target.changes is not None and target.changes.has_source_order:
+        order, partitions = split_read(order)
+        read = partitions >= 0
     return Ranked(
         keys_of(target, rows),
         changes.ops,
@@ -169,6 +184,7 @@ def rank(target: TableTarget, source: int, rows: pa.Table, changes: Changes, rec
         np.arange(count) - np.searchsorted(changes.records, changes.records),
         np.asarray(order.is_null()) if order is not None else np.zeros(count, np.bool_),
         order,
+        read,
     )
 
 
@@ -294,6 +310,8 @@ def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk]) -> dict[str, pa.
     found = {MOVED: pa.array(movers >= 0), MOVED_AT: times, **{f"{OLD_KEY}{n}": key for n, key in enumerate(keys)}}
     if part.ranked.order is not None:
         found[MOVED_ORDER] = part.ranked.order.take(pa.array(movers, mask=movers < 0))
+        here = pa.array(origins, mask=(origins == kept) | (alone >= 0))
+        found[MOVED_IN] = pa.array(part.ranked.partition).take(here)
     return found
 
 

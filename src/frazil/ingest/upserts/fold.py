@@ -1,7 +1,8 @@
 """Folds changes to the last one of each key, columnar: the state of a key is decided by its last change alone.
 
-The order of changes is (order_by, topic, partition, offset). A delete without an ordering value, or a truncate, takes
-away all that precedes it by topic, partition and offset, whatever its order.
+The order of changes is (order_by, topic, partition, offset), but for what comes behind rows of snapshots (`succession`). A
+delete without an ordering value, or a truncate, takes away all that precedes it by topic, partition and offset, whatever its
+order.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from frazil.ingest.picking import is_every
 from frazil.ingest.upserts.changes import DELETE, TRUNCATE
+from frazil.ingest.upserts.succession import Succession
 
 Ints = NDArray[np.int64]
 _WIDE = 64
@@ -28,7 +30,8 @@ class Ranked:
     """Changes of one table with their keys and their places in the order.
 
     keys: the key columns; null for a truncate. source: number of the topic. step: the place among the changes of one record.
-    order: of the ordering column; None where there is none. blind: the change had no ordering value of its own.
+    order: of the ordering column; None where there is none. blind: the change had no ordering value of its own. read: which
+    are rows of a snapshot, where the order is that of the source's log; None where it is not.
     """
 
     keys: tuple[pa.Array, ...]
@@ -39,6 +42,7 @@ class Ranked:
     step: Ints
     blind: NDArray[np.bool_]
     order: pa.Array | None = None
+    read: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return int(self.ops.size)
@@ -57,6 +61,7 @@ class Ranked:
             self.step[rows],
             self.blind[rows],
             self.order.take(places) if self.order is not None else None,
+            self.read[rows] if self.read is not None else None,
         )
 
 
@@ -65,13 +70,15 @@ class Folded:
     """What is left of some changes, as places.
 
     last: per key the change that decides it. is_sure: whether that holds whatever the table has of the key: a delete without
-    an ordering value, or a truncate, came before. kept: all that another fold, together with more changes, must know. cut:
-    the last truncate; -1: none.
+    an ordering value, or a truncate, came before. kept: all that another fold, together with more changes, must know.
+    highest: per key the change with the greatest ordering value: where that is not older than the table's row, some change
+    took its place, and the last one after that. cut: the last truncate; -1: none.
     """
 
     last: Ints
     is_sure: NDArray[np.bool_]
     kept: Ints
+    highest: Ints
     cut: int = -1
 
 
@@ -87,6 +94,7 @@ def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
         np.concatenate([part.step for part in parts]),
         np.concatenate([part.blind for part in parts]),
         None if first.order is None else pa.concat_arrays([part.order for part in parts]),
+        None if first.read is None else np.concatenate([part.read for part in parts]),
     )
 
 
@@ -95,18 +103,15 @@ def fold(changes: Ranked) -> Folded:
     if changes.order is None and not (changes.ops == TRUNCATE).any():
         return _fold_plainly(changes)
     state = _State(changes)
-    order = state.order
-    codes = state.codes[order]
-    ends = np.r_[codes[1:] != codes[:-1], True] if order.size else np.zeros(0, np.bool_)
-    last = order[ends]
+    last, highest = state.last(state.order), state.last(state.by_place)
     is_kept = state.is_barrier.copy()
-    is_kept[last] = True
+    is_kept[last] = is_kept[highest] = True
     if changes.order is not None:
         is_kept[_candidates(state)] = True
     kept = np.flatnonzero(is_kept)
     if state.cut >= 0:
         kept = np.append(kept, state.cut)
-    return Folded(last, state.barrier[state.codes[last]] >= 0, kept, state.cut)
+    return Folded(last, state.barrier[state.codes[last]] >= 0, kept, highest, state.cut)
 
 
 def refold(changes: Ranked) -> Folded:
@@ -118,7 +123,7 @@ def refold(changes: Ranked) -> Folded:
 
 def _all_kept(changes: Ranked) -> Folded:
     every = np.arange(len(changes))
-    return Folded(every, np.zeros(every.size, np.bool_), every)
+    return Folded(every, np.zeros(every.size, np.bool_), every, every)
 
 
 def _candidates(state: _State) -> Ints:
@@ -141,7 +146,7 @@ def _fold_plainly(changes: Ranked) -> Folded:
     last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
     last[codes[places]] = places  # Of equal ones the last assignment stays.
     last.sort()
-    return Folded(last, np.zeros(last.size, np.bool_), last)
+    return Folded(last, np.zeros(last.size, np.bool_), last, last)
 
 
 def _are_distinct(keys: Sequence[pa.Array]) -> bool:
@@ -168,7 +173,9 @@ def previous_places(changes: Ranked) -> Ints:
     by_key = np.lexsort((sequence, codes))
     lives = np.zeros(len(changes), np.int64)
     lives[by_key] = np.cumsum(is_blind[by_key]) - is_blind[by_key]
-    ranks = np.where(is_blind, np.iinfo(np.int64).max, _ranks(changes.order, len(changes)))
+    places = _ranks(changes.order, len(changes))
+    by_arrival = _ranks_by_arrival(changes, codes, sequence, places)
+    ranks = np.where(is_blind, np.iinfo(np.int64).max, places if by_arrival is None else by_arrival)
     order = np.lexsort((sequence, ranks, lives, epochs, codes))
     order = order[~is_cut[order]]
     found: Ints = np.r_[-1, cuts][epochs]
@@ -180,7 +187,7 @@ def previous_places(changes: Ranked) -> Ints:
 
 
 class _State:
-    """Changes in the order of their keys, and for each key in that of the changes.
+    """Changes in the order of their keys, and for each key in that of the changes; by_place: in that of their places alone.
 
     A delete without an ordering value is a barrier: what came before it no longer counts, and what came after it counts
     whatever the table has. So is a truncate, for every key.
@@ -200,10 +207,33 @@ class _State:
         of_key = self.barrier[self.codes]
         self.is_barrier = np.zeros(len(changes), np.bool_)
         self.is_barrier[blind] = (sequence[blind] == of_key[blind]) & (sequence[blind] > start)
-        ranks = np.where(self.is_barrier, -1, _ranks(changes.order, len(changes)))
-        counts = ((sequence > of_key) | self.is_barrier) & ~is_cut
-        order = np.lexsort((sequence, ranks, self.codes))
-        self.order: Ints = order[counts[order]]
+        places = _ranks(changes.order, len(changes))
+        self._counts = ((sequence > of_key) | self.is_barrier) & ~is_cut
+        self.by_place = self.order = self._sorted(places)
+        by_arrival = _ranks_by_arrival(changes, self.codes, sequence, places)
+        if by_arrival is not None:
+            self.order = self._sorted(by_arrival)
+
+    def _sorted(self, ranks: Ints) -> Ints:
+        order = np.lexsort((self.sequence, np.where(self.is_barrier, -1, ranks), self.codes))
+        counting: Ints = order[self._counts[order]]
+        return counting
+
+    def last(self, order: Ints) -> Ints:
+        """Of each key the last one in this order."""
+        codes = self.codes[order]
+        found: Ints = order[np.r_[codes[1:] != codes[:-1], True]] if order.size else order
+        return found
+
+
+def _ranks_by_arrival(changes: Ranked, codes: Ints, sequence: Ints, ranks: Ints) -> Ints | None:
+    """See Succession."""
+    if changes.read is None:
+        return None
+    is_delete = changes.ops == DELETE
+    lanes = changes.source * (int(changes.partition.max(initial=0)) + 1) + changes.partition
+    opens, clears = changes.read | (is_delete & ~changes.blind), is_delete & changes.blind
+    return Succession(codes, lanes, sequence, ranks, opens, clears).ranks_by_arrival()
 
 
 def _ranks(order: pa.Array | None, count: int) -> Ints:
@@ -304,6 +334,8 @@ def dump_ranked(changes: Ranked) -> str:
     columns |= {name: pa.array(getattr(changes, _ATTRIBUTES[name])) for name in _FIXED[:-1]}
     if changes.order is not None:
         columns["order"] = changes.order
+    if changes.read is not None:
+        columns["read"] = pa.array(changes.read)
     return dump_table(pa.table(columns))
 
 
@@ -316,8 +348,9 @@ def load_ranked(text: str) -> Ranked:
     }
     numbers = {_ATTRIBUTES[name]: np.asarray(arrays[name]) for name in _FIXED[:-2]}
     blind = arrays["blind"].to_numpy(zero_copy_only=False)
+    read = arrays["read"].to_numpy(zero_copy_only=False) if "read" in arrays else None
     keys = tuple(arrays[f"k{n}"] for n in range(len(arrays)) if f"k{n}" in arrays)
-    return Ranked(keys=keys, blind=blind, order=arrays.get("order"), **numbers)
+    return Ranked(keys=keys, blind=blind, order=arrays.get("order"), read=read, **numbers)
 
 
 def _empty(table: pa.Table, name: str) -> pa.Array:

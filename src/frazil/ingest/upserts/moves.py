@@ -30,6 +30,8 @@ MOVED_ORDER = "\x00moved order"
 """A column of held rows: the ordering value of the change that gave them their key. A row of the old key with a greater one
 has come since.
 """
+MOVED_IN = "\x00moved in"
+"""A column of held rows: the partition of the delete of the key that they had; null where that was not here."""
 MOVED = "\x00moved"
 """A column of held rows: they had another key, and that no row has their values is not the same as null."""
 

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
+from frazil.ingest.decode.envelopes.positions import split_read
 from frazil.ingest.upserts.change_rows import GIVEN, KEY_PLACE, WAITING
 from frazil.ingest.upserts.changes import DELETE, UPSERT
 from frazil.ingest.upserts.fold import Ints, Ranked, key_codes, previous_places
 from frazil.ingest.upserts.live_rows import as_numbers, read_columns
 from frazil.ingest.upserts.merged import MergedChanges
-from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_ORDER, OLD_KEY, Bools
+from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_IN, MOVED_ORDER, OLD_KEY, Bools
 from frazil.ingest.upserts.resolve import Found, find_rows, newest_order
 
 
@@ -91,6 +92,7 @@ class _OldRows:
             for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
                 self._live[int(batch.folded.last[key])] = (hits.file, row)
         self._moved: set[int] = set()
+        self._behind: set[int] = set()
         self._newest = self._find_newest(found)
         self._held: dict[int, tuple[pa.Table, int]] = {}
         for number, held in enumerate(batch.held):
@@ -101,11 +103,12 @@ class _OldRows:
 
     def _find_newest(self, found: Found) -> dict[int, Any]:
         """The ordering values of the live rows that may be newer than changes of the batch, by the change that decides."""
-        folded, changes = self._batch.folded, self._target.changes
-        assert changes is not None
-        if self._batch.ranked.order is None or not found.hits:
+        folded, changes = self._batch.folded, self._batch.ranked
+        if changes.order is None or not found.hits:
             return {}
-        orders = as_numbers(newest_order(self._target, found, changes.order_by, folded.last.size))
+        newest = newest_order(self._target, found, folded.last.size)
+        self._behind.update(folded.last[newest.were_read_in(changes.partition[folded.last])].tolist())
+        orders = as_numbers(newest.order)
         alive = np.flatnonzero(np.asarray(orders.is_valid()) & ~folded.is_sure)
         return {int(folded.last[key]): orders[key].as_py() for key in alive.tolist()}
 
@@ -170,14 +173,22 @@ class _OldRows:
                 self._live.pop(int(places[n]), None)
 
     def _drop_newer(self, held: pa.Table, places: Ints, found: dict[int, tuple[LiveFile, int]]) -> None:
-        """Of rows in the order of a column those do not count that were written after the row had got its key."""
+        """Of rows in the order of a column those do not count that were written after the row had got its key. One of a
+        snapshot was there before its delete comes, whatever its place, unless the row is there under its key already.
+        """
         if MOVED_ORDER not in held.schema.names:
             return
         assert self._target.changes is not None
-        orders = pa.concat_arrays(held[MOVED_ORDER].chunks)
+        orders, partitions = (pa.concat_arrays(held[name].chunks) for name in (MOVED_ORDER, MOVED_IN))
         old = self._gather(self._target.changes.order_by, [found.get(place) for place in places.tolist()], orders.type)
+        if self._target.changes.has_source_order:
+            old, read_in = split_read(old)
+            is_behind = (read_in >= 0) & np.asarray(pc.fill_null(pc.equal(partitions, pa.array(read_in)), False))
+        else:
+            is_behind = np.zeros(len(old), np.bool_)
         for n in np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False))).tolist():
-            del found[int(places[n])]
+            if not is_behind[n] or int(places[n]) in self._live:
+                del found[int(places[n])]
 
     def _of_other_keys(
         self, keys: pa.Table, places: Ints, files: Sequence[LiveFile]
@@ -256,18 +267,20 @@ class _OldRows:
         barrier = self._barrier(at)
         given, giver = self._given(place, column, barrier), place
         while at >= 0:
-            if given is not None and (_is_blind(ranked, at) or given >= self._rank(at)):
-                return self._unless_newer(place, given[0], self._held[giver])
+            if given is not None and (
+                _is_blind(ranked, at) or given >= self._rank(at) or _is_behind(ranked, at, given)
+            ):
+                return self._unless_newer(place, given, self._held[giver])
             held = self._held.get(at) if ranked.ops[at] == UPSERT else None
             if held is None or not _waits(held, column):
-                order = self._order[at].as_py() if self._order is not None else None
-                return self._unless_newer(place, order, held or self._written.get(at))
+                rank = self._rank(at) if self._order is not None else None
+                return self._unless_newer(place, rank, held or self._written.get(at))
             other = self._given(at, column, barrier)
             if other is not None and (given is None or other > given):
                 given, giver = other, at
             at = int(self._before[at])
         if given is not None:
-            return self._unless_newer(place, given[0], self._held[giver])
+            return self._unless_newer(place, given, self._held[giver])
         # Looked for on behalf of the change that decides the key.
         return None if self._batch.folded.cut >= 0 else self._live.get(place)
 
@@ -294,10 +307,15 @@ class _OldRows:
         assert self._order is not None
         return self._order[place].as_py(), *_arrival(self._batch.ranked, place)
 
-    def _unless_newer(self, place: int, order: Any, source: _Source | None) -> _Source | None:
-        """What a change at this place of the order has, or the live row where that is newer: the change is none to it."""
+    def _unless_newer(self, place: int, rank: tuple[Any, ...] | None, source: _Source | None) -> _Source | None:
+        """What a change at this place of the order has, or the live row where that is newer: the change is none to it. A row
+        of a snapshot is not newer than what came behind it, before the change that decides; what came later is repeated.
+        """
         newest = self._newest.get(place)
-        return self._live.get(place) if newest is not None and order is not None and newest > order else source
+        if newest is None or rank is None or rank[0] is None or newest <= rank[0]:
+            return source
+        is_behind = place in self._behind and rank[1:] < _arrival(self._batch.ranked, place)
+        return source if is_behind else self._live.get(place)
 
     def _read(self, column: str, source: LiveFile | pa.Table, rows: Ints) -> pa.Array:
         if isinstance(source, LiveFile):
@@ -308,6 +326,14 @@ class _OldRows:
 
 def _is_blind(changes: Ranked, place: int) -> bool:
     return bool(changes.ops[place] == DELETE and changes.blind[place])
+
+
+def _is_behind(changes: Ranked, place: int, given: tuple[Any, ...]) -> bool:
+    """Whether what has given a value, at this place of the order, came behind a row of a snapshot in its partition."""
+    if changes.read is None or not changes.read[place]:
+        return False
+    mine, other = _arrival(changes, place), given[1:]
+    return bool(mine[:2] == other[:2] and mine < other)
 
 
 def _arrival(changes: Ranked, place: int) -> tuple[int, ...]:

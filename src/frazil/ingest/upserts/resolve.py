@@ -31,6 +31,7 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
+from frazil.ingest.decode.envelopes.positions import split_read
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.bloom import KeyFilters
 from frazil.ingest.upserts.delete_files import read_deletes
@@ -59,6 +60,7 @@ _BOUNDED = (
     TimestampType,
     TimestamptzType,
 )
+Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
@@ -76,14 +78,14 @@ class Hits:
 
 @dataclass
 class Found:
-    """All hits, and what it took. file_count: files at the snapshot; looked_at: those whose keys were read. orders: by
-    column the greatest ordering values, once they were asked for.
+    """All hits, and what it took. file_count: files at the snapshot; looked_at: those whose keys were read. newest: the rows
+    that are the newest in the order of a column, once they were asked for.
     """
 
     hits: list[Hits] = field(default_factory=list)
     file_count: int = 0
     looked_at: int = 0
-    orders: dict[str, pa.Array] = field(default_factory=dict, init=False)
+    newest: Newest | None = field(default=None, init=False)
 
     def keys(self) -> Ints:
         """The keys of all hits, one after the other."""
@@ -206,11 +208,28 @@ def _bound(file: LiveFile, name: str, field_id: int, kind: PrimitiveType) -> Any
     return from_bytes(kind, raw)
 
 
-def newest_order(target: TableTarget, found: Found, column: str, key_count: int) -> pa.Array:
-    """Per key the greatest ordering value of its live rows; null where it has none. They are read once."""
-    if column not in found.orders:
-        found.orders[column] = _read_newest(target, found, column, key_count)
-    return found.orders[column]
+@dataclass(frozen=True)
+class Newest:
+    """Of each key its live row that is the newest in the order of a column: its ordering value, null where the key has no
+    row; and the partition in which a snapshot has told it, -1 where something else has.
+    """
+
+    order: pa.Array
+    read_in: Ints
+
+    def were_read_in(self, partitions: Ints) -> Bools:
+        """Whether the row is one of a snapshot that came in this partition: what comes behind it there is newer."""
+        return np.asarray((self.read_in >= 0) & (self.read_in == partitions), np.bool_)
+
+
+def newest_order(target: TableTarget, found: Found, key_count: int) -> Newest:
+    """The newest live row of each key. They are read once."""
+    if found.newest is None:
+        assert target.changes is not None
+        order = _read_newest(target, found, target.changes.order_by, key_count)
+        has_marks = target.changes.has_source_order
+        found.newest = Newest(*split_read(order)) if has_marks else Newest(order, np.full(key_count, -1))
+    return found.newest
 
 
 def _read_newest(target: TableTarget, found: Found, column: str, key_count: int) -> pa.Array:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
@@ -119,8 +120,7 @@ def _by_order(target: TableTarget, emptied: str) -> Judge:
     """The verdict of the ordering column: what is older than the live row, or than the truncate at the place `emptied`."""
 
     def judge(changes: Ranked, folded: Folded, found: Found) -> Bools:
-        keys = changes.take(folded.last)
-        return _late(target, keys, folded, found) | is_truncated(target, keys, emptied)
+        return _late(target, changes, folded, found) | is_truncated(target, changes.take(folded.last), emptied)
 
     return judge
 
@@ -208,15 +208,14 @@ def _resolve(
     )
 
 
-def _late(target: TableTarget, keys: Ranked, folded: Folded, found: Found) -> Bools:
+def _late(target: TableTarget, changes: Ranked, folded: Folded, found: Found) -> Bools:
     """Which keys have a live row that is newer than their change."""
-    late = np.zeros(len(keys), np.bool_)
-    assert target.changes is not None
-    if keys.order is None or not found.hits:
-        return late
-    live = newest_order(target, found, target.changes.order_by, len(keys))
-    is_older = np.asarray(pc.fill_null(pc.less(keys.order, live), False))
-    return np.asarray(is_older, np.bool_) & ~folded.is_sure
+    if changes.order is None or not found.hits:
+        return np.zeros(folded.last.size, np.bool_)
+    live = newest_order(target, found, folded.last.size)
+    highest = changes.order.take(pa.array(folded.highest))
+    is_older = np.asarray(pc.fill_null(pc.less(highest, live.order), False), np.bool_)
+    return is_older & ~live.were_read_in(changes.partition[folded.last]) & ~folded.is_sure
 
 
 __all__ = ["Judge", "OldRowsGone", "Prepared", "ValuesGone", "commit_changes", "prepare_changes"]

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from frazil.ingest.decode.envelopes.change_parts import (
     EMPTY,
     REMOVE,
+    SNAPSHOT,
     WORDS,
     Opened,
     Records,
@@ -18,6 +19,7 @@ from frazil.ingest.decode.envelopes.change_parts import (
 from frazil.ingest.decode.envelopes.opened import (
     BARE,
 )
+from frazil.ingest.decode.envelopes.positions import mark_read
 from frazil.ingest.envelope import OWN_TYPES
 from frazil.ingest.target import TableTarget, arrow_type
 from frazil.ingest.upserts.changes import Changes
@@ -38,6 +40,9 @@ def own_values(facts: Facts, changes: Changes) -> dict[str, pa.Array]:
     opened, rows = facts.opened, changes.records
     places = pa.array(rows)
     found = {name: array.take(places) for name, array in opened.facts.items() if name in facts.own}
+    if "source_order" in found and "partition" in facts.records:
+        is_read, partitions = pa.array(opened.op[rows] == SNAPSHOT), facts.records["partition"].take(places)
+        found["source_order"] = mark_read(found["source_order"], is_read, partitions)
     if "op" in facts.own:
         found["op"] = pa.array(WORDS).take(pa.array(opened.op[rows]))
     if "image" in facts.own:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyiceberg.types import LongType
 
 POSITION_FIELDS = ("lsn", "commit_lsn", "change_lsn", "event_serial_no", "scn", "file", "pos", "row")
@@ -57,6 +59,29 @@ def spell_order(fields: Mapping[str, pa.Array | None], total_order: pa.Array | N
     place = pc.coalesce(*found)
     counts = [_counted(array, len(place)) for array in (total_order, told.get("row"))]
     return pc.binary_join_element_wise(place, *counts, "/")
+
+
+_READ = r"^(?P<place>.*)/r(?P<partition>[0-9]+)$"
+
+
+def mark_read(places: pa.Array, is_read: pa.Array, partitions: pa.Array) -> pa.Array:
+    """The places, those of rows of snapshots with a mark at their end: the partition in which they came. What a transaction
+    that was open then has changed has an older place, and comes behind them there.
+    """
+    marked = pc.binary_join_element_wise(
+        places, pc.binary_join_element_wise("r", partitions.cast(pa.string()), ""), "/"
+    )
+    return pc.if_else(is_read, marked, places)
+
+
+def split_read(places: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The places without their marks, and the partition of each mark, -1 where there is none."""
+    if not pc.any(pc.match_substring(places, "/r")).as_py():
+        return places, np.full(len(places), -1)
+    parts = pc.extract_regex(places, _READ)
+    bare = pc.coalesce(pc.struct_field(parts, "place"), places)
+    partitions = pc.struct_field(parts, "partition").cast(pa.int64())
+    return bare, np.asarray(pc.fill_null(partitions, -1))
 
 
 def _joined(told: Mapping[str, pa.Array], names: tuple[str, ...]) -> pa.Array:
