@@ -13,19 +13,33 @@ import pyarrow.compute as pc
 from frazil.ingest.decode.envelopes.change_parts import (
     CREATE,
     REMOVE,
+    UPDATE,
     Bools,
+    Check,
     Making,
+    Opened,
     Plan,
+    Records,
 )
+from frazil.ingest.decode.envelopes.document_ids import ID
 from frazil.ingest.decode.envelopes.opened import (
     FAULTS,
+    IMAGES,
+    NO_BEFORE,
     NO_KEY,
 )
 from frazil.ingest.decode.regroup import member_at
 from frazil.ingest.envelope import OLD_KEY
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.changes import DELETE
+from frazil.ingest.upserts.key_fields import find_key_fields
+from frazil.ingest.upserts.key_names import places_of
+from frazil.ingest.upserts.live_rows import has_column
 
+_UNTOLD = (
+    "the row before the change lacks {0}, which the record's key does not tell either: it is not known whether the row had "
+    "another key, as of PostgreSQL without `REPLICA IDENTITY FULL`"
+)
 _UNSENT = "the row was created under a new key without the value of {}, which is in the row of the old key alone"
 
 
@@ -45,6 +59,40 @@ def check_keys(making: Making, plan: Plan, keys: Sequence[pa.Array]) -> None:
         bad = np.zeros(making.check.refused.size, np.bool_)
         bad[plan.records[needs & np.asarray(key.is_null())]] = True
         making.check.refuse(bad, FAULTS[NO_KEY].kind, FAULTS[NO_KEY].message, ".".join(path))
+
+
+def check_old_keys(check: Check, opened: Opened, target: TableTarget, records: Records) -> None:
+    """Refuses updates that do not tell which key the row had, where it may have had another: when a column changes that the
+    record's key has, a delete and an insert are told.
+    """
+    reading = target.changes
+    if reading is None or reading.is_key_of_record or "key" not in records:
+        return
+    if not all(has_column(target, path) for path in reading.paths):
+        return
+    updates = (opened.note == IMAGES) & (opened.op == UPDATE) & ~check.refused
+    fields = {path: field for path, (field, *_) in places_of(target, reading).items()}
+    untold = {path: updates & ~_is_there(opened.before, field, updates.size) for path, field in fields.items()}
+    if not any(mask.any() for mask in untold.values()):
+        return
+    keys = find_key_fields(target, records)
+    check.miss(keys.missing)
+    for path, mask in untold.items():
+        field = fields[path]
+        # What cannot be read is believed. Of a document its `_id` never changes.
+        is_told = np.array([field[0] in names for names in keys.names] + [True])[keys.codes] & ~keys.lacks
+        name = ".".join(path)
+        check.refuse(mask & ~is_told & (field[0] != ID), FAULTS[NO_BEFORE].kind, _UNTOLD.format(name), name)
+
+
+def _is_there(images: pa.Array | None, field: tuple[str, ...], count: int) -> Bools:
+    """Which images of rows have a value in a field."""
+    for name in field:
+        if images is None or images.type.get_field_index(name) < 0:
+            return np.zeros(count, np.bool_)
+        images = pc.struct_field(images, name)
+    assert images is not None
+    return np.asarray(images.is_valid())
 
 
 def is_needless(plan: Plan, keys: Sequence[pa.Array]) -> Bools:

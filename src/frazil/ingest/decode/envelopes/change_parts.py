@@ -65,12 +65,17 @@ class Plan:
 
 
 class Check:
-    """Bad records of a stretch, as they are found. refused: all of them."""
+    """Bad records of a stretch, as they are found. refused: all of them. missing: ids of schemas that more takes."""
 
     def __init__(self, opened: Opened, limit: int) -> None:
         self.refused = opened.decoded.refused.copy()
         self.misfits = list(opened.decoded.misfits)
+        self.missing: frozenset[str] = frozenset()
         self._limit = limit
+
+    def miss(self, missing: frozenset[str]) -> None:
+        """These schemas must be there first."""
+        self.missing |= missing
 
     def refuse(self, bad: Bools, kind: str, reason: str, path: str = "") -> None:
         """These records are bad ones; of those that are already, nothing more is said."""

@@ -19,7 +19,13 @@ from pyiceberg.types import IcebergType, NestedField
 
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.envelopes.change_facts import Facts, change_times, own_values
-from frazil.ingest.decode.envelopes.change_keys import check_keys, is_needless, key_arrays, old_keys_of
+from frazil.ingest.decode.envelopes.change_keys import (
+    check_keys,
+    check_old_keys,
+    is_needless,
+    key_arrays,
+    old_keys_of,
+)
 from frazil.ingest.decode.envelopes.change_moves import halves_of, has_moves
 from frazil.ingest.decode.envelopes.change_parts import (
     CREATE,
@@ -112,6 +118,7 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     check = Check(opened, limit)
     _check_notes(check, opened, envelope)
     keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
+    check_old_keys(check, opened, target, records)
     plan = _plan(envelope, opened, check.refused)
     changes = _shape(Making(target, envelope, opened, row, records, check), plan)
     changes.own = own_values(Facts(target, opened, records, own), changes)
@@ -369,7 +376,7 @@ def _told(making: Making, shaped: Decoded) -> Decoded:
         misfits=check.first(),
         wanted=united([of_records.wanted, shaped.wanted]),
         loosened=of_records.loosened | shaped.loosened,
-        missing=of_records.missing | shaped.missing,
+        missing=of_records.missing | shaped.missing | check.missing,
         refusals=of_records.refusals | shaped.refusals,
         dropped=_bare_paths(of_records.dropped) | shaped.dropped,
         rescued=rescued,
