@@ -24,10 +24,12 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.table import Table
 from frazil.kafka.memory import MemorySource
 from frazil.ops.reports import CareReport, PipelineReport, as_document
+from frazil.ops.state_file import describe
 from frazil.ops.status import report_pipeline
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import Commit, DataFile, Progress, Watermark
+from tests.unit.ingest.test_upsert_service import JSON_KEYS, UpsertWorld
 
 NOW_MS = 1_000_000_000
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
@@ -115,6 +117,19 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
         "refused_changes": [],
         "last_upsert": None, "care": None,
     }  # fmt: skip
+
+
+def test_a_mirror_says_how_many_files_its_last_batch_looked_at(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path / "world", key_columns=("id",), key=JSON_KEYS)
+    assert describe(world.tell(("1", {"id": 1, "v": "a"})))["last_upsert"]["looked_at"] == 0
+    world.tell(("90", {"id": 90, "v": "a"}))
+    last = describe(world.tell(("1", {"id": 1, "v": "b"}), ("2", {"id": 2, "v": "b"})))["last_upsert"]
+    assert last == {
+        "changes": 2, "keys": 2, "deleted": 1, "late": 0, "unfilled": 0, "files": 2, "looked_at": 1, "tries": 1,
+    }  # fmt: skip
+    scene, told = Scene(tmp_path), said({"last_upsert": last})
+    assert scene.table(told)["last_upsert"] == last
+    assert "s.a: its last batch looked at 1 of 2 files and deleted 1 row" in text_of(scene.report(told))
 
 
 def test_lag_is_ends_less_committed_offsets_and_seconds_since_the_watermark(tmp_path: Path) -> None:
