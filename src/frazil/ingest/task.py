@@ -135,13 +135,16 @@ def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
     yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})
 
 
-def warm_up() -> None:
-    """Loads what the first batch of a process would otherwise wait for: compiled functions, a quarter of a second."""
+def warm_up(compiles_all: bool = False) -> None:
+    """Loads what the first batch of a process would otherwise wait for: compiled functions, a quarter of a second.
+
+    compiles_all: also those that few tables need, where they are not on disk yet.
+    """
     sample = {"t": "text", "i": 1, "f": 1.5, "b": True, "n": None, "a": [1], "o": {"t": "text"}}
     values = pa.array([json.dumps(sample).encode()], pa.binary())
     found = decode_json(values, ()).wanted.get((), {})
     decode_json(values, new_schema(found.items()).fields)
-    warm_up_formats()
+    warm_up_formats(compiles_all)
     warm_up_envelopes()
 
 

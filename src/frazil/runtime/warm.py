@@ -1,7 +1,7 @@
 """`python -m frazil.runtime.warm`: all that a first start would otherwise wait for, done once.
 
-Fetches every jar of `ivy.xml`, then runs a small pipeline on a broker of its own: the loops of the decoder are
-compiled and kept, and the JVM records the classes it loaded (see `gateway`).
+Fetches every jar of `ivy.xml`, compiles the loops of the decoder, which are kept, then runs a small pipeline on a broker
+of its own: the JVM records the classes it loaded (see `gateway`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,14 @@ def fetch_all() -> None:
         _say(str(len(jars(use))))
 
 
+def compile_all() -> None:
+    """Compiles the loops that few pipelines need too, by a process of its own, which may import what this one may not."""
+    _say("loops that read records: ", end="")
+    command = [sys.executable, "-c", "from frazil.ingest.task import warm_up; warm_up(compiles_all=True)"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    _say("compiled" if ended.returncode == 0 else f"failed, the first start will compile them:\n{ended.stderr}")
+
+
 def record_start() -> None:
     """Runs the small pipeline, unless the archive of classes is there."""
     if class_archive(own_jars(needs_s3=False), JVM_OPTIONS).exists():
@@ -68,6 +76,7 @@ def _say(text: str, end: str = "\n") -> None:
 if __name__ == "__main__":
     try:
         fetch_all()
+        compile_all()
         record_start()
     except FrazilError as failure:
         sys.exit(f"error: {failure}")

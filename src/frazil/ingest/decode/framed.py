@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from frazil.ingest.decode.avro.json_scan import write_values
 from frazil.ingest.decode.avro.reader import AvroReader, avro_reader
 from frazil.ingest.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
 from frazil.ingest.decode.connect.schema import meanings_of_avro
@@ -29,7 +30,9 @@ from frazil.ingest.decode.json import values as json_values
 from frazil.ingest.decode.json.records import decode_json
 from frazil.ingest.decode.json_schema.refusals import refused_changes
 from frazil.ingest.decode.json_schema.types import struct_of_json_schema
+from frazil.ingest.decode.memory import is_on_disk
 from frazil.ingest.decode.protobuf.frames import MESSAGE_INDEX_FAULTS, split_message_indexes
+from frazil.ingest.decode.protobuf.json_scan import write_messages
 from frazil.ingest.decode.protobuf.reader import protobuf_reader
 from frazil.ingest.decode.regroup import select_columns
 from frazil.ingest.decode.renames import Renames, find_renames
@@ -48,12 +51,12 @@ _WARM_TYPES: dict[str, Any] = {
     "d": {"type": "bytes", "logicalType": "decimal", "precision": 4},
     "f": {"type": "fixed", "name": "F", "size": 2},
     "u": {"type": "string", "logicalType": "uuid"},
-    "w": ["null", "Warm"],
 }
-_WARM_VALUES = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
-_WARM_AVRO = _WARM_VALUES + b"\2" + _WARM_VALUES + b"\0"
-# Of proto2, which needs all that proto3 does and more: message Warm { optional string s = 1; optional Warm w = 2; }
-_WARM_DESCRIPTORS = bytes.fromhex(
+_WARM_AVRO = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
+# Of proto2, which needs all that proto3 does and more: message Warm { optional string s = 1; }
+_WARM_DESCRIPTORS = bytes.fromhex("0a1f0a0a7761726d2e70726f746f22110a045761726d12090a0173180120012809")
+# The same with an `optional Warm w = 2` in it, as of Avro a field that can be another Warm: they become JSON.
+_WARM_JSON_DESCRIPTORS = bytes.fromhex(
     "0a310a0a7761726d2e70726f746f22230a045761726d12090a017318012001280912100a017718022001280b32052e5761726d"
 )
 _MOST_MISSING = 1000
@@ -364,12 +367,18 @@ def _rescued(groups: list[_Group], places: pa.Array) -> pa.Array:
     return pa.concat_arrays(parts).take(places)
 
 
-def warm_up() -> None:
-    """Loads the compiled functions of Avro and Protobuf, for a process that others are forked from."""
+def warm_up(compiles_all: bool) -> None:
+    """Loads the compiled functions of Avro and Protobuf, for a process that others are forked from.
+
+    Few tables need those that write JSON, and they take long to compile: with `compiles_all`, else by the first who does.
+    """
     fields = [{"name": name, "type": kind} for name, kind in _WARM_TYPES.items()]
-    avro = WriterSchema("avro", json.dumps({"type": "record", "name": "Warm", "fields": fields}))
-    proto = WriterSchema("protobuf", descriptors=_WARM_DESCRIPTORS)
-    values = pa.array([b"\0\0\0\0\1" + _WARM_AVRO, b"\0\0\0\0\2\0" + b"\n\1a\x12\3\n\1b"], pa.binary())
+    avro, descriptors, more = _WARM_AVRO, _WARM_DESCRIPTORS, b""
+    if compiles_all or (is_on_disk(write_values) and is_on_disk(write_messages)):
+        fields.append({"name": "w", "type": ["null", "Warm"]})
+        avro, descriptors, more = _WARM_AVRO + b"\2" + _WARM_AVRO + b"\0", _WARM_JSON_DESCRIPTORS, b"\x12\3\n\1b"
+    schema = json.dumps({"type": "record", "name": "Warm", "fields": fields})
+    schemas = (("1", WriterSchema("avro", schema)), ("2", WriterSchema("protobuf", descriptors=descriptors)))
+    values = pa.array([b"\0\0\0\0\1" + avro, b"\0\0\0\0\2\0\n\1a" + more], pa.binary())
     for kind in ("avro", "protobuf"):
-        reading = Reading(format=kind, schemas=(("1", avro), ("2", proto)))
-        decode_framed(reading, (), {"value": values}, 1)
+        decode_framed(Reading(format=kind, schemas=schemas), (), {"value": values}, 1)

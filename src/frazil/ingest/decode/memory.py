@@ -7,6 +7,7 @@ bytes). The caller keeps the buffer alive and stays inside it.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,12 @@ COMPILED = {"cache": True, "nogil": True, "error_model": "numpy"}
 """How every loop is compiled: once, kept on disk, without the interpreter's lock, and without checks of division."""
 
 _I64 = ir.IntType(64)
+
+
+def is_on_disk(function: Any) -> bool:
+    """Whether a compiled function is kept on disk, so that it is there at once."""
+    name = f"{function.py_func.__module__.rpartition('.')[2]}.{function.py_func.__name__}-*.nbi"
+    return any(Path(function.stats.cache_path).glob(name))
 
 
 def _pointer(builder: Any, address: Any, bits: int) -> Any:
