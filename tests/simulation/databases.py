@@ -18,10 +18,10 @@ from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
 from frazil.spec import PipelineSpec
-from frazil.spec.models import CatalogSpec, CommitSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
+from frazil.spec.models import CommitSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
 from frazil.testing import FakeClock
 from frazil.types import Progress
-from tests.simulation.scene import Scene
+from tests.simulation.scene import Scene, pipeline_of
 from tests.simulation.shop import Said, Shop
 from tests.simulation.tables import Meddling, SharedTable, words
 
@@ -53,6 +53,8 @@ class DatabaseHistory(Scene):
     """is_ordered: by the places in the log of the source; else by arrival. has_marks: deleted rows stay. has_log: there is a
     change log beside the mirror.
     """
+
+    topics_grow = False
 
     def __init__(self, seed: int, root: Path) -> None:
         fate = Meddling(seed)
@@ -147,16 +149,6 @@ class DatabaseHistory(Scene):
         offset = self.source.produce(_TOPIC, said.partition, value, self.clock.now_ms(), gap, **told)
         self.arrived.append((said.partition, offset, said))
 
-    def _something(self) -> None:
-        """The topic's partitions stay as many as they are: rows would move to others."""
-        if self.fate.maybe(0.6):
-            self._produce()
-        if self.fate.maybe(0.25) and len(self.services) < 2:
-            self._start()
-        if self.fate.maybe(0.03) and self.services:
-            self.services.pop(self.fate.pick(0, len(self.services) - 1))
-        self._touch_tables()
-
     def _touch_tables(self) -> None:
         if self.fate.maybe(0.06):
             self._meddle()
@@ -219,11 +211,4 @@ class DatabaseHistory(Scene):
         mirror = TableSpec(name=_TABLE, key=ValueSpec(format="json"), mode="upsert", **shared, **settings)
         placed = {"op": "_op", "partition": "_partition", "offset": "_offset"}
         log = TableSpec(name=_LOG, changelog=True, metadata=placed, **shared)
-        return PipelineSpec(
-            pipeline="sim",
-            kafka={},
-            catalog=CatalogSpec(uri="memory"),
-            tables=(mirror, log) if self.has_log else (mirror,),
-            path=self.root / "pipeline.yaml",
-            state_dir=self.root / "state",
-        )
+        return pipeline_of(self.root, mirror, *((log,) if self.has_log else ()))

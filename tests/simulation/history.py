@@ -18,7 +18,6 @@ from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import (
-    CatalogSpec,
     ColumnSpec,
     CommitSpec,
     DeadLettersSpec,
@@ -30,7 +29,7 @@ from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
 from frazil.types import Progress
 from tests.simulation.faults import Fate
-from tests.simulation.scene import Place, Scene
+from tests.simulation.scene import Place, Scene, pipeline_of
 
 _PLACE: dict[MetadataField, str] = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
 _PLACES = ["_topic", "_partition", "_offset", "id"]
@@ -172,27 +171,19 @@ def _spec(root: Path, has_bad: bool) -> PipelineSpec:
     known = (ColumnSpec(name="id", type=parse_type("long")),) if has_bad else ()
     declared = (ColumnSpec(name="id", type=parse_type("long")),)
     letters = DeadLettersSpec(topic="bad")
-    return PipelineSpec(
-        pipeline="sim",
-        kafka={},
-        catalog=CatalogSpec(uri="memory"),
-        tables=(
-            TableSpec(
-                name="lake.ab", topics=topics("ab"), metadata=_PLACE, commit=commit, columns=known, dead_letters=letters
-            ),
-            *(
-                TableSpec(
-                    name=f"lake.{names}",
-                    topics=topics(names),
-                    metadata=_PLACE,
-                    commit=commit,
-                    columns=declared,
-                    undeclared="drop",
-                    on_bad_record="stop",
-                )
-                for names in ("c", "bc")
-            ),
-        ),
-        path=root / "pipeline.yaml",
-        state_dir=root / "state",
+    table = TableSpec(
+        name="lake.ab", topics=topics("ab"), metadata=_PLACE, commit=commit, columns=known, dead_letters=letters
     )
+    stopping = (
+        TableSpec(
+            name=f"lake.{names}",
+            topics=topics(names),
+            metadata=_PLACE,
+            commit=commit,
+            columns=declared,
+            undeclared="drop",
+            on_bad_record="stop",
+        )
+        for names in ("c", "bc")
+    )
+    return pipeline_of(root, table, *stopping)

@@ -17,13 +17,14 @@ from frazil.catalog.port import Catalog
 from frazil.ingest.letters.later import Witness
 from frazil.ingest.letters.retry import Retrier
 from frazil.spec import PipelineSpec
-from frazil.spec.models import CatalogSpec, ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector, ValueSpec
+from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import live_rows
 from frazil.types import DataFile
 from tests.simulation.faults import UnsureSource
 from tests.simulation.mirror import Change, Mirror
 from tests.simulation.replay import Place, Replay
+from tests.simulation.scene import pipeline_of
 
 _TABLE, _LETTERS = "lake.a", "lake.a__dead_letters"
 _LARGE = 3_000_000_000
@@ -121,11 +122,4 @@ class LateReplay(Replay):
             order_by="at" if self.is_ordered else None,
             format_version=3,
         )
-        return PipelineSpec(
-            pipeline="sim",
-            kafka={},
-            catalog=CatalogSpec(uri="memory"),
-            tables=(table,),
-            path=self.root / "pipeline.yaml",
-            state_dir=self.root / "state",
-        )
+        return pipeline_of(self.root, table)

@@ -23,10 +23,11 @@ from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
 from frazil.ingest.table import Table
 from frazil.spec import PipelineSpec
-from frazil.spec.models import CatalogSpec, ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
+from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureSource
+from tests.simulation.scene import pipeline_of
 
 _TABLE, _LETTERS = "lake.a", "lake.a__dead_letters"
 _LARGE = 3_000_000_000
@@ -212,11 +213,4 @@ class Replay:
             columns=(ColumnSpec(name="id", type=parse_type("long")), ColumnSpec(name="n", type=parse_type(kind))),
             dead_letters=DeadLettersSpec(stop_above=1.0),
         )
-        return PipelineSpec(
-            pipeline="sim",
-            kafka={},
-            catalog=CatalogSpec(uri="memory"),
-            tables=(table,),
-            path=self.root / "pipeline.yaml",
-            state_dir=self.root / "state",
-        )
+        return pipeline_of(self.root, table)

@@ -14,16 +14,32 @@ from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
 from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import PipelineSpec
+from frazil.spec.models import CatalogSpec, TableSpec
 from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureOutbox, UnsureSource
 
 Place = tuple[str, int, int]
 
 
+def pipeline_of(root: Path, *tables: TableSpec) -> PipelineSpec:
+    """A pipeline that is no file."""
+    return PipelineSpec(
+        pipeline="sim",
+        kafka={},
+        catalog=CatalogSpec(uri="memory"),
+        tables=tables,
+        path=root / "pipeline.yaml",
+        state_dir=root / "state",
+    )
+
+
 class Scene(ABC):
-    """One pipeline on the ports in memory. bad: the records that cannot become rows, with their values."""
+    """One pipeline on the ports in memory. bad: the records that cannot become rows, with their values. topics_grow: they
+    get more partitions now and then, which moves the keys of rows to others.
+    """
 
     spec: PipelineSpec
+    topics_grow = True
 
     def __init__(self, fate: Fate, root: Path) -> None:
         self.fate = fate
@@ -74,7 +90,7 @@ class Scene(ABC):
     def _something(self) -> None:
         if self.fate.maybe(0.6):
             self._produce()
-        if self.fate.maybe(0.03):
+        if self.topics_grow and self.fate.maybe(0.03):
             names = sorted(self.source.by_name)
             topic = self.source.by_name[names[self.fate.pick(0, len(names) - 1)]]
             topic.partitions.append([])

@@ -11,18 +11,20 @@ from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
 from frazil.spec import PipelineSpec
-from frazil.spec.models import AtomicSpec, CatalogSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
+from frazil.spec.models import AtomicSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
 from frazil.testing import live_rows
 from frazil.types import Offsets
 from tests.simulation.bank import EACH, EVENTS, TOPIC, Bank, Said, check_shown
 from tests.simulation.faults import Fate
-from tests.simulation.scene import Scene
+from tests.simulation.scene import Scene, pipeline_of
 
 _TABLE = "lake.accounts"
 
 
 class TransferHistory(Scene):
     """has_events: whether there is a topic of transactions; without it the topic of accounts has one partition."""
+
+    topics_grow = False
 
     def __init__(self, seed: int, root: Path) -> None:
         fate = Fate(seed)
@@ -59,15 +61,8 @@ class TransferHistory(Scene):
             self.catalog.append_foreign(_TABLE)
 
     def _something(self) -> None:
-        """The topic's partitions stay as many as they are: rows would move to others."""
         self.clock.sleep(self.fate.pick(0, 2))
-        if self.fate.maybe(0.6):
-            self._produce()
-        if self.fate.maybe(0.25) and len(self.services) < 2:
-            self._start()
-        if self.fate.maybe(0.03) and self.services:
-            self.services.pop(self.fate.pick(0, len(self.services) - 1))
-        self._touch_tables()
+        super()._something()
 
     def _start(self) -> Service:
         if self.fate.is_calm:
@@ -118,11 +113,4 @@ class TransferHistory(Scene):
             format_version=3,
             atomic=atomic,
         )
-        return PipelineSpec(
-            pipeline="sim",
-            kafka={},
-            catalog=CatalogSpec(uri=""),
-            tables=(table,),
-            path=self.root / "f",
-            state_dir=self.root,
-        )
+        return pipeline_of(self.root, table)

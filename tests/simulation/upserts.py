@@ -16,11 +16,11 @@ from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
 from frazil.spec import PipelineSpec
-from frazil.spec.models import CatalogSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
+from frazil.spec.models import CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
 from frazil.types import Progress
 from tests.simulation.forms import UNSENT, draw_form
 from tests.simulation.mirror import Change, Held, Key, Mirror, Row
-from tests.simulation.scene import Place, Scene
+from tests.simulation.scene import Place, Scene, pipeline_of
 from tests.simulation.tables import ROW_ID, Lineage, Meddling, SharedTable, words
 
 _TABLE = "lake.u"
@@ -220,14 +220,7 @@ class UpsertHistory(Scene):
             dead_letters=DeadLettersSpec(stop_above=1.0),
             **self.form.settings(),
         )
-        return PipelineSpec(
-            pipeline="sim",
-            kafka={},
-            catalog=CatalogSpec(uri="memory"),
-            tables=(table,),
-            path=self.root / "pipeline.yaml",
-            state_dir=self.root / "state",
-        )
+        return pipeline_of(self.root, table)
 
 
 def _at(progress: Progress, topic: str, partition: int) -> int:
