@@ -127,7 +127,7 @@ PLAN = Document(
         "name": ("text", "The table."),
         "action": (
             "text",
-            "`create`, `change` (of columns or layout), `start` (to read partitions), `wait`, `stop` or `none`.",
+            "`create`, `change` (of columns or layout), `start` (to read more partitions), `wait`, `stop` or `none`.",
         ),
         "topics": ("list of texts", "The topics that it reads."),
         "columns": (

@@ -74,12 +74,15 @@ def write(directory: Path, servers: str, rest: str, name: str = "frazil.yaml") -
 
 @dataclass(frozen=True)
 class Shop:
-    """A pipeline that has run: `good` is read to its end, `bad` has stopped at the record at partition 1, offset 0."""
+    """A pipeline that has run: `good` is read to its end, `bad` has stopped at the record at partition 1, offset 0; the
+    topic of the others has no record, and the columns of one of them are declared.
+    """
 
     directory: Path
     servers: str
     good: Ledger
     bad: Ledger
+    empty: Ledger
 
     def variant(self, name: str, servers: str = "", rest: str = "") -> str:
         """Another file for the same pipeline; its name."""
@@ -88,13 +91,19 @@ class Shop:
     @property
     def tables(self) -> str:
         bad = f"{{topic: {self.bad.topic}, on_bad_record: stop}}"
-        return f"tables: {{shop.good: {{topic: {self.good.topic}}}, shop.bad: {bad}}}"
+        return f"tables: {{{self.well}, shop.bad: {bad}}}"
+
+    @property
+    def well(self) -> str:
+        """The tables but the one that has stopped."""
+        good, empty = f"topic: {self.good.topic}", f"topic: {self.empty.topic}"
+        return f"shop.good: {{{good}}}, shop.empty: {{{empty}}}, shop.declared: {{{empty}, columns: {{id: long}}}}"
 
 
 @pytest.fixture(scope="module")
 def shop(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Shop:
     servers, directory = broker.bootstrap_servers, tmp_path_factory.mktemp("shop")
-    shop = Shop(directory, servers, Ledger(servers, f"good-{new_id()}"), Ledger(servers, f"bad-{new_id()}"))
+    shop = Shop(directory, servers, *(Ledger(servers, f"{word}-{new_id()}") for word in ("good", "bad", "empty")))
     shop.good.produce(1000)
     producer = Producer({"bootstrap.servers": servers})
     producer.produce(shop.bad.topic, b'{"number": 1}', partition=0)
@@ -120,10 +129,13 @@ def test_status_tells_of_a_stopped_table_topic_partition_offset_and_remedy(shop:
     assert max(map(len, text.out.splitlines())) <= 100
 
 
-def test_plan_finds_nothing_to_do_for_a_table_that_is_read_and_the_record_that_stops_the_other(shop: Shop) -> None:
-    good = shop.variant("good.yaml", rest=f"tables: {{shop.good: {{topic: {shop.good.topic}}}}}")
+def test_plan_finds_nothing_to_do_for_tables_that_are_read_and_the_record_that_stops_the_other(shop: Shop) -> None:
+    good = shop.variant("good.yaml", rest=f"tables: {{{shop.well}}}")
     answer = frazil(shop.directory, "plan", "-f", good)
-    assert (answer.code, answer.tables()["shop.good"]["action"], answer.document["changes"]) == (0, "none", False)
+    assert (answer.code, answer.document["changes"]) == (0, False)
+    assert {name: table["action"] for name, table in answer.tables().items()} == {
+        "shop.good": "none", "shop.empty": "wait", "shop.declared": "none",
+    }  # fmt: skip
     assert {first["source"] for first in answer.tables()["shop.good"]["first_offsets"]} == {"progress"}
     bad = frazil(shop.directory, "plan")
     assert (bad.code, bad.tables()["shop.bad"]["action"]) == (4, "stop")

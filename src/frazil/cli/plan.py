@@ -31,8 +31,9 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     Columns that the file does not declare are inferred from a sample of up to 10,000 unread records a table, so records
     beyond the sample may ask for more. A record of the sample that fits no column is shown with its place.
 
-    Exit code: 0 when a run would only read on; 4 when it would create or change something, wait for a topic, or stop at
-    a record; 1 when Kafka or the catalog does not answer; 2 when the file is wrong.
+    Exit code: 0 when a run would only read on, or wait for the first record of a topic that is empty; 4 when it would
+    create or change something, wait for a topic or for a record with a field, or stop at a record; 1 when Kafka or the
+    catalog does not answer; 2 when the file is wrong.
     """
     spec = read_spec(output, file)
     clock = SystemClock()
@@ -44,7 +45,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
             lambda ranges: read_sample(spec.kafka, ranges, clock),
             open_schemas(spec),
         )
-    is_idle = all(table.action == "none" for table in tables)
+    is_idle = all(table.is_idle for table in tables)
     planned = {table.name: table.document() for table in tables}
     document: dict[str, Any] = {"pipeline": spec.pipeline, "changes": not is_idle, "tables": planned}
     output.result(document, "\n\n".join("\n".join(_lines(table)) for table in tables) or "no tables")

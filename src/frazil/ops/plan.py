@@ -63,7 +63,8 @@ class FirstOffset:
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """What a run would do with one table. action: create, change, start, wait, stop or none; see `action_of`.
+    """What a run would do with one table. action: create, change, start, wait, stop or none; see `action_of`. is_idle: a run
+    would read on, or wait until there is a first record: nothing is created or changed.
 
     columns: those that would be made. layout: how files will be arranged. sampled: how many records columns were inferred
     from, of `unread` ones. problem: why a run would wait or stop, or the first bad record; bad: how many records of the
@@ -81,11 +82,12 @@ class PlannedTable:
     refused: tuple[str, ...] = ()
     problem: Problem | None = None
     layout: PlannedLayout = field(default_factory=PlannedLayout)
+    is_idle: bool = False
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
         words = asdict(self)
-        layout = words.pop("layout")
+        layout, _ = words.pop("layout"), words.pop("is_idle")
         columns, offsets = words.pop("columns"), words.pop("first_offsets")
         problem = words.pop("problem") or asdict(Problem(""))
         return {
@@ -164,7 +166,7 @@ def _plan_table(
         discovery.check_start(table)
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
-        _add_columns(table, draft, _sample(table, ends, looking.read_sample), looking)
+        _add_columns(table, draft, looking.read_sample(limit_ranges(_unread(table, ends), SAMPLE_RECORDS)), looking)
     except TableStopped as error:
         draft.problem = problem_of(error)
         return _planned(table, "stop", draft, ends, committed)
@@ -173,12 +175,12 @@ def _plan_table(
     except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are planned)
         draft.problem = problem_of(unforeseen(error, table.name))
         return _planned(table, "stop", draft, ends, committed)
-    return _planned(table, action_of(table, draft, committed), draft, ends, committed)
+    return _planned(table, action_of(table, draft, ends, committed), draft, ends, committed)
 
 
-def action_of(table: Table, draft: _Draft, committed: set[Partition]) -> str:
-    """`create` a table, `change` its columns, `start` to read partitions without progress, `wait` for a topic or a
-    first record, `stop` at a bad record, or `none`: only read on.
+def action_of(table: Table, draft: _Draft, ends: Mapping[Partition, int], committed: set[Partition]) -> str:
+    """`create` a table, `change` its columns, `start` to read partitions without progress that have records, `wait` for a
+    topic or a first record, `stop` at a bad record, or `none`: only read on.
     """
     if draft.bad and table.spec.on_bad_record == "stop":
         return "stop"
@@ -188,18 +190,17 @@ def action_of(table: Table, draft: _Draft, committed: set[Partition]) -> str:
         return "change"
     if draft.problem is not None and not draft.bad:
         return "wait"
-    return "none" if set(table.partitions()) <= committed else "start"
+    return "start" if any((r.topic, r.partition) not in committed for r in _unread(table, ends)) else "none"
 
 
-def _sample(table: Table, ends: Mapping[Partition, int], read_sample: ReadSample) -> list[ReadRecord]:
+def _unread(table: Table, ends: Mapping[Partition, int]) -> list[OffsetRange]:
     position = table.position()
     placed = {*table.partitions()} - {*table.unplaced()}  # A partition may have lost its leader between two questions.
-    unread = [
+    return [
         OffsetRange(topic, partition, position[topic][partition], end)
         for (topic, partition), end in sorted(ends.items())
         if (topic, partition) in placed and end > position[topic][partition]
     ]
-    return read_sample(limit_ranges(unread, SAMPLE_RECORDS))
 
 
 def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking: _Looking) -> None:
@@ -279,7 +280,10 @@ def _planned(
     table: Table, action: str, draft: _Draft, ends: Mapping[Partition, int], committed: set[Partition]
 ) -> PlannedTable:
     position = table.position()
+    unread = lag_records(position, ends)
+    is_idle = action == "none"
     if action == "wait" and draft.problem is None:
+        is_idle = not unread
         remedy = "produce records with fields, or declare `columns`"
         draft.problem = Problem("there is no record with a field to infer columns from", remedy, table.name)
     return PlannedTable(
@@ -293,11 +297,12 @@ def _planned(
             for partition, offset in sorted(position[topic].items())
         ),
         sampled=draft.sampled,
-        unread=lag_records(position, ends),
+        unread=unread,
         bad=draft.bad,
         refused=draft.refused,
         problem=draft.problem,
         layout=draft.layout,
+        is_idle=is_idle,
     )
 
 

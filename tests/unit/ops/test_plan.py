@@ -166,6 +166,24 @@ def test_a_partition_without_progress_is_something_to_start(world: World) -> Non
     ]
 
 
+def test_what_has_caught_up_is_idle_also_where_there_is_no_record(world: World) -> None:
+    world.source.create("empty", 2)
+    world.catalog.create("s.b", new_schema([("id", LongType())]), {}, 2)
+    produce(world, "a", {"id": 1})
+    commit(world, "s.c", "a", {0: 1})
+    text = "tables: {s.a: {topic: empty}, s.b: {topic: empty, columns: {id: long}}, s.c: {topic: a}}\n"
+    planned = plan(world, text)
+    assert [(table.action, table.is_idle) for table in planned.values()] == [
+        ("wait", True), ("none", True), ("none", True),
+    ]  # fmt: skip
+    assert {first.source for first in planned["s.b"].first_offsets} == {"start"}
+    world.source.produce("empty", 1, b"{}")
+    world.source.produce("a", 1, b'{"id": 2}')
+    assert [(table.action, table.is_idle) for table in plan(world, text).values()] == [
+        ("wait", False), ("start", False), ("start", False),
+    ]  # fmt: skip
+
+
 def test_a_record_that_fits_no_column_is_shown_with_its_place(world: World) -> None:
     produce(world, "a", {"id": 1}, {"id": 2})
     commit(world, "s.a", "a", {0: 1, 1: 1})
@@ -181,7 +199,7 @@ def test_without_a_topic_or_a_field_a_run_would_wait(world: World) -> None:
     world.source.create("empty")
     world.source.create("order")
     tables = plan(world, "tables: {s.a: {topic: orders}, s.b: {topic: empty}}\n")
-    assert [table.action for table in tables.values()] == ["wait", "wait"]
+    assert [(table.action, table.is_idle) for table in tables.values()] == [("wait", False), ("wait", True)]
     problems = [table.problem for table in tables.values()]
     assert problems[0] is not None
     assert problems[0].remedy.startswith("did you mean `order`?")
