@@ -39,7 +39,7 @@ output holds JSON documents alone, one a line, also when the command fails.
 
 An option can be set in the environment too, by the variable that stands beside it; the command line wins. An error is
 one sentence of what is wrong, where, and what to do; a stack trace is printed with `--debug` only
-([errors](errors.md))."""
+([errors](errors.md)). `frazil --version` tells the version, and with `--output json` as `{"version": "…"}`."""
 _ERRORS = """\
 There are six, told apart by what the operator does about them. Each says what is wrong, where, and what to do; the
 table has what it says when nothing more is known."""

@@ -35,12 +35,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str], settings: Settings) -> int:
-    if words == ["--version"]:
+    if _asks_for_version(words):
         settings.output.result({"version": frazil.__version__}, frazil.__version__)
         return 0
     command = typer.main.get_command(build_app(words, settings))
     code = command.main(words, prog_name="frazil", standalone_mode=False, auto_envvar_prefix="FRAZIL")
     return code if isinstance(code, int) else 0
+
+
+def _asks_for_version(words: list[str]) -> bool:
+    forms: list[list[str]] = [[]]
+    for form in OutputFormat:
+        forms += ["--output", form], [f"--output={form}"]
+    return any(words in (["--version", *form], [*form, "--version"]) for form in forms)
 
 
 def _known(words: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Annotated
 import pytest
 import typer
 
+from frazil import __version__
 from frazil.cli import commands
 from frazil.cli.commands import Command
 from frazil.cli.main import main
@@ -166,6 +167,18 @@ def test_help_of_a_command_names_the_environment_variables(capsys: Captured) -> 
 def test_the_version_is_told(capsys: Captured) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.count(".") == 2
+
+
+@pytest.mark.parametrize("words", ["--version --output json", "--output=json --version"])
+def test_the_version_is_told_to_programs(words: str, capsys: Captured) -> None:
+    assert main(words.split()) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": __version__}
+
+
+@pytest.mark.parametrize("words", ["--version --output yaml", "--version well"])
+def test_the_version_goes_with_no_other_words(words: str, capsys: Captured) -> None:
+    assert main(words.split()) == 2
+    assert __version__ not in capsys.readouterr().out
 
 
 def test_a_command_without_an_output_is_a_bug() -> None:
