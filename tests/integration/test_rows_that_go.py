@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +25,15 @@ def _row(table: Tended, key: int, v: int) -> Row:
     return {**table.row(key), "v": v, "name": f"{v:05d}"}
 
 
+@contextmanager
+def _hidden(file: Path) -> Iterator[None]:
+    """Nobody can open the file while the block lasts."""
+    elsewhere = file.with_suffix(".hidden")
+    file.rename(elsewhere)
+    yield
+    elsewhere.rename(file)
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_row_that_an_equality_delete_has_taken_is_newer_than_no_change(lake: Lake, version: int) -> None:
     table, by_v = Tended(lake, layout_of(""), version), replace(BY_ID, order_by="v")
@@ -38,15 +50,23 @@ def test_a_row_that_an_equality_delete_has_taken_is_newer_than_no_change(lake: L
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_truncate_takes_a_whole_file_and_of_another_the_rows_that_are_older(lake: Lake, version: int) -> None:
+def test_a_truncate_opens_only_files_that_have_older_rows_and_others(lake: Lake, version: int) -> None:
     table = Tended(lake, layout_of(""), version)
     by_place = replace(BY_ID, order_by="name", has_source_order=True, is_one_partition=False)
     table.change([(key, _row(table, key, key)) for key in range(1, 8)], by_place)
     rows = {key: _row(table, key, key) for key in range(8, 13)}
     table.change([(2, None), *rows.items()], by_place)
+    later = {key: _row(table, key, key) for key in range(30, 33)}
+    table.change(list(later.items()), by_place)
     new = {10: _row(table, 10, 20), 21: _row(table, 21, 21)}
-    done = table.change([*new.items(), (22, _row(table, 22, 3))], by_place, emptied="00010")
+    table.lake = Lake(lake.jvm, lake.root)  # A process that knows the files from Iceberg.
+    table.lake.catalog.load(table.name)
+    files = {
+        file.record_count: Path(file.path.removeprefix("file:")) for file in table.lake.catalog.scan(table.name).files
+    }
+    with _hidden(files[7]), _hidden(files[3]):
+        done = table.change([*new.items(), (22, _row(table, 22, 3))], by_place, emptied="00010")
     assert (done.deleted, done.late) == (9, 1)
-    assert len(lake.look(table.name).files) == 2
-    assert table.read() == in_order([*new.values(), rows[11], rows[12]])
+    assert len(lake.look(table.name).files) == 3
+    assert table.read() == in_order([*new.values(), rows[11], rows[12], *later.values()])
     assert lake.progress(table.name).emptied == "00010"

@@ -146,14 +146,16 @@ def _write_puffin(target: TableTarget, vectors: Sequence[_Vector]) -> list[Delet
 
 
 def _write_positions(target: TableTarget, file: LiveFile, positions: BitMap64) -> DeleteFile:
+    # One path for all of them: as texts they would take a hundred bytes each.
+    paths = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), len(positions)), [file.path])
     schema = pa.schema(
         [
-            pa.field("file_path", pa.string(), False, metadata={b"PARQUET:field_id": str(FILE_PATH_ID).encode()}),
+            pa.field("file_path", paths.type, False, metadata={b"PARQUET:field_id": str(FILE_PATH_ID).encode()}),
             pa.field("pos", pa.int64(), False, metadata={b"PARQUET:field_id": str(_POSITION_ID).encode()}),
         ]
     )
     places = pa.array(np.fromiter(positions, np.int64, len(positions)))
-    rows = pa.Table.from_arrays([pa.repeat(pa.scalar(file.path), len(positions)), places], schema=schema)
+    rows = pa.Table.from_arrays([paths, places], schema=schema)
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="zstd", store_schema=False)
     payload, path = sink.getvalue().to_pybytes(), _new_path(target, "parquet")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,25 @@ def read_columns(
     target: TableTarget, file: LiveFile, paths: Sequence[Path], rows: NDArray[np.int64] | None = None
 ) -> list[pa.Array]:
     """The same without the cache; rows: places in the file, all unless given."""
+    with _opened(target, file) as parquet:
+        found = [_read(parquet, target, path) for path in paths]
+    places = None if rows is None else pa.array(rows)
+    return [column if places is None else column.take(places) for column in found]
+
+
+def column_pieces(target: TableTarget, file: LiveFile, path: Path) -> Iterator[pa.Array]:
+    """A column in pieces, of which one at a time is in memory; as read_columns."""
+    with _opened(target, file) as parquet:
+        names, kind = _names(parquet, target, path), _kind(target, path)
+        if not names:
+            yield pa.nulls(parquet.metadata.num_rows, kind)
+            return
+        for piece in parquet.iter_batches(columns=[".".join(names)], use_threads=False):
+            yield as_written(member(piece.column(0), names[1:]), kind)
+
+
+@contextmanager
+def _opened(target: TableTarget, file: LiveFile) -> Iterator[pq.ParquetFile]:
     if str(file.description["file-format"]).lower() != "parquet":
         raise SpecError(
             "the table has data files that are no Parquet, and rows can be replaced in Parquet files only",
@@ -83,10 +103,7 @@ def read_columns(
             where=file.path,
         )
     with file_io(target).new_input(file.path).open() as stream:
-        parquet = pq.ParquetFile(stream)
-        found = [_read(parquet, target, path) for path in paths]
-    places = None if rows is None else pa.array(rows)
-    return [column if places is None else column.take(places) for column in found]
+        yield pq.ParquetFile(stream)
 
 
 def reserved_column(target: TableTarget, file: LiveFile, field_id: int) -> pa.Array | None:
@@ -98,14 +115,22 @@ def reserved_column(target: TableTarget, file: LiveFile, field_id: int) -> pa.Ar
 
 
 def _read(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> pa.Array:
-    names, fields, kind = [], list(parquet.schema_arrow), _kind(target, path)
+    names, kind = _names(parquet, target, path), _kind(target, path)
+    if not names:
+        return pa.nulls(parquet.metadata.num_rows, kind)
+    return as_written(member(_whole(parquet, ".".join(names)), names[1:]), kind)
+
+
+def _names(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> list[str]:
+    """What the file calls the fields of the path; none where it is older than the column."""
+    names, fields = [], list(parquet.schema_arrow)
     for depth in range(1, len(path) + 1):
         field = _field(fields, path[depth - 1], _field_id(target, path[:depth]))
-        if field is None:  # The file is older than the column.
-            return pa.nulls(parquet.metadata.num_rows, kind)
+        if field is None:
+            return []
         names.append(field.name)
         fields = list(field.type) if pa.types.is_struct(field.type) else []
-    return as_written(member(_whole(parquet, ".".join(names)), names[1:]), kind)
+    return names
 
 
 def _whole(parquet: pq.ParquetFile, path: str) -> pa.Array:

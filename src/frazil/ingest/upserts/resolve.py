@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.conversions import from_bytes
 from pyiceberg.types import (
     BinaryType,
     DateType,
@@ -33,6 +32,7 @@ from pyroaring import BitMap64
 from frazil.catalog.scans import LiveFile
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.bloom import KeyFilters
+from frazil.ingest.upserts.bounds import bounds_of
 from frazil.ingest.upserts.delete_files import read_deletes
 from frazil.ingest.upserts.equality import are_deleted
 from frazil.ingest.upserts.fold import KeySet
@@ -43,8 +43,6 @@ from frazil.ingest.upserts.threads import in_threads
 
 _ROWS_AT_ONCE = 4_000_000
 _MOST_KEYS_TO_PRUNE = 100_000
-_NARROW = 4
-_WIDENED = (LongType, TimestampType, TimestamptzType)
 # Not those of UUIDs: Iceberg's Java library took their halves for signed numbers when it put bounds of row groups together
 # (apache/iceberg#14216), and a file does not say who has written it.
 _BOUNDED = (
@@ -144,14 +142,7 @@ def _look(target: TableTarget, files: list[LiveFile], known: KeySet, paths: Sequ
 
 
 def _live(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints) -> Iterator[Hits]:
-    hits = live_hits(target, file, rows, keys)
-    if hits.rows.size:
-        yield hits
-
-
-def live_hits(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints | None = None) -> Hits:
-    """Those of the rows at these places that are alive. keys: as in Hits; none were looked for unless given."""
-    keys = np.full(rows.size, -1) if keys is None else keys
+    """Those of the rows at these places that are alive."""
     deleted = read_deletes(target, file.path, file.deletes)
     if len(deleted):
         gone = np.fromiter((row in deleted for row in rows.tolist()), np.bool_, rows.size)
@@ -159,7 +150,8 @@ def live_hits(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints | None
     gone = are_deleted(target, file, rows)
     if gone.any():
         rows, keys = rows[~gone], keys[~gone]
-    return Hits(file, rows, keys, deleted)
+    if rows.size:
+        yield Hits(file, rows, keys, deleted)
 
 
 class _Pruner:
@@ -189,21 +181,10 @@ def _plain_sorted(key: pa.Array) -> Any:
 
 
 def _overlaps(file: LiveFile, field_id: int, kind: PrimitiveType, values: Any) -> bool:
-    lower, upper = (_bound(file, name, field_id, kind) for name in ("lower-bounds", "upper-bounds"))
+    lower, upper = bounds_of(file, field_id, kind)
     first = np.searchsorted(values, lower, "left") if lower is not None else 0
     last = np.searchsorted(values, upper, "right") if upper is not None else len(values)
     return bool(first < last)
-
-
-def _bound(file: LiveFile, name: str, field_id: int, kind: PrimitiveType) -> Any:
-    """A bound as a value of its column; None where there is none, or it was written in a type that cannot be compared."""
-    bounds = file.description.get(name)
-    if not bounds or field_id not in bounds["keys"]:
-        return None
-    raw = bytes.fromhex(bounds["values"][bounds["keys"].index(field_id)])
-    if len(raw) == _NARROW and isinstance(kind, _WIDENED):  # The file is older than the column's type.
-        return from_bytes(IntegerType(), raw) if isinstance(kind, LongType) else None
-    return from_bytes(kind, raw)
 
 
 def newest_order(target: TableTarget, found: Found, column: str, key_count: int) -> pa.Array:

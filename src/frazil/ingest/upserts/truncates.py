@@ -7,20 +7,25 @@ after. So it is no change of a batch, but a place in the source's order, which t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyiceberg.types import PrimitiveType
+from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import RecordError, SpecError
 from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.bounds import bounds_of, null_count_of
 from frazil.ingest.upserts.changes import TRUNCATE, Changes
+from frazil.ingest.upserts.delete_files import read_deletes
+from frazil.ingest.upserts.equality import are_deleted
 from frazil.ingest.upserts.fold import Ranked
-from frazil.ingest.upserts.live_rows import read_columns
-from frazil.ingest.upserts.resolve import Found, Hits, live_hits
+from frazil.ingest.upserts.live_rows import column_pieces
+from frazil.ingest.upserts.resolve import Found, Hits
 
 Bools = NDArray[np.bool_]
 
@@ -76,34 +81,96 @@ def is_truncated(target: TableTarget, keys: Ranked, emptied: str) -> Bools:
     return np.asarray(pc.fill_null(pc.less(keys.order, emptied), False), np.bool_)
 
 
-def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str) -> list[Hits]:
+@dataclass
+class Truncated:
+    """The live rows from before a truncate. whole: files in which there are no others. gone: by path the other files that
+    have some, and all of their rows that are then gone: a bit each, however many there are.
+    """
+
+    whole: list[LiveFile] = field(default_factory=list)
+    gone: dict[str, tuple[LiveFile, BitMap64]] = field(default_factory=dict)
+    row_count: int = 0
+
+    def left(self, files: Sequence[LiveFile]) -> list[LiveFile]:
+        """The files that have other rows."""
+        whole = {file.path for file in self.whole}
+        return [file for file in files if file.path not in whole]
+
+    def without_rows(self, found: Found) -> Found:
+        """What was found in these, but for the rows that go."""
+        hits = [self._left_of(one) if one.file.path in self.gone else one for one in found.hits]
+        return replace(found, hits=[one for one in hits if one.rows.size])
+
+    def _left_of(self, hits: Hits) -> Hits:
+        _, gone = self.gone[hits.file.path]
+        stays = np.fromiter((row not in gone for row in hits.rows.tolist()), np.bool_, hits.rows.size)
+        return replace(hits, rows=hits.rows[stays], keys=hits.keys[stays])
+
+
+def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str) -> Truncated:
     """The live rows from before the truncate at the place `emptied`, whatever their keys are. OSError as the store,
     SpecError where rows do not tell; in the only partition such a row is one that was there before all changes.
+
+    No file is opened whose bounds tell of all its rows.
     """
     assert target.changes is not None
-    column, found = target.changes.order_by, []
+    order, found = _Order(target, emptied), Truncated()
     for file in files:
-        (order,) = read_columns(target, file, [(column,)])
-        stays = np.asarray(pc.fill_null(pc.greater_equal(order, emptied), False))
-        hits = live_hits(target, file, np.flatnonzero(~stays))
-        if order.take(pa.array(hits.rows)).null_count and not target.changes.is_one_partition:
+        older, untold = order.look(file)
+        if not older:
+            continue
+        known = read_deletes(target, file.path, file.deletes)
+        alive = _without_equal(target, file, older - known)
+        if untold & alive and not target.changes.is_one_partition:
+            column = target.changes.order_by
             raise SpecError(
                 f"rows have no value in the column {column}, and a truncate takes away those that are older",
                 remedy="begin the table anew",
                 where=target.name,
             )
-        if hits.rows.size:
-            found.append(hits)
+        if not alive:
+            continue
+        found.row_count += len(alive)
+        if len(older) == file.record_count:
+            found.whole.append(file)
+        else:
+            found.gone[file.path] = (file, known | alive)
     return found
 
 
-def without_rows(found: Found, gone: Sequence[Hits]) -> Found:
-    """What was found, but for these rows."""
-    if not gone:
-        return found
-    rows = {hits.file.path: hits.rows for hits in gone}
-    left = []
-    for hits in found.hits:
-        stays = ~np.isin(hits.rows, rows.get(hits.file.path, ()))
-        left.append(replace(hits, rows=hits.rows[stays], keys=hits.keys[stays]))
-    return replace(found, hits=[hits for hits in left if hits.rows.size])
+class _Order:
+    """Tells which rows are from before a place."""
+
+    def __init__(self, target: TableTarget, place: str) -> None:
+        assert target.changes is not None
+        self._target, self._place = target, place
+        self._path = (target.changes.order_by,)
+        self._field = target.schema.find_field(target.changes.order_by)
+
+    def look(self, file: LiveFile) -> tuple[BitMap64, BitMap64]:
+        """The rows of a file that are older, or do not tell; and those that do not tell."""
+        assert isinstance(self._field.field_type, PrimitiveType)
+        lower, upper = bounds_of(file, self._field.field_id, self._field.field_type)
+        if null_count_of(file, self._field.field_id) == 0:
+            if lower is not None and lower >= self._place:
+                return BitMap64(), BitMap64()
+            if upper is not None and upper < self._place:
+                return BitMap64(range(file.record_count)), BitMap64()
+        return self._read(file)
+
+    def _read(self, file: LiveFile) -> tuple[BitMap64, BitMap64]:
+        older, untold, begin = BitMap64(), BitMap64(), 0
+        for piece in column_pieces(self._target, file, self._path):
+            stays = np.asarray(pc.fill_null(pc.greater_equal(piece, self._place), False))
+            older |= BitMap64(begin + np.flatnonzero(~stays))
+            untold |= BitMap64(begin + np.flatnonzero(np.asarray(piece.is_null())))
+            begin += len(piece)
+        return older, untold
+
+
+def _without_equal(target: TableTarget, file: LiveFile, rows: BitMap64) -> BitMap64:
+    """Without the rows that equality deletes of other writers have taken away."""
+    if not rows or all(delete.kind != "equality" for delete in file.deletes):
+        return rows
+    places = np.asarray(rows.to_array()).astype(np.int64)
+    return BitMap64(places[~are_deleted(target, file, places)])

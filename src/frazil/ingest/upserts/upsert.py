@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from frazil.catalog.port import Catalog, NotSent, TableMoved, TableState
-from frazil.catalog.scans import LiveFile, Scan
+from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.files.lineage import has_lineage
@@ -27,7 +27,7 @@ from frazil.ingest.upserts.moves import Bools
 from frazil.ingest.upserts.old_rows import OldRowsGone, ValuesGone
 from frazil.ingest.upserts.own_files import sort_out, write_rows
 from frazil.ingest.upserts.resolve import Found, find_rows, newest_order
-from frazil.ingest.upserts.truncates import find_truncated, is_truncated, without_rows
+from frazil.ingest.upserts.truncates import Truncated, find_truncated, is_truncated
 from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta, TaskReport
 
 _TRIES = 20
@@ -170,23 +170,21 @@ def _resolve(
     """Finds the rows that go, writes which they are, and the rows that had to wait for them."""
     assert target.changes is not None
     keys, is_emptied = batch.keys, batch.folded.cut >= 0
-    truncated = find_truncated(target, scan.files, batch.emptied) if batch.emptied and not is_emptied else []
-    found = find_rows(target, () if is_emptied else scan.files, keys.keys, target.changes.paths)
-    found = without_rows(found, truncated)
+    files = () if is_emptied else scan.files
+    truncated = find_truncated(target, files, batch.emptied) if batch.emptied and files else Truncated()
+    found = truncated.without_rows(find_rows(target, truncated.left(files), keys.keys, target.changes.paths))
     late = judge(batch.ranked, batch.folded, found)
-    gone: dict[str, tuple[LiveFile, BitMap64]] = {}
-    deleted = 0
-    for hits in (*(replace(one, rows=one.rows[~late[one.keys]]) for one in found.hits), *truncated):
+    gone, deleted = dict(truncated.gone), truncated.row_count
+    for hits in (replace(one, rows=one.rows[~late[one.keys]]) for one in found.hits):
         if hits.rows.size:
             _, known = gone.get(hits.file.path, (hits.file, hits.deleted))
             gone[hits.file.path] = (hits.file, known | BitMap64(hits.rows.astype(np.uint64).tolist()))
             deleted += hits.rows.size
-    whole = [file for file, bits in gone.values() if truncated and len(bits) == file.record_count]
-    for file in whole:
+    emptied = [file for file, bits in gone.values() if batch.emptied and len(bits) == file.record_count]
+    for file in emptied:
         del gone[file.path]
-    removed = tuple(
-        DataFile(file.path, file.record_count, 0, file.content) for file in (scan.files if is_emptied else whole)
-    )
+    whole = scan.files if is_emptied else (*truncated.whole, *emptied)
+    removed = tuple(DataFile(file.path, file.record_count, 0, file.content) for file in whole)
     touched = tuple(gone)
     replaced = tuple(delete for file, _ in gone.values() for delete in file.deletes if delete.is_of_one_file)
     ids = kept_ids(batch, found, late) if has_lineage(target, state.format_version) else None
