@@ -111,7 +111,8 @@ LOG_EVENTS: dict[str, str] = {
     "dead_letters_begin": "The first bad record for a while: batches carry what dead letters need from now on, and this"
     " one is planned again.",
     "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
-    "large_records": "A record was larger than 8 KiB: this batch, and later ones, are read in pieces of limited size.",
+    "large_records": "A record, with its key and headers where they are read, was larger than 8 KiB: this batch, and later"
+    " ones, are read in pieces of limited size.",
     "pattern_without_topic": "At the start a regular expression of the file matches no topic; the run goes on with the"
     " others and looks again. See [topic missing](../operations/topic-missing.md).",
     "records_passed_over": "A table met records that are no change of a row, such as heartbeats, for the first time: what"

@@ -77,7 +77,7 @@ class Feed:
         values: Iterable[Any],
         partition: int = -1,
         key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
+        headers: Mapping[str, bytes | None] | None = None,
         at_ms: int = 0,
     ) -> None:
         """Hands over values: bytes and None as they are, anything else as JSON. at_ms: when they were made; 0: now."""

@@ -33,8 +33,15 @@ _RECORDS_PER_TASK = 30_000
 # Spark ends an Arrow batch at so many bytes, which it finds out by measuring after every record: a quarter of all that
 # its threads do. At this value it does not measure.
 _NO_LIMIT = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
-# A light batch leaves out values larger than this, so that twenty thousand of them, one Arrow batch, have a bound.
+# A light batch leaves out records larger than this, so that twenty thousand of them, one Arrow batch, have a bound.
 HEAVY_BYTES = 8192
+# What is large in a record. Of many headers that say nothing Arrow's offsets count too, eight bytes each. No functions with
+# a lambda: Spark compiles none of a query's expressions beside one.
+_SIZES = {
+    "value": "octet_length(value)",
+    "key": "octet_length(key)",
+    "headers": f"octet_length(concat_ws('{8 * ' '}', headers.key, cast(headers.value as array<string>)))",
+}
 _AT_A_RECORD = "exception when fetching the next record"
 
 
@@ -122,12 +129,13 @@ def _with_few_headers(frame: DataFrame) -> DataFrame:
 
 
 def _without_heavy(frame: DataFrame) -> DataFrame:
-    """The frame with the values left out that are not small; their partition then says so."""
-    is_heavy = f"octet_length(value) > {HEAVY_BYTES}"
-    replaced = {
-        "value": f"if({is_heavy}, null, value) as value",
-        "partition": f"if({is_heavy}, {HEAVY_PARTITION}, partition) as partition",
-    }
+    """The frame without what is in records that are not small; their partition then says so. What is not shipped is not
+    counted.
+    """
+    sizes = (f"ifnull({size}, 0)" for name, size in _SIZES.items() if name in frame.columns)
+    is_heavy = f"{' + '.join(sizes)} > {HEAVY_BYTES}"
+    replaced = {name: f"if({is_heavy}, null, {name}) as {name}" for name in _SIZES}
+    replaced["partition"] = f"if({is_heavy}, {HEAVY_PARTITION}, partition) as partition"
     return frame.selectExpr(*(replaced.get(name, name) for name in frame.columns))
 
 

@@ -42,7 +42,7 @@ _SETS = ("dropped", "loosened", "missing", "refusals")
 _EVERY_MISFIT = 2**31
 _NEVER = 2**63 - 1
 HEAVY_PARTITION = -1
-"""The partition of a record in a light batch whose value was left out, as it is not small."""
+"""The partition of a record in a light batch that was left out, as it is not small."""
 
 
 @dataclass(frozen=True)
