@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from tests.acceptance.ledger import events
@@ -14,8 +12,6 @@ pytestmark = pytest.mark.timeout(900)
 
 A_FEW_SECONDS = 60.0
 """On a machine that does other things too; a batch that is held would take for ever."""
-SILENCE_S = 60.0
-"""For so long Frazil waits for a catalog that takes a connection and says nothing."""
 
 
 def test_a_second_interrupt_waits_for_no_batch_and_the_next_run_reads_exactly(pipeline: Pipeline) -> None:
@@ -45,18 +41,3 @@ def test_a_run_that_is_stopped_before_the_catalog_answers_prints_its_result(pipe
     run.wait_for("unavailable")
     assert run.stop() == 0, run.tail()
     assert run.result() == {"tables": {}}
-
-
-def test_a_run_that_is_stopped_while_the_catalog_is_silent_does_not_wait_for_it(pipeline: Pipeline) -> None:
-    pipeline.add_fed_table("unheard")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent.settimeout(A_FEW_SECONDS)
-        pipeline.document["catalog"] = {"type": "rest", "uri": f"http://127.0.0.1:{silent.getsockname()[1]}/"}
-        run = pipeline.run()
-        connection, _ = silent.accept()
-        with connection:
-            run.terminate()
-            assert run.wait(SILENCE_S / 2) == 0, run.tail()
-    assert run.result() == {"tables": {}}
-    wait_until_gone(run)
-    assert not run.seen("unavailable"), run.tail()
