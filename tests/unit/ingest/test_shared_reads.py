@@ -62,14 +62,14 @@ class Pair(Scene):
         return super().spec(*topics).model_copy(update={"tables": (mirror, log)})
 
     def change(self, *keys: int, version: int = 0) -> None:
-        self.feed("t", *({"op": "u", "before": None, "after": {"id": key, "v": version}} for key in keys))
+        self.feed("t", *({"op": "c", "before": None, "after": {"id": key, "v": version}} for key in keys))
 
     def is_right(self) -> bool:
         """Whether both tables are what the topic tells."""
         if self.catalog.load(LOG) is None or self.catalog.load(MIRROR) is None:
             return False
         told = [(record.offset, json.loads(record.value or b"")) for record in self.source.by_name["t"].partitions[0]]
-        good = [(offset, change["after"]) for offset, change in told if change["op"] == "u"]
+        good = [(offset, change["after"]) for offset, change in told if change["op"] == "c"]
         log = sorted((row["_offset"], row["id"], row["v"]) for row in self.rows(LOG))
         mirror = {row["id"]: row["v"] for row in self.rows(MIRROR)}
         return log == [(offset, row["id"], row["v"]) for offset, row in good] and mirror == {

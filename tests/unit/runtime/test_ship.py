@@ -15,7 +15,13 @@ from structlog.testing import capture_logs
 from frazil.runtime import ship
 from frazil.runtime.jars import cache_directory
 
-ONE_LOOP = "from frazil.ingest.decode.envelopes.schemas import warm_up; warm_up()"
+ONE_LOOP = """
+import numpy as np
+from frazil.ingest.decode.json.same_texts import group_same
+from frazil.ingest.decode.json.slices import Slices
+nothing = np.zeros(1, np.int32)
+group_same(0, Slices(nothing, nothing, np.zeros(1, np.uint8), nothing))
+"""
 COUNTED = f"""
 {ONE_LOOP}
 from frazil.ingest.decode.json.same_texts import mark_same
