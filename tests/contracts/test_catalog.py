@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    DecimalType,
     DoubleType,
     IcebergType,
+    IntegerType,
     ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
     StructType,
@@ -24,6 +27,7 @@ from frazil.catalog.port import Catalog
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.evolve import extend_schema, new_schema
 from frazil.runtime.jvm import Jvm
+from frazil.spec.types import parse_type
 from frazil.types import Progress
 from tests.contracts.catalogs import IcebergLake, Lake
 from tests.contracts.tables import SCHEMA, TABLE, commit_of, create, load
@@ -147,6 +151,80 @@ def test_the_same_change_from_two_processes_is_made_once(lake: Lake) -> None:
 
     one, other = first.evolve(TABLE, change), second.evolve(TABLE, change)
     assert one.schema.as_struct() == other.schema.as_struct()
+
+
+_WIDER: dict[str, IcebergType] = {"n": LongType()}
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize(
+    ("mine", "others", "after"),
+    [
+        ({"x": LongType()}, {"y": DoubleType()}, {"x": LongType(), "y": DoubleType()}),
+        ({"x": LongType()}, {"x": StringType()}, {"x": StringType()}),
+        (_WIDER, {"y": DoubleType()}, {"n": LongType(), "y": DoubleType()}),
+    ],
+    ids=["two columns", "one column of two types", "a wider column and another one"],
+)
+def test_a_change_beside_another_process_is_made_of_what_is_there_by_then(
+    jvm: Jvm, folder: Path, mine: dict[str, IcebergType], others: dict[str, IcebergType], after: dict[str, IcebergType]
+) -> None:
+    lake = IcebergLake(jvm, folder)
+    slow, quick = lake.catalog(), lake.catalog()
+    slow.create(TABLE, new_schema([("n", IntegerType())]), {}, 2)
+    seen = []
+
+    def change(schema: Schema) -> Schema:
+        seen.append(schema.column_names)
+        if len(seen) == 1:
+            quick.evolve(TABLE, lambda other: extend_schema(other, {(): others}))
+        return extend_schema(schema, {(): mine})
+
+    found = slow.evolve(TABLE, change).schema
+    assert seen == [["n"], ["n", *(name for name in others)]], (
+        "the first try was refused, the second saw the other change"
+    )
+    assert {field.name: field.field_type for field in found.fields} == {"n": IntegerType(), **after}
+    assert load(lake.catalog()).schema.as_struct() == found.as_struct()
+
+
+def test_decimals_lists_and_maps_change_inside(lake: Lake) -> None:
+    """Digits more, members more and values optional, wherever they are."""
+    catalog = lake.catalog()
+    before = new_schema(
+        [
+            ("d", DecimalType(9, 2)),
+            ("l", ListType(0, parse_type("struct<a: long, d: decimal(5,1)>"), True)),
+            ("m", MapType(0, StringType(), 0, parse_type("struct<a: int>"), True)),
+        ]
+    )
+    catalog.create(TABLE, before, {}, 2)
+    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {
+        (): {"d": DecimalType(12, 2)},
+        ("l", "element"): {"b": StringType(), "d": DecimalType(7, 1)},
+        ("m", "value"): {"a": LongType(), "c": parse_type("list<double>")},
+    }
+    loosened = [("l", "element"), ("m", "value")]
+    after = catalog.evolve(TABLE, lambda schema: extend_schema(schema, wanted, loosened)).schema
+    found = {str(after.find_column_name(n)): after.find_type(n) for n in after.field_ids}
+    assert {name: str(kind) for name, kind in found.items() if kind.is_primitive} == {
+        "d": "decimal(12, 2)",
+        "l.element.a": "long",
+        "l.element.d": "decimal(7, 1)",
+        "l.element.b": "string",
+        "m.key": "string",
+        "m.value.a": "long",
+        "m.value.c.element": "double",
+    }
+    lists, maps = found["l"], found["m"]
+    assert isinstance(lists, ListType)
+    assert isinstance(maps, MapType)
+    assert not lists.element_required
+    assert not maps.value_required
+    assert {before.find_column_name(n): n for n in before.field_ids}.items() <= {
+        after.find_column_name(n): n for n in after.field_ids
+    }.items()
+    assert load(lake.catalog()).schema.as_struct() == after.as_struct()
 
 
 def test_a_table_that_is_gone_cannot_evolve(catalog: Catalog) -> None:

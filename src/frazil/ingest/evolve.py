@@ -76,56 +76,44 @@ def _struct_json(kind: IcebergType) -> str:
     return StructType(NestedField(0, "_", kind, required=False)).model_dump_json()
 
 
-def first_wanted(many: Iterable[Wanted]) -> dict[tuple[str, ...], dict[str, IcebergType]]:
-    """Of each wanted field the type it was first seen with: what contradicts it is then a misfit with a place."""
-    merged: dict[tuple[str, ...], dict[str, IcebergType]] = {}
-    for wanted in many:
-        for path, fields in wanted.items():
-            merged[path] = {**fields, **merged.get(path, {})}
-    return merged
-
-
-def merge_wanted(many: Iterable[Wanted]) -> dict[tuple[str, ...], dict[str, IcebergType]]:
-    """What all tasks together want; TypesDiffer where they contradict each other."""
+def merge_wanted(many: Iterable[Wanted], keeps_first: bool = False) -> dict[tuple[str, ...], dict[str, IcebergType]]:
+    """What all tasks together want; TypesDiffer where they contradict each other. keeps_first: there it is what was seen
+    first, and what contradicts it is then a misfit with a place.
+    """
     merged: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     for wanted in many:
         for path, fields in wanted.items():
             mine = merged.setdefault(path, {})
             for name, kind in fields.items():
-                mine[name] = merge_types(mine[name], kind, (*path, name)) if name in mine else kind
+                mine[name] = merge_types(mine[name], kind, (*path, name), keeps_first) if name in mine else kind
     return merged
 
 
-def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...]) -> IcebergType:
-    """The inferred type that holds the values of both."""
+def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...], keeps_first: bool = False) -> IcebergType:
+    """The inferred type that holds the values of both. keeps_first: as in `merge_wanted`, at every level."""
     if isinstance(one, StructType) and isinstance(other, StructType):
         fields = {field.name: field.field_type for field in one.fields}
-        for field in other.fields:
-            mine = fields.get(field.name)
-            fields[field.name] = (
-                field.field_type if mine is None else merge_types(mine, field.field_type, (*path, field.name))
-            )
+        for name, kind in ((field.name, field.field_type) for field in other.fields):
+            fields[name] = merge_types(fields[name], kind, (*path, name), keeps_first) if name in fields else kind
         return StructType(*(NestedField(0, name, kind, required=False) for name, kind in fields.items()))
     if isinstance(one, ListType) and isinstance(other, ListType):
-        return ListType(0, merge_types(one.element_type, other.element_type, (*path, "element")), False)
+        element = merge_types(one.element_type, other.element_type, (*path, "element"), keeps_first)
+        return ListType(0, element, False)
     if isinstance(one, MapType) and isinstance(other, MapType):
-        key = merge_types(one.key_type, other.key_type, (*path, "key"))
-        return MapType(0, key, 0, merge_types(one.value_type, other.value_type, (*path, "value")), False)
+        key = merge_types(one.key_type, other.key_type, (*path, "key"), keeps_first)
+        return MapType(0, key, 0, merge_types(one.value_type, other.value_type, (*path, "value"), keeps_first), False)
     if {type(one), type(other)} == {LongType, DoubleType}:
         return DoubleType()
     if can_promote(one, other):
         return other
-    if one != other and not can_promote(other, one):
+    if one != other and not can_promote(other, one) and not keeps_first:
         raise TypesDiffer(path, one, other)
     return one
 
 
 def widest(one: IcebergType, other: IcebergType) -> IcebergType:
-    """The type that holds the values of both, or `one` where there is none."""
-    try:
-        return merge_types(one, other, ())
-    except TypesDiffer:
-        return one
+    """The type that holds the values of both; of two kinds that no type holds, at whatever level, the first."""
+    return merge_types(one, other, (), keeps_first=True)
 
 
 def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> Wanted:

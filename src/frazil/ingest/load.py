@@ -11,7 +11,7 @@ from frazil.ingest.discovery import Discovery
 from frazil.ingest.layouts import arranged, has_layout_columns
 from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Identity, Pipeline, declared_adder
-from frazil.ingest.schemas import UNKNOWN
+from frazil.ingest.schemas import may_change
 from frazil.ingest.table import Table, own_columns
 from frazil.ingest.upserts.live_rows import check_columns
 from frazil.ingest.upserts.text_order import text_order
@@ -83,14 +83,14 @@ class Loader:
         return not table.is_loaded or is_stale or self._needs_credentials(table)
 
     def refresh_schemas(self, table: Table) -> None:
-        """Asks again for the newest schema of a table that is read with it, and forgets which ids the registry did not know:
-        it may by now. UnavailableError when the registry is away.
+        """Asks again for the newest schema of a table that is read with it, and forgets of which ids the registry had none,
+        or none that can be used: it may by now. UnavailableError when the registry is away.
         """
         now_s = self._parts.clock.monotonic_s()
         if not table.schemas or now_s - table.schemas_at_s < _SCHEMAS_EVERY_S:
             return
         table.schemas_at_s = now_s
-        table.schemas = {name: schema for name, schema in table.schemas.items() if schema != UNKNOWN}
+        table.schemas = {name: schema for name, schema in table.schemas.items() if not may_change(schema)}
         if table.spec.value.source == "latest":
             table.schemas |= self.pipeline.schemas_of(table, [LATEST])
         others = [name for name in table.schemas if name.endswith(f":{LATEST}")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -282,7 +282,7 @@ class _Plan:
     def _is_taken_apart(self, path: Path) -> bool:
         if any(len(bound) > len(path) and bound[: len(path)] == path for bound in self._columns):
             return True
-        if path in self._columns or len(path) > self._shaping.depth:
+        if len(path) > self._shaping.depth or is_held(path, self._columns):
             return False
         name = self._shaping.column_name(path)
         return not (self._bound.get(name, path) is None and is_one_column(self._known[name].field_type))
@@ -330,6 +330,11 @@ def unfold(wanted: Wanted, depth: int) -> list[tuple[Path, bool]]:
 def is_one_column(kind: IcebergType) -> bool:
     """Whether a column of this type can hold a nested record as a whole."""
     return isinstance(kind, StructType | MapType)
+
+
+def is_held(path: Path, columns: Container[Path]) -> bool:
+    """Whether the field at `path`, or one around it, is among those that have a column: that holds all that is in it."""
+    return any(path[:cut] in columns for cut in range(1, len(path) + 1))
 
 
 def _united(old: IcebergType | None, new: IcebergType, path: Path) -> IcebergType:

@@ -22,7 +22,6 @@ from frazil.ingest.evolve import (
     TypesDiffer,
     Wanted,
     extend_schema,
-    first_wanted,
     load_wanted,
     merge_wanted,
     new_schema,
@@ -255,7 +254,7 @@ class Pipeline:
             return Outcome(note_key_columns(self._catalog, self.create(table, schema), report.key_columns), report)
         except TypesDiffer as error:
             # Read against the types that were seen first, the record that contradicts them is a bad one with a place.
-            first = first_wanted(load_wanted(text) for text in report.wanted)
+            first = merge_wanted(map(load_wanted, report.wanted), keeps_first=True)
             schema = adder(table.spec, first)(table.state.schema if table.state else Schema())
             remedy = f"declare the column {error.path[0]} with a type that holds the values, or fix the producer"
             if error.path[0] == KEY_ROOT:
@@ -268,12 +267,9 @@ class Pipeline:
         """What the tasks want together. Where they contradict each other, TypesDiffer, or what was seen first if the rest
         may be bad records or can be rescued.
         """
-        try:
-            return merge_wanted(load_wanted(text) for text in report.wanted)
-        except TypesDiffer:
-            if planned.table.spec.on_bad_record == "stop" and not planned.table.spec.rescue:
-                raise
-            return first_wanted(load_wanted(text) for text in report.wanted)
+        spec = planned.table.spec
+        keeps_first = spec.on_bad_record != "stop" or spec.rescue
+        return merge_wanted(map(load_wanted, report.wanted), keeps_first)
 
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state

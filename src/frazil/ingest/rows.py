@@ -19,7 +19,7 @@ from frazil.ingest.decode.regroup import member_at, regroup
 from frazil.ingest.decode.rescue import add_members
 from frazil.ingest.decode.values import decode_values
 from frazil.ingest.evolve import merge_wanted
-from frazil.ingest.naming import Layout, Shaping, is_one_column, unfold
+from frazil.ingest.naming import Layout, Shaping, is_held, is_one_column, unfold
 from frazil.ingest.selection import Path
 from frazil.ingest.target import Reading, TableTarget, arrow_type
 
@@ -55,7 +55,7 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
     readings, named, missing = dict(target.headers), dict(shaping.headers), decoded.missing | key.missing
     for field in target.fields:
         path = layout.paths.get(field.name)
-        if field.name == shaping.key:
+        if field.name == shaping.key and target.key is not None:
             columns.append(key.columns[0])
         elif field.name in readings:
             name = named[field.name]
@@ -119,10 +119,11 @@ def bindings_of(
 ) -> dict[Path, dict[str, IcebergType]]:
     """Of the fields that were `seen` in records those that columns without a field wait for."""
     found: dict[Path, dict[str, IcebergType]] = {}
+    bound = set(layout.paths.values())
     for path, is_record in seen:
         kind = layout.unbound.get(shaping.column_name(path))
         taken = shaping.selection.takes(path)
-        if kind is None or path in layout.paths.values() or taken == "none" or (taken == "part" and not is_record):
+        if kind is None or is_held(path, bound) or taken == "none" or (taken == "part" and not is_record):
             continue
         if not is_record or len(path) > shaping.depth or is_one_column(kind):
             found.setdefault(path[:-1], {})[path[-1]] = kind

@@ -1,8 +1,8 @@
 """Schemas of the registry, as tasks need them: asked for by the driver alone, kept for the life of the process.
 
 An id never changes its meaning, so it is asked for once; a subject's newest schema is asked for again every minute. What
-the registry does not know, and what nothing can be read with, is kept too: it makes its records bad ones. An outage is
-neither: UnavailableError, and the table waits.
+the registry does not know, and what nothing can be read with, makes its records bad ones, and is asked for again too: a
+server may be behind others with it, or with what it refers to. An outage is neither: UnavailableError, and the table waits.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Schemas:
         if known is not None:
             return known
         found = self._usable(lambda: self._ask(schema_id, subject))
-        if found is not UNKNOWN:
+        if not may_change(found):
             with self._lock:
                 self._known[subject, schema_id] = found
         return found
@@ -119,7 +119,7 @@ class Schemas:
         return self._registry.by_id(number, subject) if number > 0 else None
 
     def _usable(self, ask: Callable[[], RegisteredSchema | None]) -> WriterSchema:
-        """The answer as tasks need it; what cannot be used is found out here, once, and says why."""
+        """The answer as tasks need it; what cannot be used is found out here, and says why."""
         try:
             answer = self._answer(ask)
             if answer is None:
@@ -144,6 +144,11 @@ class Schemas:
             raise
         self._outage = None
         return answer
+
+
+def may_change(schema: WriterSchema) -> bool:
+    """Whether the registry may come to say something else of its id."""
+    return schema.kind in ("unknown", "unusable")
 
 
 def record_name(schema: WriterSchema) -> str:

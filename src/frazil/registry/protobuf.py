@@ -17,6 +17,7 @@ from pathlib import Path
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
+from frazil.errors import UnavailableError
 from frazil.registry.port import UnusableSchema
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
@@ -31,7 +32,7 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> by
     text: a .proto file (proto2, proto3 or an edition), or base64 of its FileDescriptorProto, which is what some clients
     register. references: pairs of an import name and the text that it stands for. google/protobuf/*.proto and those in
     `protos` need not be among them. Raises UnusableSchema for what protoc refuses, for names that lead out of a directory,
-    for texts of more than MAX_TEXT_BYTES together, and when COMPILE_TIMEOUT_S have passed.
+    for texts of more than MAX_TEXT_BYTES together, UnavailableError when COMPILE_TIMEOUT_S have passed.
     """
     files = dict(references)
     _check_references(references, files)
@@ -109,7 +110,8 @@ def _run_protoc(sources: Path, target: Path, own_name: str, described: Path | No
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMPILE_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise UnusableSchema(f"protoc needs more than {COMPILE_TIMEOUT_S} s for it") from None
+        # It takes milliseconds: the machine is overloaded, and nothing is wrong with the schema.
+        raise UnavailableError(f"protoc has not read a schema within {COMPILE_TIMEOUT_S} s", where="protoc") from None
     if done.returncode or not target.exists():
         raise UnusableSchema(_complaint(done, sources))
 

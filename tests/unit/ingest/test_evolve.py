@@ -54,6 +54,8 @@ def test_a_table_becomes_what_its_records_need(case: dict[str, Any]) -> None:
         with pytest.raises(TypesDiffer) as differs:
             merge_wanted(_wanted(case))
         assert str(differs.value) == case["differs"]
+        kept = merge_wanted(_wanted(case), keeps_first=True)
+        assert _shape(kept[()]) == _shape(_columns(case["first"])), "what is not contradicted is merged all the same"
         return
     wanted = merge_wanted(travelled)
     if "clashes" in case:

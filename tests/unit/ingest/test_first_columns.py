@@ -79,3 +79,13 @@ def test_a_search_for_columns_goes_twice_as_far_each_time_whatever_files_hold() 
         "t", (OffsetRange("a", 0, 0, 777_777),)
     )
     assert plan_batch({"a": {0: 0}}, {("a", 0): 777_777}, clock, -1.0) is None, "it is due when it says so"
+
+
+def test_a_table_that_stops_at_a_contradiction_names_the_field_and_no_other(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", on_bad_record="stop")
+    scene.source.by_name["a"].partitions.append([])
+    scene.feed("a", {"x": 1, "y": 1})
+    scene.feed("a", {"y": 1.5}, {"x": "s", "y": 1.5}, partition=1)
+    table = only(scene.catch_up())
+    assert (table.run_state, table.reason) == (RunState.STOPPED, 'field x: string "s" does not fit long')
+    assert table.where == "topic a, partition 1, offset 1"

@@ -147,6 +147,26 @@ def test_a_key_that_is_no_record_is_a_plain_value(tmp_path: Path) -> None:
     assert ([row["_key"] for row in rows_of(report)], report.bad_count) == ([{"id": 1}], 2)
 
 
+NAMED = '{"type":"record","name":"Key","namespace":"shop","fields":[{"name":"id","type":"int"}]}'
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        WriterSchema("avro", '"shop.Key"', (("shop.Key", NAMED),)),
+        WriterSchema("avro", '{"type":"shop.Key"}', (("shop.Key", NAMED),)),
+        WriterSchema("avro", f'{{"type":{NAMED}}}'),
+    ],
+    ids=["by name", "by type", "wrapped"],
+)
+def test_keys_whose_schema_refers_to_a_record_are_records(tmp_path: Path, schema: WriterSchema) -> None:
+    key = b"\0\0\0\0\5\2"
+    first = table(tmp_path, avro(schema))
+    assert grown(first, read(first, key))["_key"] == "struct<id: int>"
+    report = read(table(tmp_path, avro(schema), "struct<id: int>"), key)
+    assert ([row["_key"] for row in rows_of(report)], report.bad) == ([{"id": 1}], ())
+
+
 def test_ids_of_unknown_key_schemas_come_back_apart_from_those_of_values(tmp_path: Path) -> None:
     report = read(table(tmp_path, avro(), "string"), *framed(5, PLAIN, "a"))
     assert (report.missing, report.files) == (frozenset(["key:5"]), ())

@@ -119,3 +119,33 @@ def test_a_name_that_another_field_has_got_since_is_that_fields() -> None:
     one: Any = parse_type("struct<a: long>")
     renames = find_renames([(swapped, {("b",): ("a",)}), (one, {})])
     assert (renames.names, renames.first) == ({}, {})
+
+
+def _record(name: str, *fields: dict[str, Any], **more: Any) -> str:
+    return json.dumps({"type": "record", "name": name, "namespace": "shop", "fields": list(fields), **more})
+
+
+@pytest.mark.parametrize("is_user_first", [True, False])
+@pytest.mark.parametrize("is_one_batch", [True, False])
+def test_an_alias_names_no_field_of_another_record(tmp_path: Path, is_user_first: bool, is_one_batch: bool) -> None:
+    world = World(tmp_path)
+    order = _record("Order", {"name": "id", "type": "int"})
+    user = _record("User", {"name": "user_id", "type": "int", "aliases": ["id"]})
+    sent = [(user, {"user_id": 77}), (order, {"id": 1})]
+    for text, record in sent if is_user_first else reversed(sent):
+        world.produce(world.register(text), text, record)
+        if not is_one_batch:
+            world.settle(world.start())
+    world.settle(world.start())
+    found = sorted((row.get("id") or 0, row.get("user_id") or 0) for row in world.rows())
+    assert found == [(0, 77), (1, 0)]
+
+
+def test_a_record_that_got_another_name_by_an_alias_keeps_the_columns_of_its_fields(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    old = _record("User", {"name": "id", "type": "int"})
+    new = _record("Person", {"name": "user_id", "type": "int", "aliases": ["id"]}, aliases=["User"])
+    for text, record in ((old, {"id": 1}), (new, {"user_id": 2})):
+        world.produce(world.register(text), text, record)
+        world.settle(world.start())
+    assert world.rows() == [{"id": 1}, {"id": 2}]

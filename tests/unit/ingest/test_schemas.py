@@ -17,7 +17,9 @@ from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
 from frazil.ingest.target import WriterSchema
 from frazil.registry.memory import MemoryRegistry
-from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.registry.port import RegisteredSchema, UnusableSchema
+from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.spec.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepLanes
 from tests.unit.ingest.test_framed import framed
 
@@ -149,6 +151,35 @@ def test_a_running_process_learns_of_an_id_that_was_not_known_within_a_minute(tm
     world.go()
     assert world.rows() == [{"id": 1}, {"id": 3, "name": "c"}]
     assert [letter["offset"] for letter in world.rows("n.t__dead_letters")] == [1]
+
+
+class _Behind(MemoryRegistry):
+    """A server that does not have yet what schemas refer to."""
+
+    is_behind = True
+
+    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema | None:
+        if self.is_behind:
+            raise UnusableSchema("it refers to version 1 of subject `b`, which is not in the registry")
+        return super().by_id(schema_id, subject)
+
+
+def test_a_schema_that_could_not_be_used_is_asked_for_again_within_a_minute(tmp_path: Path) -> None:
+    world = World(tmp_path, dead_letters={"stop_above": 1.0}, columns=(ColumnSpec(name="id", type=parse_type("int")),))
+    registry = world.registry = _Behind()
+    world.service = world.start()
+    one = world.register(V1)
+    world.produce(one, V1, {"id": 1})
+    world.go()
+    registry.is_behind = False
+    world.produce(one, V1, {"id": 2})
+    world.go()
+    world.clock.sleep(61)
+    world.produce(one, V1, {"id": 3})
+    world.go()
+    assert world.rows() == [{"id": 3}]
+    letters = world.rows("n.t__dead_letters")
+    assert [(letter["error_class"], letter["offset"]) for letter in letters] == [("bad_schema", 0), ("bad_schema", 1)]
 
 
 def test_a_table_stops_rather_than_get_more_columns_than_it_may(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 import frazil.registry
+from frazil.errors import UnavailableError
 from frazil.registry.port import UnusableSchema
 from frazil.registry.protobuf import compile_proto
 
@@ -170,3 +171,11 @@ def test_imports_in_a_circle_are_refused() -> None:
                 ("b.proto", 'syntax = "proto3"; import "a.proto"; '),
             ),
         )
+
+
+def test_a_machine_without_time_for_protoc_is_an_outage_and_no_fault_of_the_schema(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("frazil.registry.protobuf.COMPILE_TIMEOUT_S", 0)
+    with pytest.raises(UnavailableError, match="protoc has not read a schema within 0 s"):
+        compile_proto(_SIMPLE)

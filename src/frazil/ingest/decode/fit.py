@@ -6,11 +6,8 @@ wanted, or refused where the table may not change; everything else is a misfit w
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -30,8 +27,9 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Columns, Decoded, Misfit
 from frazil.ingest.decode.epochs import from_numbers
+from frazil.ingest.decode.json_texts import as_json
 from frazil.ingest.decode.renames import Renames
-from frazil.ingest.decode.rescue import join_members, members_of
+from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
 from frazil.ingest.target import Reading, arrow_type
 
@@ -47,8 +45,8 @@ _NO_COLUMN = "the table has no such column, and `on_drift: freeze` lets it have 
 
 @dataclass
 class Fitting:
-    """What is found out while one group of records is fitted. schema_id: of the schema they were written with; the rest as
-    in Decoded.
+    """What is found out while one group of records is fitted. schema_id: of the schema they were written with; members: of
+    `_rescued`, of all records at once; rescued: single ones; the rest as in Decoded.
     """
 
     reading: Reading
@@ -57,6 +55,7 @@ class Fitting:
     limit: int
     renames: Renames = field(default_factory=Renames)
     misfits: list[Misfit] = field(default_factory=list)
+    members: list[pa.Array] = field(default_factory=list)
     rescued: list[Misfit] = field(default_factory=list)
     wanted: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
     loosened: set[Path] = field(default_factory=set)
@@ -90,6 +89,16 @@ class Fitting:
             words = reason.replace("{value}", text if len(text) <= 60 else f"{text[:60]}…")
             found.append(Misfit(int(owner[n]), ".".join(path), kind, words, text if is_rescued else ""))
 
+    def rescue_column(self, array: pa.Array, there: NDArray[np.bool_], path: Path) -> None:
+        """Puts all values of a field aside that the table lacks; of each record there is one at most."""
+        if there.any():
+            self.members.append(members_at(path, array, there))
+
+    def rescued_column(self) -> pa.Array | None:
+        """What was put aside, an object for each record; None where nothing was."""
+        singles = [members_of(self.rescued, self.row_count)] if self.rescued else []
+        return join_members([*self.members, *singles], self.row_count) if self.members or singles else None
+
 
 def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: Sequence[NestedField]) -> Decoded:
     """What a reader made of some records as columns of the table."""
@@ -108,7 +117,7 @@ def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: 
         wanted={} if count and not (columns.fault == 0).any() else fitting.wanted,
         loosened=fitting.loosened,
         dropped=fitting.dropped,
-        rescued=join_members([members_of(fitting.rescued, count)], count) if fitting.rescued else None,
+        rescued=fitting.rescued_column(),
         refusals=fitting.refusals,
     )
 
@@ -297,8 +306,16 @@ def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, pla
         if undeclared == "refuse":
             fitting.refuse_change(path, f"{member.field_type} is {NOT_ADDED}")
         there = np.asarray(array.is_valid()) & place.there
-        reason = "undeclared" if undeclared == "rescue" else _NO_COLUMN
+        if undeclared == "rescue" and len(place.owner) == fitting.row_count and _is_of_each(place.owner):
+            fitting.rescue_column(array, there, path)
+            return
+        reason = UNDECLARED if undeclared == "rescue" else _NO_COLUMN
         fitting.refuse(array, there, place.owner, path, "undeclared", reason)
+
+
+def _is_of_each(owner: Owner) -> bool:
+    """Whether the values are one of each record, in order: they are in no list and no map."""
+    return bool((owner == np.arange(len(owner))).all())
 
 
 def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, IcebergType], place: Place) -> pa.Array:
@@ -409,24 +426,3 @@ def _exact_one_by_one(array: pa.Array, target: pa.DataType) -> pa.Array:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             out.append(None)
     return pa.array(out, target)
-
-
-def as_json(value: Any) -> str:
-    """A value as JSON text, for people and for the column `_rescued`: bytes as base64, times in ISO 8601, decimals and
-    numbers that JSON lacks as text.
-    """
-    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {name: _plain(member) for name, member in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(member) for member in value]
-    if isinstance(value, (datetime, date, time)):
-        return value.isoformat()
-    if isinstance(value, Decimal) or (isinstance(value, float) and not np.isfinite(value)):
-        return str(value)
-    return value

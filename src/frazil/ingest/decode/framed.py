@@ -202,7 +202,8 @@ def _read_columns(
         return
     columns = reader.read(bodies)
     struct = reader.struct
-    renames = _renames(tuple(schema for _, schema in batch.reading.schemas))
+    schemas = tuple(schema for _, schema in batch.reading.schemas)
+    renames = _renames(schemas, reader.names or frozenset()) if isinstance(reader, AvroReader) else Renames()
     fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit, renames)
     if batch.reading.envelope is not None and has_documents(batch.reading.envelope, struct):
         batch.groups.append(_Group(rows, open_documents(fitting, struct, columns, batch.fields)))
@@ -279,18 +280,31 @@ def struct_of(schema: WriterSchema, message: str = "") -> StructType:
     return protobuf_reader(schema.descriptors, message or _FIRST).struct
 
 
-@lru_cache(maxsize=64)
-def _renames(schemas: tuple[WriterSchema, ...]) -> Renames:
-    """What the known schemas say of fields that have other names in others of them."""
+@lru_cache(maxsize=256)
+def _renames(schemas: tuple[WriterSchema, ...], names: frozenset[str]) -> Renames:
+    """What the known schemas say of fields that have other names in others of them. names: of the record whose fields these
+    are; what another record has under such a name is another field.
+    """
     known = [schema for schema in schemas if schema.kind == "avro"]
     if not any('"aliases"' in text for schema in known for text in (schema.text, *dict(schema.references).values())):
         return Renames()
-    written = []
+    readers = []
     for schema in known:
         with suppress(UnusableSchema):  # Its records are bad ones.
-            reader = _avro(schema)
-            written.append((reader.struct, reader.aliases))
-    return find_renames(written)
+            readers.append(_avro(schema))
+    same = _same_record(readers, names)
+    others = [reader.struct for reader in readers if reader not in same]
+    return find_renames([(reader.struct, reader.aliases) for reader in same], others)
+
+
+def _same_record(readers: Sequence[AvroReader], names: frozenset[str]) -> list[AvroReader]:
+    """Those of a record that is called so, or that an alias says was."""
+    while True:
+        found = [reader for reader in readers if reader.names and reader.names & names]
+        more = names.union(*(reader.names for reader in found if reader.names))
+        if more == names:
+            return found
+        names = more
 
 
 def row_renames(schema: WriterSchema, envelope: Envelope | None, struct: StructType) -> Renames:

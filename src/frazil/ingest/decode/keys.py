@@ -4,7 +4,6 @@ are null are null.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, StructType
 
+from frazil.ingest.decode.avro.reader import avro_reader
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.envelopes.opened import opened_fields
 from frazil.ingest.decode.framed import decode_framed
@@ -169,5 +169,5 @@ def is_record(schema: WriterSchema) -> bool:
     """Whether a schema describes records, and not single values, as those of keys often do."""
     if schema.kind != "avro":
         return True
-    described = json.loads(schema.text)
-    return isinstance(described, dict) and described.get("type") in ("record", "error")
+    # By whatever name it refers to them.
+    return avro_reader(schema.text, tuple(text for _, text in schema.references)).names is not None

@@ -13,8 +13,9 @@ from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
 from frazil.errors import SpecError
 from frazil.ingest.decode.columns import Misfit
-from frazil.ingest.decode.fit import Fitting, as_json
+from frazil.ingest.decode.fit import Fitting
 from frazil.ingest.decode.frames import last_header
+from frazil.ingest.decode.json_texts import as_json
 from frazil.ingest.decode.keys import HEADER_SCHEMA, decode_header
 from frazil.ingest.decode.plain import read_text
 from frazil.ingest.naming import Shaping

@@ -4,7 +4,7 @@ order the records come.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
@@ -47,13 +47,18 @@ class Renames:
         return kind
 
 
-def find_renames(schemas: Iterable[tuple[StructType, Mapping[Path, tuple[str, ...]]]]) -> Renames:
-    """What schemas together say. Of each what it writes, and by path the names that its fields had before."""
+def find_renames(
+    schemas: Sequence[tuple[StructType, Mapping[Path, tuple[str, ...]]]], others: Iterable[StructType] = ()
+) -> Renames:
+    """What schemas of one record together say. Of each what it writes, and by path the names that its fields had before.
+
+    others: what other records write into the same table: a name that only these have there is their field's.
+    """
     older: dict[Path, set[Path]] = {}
-    written: set[Path] = set()
+    written = {path for struct, _ in schemas for path in _paths_of(struct, ())}
+    taken = {path for struct in others for path in _paths_of(struct, ())} - written
     for struct, aliases in schemas:
-        mine = set(_paths_of(struct, ()))
-        written |= mine
+        mine = taken.union(_paths_of(struct, ()))
         for path, former in aliases.items():
             # A name that another field of the schema has is that field's.
             older.setdefault(path, set()).update({(*path[:-1], name) for name in former} - mine)

@@ -8,13 +8,17 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from frazil.ingest.decode.columns import Misfit, as_text
 from frazil.ingest.decode.json import values
 from frazil.ingest.decode.json.grammar import NULL
 from frazil.ingest.decode.json.slices import Slices, Texts
+from frazil.ingest.decode.json_texts import json_texts
+from frazil.ingest.selection import Path
 
-_UNDECLARED = "undeclared"
+UNDECLARED = "undeclared"
+"""Why a field is put aside that the table does not have."""
 
 
 def rescued_column(texts: Texts, row_count: int) -> pa.Array:
@@ -41,7 +45,7 @@ def undeclared_values(texts: Texts) -> list[Misfit]:
 
 def _singles(texts: Texts, path: str, column: Slices) -> list[Misfit]:
     return [
-        Misfit(int(column.owner[n]), path, _UNDECLARED, _UNDECLARED, texts.text(column, n))
+        Misfit(int(column.owner[n]), path, UNDECLARED, UNDECLARED, texts.text(column, n))
         for n in np.flatnonzero(column.kind > NULL).tolist()
     ]
 
@@ -81,13 +85,25 @@ def members_of(misfits: Iterable[Misfit], row_count: int) -> pa.Array:
 
 
 def _members(texts: Texts, path: str, column: Slices) -> pa.Array:
+    """Of each record its value of a field that the table does not have; null without one."""
     there = column.kind > NULL
     rows = np.flatnonzero(there).astype(np.int32)
     out = np.empty(int((column.end[rows] - column.start[rows]).sum()), np.uint8)
     ends = np.zeros(rows.size + 1, np.int32)
     values.copy_texts(texts.base, column.start, column.end, rows, ends, out.ctypes.data)
-    raw = pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(ends), pa.py_buffer(out)])
+    return _at(
+        path, pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(ends), pa.py_buffer(out)]), there
+    )
+
+
+def members_at(path: Path, array: pa.Array, there: NDArray[np.bool_]) -> pa.Array:
+    """The same of values of a writer's column, one of each record. there: those that are values of the field."""
+    return _at(".".join(path), json_texts(array.filter(pa.array(there))), there)
+
+
+def _at(path: str, texts: pa.Array, there: NDArray[np.bool_]) -> pa.Array:
+    """A member with each of the texts, for the records that are `there`."""
     before = f'{json.dumps(path, ensure_ascii=False)}:{{"value":'
-    members = pc.binary_join_element_wise(before, raw, f',"reason":"{_UNDECLARED}"}}', "")
+    members = pc.binary_join_element_wise(before, texts, f',"reason":"{UNDECLARED}"}}', "")
     places = np.cumsum(there) - 1
     return members.take(pa.array(places, mask=~there))

@@ -9,7 +9,7 @@ from frazil.catalog.port import Catalog
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.evolve import NamesClash, TypesDiffer, Wanted, first_wanted, merge_wanted
+from frazil.ingest.evolve import NamesClash, Wanted, merge_wanted
 from frazil.ingest.pipeline import adder, grant_columns, within_limit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, note_key_columns
@@ -55,11 +55,7 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
         fetch_schemas(schemas, table, needs.missing, needs.topics)
         return
     try:
-        wanted = merge_wanted(needs.wanted)
-    except TypesDiffer:
-        wanted = first_wanted(needs.wanted)
-    try:
-        granted, barred = grant_columns(table, wanted)
+        granted, barred = grant_columns(table, merge_wanted(needs.wanted, keeps_first=True))
         if barred.keys() - table.barred.keys():
             table.barred |= barred
             return

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from frazil.errors import SpecError
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.pipeline import Planned
-from frazil.ingest.schemas import UNKNOWN, Schemas
+from frazil.ingest.schemas import Schemas, may_change
 from frazil.ingest.table import Table
 from frazil.ingest.target import Reading, WriterSchema
 from frazil.ingest.transactions.ends import Event, TransactionEnds
@@ -113,7 +113,7 @@ class Boundaries:
         if any(number not in planned.position.get(topic, {}) for topic, number in planned.table.partitions()):
             return None  # A partition has no leader, and may have changes that the others wait for.
         followed = self._followed.setdefault(planned.table.name, _Followed())
-        followed.schemas = {name: schema for name, schema in followed.schemas.items() if schema != UNKNOWN}
+        followed.schemas = {name: schema for name, schema in followed.schemas.items() if not may_change(schema)}
         try:
             self._look_back(planned.table, followed, followed.begin(planned))
             followed.cut = self._look(planned, followed)

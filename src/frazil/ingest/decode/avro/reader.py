@@ -34,13 +34,18 @@ def avro_reader(schema: str, references: tuple[str, ...] = ()) -> AvroReader:
     references: texts of schemas whose named types it uses, each after those that it uses itself. Raises UnusableSchema
     for what is no Avro schema or goes beyond a limit: 1 MiB of text, 64 levels, 2,000 fields.
     """
-    return AvroReader(plan_columns(parse_avro(schema, references)))
+    avro = parse_avro(schema, references)
+    return AvroReader(plan_columns(avro), frozenset((avro.name, *avro.aliases)) if avro.kind == "record" else None)
 
 
 class AvroReader:
-    """Reads bodies of one schema. It keeps nothing of the records but how many array items they have."""
+    """Reads bodies of one schema. It keeps nothing of the records but how many array items they have.
 
-    def __init__(self, plan: Plan) -> None:
+    names: the full names that their record has and had before; None where they are single values.
+    """
+
+    def __init__(self, plan: Plan, names: frozenset[str] | None) -> None:
+        self.names = names
         self._plan = plan
         self._items_per_byte = np.full(plan.widths.size, 1 / 64)
 

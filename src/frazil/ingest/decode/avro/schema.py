@@ -39,13 +39,14 @@ class Avro:
     """One type of a schema. A named type is one object wherever it is used, so a record can contain itself.
 
     kind: a primitive type, `record`, `enum`, `fixed`, `array`, `map` or `union`. name: the full name of a named type.
-    logical: the logical type that applies and changes what the column is, else empty; precision and scale belong to
-    `decimal`. size: of a fixed, in bytes. items: the branches of a union; the one type of an array's elements or a
-    map's values.
+    aliases: the full names that a record had before. logical: the logical type that applies and changes what the column is,
+    else empty; precision and scale belong to `decimal`. size: of a fixed, in bytes. items: the branches of a union; the one
+    type of an array's elements or a map's values.
     """
 
     kind: str
     name: str = ""
+    aliases: tuple[str, ...] = ()
     logical: str = ""
     size: int = 0
     precision: int = 0
@@ -198,6 +199,9 @@ class _Parser:
 
     def _record(self, node: dict[str, Any], place: _Place) -> Avro:
         record, namespace = self._define("record", node, place)
+        aliases = node.get("aliases")
+        former = [name for name in aliases if isinstance(name, str)] if isinstance(aliases, list) else []
+        record.aliases = tuple(name if "." in name or not namespace else f"{namespace}.{name}" for name in former)
         fields = node.get("fields")
         if not isinstance(fields, list):
             raise unusable(f"the record `{record.name}` has no list of `fields`", place.path)

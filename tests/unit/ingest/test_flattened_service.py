@@ -1,0 +1,124 @@
+"""A whole service on the ports in memory: tables with `flatten` and fields that come where a column already is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.ingest.table import RunState, Table
+from frazil.spec import ColumnSpec
+from frazil.spec.models import FlattenSpec
+from frazil.spec.types import parse_type
+from tests.unit.ingest.service_scene import Scene, only
+from tests.unit.ingest.test_schemas import World
+
+_ADDRESS = (ColumnSpec(name="address", type=parse_type("struct<zip: string>")),)
+_A_B = (ColumnSpec(name="a_b", type=parse_type("string")),)
+
+
+def _run(scene: Scene, *values: Any) -> Table:
+    scene.feed("a", *values)
+    return only(scene.catch_up())
+
+
+@pytest.mark.parametrize(
+    ("settings", "first", "second", "row"),
+    [
+        ({}, {"l": [{"a": 1}]}, {"l": [{"a": 2, "g": {"x": 1}}]}, {"l": [{"a": 2, "g": {"x": 1}}]}),
+        (
+            {"columns": _ADDRESS},
+            {"address": {"zip": "1"}},
+            {"address": {"zip": "2", "geo": {"lat": 1.5}}},
+            {"address": {"zip": "2", "geo": {"lat": 1.5}}},
+        ),
+        (
+            {"flatten": FlattenSpec(depth=1)},
+            {"a": {"b": {"c": 1}}},
+            {"a": {"b": {"c": 2, "d": {"e": {"f": 3}}}}},
+            {"a_b": {"c": 2, "d": {"e": {"f": 3}}}},
+        ),
+        (
+            {"columns": (ColumnSpec(name="lat", type=parse_type("double"), field=("a", "geo", "lat")),)},
+            {"a": {"geo": {"lat": 1.5}}},
+            {"a": {"geo": {"lat": 2.5, "in": {"x": 1}}}},
+            {"lat": 2.5, "a_geo_in_x": 1},
+        ),
+    ],
+)
+def test_an_object_inside_a_column_that_is_there_stays_inside_it(
+    tmp_path: Path, settings: dict[str, Any], first: Any, second: Any, row: dict[str, Any]
+) -> None:
+    scene = Scene(tmp_path, "a", **{"flatten": FlattenSpec(), **settings})
+    assert _run(scene, first).run_state is RunState.WAITING
+    assert _run(scene, second).run_state is RunState.WAITING
+    assert scene.rows("n.a")[-1] == row
+
+
+def test_flatten_that_is_switched_on_later_leaves_the_structs_that_are_there(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    _run(scene, {"o": {"p": 1}})
+    scene.settings["flatten"] = FlattenSpec()
+    table = _run(scene, {"o": {"p": 2, "q": {"r": 3}}, "n": {"s": 4}})
+    assert table.run_state is RunState.WAITING
+    assert scene.rows("n.a")[-1] == {"o": {"p": 2, "q": {"r": 3}}, "n_s": 4}
+
+
+def test_a_record_inside_a_list_of_avro_gets_one_more(tmp_path: Path) -> None:
+    def order(*more: dict[str, Any]) -> str:
+        item = {"type": "record", "name": "I", "fields": [{"name": "sku", "type": "string"}, *more]}
+        return json.dumps(
+            {"type": "record", "name": "O", "fields": [{"name": "l", "type": {"type": "array", "items": item}}]}
+        )
+
+    world = World(tmp_path, flatten=FlattenSpec())
+    price = {"type": "record", "name": "P", "fields": [{"name": "amount", "type": "double"}]}
+    for text, record in (
+        (order(), {"l": [{"sku": "x"}]}),
+        (order({"name": "price", "type": ["null", price]}), {"l": []}),
+        (order({"name": "price", "type": ["null", price]}), {"l": [{"sku": "y", "price": {"amount": 1.5}}]}),
+    ):
+        world.produce(world.register(text), text, record)
+        world.settle(world.start())
+    assert [row["l"] for row in world.rows()] == [
+        [{"sku": "x"}],
+        [],
+        [{"sku": "y", "price": {"amount": 1.5}}],
+    ]
+
+
+@pytest.mark.parametrize("first", [{"a": "x"}, {"a": [1]}])
+def test_a_column_that_waits_for_its_field_gets_none_from_inside_another_column(tmp_path: Path, first: Any) -> None:
+    scene = Scene(tmp_path, "a", flatten=FlattenSpec(), columns=_A_B)
+    assert _run(scene, first).run_state is RunState.WAITING
+    table = _run(scene, {"a": {"b": "y"}}, *[first] * 50)
+    assert table.run_state is RunState.WAITING
+    assert scene.letters("n.a") == [("a", 0, 1)]
+    assert len(scene.rows("n.a")) == 51
+
+
+def test_a_column_that_waits_for_its_field_stops_the_table_where_that_is_asked_for(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", flatten=FlattenSpec(), columns=_A_B, on_bad_record="stop")
+    _run(scene, {"a": "x"})
+    table = _run(scene, {"a": {"b": "y"}})
+    assert (table.run_state, table.where) == (RunState.STOPPED, "topic a, partition 0, offset 1")
+    assert table.reason.startswith("field a: object")
+
+
+@pytest.mark.parametrize(
+    ("settings", "column"),
+    [
+        ({"flatten": FlattenSpec()}, ""),
+        ({"column_case": "snake"}, ""),
+        ({"exclude": (("z",),)}, ""),
+        ({"columns": (ColumnSpec(name="at", type=parse_type("timestamptz"), unit="s"),)}, ""),
+        ({"columns": (ColumnSpec(name="of", type=parse_type("string"), constant="eu"),), "flatten": FlattenSpec()}, ""),
+        ({"columns": (ColumnSpec(name="nameless", type=parse_type("long"), field=("",)),)}, "nameless"),
+    ],
+)
+def test_a_field_without_a_name_is_a_field(tmp_path: Path, settings: dict[str, Any], column: str) -> None:
+    scene = Scene(tmp_path, "a", **settings)
+    assert _run(scene, {"x": 1}, {"": 2, "x": 2}).run_state is RunState.WAITING
+    assert [row.get(column) for row in scene.rows("n.a")] == [None, 2]
