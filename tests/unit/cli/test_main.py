@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -68,6 +69,14 @@ Captured = pytest.CaptureFixture[str]
 def test_a_result_goes_to_standard_output_and_a_note_to_standard_error(capsys: Captured) -> None:
     assert main(["well", "--count", "3"]) == 0
     assert capsys.readouterr() == ("3 things\n", "counting\n")
+
+
+def test_the_garbage_collector_passes_over_what_a_command_has_loaded() -> None:
+    gc.unfreeze()
+    assert main(["well"]) == 0
+    assert (gc.isenabled(), gc.get_freeze_count() > 0) == (True, True)
+    assert main(["absent"]) != 0
+    assert gc.isenabled()
 
 
 def test_json_is_alone_on_standard_output(capsys: Captured) -> None:
