@@ -150,17 +150,25 @@ def _read_files(texts: Iterable[str]) -> tuple[list[StoredData], Iterable[Stored
                 if own[number].kind == "position" and not own[number].is_scoped:
                     loose.setdefault(places[number], []).append(len(files))
             files.append(_data(task, own))
-    for place, numbers in loose.items():
-        _spread(deletes[place].record_count, files, numbers)
+    if loose:
+        found_loose = _spread(files, {place: deletes[place].record_count for place in loose}, loose)
+        files = [replace(file, loosely_deleted=rows) for file, rows in zip(files, found_loose, strict=True)]
     return files, deletes.values()
 
 
-def _spread(deleted: int, files: list[StoredData], numbers: Sequence[int]) -> None:
-    """Deals so many deleted rows out to the files with these numbers, by how many rows they have."""
-    rows = max(1, sum(files[number].record_count for number in numbers))
-    for number in numbers:
-        file = files[number]
-        files[number] = replace(file, loosely_deleted=file.loosely_deleted + deleted * file.record_count // rows)
+def _spread(
+    files: Sequence[StoredData], deleted: Mapping[_Place, int], counts_for: Mapping[_Place, Sequence[int]]
+) -> list[int]:
+    """The deleted rows of these delete files dealt out to the files that they count for, by how many rows those have.
+
+    counts_for: numbers of files.
+    """
+    found = [0] * len(files)
+    for place, numbers in counts_for.items():
+        rows = max(1, sum(files[number].record_count for number in numbers))
+        for number in numbers:
+            found[number] += deleted[place] * files[number].record_count // rows
+    return found
 
 
 def _is_sorted(metadata: Mapping[str, Any]) -> bool:

@@ -90,7 +90,9 @@ class Loader:
         if not table.schemas or now_s - table.schemas_at_s < _SCHEMAS_EVERY_S:
             return
         table.schemas_at_s = now_s
-        table.schemas = {name: schema for name, schema in table.schemas.items() if not may_change(schema)}
+        # What was forgotten before a batch is read with it would be missing again, without end where batches take long.
+        if not table.has_new_schemas:
+            table.schemas = {name: schema for name, schema in table.schemas.items() if not may_change(schema)}
         if table.spec.value.source == "latest":
             table.schemas |= self.pipeline.schemas_of(table, [LATEST])
         others = [name for name in table.schemas if name.endswith(f":{LATEST}")]

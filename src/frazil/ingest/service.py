@@ -373,7 +373,7 @@ class Service:
         table.failures = 0
         table.state = outcome.state
         table.dropped = note_names(table.dropped, outcome.report.dropped)
-        table.schemas |= outcome.schemas
+        table.note_schemas(outcome.schemas, is_committed=outcome.is_committed)
         table.barred |= outcome.barred
         note_refusals(table, outcome.report)
         if outcome.letters is not None:

@@ -79,7 +79,8 @@ class Table:
     when the catalog was last asked for it. record_bytes: average size of the last batch's records; largest_bytes: of one
     record in any batch of this process; row_bytes: what one takes in a file, None before this process has written a
     telling one. letters: its dead-letter table, as last loaded; None while it is not needed.
-    schemas: of the registry, by id, those that its records have named; schemas_at_s: when the newest one was asked for.
+    schemas: of the registry, by id, those that its records have named; schemas_at_s: when the newest one was asked for;
+    has_new_schemas: whether some came that no commit has been read with yet.
     refusals: changes of the table that records asked for and its policy forbids. conflicts: so many in a
     row without progress. skipped: offsets that are gone and that no commit has passed over yet; skipped_offsets: how many
     this process has passed over.
@@ -135,6 +136,7 @@ class Table:
     good_batches: int = 0
     schemas: dict[str, WriterSchema] = field(default_factory=dict)
     schemas_at_s: float = float("-inf")
+    has_new_schemas: bool = False
     refusals: frozenset[str] = frozenset()
     tally: Tally = field(default_factory=Tally)
     letter_count: int = 0
@@ -396,6 +398,11 @@ class Table:
         """Those known under ids that begin so, without that."""
         found = sorted(item for item in self.schemas.items() if item[0].startswith(prefix))
         return tuple((name.removeprefix(prefix), schema) for name, schema in found)
+
+    def note_schemas(self, schemas: Mapping[str, WriterSchema], *, is_committed: bool) -> None:
+        """Those that a batch has asked for, which the next one is read with."""
+        self.schemas |= schemas
+        self.has_new_schemas = not is_committed and (self.has_new_schemas or bool(schemas))
 
     @property
     def value_schemas(self) -> list[tuple[str, WriterSchema]]:

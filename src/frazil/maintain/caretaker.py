@@ -74,6 +74,7 @@ class _Known:
     regular_s: float = float("-inf")
     looked_at: Seen | None = None
     thorough_at: str = ""
+    regular_at: str = ""
     not_before_s: float = 0.0
     is_noted: bool = False
     has_more: bool = False
@@ -241,7 +242,8 @@ def _thorough_or_regular(known: _Known, now_s: float) -> Mode | None:
         return None
     if _rests(known, now_s, THOROUGH_QUIET_S, 3) or now_s - known.thorough_s >= DAILY_S:
         return "thorough"
-    return "regular" if now_s - known.regular_s >= THOROUGH_EVERY_S else None
+    is_new = known.regular_at != known.seen.version or known.has_more
+    return "regular" if is_new and now_s - known.regular_s >= THOROUGH_EVERY_S else None
 
 
 def _rests(known: _Known, now_s: float, least_s: float, times: int) -> bool:
@@ -253,7 +255,7 @@ def _rests(known: _Known, now_s: float, least_s: float, times: int) -> bool:
 def _note_look(known: _Known, seen: Seen, mode: Mode, now_s: float) -> None:
     known.looked_s, known.looked_at, known.again = now_s, seen, None
     if mode in ("regular", "thorough"):
-        known.regular_s = now_s
+        known.regular_s, known.regular_at = now_s, seen.version
     if mode == "thorough":
         known.thorough_s, known.thorough_at = now_s, seen.version
 

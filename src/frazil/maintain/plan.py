@@ -249,7 +249,7 @@ def _carrying(look: TableLook, care: Care, mode: Mode, is_rewritten: bool) -> It
     if needs_carrying(look, _retention(look, care.spec)):
         reason = "the newest progress lies behind many snapshots of other writers"
         yield Action("carry", look.name, reason, "snapshots before it can be expired")
-    elif mode not in ("busy", "regular") and (depth > 1 or (depth == 1 and is_rewritten)):
+    elif mode != "busy" and (depth > 1 or (depth == 1 and is_rewritten)):
         tells = "does not tell" if depth > 1 else "will not tell, once files are rewritten,"
         reason = f"the newest snapshot {tells} how far the table is"
         yield Action("carry", look.name, reason, "others may expire all snapshots but the newest")

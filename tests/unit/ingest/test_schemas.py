@@ -182,6 +182,17 @@ def test_a_schema_that_could_not_be_used_is_asked_for_again_within_a_minute(tmp_
     assert [(letter["error_class"], letter["offset"]) for letter in letters] == [("bad_schema", 0), ("bad_schema", 1)]
 
 
+def test_a_schema_that_cannot_be_used_does_not_keep_a_table_that_is_turned_to_once_a_minute(tmp_path: Path) -> None:
+    world = World(tmp_path, dead_letters={"stop_above": 1.0}, columns=(ColumnSpec(name="id", type=parse_type("int")),))
+    world.registry = _Behind()
+    world.service = world.start()
+    world.produce(world.register(V1), V1, {"id": 1})
+    for _ in range(20):
+        world.service.turn()
+        world.clock.sleep(65)
+    assert [letter["offset"] for letter in world.rows("n.t__dead_letters")] == [0]
+
+
 def test_a_table_stops_rather_than_get_more_columns_than_it_may(tmp_path: Path) -> None:
     world = World(tmp_path, value={"format": "json"}, limits={"columns": 4})
     world.source.produce("a", 0, b'{"a": 1, "b": {"c": 1}}')

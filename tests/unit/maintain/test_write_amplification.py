@@ -29,6 +29,7 @@ class Rewriting(PaperUpkeep):
     written = 0
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:  # noqa: ARG002
+        self.calls.append("compact")
         look, options = self.tables[table], compaction.options
         most = int(options.get("max-files-to-rewrite", len(look.files)))
         by_partition: dict[str, list[StoredData]] = {}
@@ -140,3 +141,23 @@ def test_bursts_with_pauses_are_no_reason_to_write_everything_anew_in_every_paus
             feed.rest(1)
         feed.rest(400)
     assert feed.upkeep.written <= 5 * 60 * 2 * MIB
+
+
+def test_a_table_with_few_commits_is_not_looked_at_again_and_again_between_them() -> None:
+    feed = Feed()
+    for _ in range(12):
+        feed.commit([*feed.files, StoredData(MIB, ROWS, "[0,[]]")])
+        feed.upkeep.calls.clear()
+        feed.rest(7200)
+        assert feed.upkeep.calls.count("look") <= 4
+
+
+def test_progress_is_said_again_soon_after_files_were_rewritten_between_few_commits() -> None:
+    feed, compacted = Feed(), 0
+    for number in range(40):
+        feed.commit([*feed.files, StoredData(MIB, ROWS, "[0,[]]")])
+        feed.upkeep.calls.clear()
+        feed.rest(3600)
+        compacted += "compact" in feed.upkeep.calls
+        assert ("compact" in feed.upkeep.calls) <= ("carry" in feed.upkeep.calls), number
+    assert compacted
