@@ -330,6 +330,7 @@ class Table:
             marks_deletes=spec.deletes == "mark",
             has_source_order=spec.order_by is not None and spec.metadata.get("source_order") == spec.order_by,
             is_one_partition=len(self.partitions()) <= 1,
+            is_one_topic=len(spec.topics) == 1 and spec.topics[0].literal is not None,
         )
 
     def _told_by(self) -> Reading:

@@ -169,7 +169,7 @@ class ChangeReading:
     record keys have. is_key_of_record: whether these columns always come from the record's key, and not from its value.
     order_by: the column that tells which change is the last; empty: partition and offset do. marks_deletes: a deleted row
     stays and says so. has_source_order: whether `order_by` is the place of a change in its source, which truncates have
-    too. is_one_partition: whether the changes of all rows are in one partition.
+    too. is_one_partition: whether the changes of all rows are in one partition. is_one_topic: whether they are in one topic.
     """
 
     key: Reading
@@ -179,6 +179,7 @@ class ChangeReading:
     marks_deletes: bool = False
     has_source_order: bool = False
     is_one_partition: bool = True
+    is_one_topic: bool = True
 
     @property
     def paths(self) -> tuple[Path, ...]:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from frazil.ingest.table import RunState
-from frazil.spec.models import EnvelopeSpec
+from frazil.spec.models import ColumnSpec, EnvelopeSpec, TopicSelector
+from frazil.spec.types import parse_type
 from tests.unit.ingest.mirror_world import MirrorWorld, Row, Told
 from tests.unit.ingest.test_upsert_service import JSON_KEYS, UpsertWorld
 
@@ -74,3 +75,38 @@ def test_maxwells_updates_without_what_was_there_before(tmp_path: Path, old: Row
     assert [row["email"] for row in world.mirror()] == ["b" if old else "a"]
     letters = world.letters() if world.catalog.load("n.t__dead_letters") is not None else []
     assert letters == ([] if old else [("missing_image", _UNTOLD)])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"key_columns": ("_topic", "id"), "metadata": {"topic": "_topic"}},
+        {
+            "key_columns": ("tenant", "id"),
+            "columns": (ColumnSpec(name="tenant", type=parse_type("string"), constant="x"),),
+        },
+    ],
+    ids=["the topic", "a constant"],
+)
+def test_key_columns_that_no_field_feeds_need_no_row_before(tmp_path: Path, settings: dict[str, Any]) -> None:
+    world = MirrorWorld(tmp_path, **settings)
+    world.say(_change("c", _row(1, "a")))
+    world.say(_change("u", _row(1, "b")))
+    assert [(row["id"], row["email"]) for row in world.mirror()] == [(1, "b")]
+
+
+def test_a_row_of_a_snapshot_is_newer_than_older_changes_in_another_topic(tmp_path: Path) -> None:
+    """Behind it in its own partition none are older, but that is no promise of another topic's partition of that number."""
+    world = MirrorWorld(
+        tmp_path,
+        key_columns=("id",),
+        metadata={"source_order": "_source_order"},
+        order_by="_source_order",
+        topics=(TopicSelector(literal="a"), TopicSelector(literal="b")),
+    )
+    world.source.create("b", 2)
+    for topic, op, email, lsn in (("b", "r", "new", 100), ("a", "u", "stale", 50)):
+        value = {"op": op, "before": None, "after": _row(1, email), "source": {"connector": "postgresql", "lsn": lsn}}
+        world.source.produce(topic, 0, json.dumps(value).encode(), key=b'{"id":1}')
+        world.catch_up()
+    assert [row["email"] for row in world.mirror()] == ["new"]

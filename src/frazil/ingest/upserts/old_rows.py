@@ -184,6 +184,7 @@ class _OldRows:
         if self._target.changes.has_source_order:
             old, read_in = split_read(old)
             is_behind = (read_in >= 0) & np.asarray(pc.fill_null(pc.equal(partitions, pa.array(read_in)), False))
+            is_behind &= self._target.changes.is_one_topic
         else:
             is_behind = np.zeros(len(old), np.bool_)
         for n in np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False))).tolist():

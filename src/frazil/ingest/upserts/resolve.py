@@ -192,7 +192,8 @@ def _overlaps(file: LiveFile, field_id: int, kind: PrimitiveType, values: Any) -
 @dataclass(frozen=True)
 class Newest:
     """Of each key its live row that is the newest in the order of a column: its ordering value, null where the key has no
-    row; and the partition in which a snapshot has told it, -1 where something else has.
+    row; and the partition in which a snapshot has told it, -1 where something else has, or where it is not known which of
+    several topics that partition is of.
     """
 
     order: pa.Array
@@ -208,8 +209,8 @@ def newest_order(target: TableTarget, found: Found, key_count: int) -> Newest:
     if found.newest is None:
         assert target.changes is not None
         order = _read_newest(target, found, target.changes.order_by, key_count)
-        has_marks = target.changes.has_source_order
-        found.newest = Newest(*split_read(order)) if has_marks else Newest(order, np.full(key_count, -1))
+        order, read_in = split_read(order) if target.changes.has_source_order else (order, np.full(key_count, -1))
+        found.newest = Newest(order, read_in if target.changes.is_one_topic else np.full(key_count, -1))
     return found.newest
 
 

@@ -71,18 +71,20 @@ def check_old_keys(check: Check, opened: Opened, target: TableTarget, records: R
     if not all(has_column(target, path) for path in reading.paths):
         return
     updates = (opened.note == IMAGES) & (opened.op == UPDATE) & ~check.refused
-    fields = {path: field for path, (field, *_) in places_of(target, reading).items()}
-    untold = {path: updates & ~_is_there(opened.before, field, updates.size) for path, field in fields.items()}
+    # What no field feeds, such as the topic or a constant, is the same before and after.
+    own = {name for _, name in target.metadata} | (target.shaping.own if target.shaping is not None else set())
+    fields = {path: places for path, places in places_of(target, reading).items() if path[0] not in own}
+    untold = {path: updates & ~_is_there(opened.before, places[0], updates.size) for path, places in fields.items()}
     if not any(mask.any() for mask in untold.values()):
         return
     keys = find_key_fields(target, records)
     check.miss(keys.missing)
     for path, mask in untold.items():
-        field = fields[path]
+        roots = {place[0] for place in fields[path]}
         # What cannot be read is believed. Of a document its `_id` never changes.
-        is_told = np.array([field[0] in names for names in keys.names] + [True])[keys.codes] & ~keys.lacks
+        is_told = np.array([not roots.isdisjoint(names) for names in keys.names] + [True])[keys.codes] & ~keys.lacks
         name = ".".join(path)
-        check.refuse(mask & ~is_told & (field[0] != ID), FAULTS[NO_BEFORE].kind, _UNTOLD.format(name), name)
+        check.refuse(mask & ~is_told & (ID not in roots), FAULTS[NO_BEFORE].kind, _UNTOLD.format(name), name)
 
 
 def _is_there(images: pa.Array | None, field: tuple[str, ...], count: int) -> Bools:
