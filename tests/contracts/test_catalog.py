@@ -181,9 +181,7 @@ def test_a_change_beside_another_process_is_made_of_what_is_there_by_then(
         return extend_schema(schema, {(): mine})
 
     found = slow.evolve(TABLE, change).schema
-    assert seen == [["n"], ["n", *(name for name in others)]], (
-        "the first try was refused, the second saw the other change"
-    )
+    assert seen[:2] == [["n"], ["n", *others]], "the first try was refused, the second saw the other change"
     assert {field.name: field.field_type for field in found.fields} == {"n": IntegerType(), **after}
     assert load(lake.catalog()).schema.as_struct() == found.as_struct()
 
@@ -198,7 +196,7 @@ def test_decimals_lists_and_maps_change_inside(lake: Lake) -> None:
             ("m", MapType(0, StringType(), 0, parse_type("struct<a: int>"), True)),
         ]
     )
-    catalog.create(TABLE, before, {}, 2)
+    before = catalog.create(TABLE, before, {}, 2).schema
     wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {
         (): {"d": DecimalType(12, 2)},
         ("l", "element"): {"b": StringType(), "d": DecimalType(7, 1)},
