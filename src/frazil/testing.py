@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
 from frazil.errors import UnavailableError
 from frazil.ingest.lanes import Done
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.shared import read_once
-from frazil.ingest.table import letters_target
 from frazil.ingest.task import Job, load_report, run_task, source_columns
 from frazil.ingest.upserts.delete_files import read_deletes
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic

@@ -16,7 +16,8 @@ from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.ingest.evolve import extend_schema, new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.table import Table, letters_target
+from frazil.ingest.letters.target import letters_target
+from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
 from frazil.spec.models import TableSpec, TopicSelector

@@ -18,7 +18,7 @@ from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.lineage import NO_ID, lineage_schema, with_row_ids
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.table import letters_target
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
 from frazil.ingest.upserts.lineage import row_ids

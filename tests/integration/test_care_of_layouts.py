@@ -26,7 +26,7 @@ from frazil.catalog.upkeep import Compaction
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.table import letters_target
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.target import ChangeReading, Reading, TableTarget, metadata_columns
 from frazil.ingest.task import Job
 from frazil.ingest.upserts.upsert import commit_changes

@@ -16,7 +16,7 @@ from frazil.catalog.layout import Layout
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.table import letters_target
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.upserts.delete_files import write_deletes
 from frazil.maintain.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm

@@ -16,7 +16,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.table import letters_target
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.upserts.resolve import find_rows
 from frazil.runtime.jvm import Jvm
 from frazil.spec.partitioning import parse_term

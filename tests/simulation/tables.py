@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from frazil.catalog.scans import LiveFile
 from frazil.ingest.files.lineage import lineage_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.table import letters_target
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import read_deletes
 from frazil.testing import MemoryCatalog

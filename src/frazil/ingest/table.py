@@ -19,6 +19,7 @@ from frazil.ingest.decode.frames import KEY_HEADER
 from frazil.ingest.decode.keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.job import HEAVY_BYTES
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.naming import Shaping
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
 from frazil.ingest.sizes import learn_row_bytes, stored_row_bytes
@@ -26,7 +27,7 @@ from frazil.ingest.target import ChangeReading, Framing, Reading, TableTarget, W
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
-from frazil.spec.models import CommitSpec, ValueSpec
+from frazil.spec.models import ValueSpec
 from frazil.types import RESCUED_COLUMN, Offsets, Progress, Resolved, TaskReport
 
 FEWEST_TO_JUDGE = 100
@@ -487,19 +488,3 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
         others = tuple((column.name,) for column in spec.columns if not column.field and not column.is_own)
         shaping = replace(shaping, include=shaping.include + others)
     return shaping if shaping != Shaping() else None
-
-
-def letters_target(letters: TableState) -> TableTarget:
-    """What tasks get to know of a dead-letter table."""
-    return TableTarget(
-        name=letters.name,
-        schema_json=letters.schema.model_dump_json(),
-        location=letters.location,
-        properties=tuple(sorted(letters.properties.items())),
-        io_properties=tuple(sorted(letters.io_properties.items())),
-        spec_id=letters.spec_id,
-        metadata=(),
-        target_file_size_bytes=CommitSpec().target_file_size_bytes,
-        partition_spec=letters.partition_spec,
-        sort_order=letters.sort_order,
-    )

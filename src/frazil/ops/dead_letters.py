@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.letters.letters import Selection, pieces
-from frazil.ingest.table import Table, letters_target
+from frazil.ingest.letters.target import letters_target
+from frazil.ingest.table import Table
 from frazil.kafka.port import Source
 from frazil.spec import PipelineSpec
 

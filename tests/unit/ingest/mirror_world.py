@@ -11,8 +11,9 @@ import pyarrow as pa
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.service import Service
-from frazil.ingest.table import Table, letters_target
+from frazil.ingest.table import Table
 from frazil.spec.models import EnvelopeSpec
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock

@@ -18,7 +18,7 @@ from frazil.clock import new_id
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.table import letters_target
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.target import ChangeReading, Reading
 from frazil.ingest.upserts.change_rows import ChangeRows
 from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes

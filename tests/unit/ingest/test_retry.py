@@ -22,7 +22,7 @@ from frazil.ingest.letters.dead_letter import letter_rows
 from frazil.ingest.letters.letters import Retried, Selection
 from frazil.ingest.letters.promise import Promise, announce, settle_retries
 from frazil.ingest.letters.retry import Retrier
-from frazil.ingest.table import letters_target
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.target import METADATA_TYPES
 from frazil.spec.models import METADATA_COLUMNS, LimitsSpec, ValueSpec
 from frazil.testing import MemoryCatalog

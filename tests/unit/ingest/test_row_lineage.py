@@ -16,8 +16,8 @@ from frazil.errors import UnavailableError
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.lineage import lineage_schema
 from frazil.ingest.files.write import FileWriter
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.shared import read_once
-from frazil.ingest.table import letters_target
 from frazil.ingest.upserts import live_rows
 from frazil.spec.models import ColumnSpec
 from frazil.spec.partitioning import parse_sort, parse_term

@@ -23,7 +23,8 @@ from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter, file_io
 from frazil.ingest.letters.dead_letter import LETTER_TYPES
 from frazil.ingest.letters.promise import settle_retries
-from frazil.ingest.table import Table, letters_target
+from frazil.ingest.letters.target import letters_target
+from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
 from frazil.kafka.port import Outbox, OutRecord
 from frazil.types import Commit, DataFile, Letters, Progress, later

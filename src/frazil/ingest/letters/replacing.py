@@ -28,6 +28,7 @@ from frazil.ingest.letters.letters import Place, Retried, Selection, pieces, pla
 from frazil.ingest.letters.needs import fetch_schemas, meet
 from frazil.ingest.letters.rewriting import abandoning, explained_anew, write_some
 from frazil.ingest.letters.taken import Taken, announce_taken, take_out, withdraw_taken
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.letters.verdict import (
     APPLY,
     ASK,
@@ -40,7 +41,7 @@ from frazil.ingest.letters.verdict import (
     with_log,
 )
 from frazil.ingest.schemas import Schemas
-from frazil.ingest.table import Table, letters_target
+from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.changes import UPSERT
 from frazil.ingest.upserts.fold import Folded, Ranked

@@ -29,10 +29,11 @@ from frazil.ingest.letters.needs import Needs, meet
 from frazil.ingest.letters.promise import Promise, announce, has_open_retries, keep, settle_retries, withdraw
 from frazil.ingest.letters.replacing import Letters, replace_rows
 from frazil.ingest.letters.rewriting import abandoning, explained_anew, write_some
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.pipeline import declared_adder
 from frazil.ingest.reading import read_records
 from frazil.ingest.schemas import Schemas
-from frazil.ingest.table import Table, letters_target
+from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
 from frazil.types import DataFile
 

@@ -23,7 +23,7 @@ from frazil.ingest.discovery import TableStopped
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.letters.letters import Place, pieces, places_of
 from frazil.ingest.letters.rewriting import abandoning, write_some
-from frazil.ingest.table import letters_target
+from frazil.ingest.letters.target import letters_target
 from frazil.ingest.target import TableTarget
 from frazil.types import DataFile, as_json
 
