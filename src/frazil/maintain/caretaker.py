@@ -39,6 +39,7 @@ BEHIND = 4.0
 MOST_APART = 64.0
 _NAP_S = 0.5
 _MOST_REST_S = 30.0
+_CALM_RESTS = 40
 # So many lost rounds are as far apart as commits may be; a power of a number without a limit would outgrow its type.
 _MOST_LOSSES = 16
 
@@ -76,7 +77,6 @@ class _Known:
     thorough_at: str = ""
     regular_at: str = ""
     not_before_s: float = 0.0
-    is_noted: bool = False
     has_more: bool = False
     again: Mode | None = None
     lost_rounds: int = 0
@@ -149,9 +149,12 @@ class Caretaker:
         if not due:
             return _NAP_S
         _, name, mode = min(due)
-        self._look_after(self._known[name], mode)
-        # As much rest as work: care takes half of what it was given at most.
-        return min(_MOST_REST_S, max(_NAP_S, self._clock.monotonic_s() - now_s))
+        known, is_calm = self._known[name], all(_is_small(self._known[each]) for _, each, _ in due)
+        self._look_after(known, mode)
+        # As much rest as work: care takes half of what it was given at most. What can hardly owe anything, as hundreds of
+        # tables that a start finds, waits longer for its look.
+        times = _CALM_RESTS if is_calm and known.plan is not None and not known.plan.actions else 1
+        return min(_MOST_REST_S, max(_NAP_S, times * (self._clock.monotonic_s() - now_s)))
 
     def _loop(self) -> None:
         rest_s = _NAP_S
@@ -166,13 +169,12 @@ class Caretaker:
         known.is_shut = not is_open(charge.care.spec.window, self._clock.now_ms())
         _note_look(known, seen, mode, now_s)
         try:
-            if not known.is_noted and charge.care.spec.is_on:
-                self._carer.first_note(charge)
-                known.is_noted = True
-            known.plan = plan = self._carer.plan(charge, mode)
+            known.plan = plan = self._carer.plan(charge, mode, begins=charge.care.spec.is_on)
             if plan is None:
                 known.failure, known.is_behind = "", False
                 return
+            if plan.is_settled:
+                _note_look(known, seen, "thorough", now_s)
             plan = _without_put_off(plan, known, now_s)
             known.plan, known.is_behind = plan, bool(plan.debt.above_cap)
             outcomes = list(self._carer.run(plan, charge.care, self._stopping.is_set))
@@ -250,6 +252,13 @@ def _rests(known: _Known, now_s: float, least_s: float, times: int) -> bool:
     """Whether the table has been without a commit for so long, and so many times as long as it usually is."""
     usual_s = median(known.pauses_s) if known.pauses_s else 0.0
     return now_s - known.changed_s >= max(least_s, min(_LONGEST_USUAL_S, times * usual_s))
+
+
+def _is_small(known: _Known) -> bool:
+    """Whether the table has too few files and snapshots to owe anything soon, as far as they tell."""
+    seen, spec = known.seen, known.seen.charge.care.spec
+    is_few = seen.files < spec.min_input_files and seen.snapshots <= spec.snapshot_count
+    return is_few and known.again is None and not known.has_more
 
 
 def _note_look(known: _Known, seen: Seen, mode: Mode, now_s: float) -> None:

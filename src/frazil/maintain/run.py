@@ -75,8 +75,9 @@ class Carer:
         self._pipeline = pipeline
         self._clock = clock
 
-    def plan(self, charge: Charge, mode: Mode | None = None) -> Plan | None:
-        """What is to do; None where there is no table. mode: None: as the table's newest snapshots say.
+    def plan(self, charge: Charge, mode: Mode | None = None, begins: bool = False) -> Plan | None:
+        """What is to do; None where there is no table. mode: None: as the table's newest snapshots say. begins: whether to
+        note of a table that has never been cared for that its care begins now; its orphans are looked for a day later.
 
         Raises UnavailableError as the catalog does.
         """
@@ -85,19 +86,20 @@ class Carer:
             return None
         now_ms = self._clock.now_ms()
         noted = self._noted(look)
+        if begins and not noted:
+            self._upkeep.note(charge.name, BEGIN_NOTE, str(now_ms))
+            noted = {BEGIN_NOTE: now_ms}
         holds, mode = self._holds(look, charge), mode or mode_of(look, now_ms)
-        return replace(plan_care(look, charge.care, holds, now_ms, mode, noted), files_since_ms=charge.files_since_ms)
+        plan = plan_care(look, charge.care, holds, now_ms, mode, noted)
+        is_settled = not plan.actions and not plan.waiting
+        if is_settled and mode != "thorough":
+            is_settled = not plan_care(look, charge.care, holds, now_ms, "thorough", noted).actions
+        return replace(plan, files_since_ms=charge.files_since_ms, is_settled=is_settled)
 
     def measure(self, charge: Charge) -> Debt:
         """What the table owes now; nothing where there is none. Raises UnavailableError as the catalog does."""
         look = self._upkeep.look(charge.name, with_files=True)
         return measure(look, as_the_table_says(charge.care, look).target_bytes) if look is not None else Debt()
-
-    def first_note(self, charge: Charge) -> None:
-        """Notes when care began of a table that has never been cared for: its orphans are looked for a day later."""
-        look = self._upkeep.look(charge.name, with_files=False)
-        if look is not None and not self._noted(look):
-            self._upkeep.note(charge.name, BEGIN_NOTE, str(self._clock.now_ms()))
 
     def run(self, plan: Plan, care: Care, is_stopping: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Does what is planned, one action after another. Where one has failed, and was not lost to another commit, no

@@ -22,9 +22,12 @@ CARE = Care(MaintenanceSpec(min_input_files=5), 128 * MIB, 256 * MIB)
 
 
 class PaperUpkeep:
-    """Tables on paper: notes what is asked of it. failures: what the next changes raise; blindness: what looks raise."""
+    """Tables on paper: notes what is asked of it. failures: what the next changes raise; blindness: what looks raise;
+    look_s: what each takes.
+    """
 
-    def __init__(self, look: TableLook) -> None:
+    def __init__(self, look: TableLook, clock: FakeClock) -> None:
+        self.clock, self.look_s = clock, 0.0
         self.tables: dict[str, TableLook] = {look.name: look}
         self.calls: list[str] = []
         self.removed: list[str] = []
@@ -38,6 +41,7 @@ class PaperUpkeep:
             raise self.blindness
         if with_files:
             self.calls.append("look")
+            self.clock.sleep(self.look_s)
         return self.tables.get(table)
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:  # noqa: ARG002
@@ -90,7 +94,7 @@ class Beside:
     def __init__(self, files: int, snapshots: int = 3) -> None:
         self.clock = FakeClock()
         recent = [replace(one, at_ms=self.clock.now_ms() - 1000) for one in line(snapshots)]
-        self.upkeep = PaperUpkeep(table(recent, {"[0,[]]": [MIB] * files}))
+        self.upkeep = PaperUpkeep(table(recent, {"[0,[]]": [MIB] * files}), self.clock)
         self.caretaker = Caretaker(Carer(self.upkeep, "p", self.clock), self.clock)
         self.commits = 0
         self.files = files
@@ -136,7 +140,7 @@ def test_a_quiet_table_is_looked_at_again_and_then_left_alone() -> None:
 def test_a_table_without_commits_is_looked_at_once_a_day() -> None:
     beside = Beside(files=1)
     assert beside.after(10) == ["look"]
-    assert beside.after(180) == ["look"], "thoroughly"
+    assert beside.after(180) == [], "a thorough look would find nothing either"
     kept = len(beside.upkeep.tables["t.a"].snapshots)
     assert [beside.after(3600) for _ in range(23)] == [[]] * 23
     (look, *rest) = beside.after(2 * 3600)
@@ -146,6 +150,18 @@ def test_a_table_without_commits_is_looked_at_once_a_day() -> None:
     assert len(beside.upkeep.tables["t.a"].snapshots) < kept
     assert [beside.after(3600) for _ in range(23)] == [[]] * 23
     assert beside.after(3600)[0] == "look"
+
+
+@pytest.mark.parametrize(("files", "rest_s"), [([3, 3, 3], 4.0), ([3, 60, 3], 0.5)], ids=["all small", "one is not"])
+def test_first_looks_at_many_small_tables_are_far_apart(files: list[int], rest_s: float) -> None:
+    beside = Beside(files=3)
+    beside.upkeep.look_s = 0.1
+    for number, count in enumerate(files):
+        charge = replace(beside.charge, name=f"t.{number}")
+        beside.upkeep.tables[charge.name] = replace(beside.upkeep.tables["t.a"], name=charge.name)
+        beside.caretaker.note([Seen(charge, "1", count, 1)])
+    beside.clock.sleep(10)
+    assert beside.caretaker.turn() == pytest.approx(rest_s), "what all of them take is a fraction of a core"
 
 
 def test_what_is_left_of_a_round_is_done_in_the_next() -> None:
@@ -211,9 +227,9 @@ def test_a_table_that_cannot_be_looked_at_is_told_until_it_can_or_is_gone() -> N
 def test_a_table_is_looked_at_once_a_day_though_nothing_is_committed() -> None:
     beside = Beside(files=1)
     assert beside.after(10) == ["look"]
-    assert beside.after(180) == ["look"], "thoroughly"
+    assert beside.after(180) == [], "a thorough look would find nothing either"
     day_s = 24 * 3600
-    assert beside.after(day_s - 1) == []
+    assert beside.after(day_s - 181) == []
     expected = f"orphans of t.a before {beside.clock.now_ms() + 1000 - 72 * 3600 * 1000}"
     assert expected in beside.after(1)
     assert beside.after(day_s)[:1] == ["look"]
@@ -387,7 +403,7 @@ def test_a_search_for_orphans_that_comes_to_nothing_is_not_repeated_at_once(
 def test_orphans_that_were_promised_are_spared() -> None:
     clock = FakeClock()
     letters = replace(table(line(3)), name="t.a__dead_letters")
-    upkeep = PaperUpkeep(letters)
+    upkeep = PaperUpkeep(letters, clock)
     upkeep.tables["t.a"] = replace(table(line(3)), promised=frozenset({"/t/promised.parquet"}))
     upkeep.found = ["file:/t/promised.parquet", "file:/t/orphan.parquet"]
     carer = Carer(upkeep, "p", clock)

@@ -67,7 +67,7 @@ class Feed:
         self.clock = FakeClock()
         # Looking for orphans writes no rows.
         never = {f"frazil.p.{ORPHANS_NOTE}": str(self.clock.now_ms() + 10**12)}
-        self.upkeep = Rewriting(replace(table(), properties=never, files=tuple(files)))
+        self.upkeep = Rewriting(replace(table(), properties=never, files=tuple(files)), self.clock)
         self.caretaker = Caretaker(Carer(self.upkeep, "p", self.clock), self.clock)
         self.charge = Charge("t.a", Care(MaintenanceSpec(), TARGET, ROUND_BYTES))
         self.commits = 0
