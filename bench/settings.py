@@ -11,7 +11,14 @@ from frazil.runtime.jars import cache_directory
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SUBJECTS = ("frazil", "stock", "connect")
-LAYOUT_VARIANTS = ("running_partitioned", "one_million", "many_partitions")
+LAYOUT_VARIANTS = (
+    "running_days",
+    "running_partitioned",
+    "one_million",
+    "many_partitions",
+    "running_one_million",
+    "running_many_partitions",
+)
 FORMAT_VARIANTS = ("avro", "protobuf", "json_schema", "bad", "wide")
 
 

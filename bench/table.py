@@ -109,7 +109,7 @@ class Table:
             user_id_sum=_total(pc.sum(rows["user_id"])),
             amount_cents=int(numpy.rint(rows["amount"].to_numpy() * 100).astype(numpy.int64).sum()),
             ok_count=_total(pc.sum(rows["ok"])),
-            ts_sum=_total(pc.sum(pc.subtract(rows["ts"], FIRST_TS))),
+            ts_sum=_total(pc.sum(pc.subtract(pc.cast(rows["ts"], pyarrow.int64()), FIRST_TS))),
             text_bytes=self._text_bytes(),
         )
 
