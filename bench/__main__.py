@@ -28,7 +28,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
 }
 
 _LONG = ("care",)
-"""Take longer than all the others together: asked for by name alone."""
+"""Take so long that they are asked for by name alone."""
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.place import Place, Run, say
+from bench.place import JSON_TOPIC, Place, Run, say
 from bench.tree import Tree
 
 _NEEDS = ("confluent_kafka", "pyiceberg", "pyarrow", "duckdb", "numpy")
@@ -104,7 +104,7 @@ def _throughput(place: Place, script: Path, environment: Mapping[str, str], work
 def _runs(
     place: Place, script: Path, environment: Mapping[str, str], work: Path, records: int
 ) -> tuple[list[Run], dict[str, Any]]:
-    topic, results = place.json_topic(records), place.run_folder("connect") / "throughput.json"
+    topic, results = place.topic(JSON_TOPIC, place.pool, records), place.run_folder("connect") / "throughput.json"
     more = {"TOPIC": topic, "RECORDS": str(records), "RUNS": str(place.settings.peer_runs), "RESULTS": str(results)}
     _drive(script, "throughput", {**environment, **more}, work)
     answer = json.loads(results.read_text())

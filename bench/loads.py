@@ -6,19 +6,28 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from bench.encoded import FORMATS
-from bench.place import PARTITIONS, Place, say
-from bench.records import DamagedPool, Totals
+from bench.place import JSON_TOPIC, PARTITIONS, Place, say
+from bench.records import SCHEMA, DamagedPool, Totals, make_pool
 from bench.registry import Registry
 from bench.table import Table
 from bench.topics import fill, make_topics
 from bench.wide import make_wide_pool
 from frazil.clock import new_id
 
-# A record's time is a whole number of microseconds: a stretch of it stands for a day.
+_DATED = {**SCHEMA, "ts": "timestamptz(us)"}
+_MANY = {"partition_by": ["bucket(user_id, 10000)"]}
 LAYOUTS: Mapping[str, Mapping[str, object]] = {
-    "running_partitioned": {"partition_by": ["bucket(user_id, 16)", "truncate(ts, 60000000)"]},
-    "many_partitions": {"partition_by": ["bucket(user_id, 10000)"]},
+    "running_days": {"columns": _DATED},
+    "running_partitioned": {"columns": _DATED, "partition_by": ["bucket(user_id, 16)", "day(ts)"]},
+    # Columns that had to be found out would take a batch of their own.
+    "one_million": {"columns": SCHEMA},
+    "many_partitions": {"columns": SCHEMA, **_MANY},
+    "running_one_million": {"columns": SCHEMA},
+    "running_many_partitions": {"columns": SCHEMA, **_MANY},
 }
+_OF_DAYS = ("running_days", "running_partitioned")
+_OF_A_MILLION = ("one_million", "many_partitions")
+_A_SECOND_US = 1_000_000  # Apart, the records of a pool are of two days.
 _MANY_RECORDS = 1_000_000
 _WIDE_FILE_BYTES = 16 * 1024 * 1024
 METADATA: Mapping[str, object] = {"metadata": ["partition", "offset", "timestamp"]}
@@ -52,14 +61,18 @@ class Load:
 
 
 def json_load(place: Place, variant: str) -> Load:
-    """The plain records: as many as one batch has, or for a running process some more."""
-    is_small = variant in ("one_million", "many_partitions")
-    records = min(place.settings.records, _MANY_RECORDS) if is_small else place.settings.records
-    is_running = variant.startswith("running")
-    total = _total(place, records) if is_running else records
+    """Plain records: as many as one batch has, for a running process some more, of which that batch does not count."""
+    records, is_running = place.settings.records, variant.startswith("running")
+    counted = records * (place.settings.running_batches if is_running else 1)
+    if variant.endswith(_OF_A_MILLION):
+        counted = min(records, _MANY_RECORDS)
+    warm = records if is_running else 0
+    prefix, pool = JSON_TOPIC, place.pool
+    if variant in _OF_DAYS:
+        prefix, pool = "bench_days", make_pool(apart_us=_A_SECOND_US)
     table = METADATA if variant.endswith("metadata") else LAYOUTS.get(variant, {})
-    topic, expected = place.json_topic(total), place.pool.totals(total)
-    return Load(topic, total, records if is_running else 0, expected, table=table)
+    total = warm + counted
+    return Load(place.topic(prefix, pool, total), total, warm, pool.totals(total), table=table)
 
 
 def format_load(place: Place, registry: Registry, variant: str) -> Load:

@@ -1,6 +1,6 @@
 """What ten thousand commits leave of a table's metadata with expiry on: its size, and how long a commit takes.
 
-No Kafka and no Spark, a catalog on SQLite in a folder of its own.
+No Kafka and no Spark, a catalog on SQLite in a folder of its own. Each commit brings a small data file, as ingestion does.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from statistics import median
 
+import pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
@@ -16,18 +17,23 @@ from bench.machine import CLOCK
 from bench.place import Place, Run, Surroundings, say
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.iceberg_upkeep import IcebergUpkeep
+from frazil.catalog.port import TableState
 from frazil.clock import SystemClock, new_id
+from frazil.ingest.files.write import FileWriter
 from frazil.ingest.letters.letter_box import NEW_TABLE_PROPERTIES
-from frazil.maintain.plan import Care
+from frazil.ingest.target import TableTarget
+from frazil.maintain.plan import Care, Plan
 from frazil.maintain.run import Carer, Charge
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.models import MaintenanceSpec
-from frazil.types import Commit, Progress
+from frazil.types import Commit, DataFile, Progress
 
 _TABLE = "bench.metadata"
 _PARTITIONS = 4
+_ROWS = 100
 _FIRST = 100
 _LOOK_EVERY = 50
+_TARGET_BYTES = 128 * 1024 * 1024
 
 
 def measure(place: Place) -> None:
@@ -41,37 +47,62 @@ def measure(place: Place) -> None:
 
 
 def _one_run(folder: Path, commits: int) -> dict[str, float]:
-    """Commits of nothing but progress; care looks as often as it would beside ingestion."""
+    """Care looks as often as it would beside ingestion. It puts no files together, which takes Spark: the table has more of
+    them than it would.
+    """
     jvm = LightJvm({})
     jvm.listen()
     try:
         properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder / 'catalog.db'}", "warehouse": str(folder)}
         catalog = IcebergCatalog(jvm.gateway, "bench", {**properties, "jdbc.schema-version": "V1"}, {})
         schema = Schema(NestedField(1, "id", LongType(), required=False))
-        progress = catalog.create(_TABLE, schema, NEW_TABLE_PROPERTIES, 2).progress
+        state = catalog.create(_TABLE, schema, NEW_TABLE_PROPERTIES, 2)
+        progress, target = state.progress, _target(state)
         carer = Carer(IcebergUpkeep(catalog), "bench", SystemClock())
-        charge = Charge(_TABLE, Care(MaintenanceSpec(), 128 * 1024 * 1024))
+        charge = Charge(_TABLE, Care(MaintenanceSpec(min_input_files=commits + 1), _TARGET_BYTES))
         carer.first_note(charge)
         catalog.load(_TABLE)
         times = []
         for number in range(commits):
+            files = _written(target, number)
             offsets = {"topic": dict.fromkeys(range(_PARTITIONS), number)}
             after = Progress(offsets, {"topic": new_id()}, "cluster", new_id(), 1, new_id())
             began_s = CLOCK.monotonic_s()
-            progress = catalog.commit(Commit(_TABLE, (), after, progress))
+            progress = catalog.commit(Commit(_TABLE, files, after, progress))
             times.append(CLOCK.monotonic_s() - began_s)
             if number % _LOOK_EVERY == 0:
-                plan = carer.plan(charge, "busy")
-                assert plan is not None
-                assert all(not outcome.failure for outcome in carer.run(plan, charge.care))
+                assert all(not outcome.failure for outcome in carer.run(_plan(carer, charge), charge.care))
+        debt = _plan(carer, charge).debt
+        if debt.files != commits:
+            raise RuntimeError(f"the table has {debt.files} data files of {commits} commits")
         location = str(catalog.java_table(_TABLE).operations().current().metadataFileLocation())
         first, last = median(times[:_FIRST]), median(times[-_FIRST:])
         return {
             "commits": commits,
             "metadata_bytes": Path(location).stat().st_size,
+            "snapshots": debt.snapshots,
+            "manifests": debt.manifests,
             "first_ms": round(first * 1000, 1),
             "last_ms": round(last * 1000, 1),
             "ratio": round(last / first, 2),
         }
     finally:
         jvm.close()
+
+
+def _target(state: TableState) -> TableTarget:
+    properties = tuple(sorted(state.properties.items()))
+    schema = state.schema.model_dump_json()
+    return TableTarget(_TABLE, schema, state.location, properties, (), state.spec_id, (), _TARGET_BYTES)
+
+
+def _written(target: TableTarget, number: int) -> tuple[DataFile, ...]:
+    writer, first = FileWriter(target), number * _ROWS
+    writer.write(pyarrow.table({"id": list(range(first, first + _ROWS))}, schema=target.arrow_schema))
+    return tuple(writer.finish())
+
+
+def _plan(carer: Carer, charge: Charge) -> Plan:
+    plan = carer.plan(charge, "busy")
+    assert plan is not None
+    return plan

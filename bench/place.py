@@ -33,7 +33,7 @@ PARTITIONS = 4
 class Place:
     """The broker and the folders of one invocation, and in `ours` the CPU of all that it started, broker included.
 
-    The big topic is filled once, when it is first needed. invocation: tells its results from those of another one.
+    A big topic is filled once, when it is first needed. invocation: tells its results from those of another one.
     """
 
     settings: Settings
@@ -46,13 +46,13 @@ class Place:
     invocation: str = dataclasses.field(default_factory=new_id)
     _filled: set[str] = dataclasses.field(default_factory=set)
 
-    def json_topic(self, records: int) -> str:
-        """A topic with so many records of the throughput benchmark."""
-        topic = f"{JSON_TOPIC}_{records}"
+    def topic(self, prefix: str, pool: Pool, records: int) -> str:
+        """A topic with so many records of a pool, named by both."""
+        topic = f"{prefix}_{records}"
         if topic not in self._filled:
             say(f"filling {topic}")
             make_topics(self.bootstrap, [topic], PARTITIONS)
-            fill(self.bootstrap, topic, PARTITIONS, self.pool.value, records)
+            fill(self.bootstrap, topic, PARTITIONS, pool.value, records)
             self._filled.add(topic)
         return topic
 

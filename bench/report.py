@@ -120,7 +120,7 @@ def _formats(results: Results) -> str:
             _RECORDS[result.variant],
             _spread(result, "records_per_s"),
             _spread(result, "cpu_s_per_million"),
-            _number(results.times_plain(result.variant, "cpu_s_per_million")),
+            _number(results.times("throughput", result.variant, "running", "cpu_s_per_million")),
             f"{_median(result, 'peak_pss_mb')} / {_median(result, 'peak_rss_mb')}",
             f"{_median(result, 'files')} / {_median(result, 'size_mb')}",
             str(len(result.runs)),

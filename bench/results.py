@@ -80,13 +80,14 @@ class Results:
         own = self._beside(result, "frazil", same)
         return ratio(result.median(name), own.median(name)) if own else None
 
-    def times_plain(self, variant: str, name: str) -> float | None:
-        """How many times the plain JSON's number a variant's is, both running, in the newest invocation that has both."""
+    def times(self, benchmark: str, variant: str, other: str, name: str) -> float | None:
+        """How many times the number of another variant Frazil's is in this one, in the newest invocation that has both."""
         for own in reversed(self._every):
-            if (own.benchmark, own.subject, own.variant) == ("throughput", "frazil", variant):
-                plain = self._beside(own, "frazil", "running")
-                if plain is not None:
-                    return ratio(own.median(name), plain.median(name))
+            if (own.benchmark, own.subject, own.variant) == (benchmark, "frazil", variant):
+                beside = self._beside(own, "frazil", other)
+                times = ratio(own.median(name), beside.median(name)) if beside is not None else None
+                if times is not None:
+                    return times
         return None
 
     def best_ratio(self, benchmark: str, peer: str, variant: str, name: str) -> float | None:

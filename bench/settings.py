@@ -11,7 +11,14 @@ from frazil.runtime.jars import cache_directory
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SUBJECTS = ("frazil", "stock", "connect")
-LAYOUT_VARIANTS = ("running_partitioned", "one_million", "many_partitions")
+LAYOUT_VARIANTS = (
+    "running_days",
+    "running_partitioned",
+    "one_million",
+    "many_partitions",
+    "running_one_million",
+    "running_many_partitions",
+)
 FORMAT_VARIANTS = ("avro", "protobuf", "json_schema", "bad", "wide")
 
 
@@ -48,6 +55,8 @@ class Settings:
     merge_seconds: int = 120
     care_rate: int = 20_000
     care_seconds: int = 1200
+    care_off_seconds: int = 600
+    care_warm_seconds: int = 60
     metadata_commits: int = 10_000
     heap: str = "2g"
     quiet_cores: float = 0.2

@@ -21,6 +21,8 @@ from pyiceberg.table import StaticTable
 from bench.records import FIRST_TS, Totals
 
 _LOCATION = "select metadata_location from iceberg_tables where table_namespace = ? and table_name = ?"
+_VALUES = ["id", "user_id", "amount", "ok", "ts"]
+_TEXTS = ["page_url", "action", "ua"]
 
 
 def local_path(location: str) -> Path:
@@ -98,10 +100,13 @@ class Table:
 
     def totals(self) -> Totals:
         """What the table holds, for comparison with what was produced."""
-        rows = pyarrow.concat_tables(
-            pq.read_table(path, columns=["id", "user_id", "amount", "ok", "ts"], partitioning=None)
-            for _, path in self.files()
-        )
+        kept, text_bytes = [], 0
+        for _, path in self.files():
+            with pq.ParquetFile(path) as file:
+                found = file.read(columns=[*_VALUES, *_TEXTS])
+            text_bytes += sum(_total(pc.sum(pc.binary_length(found[name]))) for name in _TEXTS)
+            kept.append(found.select(_VALUES))
+        rows = pyarrow.concat_tables(kept)
         return Totals(
             rows=rows.num_rows,
             distinct_ids=_total(pc.count_distinct(rows["id"])),
@@ -109,16 +114,9 @@ class Table:
             user_id_sum=_total(pc.sum(rows["user_id"])),
             amount_cents=int(numpy.rint(rows["amount"].to_numpy() * 100).astype(numpy.int64).sum()),
             ok_count=_total(pc.sum(rows["ok"])),
-            ts_sum=_total(pc.sum(pc.subtract(rows["ts"], FIRST_TS))),
-            text_bytes=self._text_bytes(),
+            ts_sum=_total(pc.sum(pc.subtract(pc.cast(rows["ts"], pyarrow.int64()), FIRST_TS))),
+            text_bytes=text_bytes,
         )
-
-    def _text_bytes(self) -> int:
-        total = 0
-        for _, path in self.files():
-            texts = pq.read_table(path, columns=["page_url", "action", "ua"], partitioning=None)
-            total += sum(_total(pc.sum(pc.binary_length(column))) for column in texts.columns)
-        return total
 
     def field_totals(self) -> dict[str, int]:
         """The sum of every field, lists and objects opened, with rows and different ids; as the wide records count it."""

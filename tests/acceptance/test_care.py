@@ -5,6 +5,7 @@ same table. Whatever happens to it, no row is lost or doubled and no live file i
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,11 @@ def commit_some(pipeline: Pipeline, table: str, topic: str, run: Run, count: int
     for number in range(count):
         pipeline.feed.produce(topic, events(50, number * 50))
         pipeline.wait_for_commit_of(table, run)
+
+
+def files_of(pipeline: Pipeline) -> set[Path]:
+    """All that lies in the warehouse."""
+    return {path for path in pipeline.folder.rglob("*") if "warehouse" in path.parts}
 
 
 def test_a_running_pipeline_cares_for_its_tables_beside_other_hands(pipeline: Pipeline, operator: Operator) -> None:
@@ -65,7 +71,10 @@ def test_a_round_by_hand_does_what_its_plan_says(pipeline: Pipeline, operator: O
     with pipeline.running() as run:
         commit_some(pipeline, table, topic, run, 6)
         assert run.stop() == 0
+    before, files = pipeline.current(table), files_of(pipeline)
+    assert files
     planned = pipeline.command("maintain", "--dry-run")["tables"][table]
+    assert (pipeline.current(table), files_of(pipeline)) == (before, files), "a dry run changes nothing"
     assert [action["action"] for action in planned["actions"]][:3] == ["compact", "carry", "expire"]
     assert all(action["reason"] and action["gain"] for action in planned["actions"])
     done = pipeline.command("maintain")["tables"][table]

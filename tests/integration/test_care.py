@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import StaticTable
 
 from frazil import failpoints
 from frazil.catalog import iceberg_upkeep
@@ -397,4 +398,9 @@ def test_manifests_and_statistics(lake: Lake, table: str) -> None:
     lake.upkeep.compute_statistics(table)
     look = lake.look(table)
     assert look.statistics == (look.head,)
+    java = lake.java(table)
+    (statistics,) = StaticTable.from_metadata(
+        str(java.operations().current().metadataFileLocation())
+    ).metadata.statistics
+    assert {tuple(blob.fields): blob.properties for blob in statistics.blob_metadata} == {(1,): {"ndv": "40"}}
     assert lake.rows(table) == rows

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import LongType
 
 from frazil.catalog import compaction
 from frazil.catalog.iceberg import IcebergCatalog
@@ -48,6 +50,7 @@ BY_ID = ChangeReading(Reading("json"), ("id",))
 _COLUMNS = {"id": "long", "region": "string", "name": "string", "at": "timestamptz", "v": "long"}
 _METADATA: tuple[MetadataField, ...] = ("partition", "offset", "timestamp")
 _START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+_BUCKET = BucketTransform(4).transform(LongType())
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +256,12 @@ def test_rows_of_an_old_spec_go_to_very_many_partitions_one_file_at_a_time(
         ("bucket(id, 2)", "v desc", lambda row: -row["v"]),
         ("region", "name; id desc", lambda row: (row["name"] is not None, row["name"] or "", -row["id"])),
         ("", "at nulls last; v", lambda row: (row["at"] is None, row["at"] or _START, row["v"])),
+        ("region", "bucket(id, 4); v desc", lambda row: (_BUCKET(row["id"]), -row["v"])),
+        (
+            "",
+            "day(at) desc nulls last; id",
+            lambda row: (row["at"] is None, -(row["at"] or _START).toordinal(), row["id"]),
+        ),
     ],
 )
 def test_sorted_tables_stay_sorted(lake: Lake, partition_by: str, sort_by: str, key: Callable[[Row], Any]) -> None:

@@ -1,8 +1,12 @@
-"""Which records' ages the benchmark of table care counts, and when it calls files tidy."""
+"""Which records' ages the benchmark of table care counts, minute by minute, and when it calls files tidy."""
 
 from __future__ import annotations
 
-from bench.care import ages_of, is_tidy
+import pytest
+
+from bench.care import ages_of, is_tidy, minutes_of
+
+MIB = 1024 * 1024
 
 
 def test_records_of_the_warm_up_do_not_count() -> None:
@@ -12,11 +16,27 @@ def test_records_of_the_warm_up_do_not_count() -> None:
     assert ages_of((8999, 9002, 9500), 2000, 9000).tolist() == [501, 500]
 
 
-def test_files_are_tidy_when_all_but_a_remainder_are_full() -> None:
-    full, left_over = 124_000_000, 300_000
+@pytest.mark.parametrize(
+    ("end_ms", "minutes"),
+    [
+        (31_000, [(1000, 31_000)]),
+        (61_000, [(1000, 61_000)]),
+        (120_990, [(1000, 60_999), (61_000, 120_990)]),
+        (121_007, [(1000, 60_999), (61_000, 121_007)]),
+    ],
+)
+def test_each_minute_counts_by_itself_and_a_few_milliseconds_are_none(
+    end_ms: int, minutes: list[tuple[int, int]]
+) -> None:
+    assert minutes_of(1000, end_ms) == minutes
+
+
+def test_files_are_tidy_when_there_is_one_or_half_are_large_and_few_are_small() -> None:
+    full, half, left_over = 124 * MIB, 64 * MIB, MIB
     assert is_tidy([left_over])
-    assert is_tidy([full, left_over])
     assert is_tidy([full, full, left_over])
-    assert not is_tidy([full, left_over, left_over])
-    assert not is_tidy([40_000_000, left_over])
+    assert is_tidy([full] * 9 + [half])
+    assert is_tidy([full] * 18 + [left_over] * 2)
+    assert not is_tidy([full] * 17 + [left_over] * 2)
+    assert not is_tidy([full, left_over]), "neither one file nor a median of 64 MiB"
     assert not is_tidy([left_over, left_over])

@@ -119,10 +119,10 @@ def test_the_report_names_goals_ratios_and_the_machine() -> None:
 
 def test_a_ratio_to_plain_json_is_of_one_invocation_alone() -> None:
     results = Results([result("frazil", "running", 2.0), result("frazil", "bad", 2.5)])
-    assert results.times_plain("bad", "cpu_s_per_million") == 1.25
+    assert results.times("throughput", "bad", "running", "cpu_s_per_million") == 1.25
     other = Results([result("frazil", "running", 2.0, invocation="another"), result("frazil", "bad", 2.5)])
-    assert other.times_plain("bad", "cpu_s_per_million") is None
-    assert Results([result("frazil", "bad", 2.5)]).times_plain("bad", "cpu_s_per_million") is None
+    assert other.times("throughput", "bad", "running", "cpu_s_per_million") is None
+    assert Results([result("frazil", "bad", 2.5)]).times("throughput", "bad", "running", "cpu_s_per_million") is None
 
 
 def test_formats_have_a_table_of_their_own_in_a_fixed_order() -> None:
@@ -167,3 +167,25 @@ def test_the_sinks_numbers_get_our_names_and_only_those_that_are_there() -> None
     assert renamed({"rps_committed": 5, "other": 1}, {"rps_committed": "records_per_s", "x": "y"}) == {
         "records_per_s": 5
     }
+
+
+def care_run(variant: str, invocation: str = "one", **numbers: float) -> Result:
+    one = result("frazil", variant, 0.0, benchmark="care", invocation=invocation)
+    return dataclasses.replace(one, content={**one.content, "summary": summary([numbers])})
+
+
+def test_the_cost_of_care_is_what_as_many_records_cost_more_with_it() -> None:
+    off = care_run("off", cpu_s_per_million=16.0)
+    on = care_run("on", cpu_s_per_million=20.0, p99_ms=1200, p99_worst_minute_ms=1600, tidy_after_s=200.5)
+    page = render(Results([off, on]))
+    assert "| the same: CPU of care until then, beside that of ingestion | ≤ 25 % | 25 | yes |" in page
+    assert "| the same: p99 of the slowest minute | ≤ 1,500 ms | 1,600 | **no** |" in page
+    assert "| the same: files as they should be after the last record | ≤ 300 s | 200.5 | yes |" in page
+
+
+def test_runs_of_care_from_before_its_cpu_was_counted_have_no_cost() -> None:
+    old = [care_run("off", cores=0.375, p99_ms=1858), care_run("on", cores=0.317, p99_ms=1387)]
+    page = render(Results(old))
+    assert "| the same: CPU of care until then, beside that of ingestion | ≤ 25 % | not measured |  |" in page
+    assert "| the same: p99 of the slowest minute | ≤ 1,500 ms | not measured |  |" in page
+    assert "| Frazil | on |" in page
