@@ -80,13 +80,15 @@ class Results:
         own = self._beside(result, "frazil", same)
         return ratio(result.median(name), own.median(name)) if own else None
 
-    def times_plain(self, variant: str, name: str) -> float | None:
-        """How many times the plain JSON's number a variant's is, both running, in the newest invocation that has both."""
+    def times_plain(self, variant: str, name: str, plain: str = "running") -> float | None:
+        """How many times the number of `plain`, JSON unless named, a variant's is, both running, in the newest invocation
+        that has both.
+        """
         for own in reversed(self._every):
             if (own.benchmark, own.subject, own.variant) == ("throughput", "frazil", variant):
-                plain = self._beside(own, "frazil", "running")
-                if plain is not None:
-                    return ratio(own.median(name), plain.median(name))
+                clean = self._beside(own, "frazil", plain)
+                if clean is not None:
+                    return ratio(own.median(name), clean.median(name))
         return None
 
     def best_ratio(self, benchmark: str, peer: str, variant: str, name: str) -> float | None:

@@ -12,7 +12,7 @@ from frazil.runtime.jars import cache_directory
 CHECKOUT = Path(__file__).resolve().parent.parent
 SUBJECTS = ("frazil", "stock", "connect")
 LAYOUT_VARIANTS = ("running_partitioned", "one_million", "many_partitions")
-FORMAT_VARIANTS = ("avro", "protobuf", "json_schema", "bad", "wide")
+FORMAT_VARIANTS = ("avro", "avro_bad", "protobuf", "json_schema", "bad", "wide")
 
 
 @dataclasses.dataclass(frozen=True)
