@@ -20,7 +20,10 @@ import fastavro
 import pytest
 
 from frazil.clock import new_id
+from frazil.errors import UnavailableError
+from frazil.registry.confluent import ConfluentRegistry
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.spec import RegistrySpec
 from tests.acceptance.ledger import Feed, Ledger
 from tests.acceptance.topics import Topics
 from tests.fixtures.registry import ApicurioRegistry
@@ -134,7 +137,7 @@ class Shop:
         self.front = front
         self.servers = servers
         self.topics = {name: f"{name}-{new_id()[:8]}" for name in TABLES}
-        self._registry = registry
+        self.registry = registry
         self._feed = Feed(servers, Ledger())
         topics = Topics(servers)
         for topic in self.topics.values():
@@ -153,11 +156,11 @@ class Shop:
         self, subject: str, text: str, references: list[tuple[str, str, int]] | None = None, kind: str = "AVRO"
     ) -> int:
         """The id of a new version of a subject of the context."""
-        return self._registry.register(f"{CONTEXT}{subject}", kind, text, references)
+        return self.registry.register(f"{CONTEXT}{subject}", kind, text, references)
 
     def delete(self, subject: str) -> None:
         """Deletes a subject of the context for good."""
-        self._registry.delete(f"{CONTEXT}{subject}", for_good=True)
+        self.registry.delete(f"{CONTEXT}{subject}", for_good=True)
 
     def send(
         self,
@@ -196,7 +199,7 @@ class Shop:
                 return
             path = f"{before}/schemas/ids/{schema_id}"
         try:
-            with urllib.request.urlopen(self._registry.api + path, timeout=10) as answer:
+            with urllib.request.urlopen(self.registry.api + path, timeout=10) as answer:
                 desk.send(answer.status, answer.read())
         except urllib.error.HTTPError as error:
             desk.send(error.code, error.read())
@@ -378,3 +381,10 @@ def test_the_gate_finds_the_subjects_of_a_topic_by_its_name(ran: Ran) -> None:
     assert (told["ok"], "column id: string does not fit int" in told["found"]) == (False, True)
     told = ran.checks[f"schema {ran.shop.topics['newest']}-shop.Reading"]
     assert (told["ok"], told["found"]) == (True, "a run adds unit: string")
+
+
+def test_a_registry_that_looks_no_guids_up_gives_no_answer_and_so_makes_no_record_a_bad_one(shop: Shop) -> None:
+    real = ConfluentRegistry(RegistrySpec(urls=(shop.registry.api,)))
+    with pytest.raises(UnavailableError, match=r"does not give the schema of GUID .*: 404"):
+        real.by_guid(str(UUID(int=shop.old)))
+    real.close()
