@@ -14,7 +14,7 @@ from collections.abc import Callable
 import fastavro
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from bench.records import AGENT, SCHEMA, Pool
+from bench.records import AGENT, SCHEMA, DamagedPool, Pool
 from bench.registry import Kind
 from frazil.registry.protobuf import compile_proto
 
@@ -105,6 +105,19 @@ FORMATS = {
     "protobuf": Format("PROTOBUF", proto_schema(), _protobuf_values),
     "json_schema": Format("JSON", json_schema(), _json_values),
 }
+
+
+def damaged_avro(pool: DamagedPool, schema_id: int) -> Value:
+    """The records of a pool in Avro; its bad ones are cut short, have another first byte, or one byte too many, in turn."""
+    whole = FORMATS["avro"].values(pool.pool, schema_id)
+
+    def value(number: int) -> bytes:
+        good = whole(number)
+        if not pool.is_bad(number):
+            return good
+        return (good[:-20], b"\x07" + good[1:], good + b"\x00")[number // 100 % 3]
+
+    return value
 
 
 @dataclasses.dataclass(frozen=True)

@@ -112,6 +112,7 @@ GOALS = (
     Goal("JSON Schema framing: CPU", "× plain JSON's", 1.1, _times_own("json_schema")),
     Goal("JSON of 1.1 kB, 60 fields, nested: CPU seconds per million records", "", 9.0, _cpu("wide")),
     Goal("1 % bad records scattered evenly: CPU", "× plain JSON's", 1.5, _times_own("bad")),
+    Goal("the same in Avro: CPU", "× clean Avro's", 1.5, _times_own("avro_bad", "avro")),
     Goal(
         "partitioned by bucket(x, 16), day(ts), records of two days: CPU, both running",
         "× unpartitioned",

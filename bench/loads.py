@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from bench.encoded import FORMATS
+from bench.encoded import FORMATS, Value, damaged_avro
 from bench.place import JSON_TOPIC, PARTITIONS, Place, say
 from bench.records import SCHEMA, DamagedPool, Totals, make_pool
 from bench.registry import Registry
@@ -80,15 +80,19 @@ def format_load(place: Place, registry: Registry, variant: str) -> Load:
     topic = f"bench_{variant}_{new_id()[:8]}"
     if variant == "wide":
         return _wide_load(place, topic)
+    damaged = DamagedPool(place.pool)
     if variant == "bad":
-        return _bad_load(place, topic)
-    form, records = FORMATS[variant], place.settings.records
-    total = _total(place, records)
+        return _bad_load(place, topic, damaged, damaged.value)
+    name = variant.removesuffix("_bad")
+    form, records = FORMATS[name], place.settings.records
     schema_id = registry.register(f"{topic}-value", form.kind, form.schema)
+    table, pipeline = {"value": {"format": name}}, {"registry": {"url": registry.url}}
+    if variant == "avro_bad":
+        load = _bad_load(place, topic, damaged, damaged_avro(damaged, schema_id))
+        return dataclasses.replace(load, table={**load.table, **table}, pipeline=pipeline)
+    total = _total(place, records)
     _fill(place, topic, form.values(place.pool, schema_id), total)
-    expected = place.pool.totals(total)
-    table = {"value": {"format": variant}}
-    return Load(topic, total, records, expected, table=table, pipeline={"registry": {"url": registry.url}})
+    return Load(topic, total, records, place.pool.totals(total), table=table, pipeline=pipeline)
 
 
 def _wide_load(place: Place, topic: str) -> Load:
@@ -100,10 +104,10 @@ def _wide_load(place: Place, topic: str) -> Load:
     return Load(topic, total, records, pool.totals(total), table=table)
 
 
-def _bad_load(place: Place, topic: str) -> Load:
-    pool, records = DamagedPool(place.pool), place.settings.records
+def _bad_load(place: Place, topic: str, pool: DamagedPool, value: Value) -> Load:
+    records = place.settings.records
     total = _total(place, records)
-    _fill(place, topic, pool.value, total)
+    _fill(place, topic, value, total)
     expected = pool.totals(total)
     table = {"on_bad_record": "dead_letter"}
     return Load(topic, total, records, expected, letters=total - expected.rows, table=table)

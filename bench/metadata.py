@@ -60,7 +60,7 @@ def _one_run(folder: Path, commits: int) -> dict[str, float]:
         progress, target = state.progress, _target(state)
         carer = Carer(IcebergUpkeep(catalog), "bench", SystemClock())
         charge = Charge(_TABLE, Care(MaintenanceSpec(min_input_files=commits + 1), _TARGET_BYTES))
-        carer.first_note(charge)
+        carer.plan(charge, begins=True)
         catalog.load(_TABLE)
         times = []
         for number in range(commits):

@@ -27,6 +27,7 @@ _NAMES = {"frazil": "Frazil", "stock": "Spark Structured Streaming", "connect": 
 # What the records of FORMAT_VARIANTS are.
 _RECORDS = {
     "avro": "the same 8 fields, 95 bytes, by a registry's id",
+    "avro_bad": "the Avro of `avro`, 1 % bad, to dead letters",
     "protobuf": "the same 8 fields, by a registry's id",
     "json_schema": "the JSON of `running`, by a registry's id",
     "bad": "the JSON of `running`, 1 % bad, to dead letters",

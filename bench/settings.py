@@ -19,7 +19,7 @@ LAYOUT_VARIANTS = (
     "running_one_million",
     "running_many_partitions",
 )
-FORMAT_VARIANTS = ("avro", "protobuf", "json_schema", "bad", "wide")
+FORMAT_VARIANTS = ("avro", "avro_bad", "protobuf", "json_schema", "bad", "wide")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -182,6 +182,16 @@ def plain_reader(servers: str) -> Iterator[Consumer]:
 def read_partition(servers: str, topic: str, partition: int) -> dict[Place, bytes | None]:
     """What is in a partition now, from its beginning to its end."""
     found: dict[Place, bytes | None] = {}
+    for message in read_messages(servers, topic, partition):
+        offset = message.offset()
+        assert offset is not None
+        found[topic, partition, offset] = message.value()
+    return found
+
+
+def read_messages(servers: str, topic: str, partition: int) -> list[Message]:
+    """The same with keys and headers."""
+    found: list[Message] = []
     with plain_reader(servers) as consumer:
         consumer.assign([TopicPartition(topic, partition, 0)])
         while (message := consumer.poll(30)) is not None:
@@ -189,7 +199,5 @@ def read_partition(servers: str, topic: str, partition: int) -> dict[Place, byte
             if error is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 return found
-            offset = message.offset()
-            assert offset is not None
-            found[topic, partition, offset] = message.value()
+            found.append(message)
     raise AssertionError(f"partition {partition} of {topic} could not be read")

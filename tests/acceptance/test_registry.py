@@ -1,9 +1,11 @@
 """Producers that change their schema ten times, in every format of the registry, with damaged records among theirs, a
-registry that goes away twice, and kill -9 at the steps between: the table and its dead letters hold every record once.
+registry that goes away twice, and kill -9 at the steps between: every table of theirs and its dead letters hold every record
+once. One of the tables is flattened, another takes no change, rescues, and sends its letters to a topic too.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -15,12 +17,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from confluent_kafka import Message
 
-from tests.acceptance.ledger import Place
+from tests.acceptance.ledger import Place, read_messages
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import PLACE, Pipeline
 from tests.acceptance.points import Points
 from tests.acceptance.running import Run
+from tests.acceptance.shapes import FIRST_COLUMNS, RESCUED, flat, put_aside
 from tests.acceptance.verifier import document_of, place_of, read_newest
 from tests.acceptance.writers import ADD, LATE, VERSIONS, WRITERS, Row, Writer
 from tests.fixtures.processes import frozen
@@ -34,12 +38,14 @@ DAMAGED_EVERY = 50
 CUT_AT, FROZEN_AT, STRUCK_WORKER_AT = 4, 9, 6
 STRUCK_AT: Mapping[int, Sequence[str]] = {ADD: ["evolve.landed"], 7: ["commit.landed", "commit.before"]}
 """The versions whose batches a driver is killed in, and the steps, each in tables of its own: those that are held hold up no
-other on its way to the next.
+other on its way to the next, as there are four threads for commits.
 """
 NOBODYS = b"\x7f\xff\xff\xfe"
 """A schema id that the registry never has."""
 PLACES = ("_topic", "_partition", "_offset")
 HEADER = {"type": "struct<id: long, o: string>", "header": "event"}
+OWN = ("_key", "sent")
+"""The columns of the key and of the header, which only a stream's first table has."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +58,10 @@ class Letter:
 
 
 class Stream:
-    """One format's topic, its table, and what of each of its records must become.
+    """One format's topic, its tables, and what of each of its records must become.
 
-    Every record's key and its header `event` are those that the first version would be written as.
+    Every record's key and its header `event` are those that the first version would be written as. tables: what each makes
+    of the row of a record.
     """
 
     def __init__(self, pipeline: Pipeline, registry: ApicurioRegistry, writer: Writer) -> None:
@@ -68,12 +75,23 @@ class Stream:
             metadata=[*PLACE, "key"],
             columns={"sent": {**HEADER, "value": form}},
         )
+        self.tables: dict[str, Callable[[Row], Row]] = {self.table: lambda row: row}
         self.ids: dict[int, int] = {}
         self.rows: dict[bytes, Row] = {}
         self.letters: dict[bytes, Letter] = {}
         self.late: dict[bytes, Row] = {}
+        self.sent: dict[bytes, Letter] = {}
         self._registry = registry
         self._number = 0
+
+    def add(self, name: str, row_of: Callable[[Row], Row], **settings: Any) -> None:
+        """Another table of the topic, without columns for key and header. row_of: its row, of the row with all fields."""
+
+        def without_own(row: Row) -> Row:
+            return row_of({column: value for column, value in row.items() if column not in OWN})
+
+        table = self.pipeline.add_table(name, self.topic, value={"format": self.writer.format}, **settings)
+        self.tables[table] = without_own
 
     def register(self, version: int) -> None:
         """The version is known to the registry from now on."""
@@ -119,14 +137,33 @@ class Stream:
         self.register(LATE)
         assert self.ids[LATE] == announced
         self.rows |= self.late
+        self.sent = self.letters
         self.letters = {value: letter for value, letter in self.letters.items() if value not in self.late}
 
     def check(self) -> None:
-        """Every record is a row with its values, or a letter with its bytes and reason; never both, never neither."""
+        """In each table every record is a row with its values, or a letter with its bytes and reason; never both, never
+        neither.
+        """
+        for table, row_of in self.tables.items():
+            self._check(table, row_of)
+
+    def check_sent(self, letters_topic: str) -> None:
+        """Whoever reads the topic of a table's letters has seen each of them once, as its record was, those too that a retry
+        has made rows of.
+        """
+        messages = read_messages(self.pipeline.servers, letters_topic, 0)
+        found = dict(map(_sent, messages))
+        assert len(found) == len(messages), "a letter was sent twice"
+        assert found == {place: self.sent[value] for place, value in self._records().items() if value in self.sent}
+
+    def _records(self) -> dict[Place, bytes]:
         records = self.pipeline.ledger.of(self.topic)
-        expected: dict[Place, bytes] = {place: value for place, value in records.items() if value is not None}
-        rows = self._read(self.table)
-        letters = self._read(f"{self.table}__dead_letters")
+        return {place: value for place, value in records.items() if value is not None}
+
+    def _check(self, table: str, row_of: Callable[[Row], Row]) -> None:
+        expected = self._records()
+        rows = self._read(table)
+        letters = self._read(f"{table}__dead_letters")
         found = {place_of(row): row for row in rows}
         kept = {
             (row["topic"], row["partition"], row["offset"]): Letter(
@@ -134,13 +171,14 @@ class Stream:
             )
             for row in letters
         }
-        assert (len(found), len(kept)) == (len(rows), len(letters)), "something is there twice"
-        assert kept == {place: self.letters[value] for place, value in expected.items() if value in self.letters}
-        assert found.keys() == {place for place, value in expected.items() if value in self.rows}
+        assert (len(found), len(kept)) == (len(rows), len(letters)), f"something is twice in {table}"
+        assert kept == {place: self.letters[value] for place, value in expected.items() if value in self.letters}, table
+        assert found.keys() == {place for place, value in expected.items() if value in self.rows}, table
         for place, row in found.items():
-            wanted = self.rows[expected[place]]
-            values = {name: _plain(value) for name, value in row.items() if name not in PLACES}
-            assert values == {**dict.fromkeys(values), **{name: _plain(value) for name, value in wanted.items()}}, place
+            wanted = row_of(self.rows[expected[place]])
+            values = {name: _plain(_opened(name, value)) for name, value in row.items() if name not in PLACES}
+            told = {name: _plain(value) for name, value in wanted.items()}
+            assert values == {**dict.fromkeys(values), **told}, (table, place)
 
     def _send(self, value: bytes) -> None:
         sent = self.writer.frame(self.ids[1], self.writer.write(1, self._number).body)
@@ -186,6 +224,12 @@ class History:
     def __init__(self, pipeline: Pipeline, registry: ApicurioRegistry, relay: Relay) -> None:
         self.pipeline = pipeline
         self.streams = [Stream(pipeline, registry, writer) for writer in WRITERS]
+        self.frozen, protobuf, _ = self.streams
+        protobuf.add("flat", flat, flatten=True)
+        self.letters_topic = pipeline.new_topic("refused", 1)
+        no_changes = {"columns": FIRST_COLUMNS, "on_drift": "freeze", "rescue": True}
+        self.frozen.add("frozen", put_aside, **no_changes, dead_letters={"topic": self.letters_topic})
+        self.tables = [table for stream in self.streams for table in stream.tables]
         steps = [step for steps in STRUCK_AT.values() for step in steps]
         self.points = Points(pipeline.folder / "points", *((step, "hold") for step in (*steps, "task.write")))
         self.troubles: Mapping[int, Callable[[], AbstractContextManager[None]]] = {
@@ -213,13 +257,15 @@ class History:
     def retry(self) -> None:
         """Letters that were bad for want of a schema, once it is there, beside the running pipeline."""
         for stream in self.streams:
-            self.pipeline.wait_until_settled(stream.table, self.run)
+            for table in stream.tables:
+                self.pipeline.wait_until_settled(table, self.run)
             stream.check()
             stream.mend()
         done = self.pipeline.command("dead-letters", "retry")["tables"]
         for stream in self.streams:
-            counts = done[stream.table]
-            assert (counts["in_table"], counts["stayed"]) == (len(stream.late), len(stream.letters))
+            for table in stream.tables:
+                counts = done[table]
+                assert (counts["in_table"], counts["stayed"]) == (len(stream.late), len(stream.letters)), table
 
     def end(self) -> None:
         """Every record is there once, whichever reader is asked, at the newest snapshots and the oldest."""
@@ -228,6 +274,7 @@ class History:
         for stream in self.streams:
             stream.check()
             self.pipeline.check_readers(stream.table)
+        self.frozen.check_sent(self.letters_topic)
 
     def _lose_registry(self, version: int) -> None:
         """The registry is away while records name schemas that the process has not met, and one that nobody has: every
@@ -239,13 +286,14 @@ class History:
             for stream in self.streams:
                 stream.produce_late(5)
                 stream.produce(version)
-            for stream in self.streams:
-                said = self.pipeline.wait_for_state(self.run, stream.table, "backing off")
+            for table in self.tables:
+                said = self.pipeline.wait_for_state(self.run, table, "backing off")
                 assert "schema registry" in said["reason"], said
 
     def _kill_driver(self, steps: Sequence[str], version: int) -> None:
+        for table in self.tables:
+            self.pipeline.wait_until_settled(table, self.run)
         for stream in self.streams:
-            self.pipeline.wait_until_settled(stream.table, self.run)
             stream.register(version)
         with ExitStack() as armed:
             for number, step in enumerate(steps):
@@ -272,8 +320,8 @@ class History:
         return self.pipeline.run(failpoints=self.points.declaration)
 
     def _wait(self) -> None:
-        for stream in self.streams:
-            self.pipeline.wait_for_commit_of(stream.table, self.run)
+        for table in self.tables:
+            self.pipeline.wait_for_commit_of(table, self.run)
 
 
 def test_every_record_of_ten_changed_schemas_is_a_row_or_a_letter_whatever_goes_away(
@@ -307,6 +355,25 @@ def _check_columns(stream: Stream) -> None:
     assert ("note" in kinds) == (stream.writer.format != "avro")
     assert kinds.get("d", "decimal(12, 2)") == "decimal(12, 2)"
     assert not any(field["required"] for field in schema["fields"])
+
+
+def _opened(column: str, value: Any) -> Any:
+    """What a column holds; of the values that were put aside their JSON."""
+    return json.loads(value) if column == RESCUED and value is not None else value
+
+
+def _sent(message: Message) -> tuple[Place, Letter]:
+    """Which record a message of a topic of letters was, and what is wrong with it: its key and headers are as they were, and
+    others follow.
+    """
+    headers = dict(message.headers() or ())
+    assert message.key() == headers["event"]
+    own = {name.removeprefix("frazil."): text for name, text in headers.items() if name.startswith("frazil.")}
+    words = {name: text.decode() for name, text in own.items() if isinstance(text, bytes)}
+    value = message.value()
+    assert value is not None
+    letter = Letter(value, words["error_class"], words.get("schema_id"))
+    return (words["topic"], int(words["partition"]), int(words["offset"])), letter
 
 
 def _plain(value: Any) -> Any:

@@ -7,11 +7,26 @@ import json
 from typing import Any
 
 import fastavro
+import numpy as np
+import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from bench.encoded import ADDED, FORMATS, TimedAvro, avro_schema, frame, json_schema, proto_schema, varint, zigzag
-from bench.records import SCHEMA, make_pool, timed_value
+from bench.encoded import (
+    ADDED,
+    FORMATS,
+    TimedAvro,
+    avro_schema,
+    damaged_avro,
+    frame,
+    json_schema,
+    proto_schema,
+    varint,
+    zigzag,
+)
+from bench.records import SCHEMA, DamagedPool, make_pool, timed_value
+from frazil.ingest.decode.framed import decode_framed
+from frazil.ingest.target import Reading, WriterSchema
 from frazil.registry.protobuf import compile_proto
 
 NUMBERS = (0, 1, 63, 64, 127, 128, 16_383, 16_384, 11_999_999)
@@ -81,3 +96,16 @@ def test_a_warm_up_record_has_a_negative_id_and_the_old_schema() -> None:
     value = TimedAvro(3, 4, 1)(-5, 1)
     assert value[:5] == frame(3)
     assert read_avro(value[5:], avro_schema())["id"] == -5
+
+
+def test_one_in_a_hundred_of_the_damaged_records_is_refused_and_the_others_are_as_they_were() -> None:
+    pool, count = make_pool(7), 1200
+    damaged = DamagedPool(pool)
+    value, whole = damaged_avro(damaged, 7), FORMATS["avro"].values(pool, 7)
+    bad = [number for number in range(count) if damaged.is_bad(number)]
+    reading = Reading(format="avro", schemas=(("7", WriterSchema("avro", avro_schema())),))
+    values = pa.array([value(number) for number in range(count)], pa.binary())
+    found = decode_framed(reading, (), {"value": values}, count)
+    assert np.flatnonzero(found.refused).tolist() == bad
+    assert [misfit.kind for misfit in found.misfits[:3]] == ["malformed", "no_magic", "malformed"]
+    assert [number for number in range(count) if value(number) != whole(number)] == bad

@@ -125,6 +125,17 @@ def test_a_ratio_to_plain_json_is_of_one_invocation_alone() -> None:
     assert Results([result("frazil", "bad", 2.5)]).times("throughput", "bad", "running", "cpu_s_per_million") is None
 
 
+def test_bad_records_in_avro_are_compared_with_clean_avro_of_the_same_invocation() -> None:
+    results = Results(
+        [result("frazil", name, cpu) for name, cpu in (("running", 2.0), ("avro", 1.0), ("avro_bad", 1.2))]
+    )
+    page = render(results)
+    assert "| the same in Avro: CPU | ≤ 1.5 × clean Avro's | 1.2 | yes |" in page
+    assert "| avro_bad | the Avro of `avro`, 1 % bad, to dead letters |" in page
+    alone = Results([result("frazil", "avro", 1.0, invocation="another"), result("frazil", "avro_bad", 1.2)])
+    assert "| the same in Avro: CPU | ≤ 1.5 × clean Avro's | not measured |  |" in render(alone)
+
+
 def test_formats_have_a_table_of_their_own_in_a_fixed_order() -> None:
     page = render(
         Results([result("frazil", name, cpu) for name, cpu in (("wide", 8.0), ("avro", 1.5), ("running", 2.0))])
