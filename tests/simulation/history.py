@@ -21,6 +21,7 @@ from frazil.spec.models import (
     ColumnSpec,
     CommitSpec,
     DeadLettersSpec,
+    FlattenSpec,
     MetadataField,
     TableSpec,
     TopicSelector,
@@ -32,7 +33,6 @@ from tests.simulation.faults import Fate
 from tests.simulation.scene import Place, Scene, pipeline_of
 
 _PLACE: dict[MetadataField, str] = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
-_PLACES = ["_topic", "_partition", "_offset", "id"]
 # partition_by and sort_by; None: the file does not say.
 _LAYOUTS = [
     (None, None),
@@ -41,6 +41,7 @@ _LAYOUTS = [
     ("_topic;bucket(id, 3)", "_offset;bucket(id, 4) desc nulls first"),
     ("", ""),
 ]
+_FLATTEN = [None, FlattenSpec(), FlattenSpec(depth=1)]
 
 
 class History(Scene):
@@ -51,9 +52,10 @@ class History(Scene):
     def __init__(self, seed: int, root: Path) -> None:
         super().__init__(Fate(seed), root)
         self.has_bad = self.fate.maybe(0.4)
+        self.is_flattened = self.fate.maybe(0.4)
         self.spec = _spec(root, has_bad=self.has_bad)
         self.is_rolled_back = False
-        self.produced: dict[Place, int] = {}
+        self.produced: dict[Place, dict[str, Any]] = {}
         for topic in "abc":
             self.source.create(topic, self.fate.pick(1, 3))
 
@@ -76,7 +78,7 @@ class History(Scene):
             value, is_bad = self._value(number)
             gap = self.fate.pick(1, 3) if self.fate.maybe(0.1) else 0
             offset = self.source.produce(topic, partition, value, self.clock.now_ms() - self.fate.pick(0, 50), gap)
-            self.produced[topic, partition, offset] = number
+            self.produced[topic, partition, offset] = {} if is_bad else json.loads(value or b"")
             if is_bad:
                 self.bad[topic, partition, offset] = value
 
@@ -91,17 +93,29 @@ class History(Scene):
             if self.fate.maybe(0.2):
                 record[f"new{drift}"] = f"text {number}"
             if self.fate.maybe(0.1):
-                record.setdefault("deep", {})[f"n{drift}"] = [{"k": number}]
+                record.setdefault("deep", {})[f"n{drift}"] = [self._inner(number)]
+            if self.fate.maybe(0.1):
+                record.setdefault("deep", {})[f"s{drift}"] = self._inner(number)
         return json.dumps(record).encode(), False
 
+    def _inner(self, number: int) -> dict[str, Any]:
+        """A nested record, which later ones have nested records in."""
+        record: dict[str, Any] = {"k": number}
+        if number > 90 and self.fate.maybe(0.3):
+            record["g"] = {"x": number, **({"h": {"y": [{"z": number}]}} if self.fate.maybe(0.3) else {})}
+        return record
+
     def _wanted(self) -> PipelineSpec:
-        """The pipeline as its owner has it by now: other partitions, and another order, from one start to the next."""
+        """The pipeline as its owner has it by now: other partitions, another order, nested records made columns or not, from
+        one start to the next.
+        """
         words = _LAYOUTS[self.fate.pick(0, len(_LAYOUTS) - 1)] if self.fate.is_arranged else _LAYOUTS[0]
         layout = {
             "partition_by": None if words[0] is None else tuple(map(parse_term, filter(None, words[0].split(";")))),
             "sort_by": None if words[1] is None else tuple(map(parse_sort, filter(None, words[1].split(";")))),
         }
-        tables = tuple(table.model_copy(update=layout) for table in self.spec.tables)
+        flatten = _FLATTEN[self.fate.pick(0, len(_FLATTEN) - 1)] if self.is_flattened else None
+        tables = tuple(table.model_copy(update={**layout, "flatten": flatten}) for table in self.spec.tables)
         return self.spec.model_copy(update={"tables": tables})
 
     # The truth
@@ -133,33 +147,44 @@ class History(Scene):
         if self.catalog.load(table) is None:
             return Progress()
         self.check_letters(table)
-        rows: dict[Place, int] = {}
+        truth = {
+            place: _leaves(record if table == "lake.ab" else record["id"])
+            for place, record in self.produced.items()
+            if place not in self.bad
+        }
+        rows: dict[Place, list[str]] = {}
         progress = Progress()
         files: set[str] = set()
         for snapshot in reversed(self.catalog.ancestors(table)):
             for file in snapshot.files:
                 assert file.path not in files, f"{file.path} is in two snapshots"
                 files.add(file.path)
-                read = pq.read_table(file.path, columns=_PLACES).to_pydict()
-                places = list(zip(read["_topic"], read["_partition"], read["_offset"], strict=True))
-                assert len(places) == file.record_count
-                for place, number in zip(places, read["id"], strict=True):
+                read = pq.read_table(file.path).to_pylist()
+                assert len(read) == file.record_count
+                for row in read:
+                    place = (row.pop("_topic"), row.pop("_partition"), row.pop("_offset"))
                     assert place not in rows, f"{place} is there twice"
-                    rows[place] = number
+                    rows[place] = _leaves(row)
             progress = from_summary("sim", snapshot.summary) or progress
             expected = {
-                (t, p, o): number
-                for (t, p, o), number in self.produced.items()
-                if o < progress.offsets.get(t, {}).get(p, 0) and (t, p, o) not in self.bad
+                (t, p, o): held for (t, p, o), held in truth.items() if o < progress.offsets.get(t, {}).get(p, 0)
             }
             assert rows == expected, _difference(rows, expected)
         return progress
 
 
-def _difference(rows: dict[Place, int], expected: dict[Place, int]) -> str:
+def _leaves(held: Any) -> list[str]:
+    """The values in a record or a row, whatever the fields are called and lie in."""
+    if isinstance(held, dict | list):
+        return sorted(leaf for inner in (held.values() if isinstance(held, dict) else held) for leaf in _leaves(inner))
+    return [] if held is None else [str(held)]
+
+
+def _difference(rows: dict[Place, list[str]], expected: dict[Place, list[str]]) -> str:
     lost = sorted(expected.keys() - rows.keys())[:5]
     more = sorted(rows.keys() - expected.keys())[:5]
-    return f"lost={lost} more={more}"
+    other = [(place, rows[place], held) for place, held in expected.items() if rows.get(place, held) != held][:5]
+    return f"lost={lost} more={more} other={other}"
 
 
 def _spec(root: Path, has_bad: bool) -> PipelineSpec:

@@ -15,7 +15,7 @@ from functools import cached_property
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, MapType, NestedField, StructType
 
-from frazil.ingest.evolve import NamesClash, Wanted, extend_schema, merge_types, merge_wanted
+from frazil.ingest.evolve import NamesClash, Wanted, extend_schema, merge_types, merge_wanted, type_at
 from frazil.ingest.selection import Path, Selection
 from frazil.types import RESERVED_COLUMNS
 
@@ -163,16 +163,28 @@ def bind_columns(fields: Sequence[NestedField], shaping: Shaping) -> dict[str, P
     return found
 
 
+def fed_columns(bound: Mapping[str, Path | None], shaping: Shaping) -> dict[Path, str]:
+    """By path of a field the column that it feeds: of several the one that is declared with it, else the first. bound: what
+    `bind_columns` has found.
+    """
+    found: dict[Path, str] = {}
+    for name, path in bound.items():
+        if path is not None and (path not in found or (name, path) in shaping.fields):
+            found[path] = name
+    return found
+
+
 def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     """fields: the table's columns that come from the record's value."""
     fields = [member for member in fields if member.name not in shaping.own]
     bound = bind_columns(fields, shaping)
+    fed = fed_columns(bound, shaping)
     root = _Node()
     paths: dict[str, Path] = {}
     for member in fields:
         path = bound[member.name]
         kind = shaping.selection.prune(member.field_type, path) if path else None
-        if path is None or kind is None or path in paths.values():
+        if path is None or kind is None or fed[path] != member.name:
             continue
         paths[member.name] = path
         node = root
@@ -254,7 +266,7 @@ class _Plan:
         self._own = own
         self._known = {member.name: member for member in schema.fields if member.name not in own}
         self._bound = bind_columns(tuple(self._known.values()), shaping)
-        self._columns = {path: name for name, path in self._bound.items() if path is not None}
+        self._columns = fed_columns(self._bound, shaping)
         self._inside: dict[Path, dict[str, IcebergType]] = {}
         self._new: dict[Path, IcebergType] = {}
 
@@ -270,22 +282,33 @@ class _Plan:
         for cut in range(len(path), 0, -1):
             column = self._columns.get(path[:cut])
             if column is not None:
-                rest = (column, *path[cut:])
-                mine = self._inside.setdefault(rest[:-1], {})
-                mine[rest[-1]] = _united(mine.get(rest[-1]), pruned, path)
+                self._add_inside((column, *path[cut:]), pruned, path)
                 return
         cut = min(len(path), self._shaping.depth + 1)
-        for name in reversed(path[cut:]):
-            pruned = StructType(NestedField(0, name, pruned, required=False))
-        self._new[path[:cut]] = _united(self._new.get(path[:cut]), pruned, path)
+        self._new[path[:cut]] = _united(self._new.get(path[:cut]), _wrapped(pruned, path[cut:]), path)
+
+    def _add_inside(self, place: Path, kind: IcebergType, path: Path) -> None:
+        """place: the field at `path`, beginning with its column. A struct around it may be missing there: all that records
+        had in it so far may be in columns of its own.
+        """
+        column = StructType(self._known[place[0]])
+        cut = next(cut for cut in range(len(place) - 1, -1, -1) if type_at(column, place[:cut]) is not None)
+        mine = self._inside.setdefault(place[:cut], {})
+        mine[place[cut]] = _united(mine.get(place[cut]), _wrapped(kind, place[cut + 1 :]), path)
 
     def _is_taken_apart(self, path: Path) -> bool:
+        if self._is_awaited(path):
+            return False
         if any(len(bound) > len(path) and bound[: len(path)] == path for bound in self._columns):
             return True
-        if len(path) > self._shaping.depth or is_held(path, self._columns):
-            return False
+        return len(path) <= self._shaping.depth and not is_held(path, self._columns)
+
+    def _is_awaited(self, path: Path) -> bool:
+        """Whether a column waits for the record at `path` that can hold it as a whole, but for members that have columns of
+        their own.
+        """
         name = self._shaping.column_name(path)
-        return not (self._bound.get(name, path) is None and is_one_column(self._known[name].field_type))
+        return self._bound.get(name, path) is None and is_one_column(self._known[name].field_type)
 
     def columns(self) -> tuple[Wanted, dict[str, str]]:
         """What the table lacks, by columns, and the docs of columns that say which field feeds them."""
@@ -316,8 +339,10 @@ class _Plan:
 
 
 def unfold(wanted: Wanted, depth: int) -> list[tuple[Path, bool]]:
-    """The paths of fields, and whether each is a record itself; of records down to `depth` the members too."""
-    found: list[tuple[Path, bool]] = []
+    """The paths of fields, and whether each is a record itself: those that are wanted, the records they are in and, of
+    records down to `depth`, the members.
+    """
+    found = [(parent[:cut], True) for parent in wanted for cut in range(1, len(parent) + 1)]
     waiting = [((*parent, name), kind) for parent, members in wanted.items() for name, kind in members.items()]
     while waiting:
         path, kind = waiting.pop()
@@ -339,3 +364,10 @@ def is_held(path: Path, columns: Container[Path]) -> bool:
 
 def _united(old: IcebergType | None, new: IcebergType, path: Path) -> IcebergType:
     return new if old is None else merge_types(old, new, path)
+
+
+def _wrapped(kind: IcebergType, names: Path) -> IcebergType:
+    """The type inside structs of one member, which are called so from the outside in."""
+    for name in reversed(names):
+        kind = StructType(NestedField(0, name, kind, required=False))
+    return kind

@@ -62,6 +62,7 @@ def note_made_anew(before: TableState | None, table: Table) -> None:
 def note_obstacle(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     """What was in the way of a commit, for the batch that is planned again."""
     table = planned.table
+    table.in_vain = outcome.in_vain
     if outcome.report.has_heavy:
         log.info("large_records", table=table.name, larger_than_bytes=HEAVY_BYTES)
     elif outcome.schemas:

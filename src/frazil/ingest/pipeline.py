@@ -28,6 +28,7 @@ from frazil.ingest.evolve import (
 )
 from frazil.ingest.files.partition_limit import TooManyPartitions, exceeds
 from frazil.ingest.granting import MOST_BARRED, grant
+from frazil.ingest.in_vain import InVain, asked_in_vain
 from frazil.ingest.layouts import check_measured_columns
 from frazil.ingest.letters.letter_box import LetterBox, new_table_properties
 from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
@@ -88,7 +89,7 @@ class Outcome:
     planned again to write to it. schemas: those that it is planned again to read with. resolved: what changes did to an
     upsert table. unpaired: as in TaskReport; unfilled: records that have no value for a required column, which no row had
     either; it is planned again without these records. barred: fields that the table cannot have, with the reason; it is
-    planned again, and records that have them are bad ones.
+    planned again, and records that have them are bad ones. in_vain: a change of the table that it asked for in vain.
     """
 
     state: TableState | None
@@ -101,6 +102,7 @@ class Outcome:
     unpaired: tuple[tuple[str, int, int], ...] = ()
     unfilled: tuple[tuple[str, int, int], ...] = ()
     barred: Mapping[Path, str] = field(default_factory=dict)
+    in_vain: InVain | None = None
 
     @property
     def is_lacking(self) -> bool:
@@ -245,8 +247,10 @@ class Pipeline:
                 hit("evolve.before")
                 loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
                 change = within_limit(table, adder(table.spec, wanted, loosened))
-                state = self._catalog.evolve(table.name, change)
-                return Outcome(note_key_columns(self._catalog, state, report.key_columns), report)
+                evolved = self._catalog.evolve(table.name, change)
+                state = note_key_columns(self._catalog, evolved, report.key_columns)
+                in_vain = asked_in_vain(table.state, state, wanted, loosened, table.in_vain)
+                return Outcome(state, report, in_vain=in_vain)
             schema = within_limit(table, adder(table.spec, wanted))(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Outcome(None, report, is_empty=True)

@@ -123,8 +123,10 @@ def bindings_of(
     for path, is_record in seen:
         kind = layout.unbound.get(shaping.column_name(path))
         taken = shaping.selection.takes(path)
-        if kind is None or is_held(path, bound) or taken == "none" or (taken == "part" and not is_record):
+        if kind is None or is_held(path, bound) or (taken == "part" and not is_record):
             continue
+        if shaping.selection.prune(kind, path) is None:
+            continue  # Nothing of what the column has is taken.
         if not is_record or len(path) > shaping.depth or is_one_column(kind):
             found.setdefault(path[:-1], {})[path[-1]] = kind
     return found

@@ -18,6 +18,7 @@ from frazil.errors import UnavailableError
 from frazil.ingest.decode.frames import KEY_HEADER
 from frazil.ingest.decode.keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.ingest.envelope import Envelope
+from frazil.ingest.in_vain import InVain
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.letters.target import letters_target
 from frazil.ingest.naming import Shaping
@@ -97,7 +98,8 @@ class Table:
     that it divides nothing that belongs together, a transaction or the halves of a change of the key, or that there is none
     yet. awaited: records that tell of a change of the key and lack its other half, or the row, with the time that was seen.
     ahead: by topic and position in the source's log, changes of the key whose insert alone is in the table, with the time of
-    that commit. barred: as tasks are told (Reading).
+    that commit. barred: as tasks are told (Reading). in_vain: what the last batch asked for, where that left the table as it
+    was.
     """
 
     spec: TableSpec
@@ -156,6 +158,7 @@ class Table:
     given_up: frozenset[tuple[str, int, int]] = frozenset()
     awaited: dict[tuple[str, int, int], int] = field(default_factory=dict)
     ahead: dict[tuple[str, str], int] = field(default_factory=dict)
+    in_vain: InVain | None = None
 
     @property
     def name(self) -> str:
@@ -194,7 +197,7 @@ class Table:
 
     def end_batch(self) -> None:
         """Forgets what was noted for a batch that is in the table."""
-        self.held, self.awaited = None, {}
+        self.held, self.awaited, self.in_vain = None, {}, None
         self.unpaired = self.unfilled = self.given_up = frozenset()
 
     def forget_batches(self) -> None:

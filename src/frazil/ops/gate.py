@@ -15,10 +15,11 @@ from frazil.errors import UnavailableError
 from frazil.ingest.decode.columns import Columns, Decoded
 from frazil.ingest.decode.envelopes.document_ids import ID
 from frazil.ingest.decode.fit import Fitting, fit_columns
-from frazil.ingest.decode.framed import row_renames, row_struct, struct_of
+from frazil.ingest.decode.framed import row_branches, row_renames, row_struct, struct_of
 from frazil.ingest.decode.json_schema.refusals import refused_changes
 from frazil.ingest.decode.keys import is_record
 from frazil.ingest.decode.renames import Renames
+from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import NamesClash, SchemaChange, compare_schemas, lacking_of, new_schema, type_at
 from frazil.ingest.layouts import term_misfit
 from frazil.ingest.naming import KEY_ROOT
@@ -174,7 +175,8 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
     struct = row_struct(written, target.envelope, fields, table.spec.value.message or "")
     if target.shaping is not None:
         struct = target.shaping.selection.prune_struct(struct) or StructType()
-    return _fitted(reading, subject, written, struct, fields, row_renames(written, target.envelope, struct))
+    renames = row_renames(written, target.envelope, struct)
+    return _fitted(reading, subject, written, struct, fields, renames, target.envelope)
 
 
 def _fitted(
@@ -184,6 +186,7 @@ def _fitted(
     struct: StructType,
     fields: Sequence[NestedField],
     renames: Renames | None = None,
+    envelope: Envelope | None = None,
 ) -> Decoded:
     if written.kind == "json_schema":  # What the records hold is text, of which columns take more than of such types.
         wanted = lacking_of(StructType(*fields), struct, reading.may_widen) if reading.undeclared == "add" else {}
@@ -192,7 +195,8 @@ def _fitted(
             [], np.zeros(0, np.bool_), wanted={path: dict(of) for path, of in wanted.items()}, refusals=refusals
         )
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
-    return fit_columns(Fitting(reading, subject, 0, 0, renames or Renames()), struct, nothing, fields)
+    fitting = Fitting(reading, subject, 0, 0, renames or Renames(), row_branches(written, envelope))
+    return fit_columns(fitting, struct, nothing, fields)
 
 
 # ---- keys

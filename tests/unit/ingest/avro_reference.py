@@ -149,7 +149,7 @@ _NOTES = """
 - Of a union at most one field is set; of one with null perhaps none. Its fields are called as Avro calls the branches:
   the name of a primitive type, `array`, `map`, the name of a named type without its namespace; where that is not unique,
   with it (dots become underscores). A union that has just one type beside null is that type;
-  once it gets a second one it is [a change that is refused](../how-to/evolve.md#who-may-change-the-table).
+  [what follows when it gets a second one](../how-to/evolve.md#who-may-change-the-table).
 - A record that contains itself has no end as a column. Where it would begin again it is a string with the JSON of the
   value: bytes and fixed as base64, logical types as what they are written with, NaN and the infinities as strings, a
   union as above (an object with one member, the branch).

@@ -17,6 +17,7 @@ from tests.unit.ingest.test_schemas import World
 
 _ADDRESS = (ColumnSpec(name="address", type=parse_type("struct<zip: string>")),)
 _A_B = (ColumnSpec(name="a_b", type=parse_type("string")),)
+_LAT = (ColumnSpec(name="lat", type=parse_type("double"), field=("address", "geo", "lat")),)
 
 
 def _run(scene: Scene, *values: Any) -> Table:
@@ -46,6 +47,18 @@ def _run(scene: Scene, *values: Any) -> Table:
             {"a": {"geo": {"lat": 2.5, "in": {"x": 1}}}},
             {"lat": 2.5, "a_geo_in_x": 1},
         ),
+        (
+            {"flatten": None, "columns": _LAT},
+            {"address": {"zip": "1", "geo": {"lat": 1.5}}},
+            {"address": {"zip": "2", "geo": {"lat": 2.5, "lon": 3.5, "in": {"x": 1}}}},
+            {"lat": 2.5, "address": {"zip": "2", "geo": {"lon": 3.5, "in": {"x": 1}}}},
+        ),
+        (
+            {"columns": _ADDRESS + _LAT},
+            {"address": {"zip": "1", "geo": {"lat": 1.5}}},
+            {"address": {"zip": "2", "geo": {"lat": 2.5, "lon": 3.5, "in": {"x": 1}}}},
+            {"lat": 2.5, "address": {"zip": "2", "geo": {"lon": 3.5, "in": {"x": 1}}}},
+        ),
     ],
 )
 def test_an_object_inside_a_column_that_is_there_stays_inside_it(
@@ -64,6 +77,65 @@ def test_flatten_that_is_switched_on_later_leaves_the_structs_that_are_there(tmp
     table = _run(scene, {"o": {"p": 2, "q": {"r": 3}}, "n": {"s": 4}})
     assert table.run_state is RunState.WAITING
     assert scene.rows("n.a")[-1] == {"o": {"p": 2, "q": {"r": 3}}, "n_s": 4}
+
+
+def test_flatten_that_is_switched_off_and_on_again_feeds_the_columns_of_both(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", flatten=FlattenSpec())
+    _run(scene, {"o": {"p": 1, "s": {"t": 1}}})
+    scene.settings["flatten"] = None
+    _run(scene, {"o": {"p": 2, "q": 2}})
+    scene.settings["flatten"] = FlattenSpec()
+    for value in ({"o": {"p": 3, "q": 3}}, {"o": {"p": 4, "s": {"t": 4, "u": 4}, "v": {"w": 4}}}):
+        table = _run(scene, value)
+        assert (table.run_state, table.reason) == (RunState.WAITING, "")
+    assert [_there(row) for row in scene.rows("n.a")] == [
+        {"o_p": 1, "o_s_t": 1},
+        {"o": {"p": 2, "q": 2}},
+        {"o_p": 3, "o": {"q": 3}},
+        {"o_p": 4, "o_s_t": 4, "o": {"s": {"u": 4}, "v": {"w": 4}}},
+    ]
+
+
+def _there(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without nulls."""
+    there = {name: held for name, held in row.items() if held is not None}
+    return {name: _there(held) if isinstance(held, dict) else held for name, held in there.items()}
+
+
+def test_a_struct_that_waits_for_its_record_gets_it_though_a_member_has_a_column_in_avro_too(tmp_path: Path) -> None:
+    def place(*more: str) -> str:
+        geo = {"type": "record", "name": "G", "fields": [{"name": name, "type": "double"} for name in ("lat", *more)]}
+        fields = [{"name": "zip", "type": "string"}, {"name": "geo", "type": geo}]
+        address = {"type": "record", "name": "A", "fields": fields}
+        return json.dumps({"type": "record", "name": "P", "fields": [{"name": "address", "type": address}]})
+
+    world = World(tmp_path, flatten=FlattenSpec(), columns=_ADDRESS + _LAT)
+    for text, geo in ((place(), {"lat": 1.5}), (place("lon"), {"lat": 2.5, "lon": 3.5})):
+        world.produce(world.register(text), text, {"address": {"zip": "1", "geo": geo}})
+        world.settle(world.start())
+    assert world.rows() == [
+        {"address": {"zip": "1"}, "lat": 1.5},
+        {"address": {"zip": "1", "geo": {"lon": 3.5}}, "lat": 2.5},
+    ]
+
+
+def test_a_struct_of_which_nothing_is_taken_waits_for_no_field(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    _run(scene, {"id": 1, "o": {"p": 1}})
+    scene.settings |= {"flatten": FlattenSpec(), "exclude": (("o", "p"),)}
+    for value in ({"id": 2, "o": {"p": 2}}, {"id": 3, "o": {"p": 3, "q": 3}}):
+        table = _run(scene, value)
+        assert (table.run_state, table.reason) == (RunState.WAITING, "")
+    assert [row["o"] for row in scene.rows("n.a")[:2]] == [{"p": 1}, None]
+    assert scene.rows("n.a")[2] == {"id": 3, "o": {"p": None, "q": 3}}
+
+
+def test_a_declared_column_takes_over_the_field_that_another_column_had(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", flatten=FlattenSpec())
+    _run(scene, {"c": {"n": 1}})
+    scene.settings["columns"] = (ColumnSpec(name="number", type=parse_type("int"), field=("c", "n")),)
+    assert _run(scene, {"c": {"n": 2}}).run_state is RunState.WAITING
+    assert scene.rows("n.a")[-1] == {"c_n": None, "number": 2}
 
 
 def test_a_record_inside_a_list_of_avro_gets_one_more(tmp_path: Path) -> None:

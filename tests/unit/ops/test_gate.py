@@ -64,6 +64,16 @@ def test_a_change_that_would_be_refused_is_a_problem_before_a_record_has_it(worl
     assert finding.found == "schema a-value: column id: string is not added: `on_drift` is `freeze`"
 
 
+def test_of_a_union_the_branches_that_a_column_cannot_hold_are_a_problem_and_no_others(world: World) -> None:
+    registry = MemoryRegistry()
+    registry.register("avro", avro(v=["null", "int", "string"], w="int"), subject="a-value")
+    [finding] = look(world, registry, v="int", w="struct<int: int, string: string>")
+    assert (finding.is_ok, finding.found) == (False, "schema a-value: column v: string does not fit int")
+    registry.register("avro", avro(v=["null", "int", "long"]), subject="a-value")
+    [finding] = look(world, registry, v="int")
+    assert (finding.is_ok, finding.found) == (True, "a run widens v: long")
+
+
 def test_a_subject_that_is_not_there_of_another_format_or_of_no_use(world: World) -> None:
     registry = MemoryRegistry()
     [finding] = look(world, registry)

@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, StructType
 
 
+class UnionStruct(StructType):
+    """The struct that a union becomes: a member for each branch, of which a value has one."""
+
+
 @dataclass(frozen=True)
 class Bodies:
     """Records side by side in one buffer: the body of the n-th, without its frame, is `buffer[start[n]:end[n]]`."""

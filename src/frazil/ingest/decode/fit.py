@@ -6,7 +6,7 @@ wanted, or refused where the table may not change; everything else is a misfit w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -25,7 +25,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.ingest.decode.columns import Columns, Decoded, Misfit
+from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct
 from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.json_texts import as_json
 from frazil.ingest.decode.renames import Renames
@@ -45,8 +45,9 @@ _NO_COLUMN = "the table has no such column, and `on_drift: freeze` lets it have 
 
 @dataclass
 class Fitting:
-    """What is found out while one group of records is fitted. schema_id: of the schema they were written with; members: of
-    `_rescued`, of all records at once; rescued: single ones; the rest as in Decoded.
+    """What is found out while one group of records is fitted. schema_id: of the schema they were written with; branches: by
+    path of a value what a union with its type calls it; members: of `_rescued`, of all records at once; rescued: single
+    ones; the rest as in Decoded.
     """
 
     reading: Reading
@@ -54,6 +55,7 @@ class Fitting:
     row_count: int
     limit: int
     renames: Renames = field(default_factory=Renames)
+    branches: Mapping[Path, str] = field(default_factory=dict)
     misfits: list[Misfit] = field(default_factory=list)
     members: list[pa.Array] = field(default_factory=list)
     rescued: list[Misfit] = field(default_factory=list)
@@ -183,12 +185,65 @@ def fit_value(
         return _fit_map(fitting, array, (written, wanted), place, top)
     if written == wanted:
         return array
+    if isinstance(written, UnionStruct):
+        return _fit_branches(fitting, array, (written, wanted), place, top)
+    return _fit_other(fitting, array, kinds, place, top)
+
+
+def _fit_other(
+    fitting: Fitting,
+    array: pa.Array,
+    kinds: tuple[IcebergType, IcebergType],
+    place: Place,
+    top: tuple[Path, IcebergType],
+) -> pa.Array:
+    """Values of another type than the table's."""
+    written, wanted = kinds
+    branch = fitting.branches.get(place.path)
+    if branch is not None and isinstance(wanted, StructType) and branch in {member.name for member in wanted.fields}:
+        return _fit_into_branch(fitting, array, (written, wanted), place, branch)
     if can_promote(wanted, written):
         if fitting.reading.may_widen:
             fitting.want(*top)
         else:
             fitting.refuse_change(place.path, f"{wanted} is not widened to {written}")
     return _convert(fitting, array, kinds, place)
+
+
+def _fit_branches(
+    fitting: Fitting,
+    array: pa.Array,
+    kinds: tuple[UnionStruct, IcebergType],
+    place: Place,
+    top: tuple[Path, IcebergType],
+) -> pa.Array:
+    """Values of a union in a column of one type: each goes over as if its branch were all there is."""
+    written, wanted = kinds
+    found = pa.nulls(len(array), arrow_type(wanted))
+    for n, branch in enumerate(written.fields):
+        alone = (top[0], _with_branch(top[1], branch.field_type))
+        fitted = fit_value(fitting, array.field(n), (branch.field_type, wanted), place, alone)
+        if fitted.null_count < len(fitted):
+            found = pc.coalesce(found, fitted) if found.null_count < len(found) else fitted
+    return found
+
+
+def _with_branch(kind: IcebergType, branch: IcebergType) -> IcebergType:
+    """The type of a field that is a union, or has one in its lists and maps, with one branch in the union's place."""
+    if isinstance(kind, ListType):
+        return ListType(0, _with_branch(kind.element_type, branch), False)
+    if isinstance(kind, MapType):
+        return MapType(0, kind.key_type, 0, _with_branch(kind.value_type, branch), False)
+    return branch
+
+
+def _fit_into_branch(
+    fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, StructType], place: Place, branch: str
+) -> pa.Array:
+    """Values of one type in the column of a union that has it: each goes to the member of that branch."""
+    struct = pa.StructArray.from_arrays([array], [branch], mask=array.is_null())
+    written = StructType(NestedField(0, branch, kinds[0], required=False))
+    return _fit_inner_struct(fitting, struct, written, kinds[1], place)
 
 
 def _fit_inner_struct(

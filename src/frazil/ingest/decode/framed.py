@@ -203,8 +203,9 @@ def _read_columns(
     columns = reader.read(bodies)
     struct = reader.struct
     schemas = tuple(schema for _, schema in batch.reading.schemas)
-    renames = _renames(schemas, reader.names or frozenset()) if isinstance(reader, AvroReader) else Renames()
-    fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit, renames)
+    fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit)
+    if isinstance(reader, AvroReader):
+        fitting.renames, fitting.branches = _renames(schemas, reader.names or frozenset()), reader.branches
     if batch.reading.envelope is not None and has_documents(batch.reading.envelope, struct):
         batch.groups.append(_Group(rows, open_documents(fitting, struct, columns, batch.fields)))
         return
@@ -314,6 +315,15 @@ def row_renames(schema: WriterSchema, envelope: Envelope | None, struct: StructT
     found = _avro(schema).aliases
     inside = {path[1:]: names for path, names in found.items() if path[0] == "after"} if envelope is not None else {}
     return find_renames([(struct, {**found, **inside})])
+
+
+def row_branches(schema: WriterSchema, envelope: Envelope | None) -> Mapping[tuple[str, ...], str]:
+    """What a union calls the types of the values in a schema's rows, by path."""
+    if schema.kind != "avro":
+        return {}
+    found = _avro(schema).branches
+    inside = {path[1:]: name for path, name in found.items() if path[0] == "after"} if envelope is not None else {}
+    return {**found, **inside}
 
 
 def row_struct(

@@ -10,6 +10,7 @@ from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.evolve import NamesClash, Wanted, merge_wanted
+from frazil.ingest.in_vain import asked_in_vain
 from frazil.ingest.pipeline import adder, grant_columns, within_limit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, note_key_columns
@@ -49,11 +50,12 @@ def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], top
 
 def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) -> None:
     """Fetches schemas, or else changes the table as ingestion would. Raises as these do, SpecError where the table cannot
-    have the columns.
+    have the columns, or is left as it was for the second time in a row.
     """
     if needs.missing:
         fetch_schemas(schemas, table, needs.missing, needs.topics)
         return
+    assert table.state is not None
     try:
         granted, barred = grant_columns(table, merge_wanted(needs.wanted, keeps_first=True))
         if barred.keys() - table.barred.keys():
@@ -61,7 +63,9 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
             return
         change = within_limit(table, adder(table.spec, granted, sorted(needs.loosened)))
         hit("retry.evolving")
-        table.state = note_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
+        state = note_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
+        table.in_vain = asked_in_vain(table.state, state, granted, needs.loosened, table.in_vain)
+        table.state = state
     except NamesClash as error:
         remedy = "leave these letters out, by --offset or --error-class, or set `undeclared: drop`"
         raise SpecError(str(error), remedy=remedy, where=table.name) from None

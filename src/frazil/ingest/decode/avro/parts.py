@@ -74,14 +74,15 @@ class Part:
 class Plan:
     """All that reading needs to know of a schema.
 
-    steps, jumps: for the walk. paths: the field of each step. slots: the context of each slot. widths: what one row of
-    each context takes, in words. lists: of each context the slot with its items' numbers, by which they belong to the
-    rows of another context.
+    branches: by path of a value what a union with its type calls it; of records nothing. steps, jumps: for the walk. paths:
+    the field of each step. slots: the context of each slot. widths: what one row of each context takes, in words. lists: of
+    each context the slot with its items' numbers, by which they belong to the rows of another context.
     """
 
     struct: StructType
     parts: tuple[Part, ...]
     aliases: dict[tuple[str, ...], tuple[str, ...]]
+    branches: dict[tuple[str, ...], str]
     steps: NDArray[np.int64]
     jumps: NDArray[np.int64]
     paths: tuple[str, ...]

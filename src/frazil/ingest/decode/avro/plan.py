@@ -15,6 +15,7 @@ from frazil.ingest.decode.avro.code import CALL, END, RECORDS, RETURN, SCRATCH, 
 from frazil.ingest.decode.avro.json_code import JsonCode, plan_json
 from frazil.ingest.decode.avro.parts import Part, Plan, scalar_type
 from frazil.ingest.decode.avro.schema import MAX_FIELDS, MAX_LEVELS, Avro, AvroField, branch_names, unusable
+from frazil.ingest.decode.columns import UnionStruct
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def plan_columns(avro: Avro) -> Plan:
         struct=_struct(names, parts),
         parts=parts,
         aliases={path: aliases for path, aliases in planner.aliases.items() if aliases},
+        branches=planner.branches,
         steps=np.array(code.steps, np.int64),
         jumps=np.array(code.jumps or [(0, 0)], np.int64),
         paths=tuple(code.paths),
@@ -59,8 +61,8 @@ def plan_columns(avro: Avro) -> Plan:
     )
 
 
-def _struct(names: list[str], parts: tuple[Part, ...]) -> StructType:
-    return StructType(*(NestedField(0, n, part.type, required=False) for n, part in zip(names, parts, strict=True)))
+def _struct(names: list[str], parts: tuple[Part, ...], make: type[StructType] = StructType) -> StructType:
+    return make(*(NestedField(0, n, part.type, required=False) for n, part in zip(names, parts, strict=True)))
 
 
 @dataclass
@@ -74,6 +76,7 @@ class _Planner:
     widths: list[int] = field(default_factory=lambda: [0, 0])
     lists: list[int] = field(default_factory=lambda: [SCRATCH_SLOT, SCRATCH_SLOT])
     aliases: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    branches: dict[tuple[str, ...], str] = field(default_factory=dict)
     open: list[Avro | None] = field(default_factory=list)
     hollow: set[Avro] = field(default_factory=set)
     routines: dict[Avro, int] = field(default_factory=dict)
@@ -89,6 +92,8 @@ class _Planner:
         }  # fmt: skip
         if avro.kind == "null":
             return None
+        if avro.kind not in ("record", "union"):
+            self.branches[place.path] = avro.short_name
         if avro.kind in writers:
             return writers[avro.kind](avro, place)
         make, kind = scalar_type(avro)
@@ -219,7 +224,8 @@ class _Planner:
         choices = tuple(number for number, branch in enumerate(avro.items, 1) if branch.kind != "null")
         if is_optional:
             return Part("optional", parts[0].type, place.context, place.name, slot, tuple(parts), choices)
-        kind = _struct([name for b, name in zip(avro.items, names, strict=True) if b.kind != "null"], tuple(parts))
+        there = [name for b, name in zip(avro.items, names, strict=True) if b.kind != "null"]
+        kind = _struct(there, tuple(parts), UnionStruct)
         return Part("union", kind, place.context, place.name, slot, tuple(parts), choices)
 
     def _skip(self, avro: Avro) -> None:

@@ -59,6 +59,11 @@ class AvroReader:
         """The earlier names of the fields that have any, by path; `element` and `value` lead into lists and maps."""
         return self._plan.aliases
 
+    @property
+    def branches(self) -> Mapping[tuple[str, ...], str]:
+        """What a union with the type of a value calls it, by the value's path; of records nothing."""
+        return self._plan.branches
+
     def read(self, records: Bodies) -> Columns:
         """See `Reader`. Bodies may lie in any order, with gaps between them, but not over each other."""
         rows = len(records)

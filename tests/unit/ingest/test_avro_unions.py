@@ -1,0 +1,124 @@
+"""A union of Avro that gets a second type, or is left with one: what its values are in the column that is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.types import IcebergType, ListType, LongType
+
+from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.target import WriterSchema
+from frazil.spec import ColumnSpec
+from frazil.spec.types import parse_type
+from tests.unit.ingest.test_framed import decode, faults, fields_of, framed, rows
+from tests.unit.ingest.test_schemas import World, avro
+
+_ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+_POINT = {"type": "record", "name": "P", "fields": [{"name": "x", "type": "int"}]}
+_MORE = ["null", "int", "string"]
+
+
+def _read(kind: Any, column: str, *values: Any, **reading: Any) -> tuple[Decoded, list[Any]]:
+    """Values of a type in a column; with what becomes of them."""
+    schema, fields = WriterSchema("avro", avro(v=kind)), fields_of(v=column)
+    records = framed(2, schema, *({"v": value} for value in values))
+    decoded = decode(records, fields, {2: schema}, **reading)
+    return decoded, [row["v"] for row in rows(decoded, fields)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "good", "bad", "refused"),
+    [
+        (_MORE, "int", [5, None, -1], ["x"], "v: string does not fit int"),
+        (_MORE, "string", ["x", None, ""], [5], "v: int does not fit string"),
+        (_MORE, "decimal(9,2)", [5], ["x"], "v: string does not fit decimal(9, 2)"),
+        (["null", "int", _POINT], "int", [5, None], [{"x": 1}], "v: struct does not fit int"),
+        (["string", _ENUM], "string", [("string", "x"), ("E", "A")], [], ""),
+        (["long", "int"], "long", [("int", 5), ("long", 2**40)], [], ""),
+        ([{"type": "array", "items": "int"}, "string"], "list<int>", [[1], []], ["x"], "v: string does not fit list"),
+        ([{"type": "map", "values": "int"}, "int"], "map<string, int>", [{"a": 1}], [7], "v: int does not fit map"),
+        ({"type": "array", "items": _MORE}, "list<int>", [[1, None], [], [2]], [["x"]], "v.element: string does not"),
+        ({"type": "map", "values": _MORE}, "map<string, int>", [{"a": 1, "b": None}], [{"a": "x"}], "v.value: string"),
+    ],
+)
+def test_of_a_union_the_branch_goes_over_that_the_column_holds(
+    kind: Any, column: str, good: list[Any], bad: list[Any], refused: str
+) -> None:
+    decoded, found = _read(kind, column, *good, *bad, *good)
+    plain = [value[1] if isinstance(value, tuple) else value for value in good]
+    assert [dict(value) if column.startswith("map") else value for value in found] == plain * 2
+    assert [misfit.row for misfit in decoded.misfits] == [n + len(good) for n in range(len(bad))]
+    assert {misfit.kind for misfit in decoded.misfits} <= {"does_not_fit"}
+    assert [said.startswith(f"schema 2: column {refused}") for said in decoded.refusals] == [True] * bool(refused)
+    assert decoded.wanted == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "values", "wider", "wanted"),
+    [
+        (["null", "int", "long"], "int", [("int", 5), ("long", 2**40)], "long", LongType()),
+        ({"type": "array", "items": ["int", "long"]}, "list<int>", [[("int", 5)], [("long", 2**40)]], "list<long>",
+         ListType(0, LongType(), False)),
+    ],
+)  # fmt: skip
+def test_a_wider_branch_makes_the_column_wider(
+    kind: Any, column: str, values: list[Any], wider: str, wanted: IcebergType
+) -> None:
+    assert _read(kind, column, *values)[0].wanted == {(): {"v": wanted}}
+    after, found = _read(kind, wider, *values)
+    assert (after.wanted, after.misfits, len(found)) == ({}, [], 2)
+    narrow, _ = _read(kind, column, *values, may_widen=False)
+    assert [said.endswith("int is not widened to long") for said in narrow.refusals] == [True]
+    assert [misfit.row for misfit in narrow.misfits] == [1]
+
+
+def test_a_branch_that_does_not_fit_is_rescued() -> None:
+    decoded, found = _read(_MORE, "int", 5, "x", is_rescuing=True)
+    assert found == [5, None]
+    assert decoded.rescued is not None
+    assert decoded.rescued.to_pylist() == [None, '{"v":{"value":"x","reason":"\\"x\\" (string) does not fit int"}}']
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "values", "expected"),
+    [
+        ("int", "struct<int: int, string: string>", [5], [{"int": 5, "string": None}]),
+        (["null", "int"], "struct<int: int, string: string>", [5, None], [{"int": 5, "string": None}, None]),
+        ("int", "struct<int: long, string: string>", [5], [{"int": 5, "string": None}]),
+        (_ENUM, "struct<string: string, E: string>", ["A"], [{"string": None, "E": "A"}]),
+        ({"type": "array", "items": "int"}, "struct<array: list<int>, int: int>", [[1]], [{"array": [1], "int": None}]),
+        ({"type": "array", "items": "int"}, "list<struct<int: int, string: string>>", [[1], []],
+         [[{"int": 1, "string": None}], []]),
+    ],
+)  # fmt: skip
+def test_a_plain_value_goes_to_its_branch(kind: Any, column: str, values: list[Any], expected: list[Any]) -> None:
+    decoded, found = _read(kind, column, *values)
+    assert (found, decoded.wanted, decoded.misfits, decoded.refusals) == (expected, {}, [], set())
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"), [("boolean", "struct<int: int, string: string>"), ("int", "struct<x: int>")]
+)
+def test_a_plain_value_without_a_branch_does_not_fit(kind: str, column: str) -> None:
+    decoded, found = _read(kind, column, 1)
+    assert (found, faults(decoded)) == ([], [(0, "does_not_fit", "v")])
+    assert decoded.refusals == {f"schema 2: column v: {kind} does not fit struct"}
+
+
+@pytest.mark.parametrize("column", ["", "struct<int: int, string: string>"])
+def test_records_before_and_after_a_union_got_its_second_type_are_rows(tmp_path: Path, column: str) -> None:
+    columns = (ColumnSpec(name="v", type=parse_type(column)),) if column else ()
+    world = World(tmp_path, columns=columns, dead_letters={"stop_above": 1.0})
+    old, new = avro(v=["null", "int"]), avro(v=_MORE)
+    one, two = world.register(old), world.register(new)
+    for schema_id, text, value in ((one, old, 1), (two, new, 2), (two, new, "x"), (one, old, 3)):
+        world.produce(schema_id, text, {"v": value})
+        world.settle(world.start())
+    if column:
+        expected: list[Any] = [{"int": 1}, {"int": 2}, {"string": "x"}, {"int": 3}]
+        assert [{name: held for name, held in row["v"].items() if held is not None} for row in world.rows()] == expected
+    else:
+        assert [row["v"] for row in world.rows()] == [1, 2, 3]
+        assert [letter["offset"] for letter in world.rows("n.t__dead_letters")] == [2]
