@@ -17,7 +17,7 @@ from frazil.ops.words import count
 SOMETHING_TO_DO = 4
 _TITLES = {
     "create": "create the table",
-    "change": "change columns",
+    "change": "change the table",
     "start": "start to read new partitions",
     "wait": "wait",
     "stop": "stop",

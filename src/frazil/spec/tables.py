@@ -13,7 +13,7 @@ from frazil.errors import SpecError
 from frazil.spec.atomic import read_atomic
 from frazil.spec.changes import read_changes
 from frazil.spec.columns import check_columns, read_columns, read_shaping
-from frazil.spec.document import Entry, Node, Section
+from frazil.spec.document import Entry, Items, Node, Section
 from frazil.spec.envelopes import read_change_settings
 from frazil.spec.maintenance import TABLE_MAINTENANCE, check_order, read_maintenance
 from frazil.spec.models import (
@@ -232,11 +232,13 @@ def _read_topics(fields: Fields, table: Entry, problems: Problems) -> tuple[Topi
         problems.add(line, f"table `{table.key}` has both `topic` and `topics`", "keep one of them")
     if many:
         return read_selectors(many.value, problems)
-    if one:
+    if one and isinstance(one.value, Items):
+        problems.add(one.value.line, "`topic` takes one name", "write `topics` for several")
+    elif one:
         text = read_text(one.value, "topic", problems)
         selector = problems.attempt(one.value.line, None, parse_topic, text) if text else None
         return (selector,) if selector else ()
-    if isinstance(table.value, Section):
+    elif isinstance(table.value, Section):
         problems.add(table.line, f"table `{table.key}` names no topic", "write `topic: NAME`, or `topics: [a, b]`")
     return ()
 

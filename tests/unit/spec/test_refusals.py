@@ -19,7 +19,8 @@ TABLES = [
     ),
     ("value: {fromat: json}", "unknown key `fromat` in `value`", "did you mean `format`?"),
     ("value: {format: jsn}", "`value.format` cannot be `jsn`", "did you mean `json`?"),
-    ("value: json", "`value` is text where a mapping is expected", "write `key: value` pairs, or remove it"),
+    ("value: json", "`value` is text where a mapping is expected", "write `value: {format: json}`"),
+    ("value: jsn", "`value` is text where a mapping is expected", "write `key: value` pairs, or remove it"),
     ("commit: {intervall: 1s}", "unknown key `intervall` in `commit`", "did you mean `interval`?"),
     (
         "commit: {interval: [1s]}",
@@ -344,6 +345,7 @@ WHOLE = [
     (f"{HEAD}tables:\n  shop.x:\n", 4, "table `shop.x` is empty where a mapping is expected"),
     (f"{HEAD}tables:\n  shop.x: {{start: latest}}\n", 4, "table `shop.x` names no topic"),
     (f"{HEAD}tables:\n  shop.x: {{topic: /a/}}\n", 4, "`topic` takes one name"),
+    (f"{HEAD}tables:\n  shop.x: {{topic: [a, b]}}\n", 4, "`topic` takes one name"),
     (f"{HEAD}tables:\n  shop.x:\n    topics: []\n", 5, "`topics` is an empty list"),
     (f"{HEAD}tables:\n  shop.x:\n    topics: [a, /b/,\n      a]\n", 6, "`a` is there twice in `topics`"),
     (
