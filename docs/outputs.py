@@ -80,10 +80,7 @@ TABLE = Document(
         "skipped_offsets": ("number", "Offsets that Kafka no longer had and the process has passed over."),
         "passed_over": ("object: kind → number", "Records that are no change of a row, by what they are."),
         "refused_changes": ("list", "Changes of its columns that its policy forbids: `change`, `schemas`, `remedy`."),
-        "last_upsert": (
-            "object",
-            "What the last batch of changes did, of a mirror: rows `deleted`, `files`, those `looked_at`.",
-        ),
+        "last_upsert": ("object", "What the last batch of changes did, of a mirror."),
         "care": ("object", "How it is stored, and what is due."),
     },
 )
@@ -103,6 +100,20 @@ CARE = Document(
         "above_cap": ("list of texts", "What is so much that readers suffer."),
         "failure": ("text", "Why the running process's last care failed."),
         "slowed_by": ("number", "How many times as far apart as usual changes are committed until care has caught up."),
+    },
+)
+LAST_UPSERT = Document(
+    "frazil status: tables.&lt;name&gt;.last_upsert",
+    "What the last batch of changes did to a mirror, as the process said it; null where there was none.",
+    {
+        "changes": ("number", "Changes, as they were read."),
+        "keys": ("number", "Different keys among them."),
+        "deleted": ("number", "Rows that were taken away, those that were replaced included."),
+        "late": ("number", "Changes that came too late: the row in the table is newer by `order_by`."),
+        "unfilled": ("number", "Values that a change left to the old row, and there was none."),
+        "files": ("number", "Data files that the table had."),
+        "looked_at": ("number", "Those of them whose keys were read."),
+        "tries": ("number", "How often the rows were looked up; more than once where another writer came between."),
     },
 )
 _SHARED = (
@@ -162,7 +173,94 @@ CHECK = Document(
         "where": ("text", "Where it is wrong."),
     },
 )
-DOCUMENTS = (STATUS, PROCESS, TABLE, CARE, RUN, PLAN, CHECK)
+MAINTAIN = Document(
+    "frazil maintain: tables.&lt;name&gt;",
+    "Beside `dry_run`. Dead-letter tables are among the tables.",
+    {
+        "failure": ("text", "Why the table could not be looked at; empty when it could."),
+        "actions": ("list", "What is due, in the order in which it is done."),
+        "waiting": ("list of texts", "What must not be done yet, and why."),
+        "debt": ("object", "What the table owes, before the round; null when it could not be looked at."),
+    },
+)
+ACTION = Document(
+    "frazil maintain: tables.&lt;name&gt;.actions[]",
+    "With `--dry-run`, and of an action that was not begun because one before it failed, the first three alone.",
+    {
+        "action": (
+            "text",
+            "`compact`, `deletes`, `manifests`, `carry`, `expire`, `orphans` or `statistics` ([what is"
+            " done](../how-to/maintain.md#what-is-done-and-when)).",
+        ),
+        "reason": ("text", "Why."),
+        "gain": ("text", "What will be better."),
+        "took_s": ("number", "How long it took."),
+        "failure": ("text", "Why it came to nothing; empty when it did not."),
+        "lost": ("boolean", "Whether another writer's commit was in the way, which is no fault."),
+        "rewritten": (
+            "object",
+            "Files that were `removed` and `added`, `size_bytes` read, files whose rewrite was `lost`.",
+        ),
+    },
+)
+DEBT = Document(
+    "frazil maintain: tables.&lt;name&gt;.debt",
+    "",
+    {
+        "files": ("number", "Data files."),
+        "size_bytes": ("number", "Their size."),
+        "p50_bytes": ("number", "The median of it."),
+        "small_files": ("number", "Small ones that lie in a partition with another small one."),
+        "small_share": ("number", "Their share of all files, 0 to 1."),
+        "delete_files": ("number", "Delete files."),
+        "equality_deletes": ("number", "Those of them with equality deletes, which other writers make."),
+        "deleted_rows": ("number", "Rows that readers must leave out, as delete files count them."),
+        "deleted_share": ("number", "Their share of all rows, 0 to 1."),
+        "manifests": ("number", "Manifests of the newest snapshot."),
+        "snapshots": ("number", "Snapshots."),
+        "metadata_bytes": ("number", "The size of the metadata file."),
+        "last_care_ms": (_MS, "When table care of any process last changed the table's files."),
+        "above_cap": ("list of texts", "What is so much that readers suffer."),
+    },
+)
+LETTER_CLASS = Document(
+    "frazil dead-letters list: tables.&lt;name&gt;.classes[]",
+    "Beside `dead_letter_table` (null where there is none) and `letters`, how many there are.",
+    {
+        "error_class": ("text", "The [class of error](dead-letters.md#classes-of-error)."),
+        "count": ("number", "How many letters have it."),
+        "first": ("time, ISO 8601", "The earliest timestamp of their records."),
+        "last": ("time, ISO 8601", "The latest."),
+        "path": ("text", "The field that is wrong, in the example."),
+        "example": ("text", "What is wrong, of one of them."),
+    },
+)
+LETTER = Document(
+    "frazil dead-letters show: tables.&lt;name&gt;[]",
+    "Bytes are an object with `text`, or with `base64` where they are not UTF-8. `retry` says of each table how many letters"
+    " are `in_table` now and how many `stayed`; `drop` says how many `letters` it removed or would remove, and beside the"
+    " tables whether they are `dropped`.",
+    {
+        "topic": ("text", "Where the record lies in Kafka."),
+        "partition": ("number", ""),
+        "offset": ("number", ""),
+        "timestamp": ("time, ISO 8601", "The record's own; null where it has none."),
+        "key": ("bytes", "Its key; null where it has none."),
+        "value": ("bytes", "Its value; null where it has none."),
+        "headers": ("list", "Its headers, `key` (text) and `value` (bytes) of each."),
+        "schema_id": ("text", "The schema that it names, where that is known."),
+        "error_class": ("text", "The [class of error](dead-letters.md#classes-of-error)."),
+        "message": ("text", "What is wrong."),
+        "path": ("text", "The field that is wrong; null when it is the whole record."),
+        "retries": ("number", "How often it was tried again, in vain."),
+        "frazil_version": ("text", "The version that wrote the reason."),
+    },
+)
+DOCUMENTS = (
+    STATUS, PROCESS, TABLE, LAST_UPSERT, CARE, RUN, PLAN, CHECK, MAINTAIN, ACTION, DEBT, LETTER_CLASS, LETTER,
+)  # fmt: skip
 ABOUT = """\
 With `--output json` every command prints one document, in one line; an error is [a document too](errors.md). Numbers of \
-bytes, milliseconds and seconds end in `_bytes`, `_ms` and `_s`."""
+bytes, milliseconds and seconds end in `_bytes`, `_ms` and `_s`. `frazil schema` prints the JSON Schema itself, `frazil dev \
+broker` its `bootstrap_servers`, `pid` and `directory` once it listens, `frazil demo` its `tables` with what was sent and \
+what arrived, the answer of a `query`, `catalog` and `warehouse`, and whether all of it is `ok`."""

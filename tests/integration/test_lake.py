@@ -30,7 +30,9 @@ def test_records_reach_s3_once_and_no_secret_is_shown(
     broker: EmbeddedBroker, store: ObjectStore, catalog: RestCatalogServer, tmp_path: Path
 ) -> None:
     ledger = Ledger(broker.bootstrap_servers, new_id())
-    spec = pipeline_on(catalog, ledger.servers, ledger.topic, store.references())
+    # As a store of one's own is written first: without its region.
+    references = {name: value for name, value in store.references().items() if name != "client.region"}
+    spec = pipeline_on(catalog, ledger.servers, ledger.topic, references)
     pipeline = Pipeline(tmp_path, spec, store.environment())
     for count in (3000, 2000):
         ledger.produce(count)

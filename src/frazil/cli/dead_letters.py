@@ -72,7 +72,7 @@ def list_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName
             tables[found.name] = {
                 "dead_letter_table": name,
                 "letters": count,
-                "classes": [_class_document(one) for one in classes],
+                "classes": [class_document(one) for one in classes],
             }
             lines.append(f"{found.name}: {plural(count, 'letter')}" + (f" in {name}" if count else ""))
             lines += _class_lines(classes)
@@ -103,7 +103,7 @@ def show(  # noqa: PLR0913  (each is an option)
     with _open(spec, table) as desk:
         for found, letters in desk.settled():
             newest = newest_letters(desk.catalog, letters, selection, limit) if letters is not None else []
-            tables[found.name] = [_letter_document(letter) for letter in newest]
+            tables[found.name] = [letter_document(letter) for letter in newest]
             for letter in newest:
                 lines += [*_letter_lines(found.name, letter), ""]
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
@@ -194,7 +194,8 @@ def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) 
 # ---- telling
 
 
-def _class_document(found: LetterClass) -> dict[str, Any]:
+def class_document(found: LetterClass) -> dict[str, Any]:
+    """One class of error as JSON."""
     return {
         "error_class": found.error_class,
         "count": found.count,
@@ -213,7 +214,8 @@ def _class_lines(classes: list[LetterClass]) -> Iterator[str]:
         yield f"  {'':<{width}}  such as: {place}{_plain(one.example)}"
 
 
-def _letter_document(letter: dict[str, Any]) -> dict[str, Any]:
+def letter_document(letter: dict[str, Any]) -> dict[str, Any]:
+    """One letter, all of its columns, as JSON."""
     headers = [{"key": one["key"], "value": _bytes_document(one["value"])} for one in letter["headers"] or ()]
     return {
         **letter,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -37,6 +37,7 @@ from frazil.spec import PipelineSpec
 from frazil.spec.problems import nearest
 
 FAILED = 1
+_OFF = "`maintenance` is false in this pipeline file"
 OneTable = Annotated[
     str | None, typer.Option("--table", metavar="TABLE", help="This table alone, and its dead letters.")
 ]
@@ -44,7 +45,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done 
 
 
 @dataclass(frozen=True)
-class _Cared:
+class Cared:
     """A table with its plan, and how each action ended; failure: why there is no plan."""
 
     name: str
@@ -78,7 +79,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
             load_mirrors(known, catalog)
             upkeep = IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores)
             cared = list(_round(upkeep, spec, _chosen(known, table)))
-    output.result(_document(cared, dry_run), _render(cared, dry_run))
+    output.result(document_of(cared, dry_run), _render(cared, dry_run))
     return FAILED if any(found.failure or any(_is_bad(o) for o in found.outcomes) for found in cared) else 0
 
 
@@ -94,23 +95,23 @@ def _chosen(known: Sequence[Table], table: str | None) -> list[Charge]:
     return mine
 
 
-def _plans(carer: Carer, chosen: Sequence[Charge]) -> Iterator[_Cared]:
+def _plans(carer: Carer, chosen: Sequence[Charge]) -> Iterator[Cared]:
     for charge in chosen:
         try:
             plan = carer.plan(charge, "thorough")
         except FrazilError as error:
-            yield _Cared(charge.name, failure=error.message)
+            yield Cared(charge.name, failure=error.message)
             continue
         if plan is not None:
-            yield _Cared(charge.name, plan)
+            yield Cared(charge.name, plan if charge.care.spec.is_on else replace(plan, waiting=(_OFF,)))
 
 
-def _round(upkeep: Upkeep, spec: PipelineSpec, chosen: Sequence[Charge]) -> Iterator[_Cared]:
+def _round(upkeep: Upkeep, spec: PipelineSpec, chosen: Sequence[Charge]) -> Iterator[Cared]:
     carer = Carer(upkeep, spec.pipeline, SystemClock())
     for charge in chosen:
         for cared in _plans(carer, [charge]):
             outcomes = tuple(carer.run(cared.plan, charge.care)) if cared.plan is not None else ()
-            yield _Cared(cared.name, cared.plan, outcomes, cared.failure)
+            yield Cared(cared.name, cared.plan, outcomes, cared.failure)
 
 
 def _is_bad(outcome: Outcome) -> bool:
@@ -120,11 +121,12 @@ def _is_bad(outcome: Outcome) -> bool:
 # ---- telling
 
 
-def _document(cared: Sequence[_Cared], dry_run: bool) -> dict[str, Any]:
+def document_of(cared: Sequence[Cared], dry_run: bool) -> dict[str, Any]:
+    """What was found and done, as JSON."""
     return {"dry_run": dry_run, "tables": {found.name: _of_table(found) for found in cared}}
 
 
-def _of_table(found: _Cared) -> dict[str, Any]:
+def _of_table(found: Cared) -> dict[str, Any]:
     plan = found.plan
     document: dict[str, Any] = {"failure": found.failure, "actions": [], "waiting": [], "debt": None}
     if plan is None:
@@ -139,29 +141,29 @@ def _of_table(found: _Cared) -> dict[str, Any]:
     return {**document, "waiting": list(plan.waiting), "debt": debt}
 
 
-def _ends(found: _Cared) -> Iterator[tuple[Action, Outcome | None]]:
+def _ends(found: Cared) -> Iterator[tuple[Action, Outcome | None]]:
     """Each action with how it ended; None: it was not begun."""
     outcomes = {outcome.action.kind: outcome for outcome in found.outcomes}
     for action in found.plan.actions if found.plan is not None else ():
         yield action, outcomes.get(action.kind)
 
 
-def _render(cared: Sequence[_Cared], dry_run: bool) -> RenderableType:
+def _render(cared: Sequence[Cared], dry_run: bool) -> RenderableType:
     if not cared:
         return Text("no tables yet")
     return Group(*(line for found in cared for line in _lines(found, dry_run)))
 
 
-def _lines(found: _Cared, dry_run: bool) -> Iterator[Text]:
+def _lines(found: Cared, dry_run: bool) -> Iterator[Text]:
     plan = found.plan
     if plan is None:
         yield Text.assemble((found.name, "bold"), ("  cannot be looked at: ", "red"), found.failure)
         return
     debt = plan.debt
-    numbers = f"{count(debt.files)} files × {size(debt.p50_bytes)} (median), {debt.small_share:.0%} small"
+    numbers = f"{plural(debt.files, 'file')} × {size(debt.p50_bytes)} (median), {debt.small_share:.0%} small"
     if debt.delete_files:
         numbers += f", {plural(debt.delete_files, 'delete file')} with {plural(debt.deleted_rows, 'row')}"
-    yield Text.assemble((found.name, "bold"), f"  {numbers}, {count(debt.snapshots)} snapshots")
+    yield Text.assemble((found.name, "bold"), f"  {numbers}, {plural(debt.snapshots, 'snapshot')}")
     for action, outcome in _ends(found):
         end = "" if outcome is None else _end(outcome)
         if outcome is None and not dry_run:

@@ -19,7 +19,7 @@ from frazil.errors import FrazilError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_WIDTH_OF_A_PIPE = 100
+_WIDTH_OF_A_PIPE = 120
 
 
 class OutputFormat(StrEnum):

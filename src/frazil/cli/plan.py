@@ -17,7 +17,7 @@ from frazil.ops.words import count
 SOMETHING_TO_DO = 4
 _TITLES = {
     "create": "create the table",
-    "change": "change columns",
+    "change": "change the table",
     "start": "start to read new partitions",
     "wait": "wait",
     "stop": "stop",
@@ -29,10 +29,11 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     """Show what `frazil run` would create or change: tables, columns, partition specs, first offsets; change nothing.
 
     Columns that the file does not declare are inferred from a sample of up to 10,000 unread records a table, so records
-    beyond the sample may ask for more. A record of the sample that fits no column is shown with its place.
+    beyond the sample may ask for more. A record of the sample that fits no column is shown with its place; where so many do
+    that the run would stop, so does the plan.
 
     Exit code: 0 when a run would only read on, or wait for the first record of a topic that is empty; 4 when it would
-    create or change something, wait for a topic or for a record with a field, or stop at a record; 1 when Kafka or the
+    create or change something, wait for a topic or for a record with a field, or stop at bad records; 1 when Kafka or the
     catalog does not answer; 2 when the file is wrong.
     """
     spec = read_spec(output, file)

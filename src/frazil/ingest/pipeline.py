@@ -46,6 +46,7 @@ from frazil.kafka.port import Partition
 from frazil.spec import TableSpec
 from frazil.types import Batch, Commit, Letters, Progress, Resolved, TaskReport, add_counts, advance, merge_reports
 
+TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass"
 _MOST_SCHEMAS = 200
 
 
@@ -208,7 +209,7 @@ class Pipeline:
         if isinstance(error, RecordError):
             share = f"{report.bad_count} of {report.record_count} records are bad, more than {limit:.0%} of late: "
             error.message = share + error.message
-            error.remedy = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass"
+            error.remedy = TOO_MANY_REMEDY
         return error
 
     def _bad_record(self, planned: Planned, schema: Schema | None = None, remedy: str = "") -> FrazilError:

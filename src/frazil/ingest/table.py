@@ -55,10 +55,14 @@ class Tally:
     record_count: int = 0
     bad_count: int = 0
 
+    @property
+    def share(self) -> float:
+        """The share of bad records; 0 while there are too few to tell."""
+        return self.bad_count / self.record_count if self.record_count >= FEWEST_TO_JUDGE else 0.0
+
     def share_with(self, report: TaskReport) -> float:
-        """The share of bad records, those of `report` included; 0 while there are too few to tell."""
-        records = self.record_count + report.record_count
-        return (self.bad_count + report.bad_count) / records if records >= FEWEST_TO_JUDGE else 0.0
+        """The same, those of `report` included."""
+        return Tally(self.record_count + report.record_count, self.bad_count + report.bad_count).share
 
     def add(self, report: TaskReport) -> None:
         """Counts a batch that was committed."""

@@ -5,7 +5,7 @@ is tried, also after another has failed. Changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -84,16 +84,22 @@ def check_kafka(
     denied = unreadable({topic for table in tables for topic in table.topics})
     for table in tables:
         yield from _check_topics(table, denied)
+    yield from _check_missing(spec, tables, source)
+
+
+def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) -> Iterator[Finding]:
+    """Topics that the file names and that are not there."""
     wanted = [(table.name, topic) for table, topic in missing_topics(tables)]
     named = {selector.literal for selector in spec.topics if selector.literal}
     wanted += [
         (f"{spec.namespace}.{topic}", topic) for topic in sorted(named - source.topics(named.__contains__).keys())
     ]
     wanted += _missing_events(tables, source)
+    uses = [(topic, f"table {name} waits for it") for name, topic in wanted]
+    uses += [(topic, f"dead letters of {names} go there") for topic, names in _missing_letters(tables, source)]
     missing = MissingTopics(source)
-    for name, topic in wanted:
-        found = f"the topic does not exist; table {name} waits for it"
-        remedy = missing.remedy(topic)
+    for topic, use in uses:
+        found, remedy = f"the topic does not exist; {use}", missing.remedy(topic)
         yield Finding(f"topic {topic}", False, "asked Kafka to describe it", found, remedy, f"topic {topic}")
 
 
@@ -103,6 +109,17 @@ def _missing_events(tables: Iterable[Table], source: Source) -> list[tuple[str, 
     wanted = {table: topic for table, topic in named.items() if topic is not None}
     there = source.topics(set(wanted.values()).__contains__) if wanted else {}
     return [(table, topic) for table, topic in wanted.items() if topic not in there]
+
+
+def _missing_letters(tables: Iterable[Table], source: Source) -> list[tuple[str, str]]:
+    """Topics for dead letters that are not there, and whose these are."""
+    names: dict[str, list[str]] = {}
+    for table in tables:
+        topic = table.spec.dead_letters.topic
+        if topic is not None and table.spec.on_bad_record == "dead_letter":
+            names.setdefault(topic, []).append(table.name)
+    there = source.topics(names.__contains__) if names else {}
+    return [(topic, ", ".join(of)) for topic, of in names.items() if topic not in there]
 
 
 def _check_topics(table: Table, denied: set[str]) -> Iterator[Finding]:

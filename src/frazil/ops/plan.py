@@ -16,10 +16,10 @@ from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
 from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_schema, new_schema
 from frazil.ingest.granting import grant
-from frazil.ingest.pipeline import adder, clash_remedy
+from frazil.ingest.pipeline import TOO_MANY_REMEDY, adder, clash_remedy
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.schemas import Schemas
-from frazil.ingest.table import Table, key_column_of, shaping_of
+from frazil.ingest.table import Table, Tally, key_column_of, shaping_of
 from frazil.ingest.target import metadata_columns
 from frazil.ingest.upserts.text_order import text_order
 from frazil.kafka.port import Partition, ReadRecord, Source
@@ -28,7 +28,7 @@ from frazil.ops.reports import Problem
 from frazil.ops.sampling import decode_sample
 from frazil.ops.status import problem_of
 from frazil.ops.topics import MissingTopics
-from frazil.spec import ColumnSpec, PipelineSpec
+from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.types import OffsetRange
 
 SAMPLE_RECORDS = 10_000
@@ -108,11 +108,14 @@ class PlannedTable:
 
 @dataclass
 class _Draft:
-    """What is known of a table while its plan is made."""
+    """What is known of a table while its plan is made. is_too_bad: so many records of the sample are bad that a run would
+    stop.
+    """
 
     columns: list[PlannedColumn] = field(default_factory=list)
     sampled: int = 0
     bad: int = 0
+    is_too_bad: bool = False
     refused: tuple[str, ...] = ()
     problem: Problem | None = None
     layout: PlannedLayout = field(default_factory=PlannedLayout)
@@ -184,12 +187,16 @@ def _plan_table(
 
 def action_of(table: Table, draft: _Draft, ends: Mapping[Partition, int], committed: set[Partition]) -> str:
     """`create` a table, `change` its columns, `start` to read partitions without progress that have records, `wait` for a
-    topic or a first record, `stop` at a bad record, or `none`: only read on.
+    topic or a first record, `stop` at a bad record or at too many, or `none`: only read on.
     """
     if draft.bad and table.spec.on_bad_record == "stop":
         return "stop"
+    if table.state is None and not draft.columns:
+        return "wait"
+    if draft.is_too_bad:
+        return "stop"
     if table.state is None:
-        return "create" if draft.columns else "wait"
+        return "create"
     if draft.columns or draft.layout.is_changed:
         return "change"
     if draft.problem is not None and not draft.bad:
@@ -214,9 +221,10 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
     before = state.schema if state is not None else new_schema((name, one.type) for name, one in declared.items())
     schema, decoded = _read(table, before, records, looking.schemas)
     draft.sampled, draft.bad = len(records), decoded.misfit_count
+    draft.is_too_bad = Tally(draft.sampled, draft.bad).share > spec.dead_letters.stop_above
     draft.refused = tuple(sorted(decoded.refusals))
     if decoded.misfits:
-        draft.problem = _misfit(decoded, records, _REMEDIES[spec.on_bad_record])
+        draft.problem = _misfit(decoded, records, spec, draft.is_too_bad)
     there = {field.name for field in state.schema.fields} if state is not None else set()
     draft.columns += [
         PlannedColumn(name, describe_type(column.type), _source_of(column))
@@ -267,13 +275,17 @@ def _without_clashes(table: Table, schema: Schema, decoded: Decoded) -> tuple[Sc
     return add(granted), replace(decoded, refusals=decoded.refusals | said)
 
 
-def _misfit(decoded: Decoded, records: list[ReadRecord], remedy: str) -> Problem:
+def _misfit(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_too_bad: bool) -> Problem:
     first, more = decoded.misfits[0], decoded.misfit_count - 1
     record = records[first.row]
     where = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"
     reason = f"{f'field {first.path}: ' if first.path else ''}{first.reason}"
     reason += f" (and {more} more in the sample)" if more else ""
-    return Problem(reason, remedy, where)
+    if not is_too_bad or spec.on_bad_record == "stop":
+        return Problem(reason, _REMEDIES[spec.on_bad_record], where)
+    share = f"{decoded.misfit_count} of {len(records)} records of the sample are bad"
+    reason = f"{share}, more than {spec.dead_letters.stop_above:.0%}: {reason}"
+    return Problem(reason, TOO_MANY_REMEDY, where)
 
 
 def _source_of(column: ColumnSpec) -> str:

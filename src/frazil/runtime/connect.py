@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from frazil.spec import PipelineSpec
 
 _SQLITE = {"jdbc.busy_timeout": "60000", "jdbc.journal_mode": "WAL", "jdbc.schema-version": "V1"}
@@ -9,6 +11,8 @@ _SQLITE = {"jdbc.busy_timeout": "60000", "jdbc.journal_mode": "WAL", "jdbc.schem
 _REST = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "60000"}
 # The same for a store. Iceberg's six tries stay: they are what waits out a store that asks to slow down.
 _S3 = {"http-client.apache.socket-timeout-ms": "10000"}
+# What stores that are not Amazon's go by unless told otherwise; without any region the driver's client refuses to work.
+_REGION = {"client.region": "us-east-1"}
 _OWN_KEYS = {"s3.access-key-id", "client.credentials-provider", "s3.remote-signing-enabled"}
 
 
@@ -29,6 +33,9 @@ def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
         properties["header.X-Iceberg-Access-Delegation"] = "vended-credentials"
     if uses_s3(spec):
         properties |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", **_S3}
+        endpoint = catalog.properties.get("s3.endpoint", "")
+        if endpoint and "amazonaws." not in endpoint and not os.environ.get("AWS_REGION"):
+            properties |= _REGION
     return {**properties, **catalog.properties}
 
 

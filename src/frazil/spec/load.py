@@ -14,6 +14,7 @@ from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields
 from frazil.spec.secrets import Secrets
 from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_registry, read_spark
+from frazil.spec.table_vocabulary import STRANGE_AT_THE_TOP
 from frazil.spec.tables import check_dotted_name, read_defaults, read_table
 from frazil.spec.topics import read_selectors
 from frazil.spec.vocabulary import PIPELINE
@@ -31,7 +32,7 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     problems = Problems(path)
     secrets = Secrets(environment)
     local = Path.cwd() / LOCAL_DIRECTORY
-    fields = Fields(document, PIPELINE, "", problems, owner="the pipeline file")
+    fields = Fields(document, PIPELINE, "", problems, "the pipeline file", STRANGE_AT_THE_TOP)
     commit = read_commit(fields.get("commit"), CommitSpec(), problems)
     care = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
     spec = PipelineSpec(
@@ -42,8 +43,8 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
         spark=read_spark(fields.get("spark"), secrets, problems),
         commit=commit,
         maintenance=care,
-        tables=_read_tables(fields.get("tables"), (commit, care), _section_of(fields.get("defaults")), problems),
         defaults=read_defaults(fields.get("defaults"), commit, care, problems),
+        tables=_read_tables(fields.get("tables"), (commit, care), _section_of(fields.get("defaults")), problems),
         namespace=fields.text("namespace"),
         topics=_read_topics(fields, problems),
         path=path,

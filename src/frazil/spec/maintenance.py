@@ -79,6 +79,10 @@ MAINTENANCE: Mapping[str, Setting] = {
     ),
     **TABLE_MAINTENANCE,
 }
+_STRANGE = dict.fromkeys(
+    MAINTENANCE.keys() - TABLE_MAINTENANCE.keys(),
+    "write it under `maintenance` at the top of the file: all tables share it",
+)
 
 
 def read_maintenance(
@@ -90,7 +94,7 @@ def read_maintenance(
     switch = _switch(entry, problems)
     if switch is not None:
         return inherited.model_copy(update={"is_on": switch})
-    fields = Fields(entry.value, settings, "maintenance", problems)
+    fields = Fields(entry.value, settings, "maintenance", problems, strange=_STRANGE)
     found: dict[str, Any] = {"is_on": True, **_quantities(fields, problems), **_orders(fields, problems)}
     for key in ("manifests", "statistics"):
         if fields.get(key) is not None:

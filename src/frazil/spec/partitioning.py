@@ -42,6 +42,8 @@ _MOST = 2**31 - 1
 _TERM = re.compile(r"(?P<word>[A-Za-z_]\w*)\s*\((?P<inside>[^()]*)\)|(?P<column>[^(),]+)")
 _SORTED = re.compile(r"(?P<term>.*?)(\s+(?P<way>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
 _FORMS = "write a column, or year(x), month(x), day(x), hour(x), bucket(x, 16), truncate(x, 4) or void(x)"
+_CUT = re.compile(r"\w+\s*\([^()]*")
+_QUOTES = 'put a term with a comma in quotes, such as `["bucket(x, 16)"]`: in a list a comma begins the next one'
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def parse_term(text: str) -> PartitionTerm:
     """The term that `text` spells. Raises SpecError."""
     match = _TERM.fullmatch(text.strip())
     if match is None:
-        raise SpecError(f"`{text}` is no column and no transform of one", remedy=_FORMS)
+        remedy = _QUOTES if _CUT.fullmatch(text.strip()) else _FORMS
+        raise SpecError(f"`{text}` is no column and no transform of one", remedy=remedy)
     if match["column"]:
         return PartitionTerm(_column(text, match["column"]))
     word, (column, *numbers) = match["word"].lower(), [part.strip() for part in match["inside"].split(",")]

@@ -42,11 +42,13 @@ class Problems:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._found: list[tuple[bool, int, str, str]] = []
+        self._found: dict[tuple[bool, int, str, str], None] = {}
 
     def add(self, line: int, message: str, remedy: str, *, is_cause: bool = False) -> None:
-        """Notes a problem at the 1-based `line`. is_cause: others, such as a missing key, may come of it."""
-        self._found.append((not is_cause, line, message, remedy))
+        """Notes a problem at the 1-based `line`, once: what `defaults` says is read for every table. is_cause: others,
+        such as a missing key, may come of it.
+        """
+        self._found[not is_cause, line, message, remedy] = None
 
     def attempt(
         self,

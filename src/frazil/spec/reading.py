@@ -102,16 +102,24 @@ def _entries(node: Node, label: str, problems: Problems) -> tuple[Entry, ...]:
 class Fields:
     """The known keys of one section, `label` being its path in messages, `owner` what it belongs to if it has none.
 
-    Made, it has already noted every unknown key and every key that is not built.
+    strange: keys that are known in another place, and what to do about them. Made, it has already noted every unknown
+    key and every key that is not built.
     """
 
     def __init__(
-        self, node: Node, settings: Mapping[str, Setting], label: str, problems: Problems, owner: str = "the file"
+        self,
+        node: Node,
+        settings: Mapping[str, Setting],
+        label: str,
+        problems: Problems,
+        owner: str = "the file",
+        strange: Mapping[str, str] = {},
     ) -> None:
         self._settings = settings
         self._label = label
         self._owner = f"`{label}`" if label else owner
         self._problems = problems
+        self._strange = strange
         self._entries: dict[str, Entry] = {}
         for entry in _entries(node, self._owner, problems):
             self._admit(entry)
@@ -175,7 +183,10 @@ class Fields:
 
     def _admit(self, entry: Entry) -> None:
         setting = self._settings.get(entry.key)
-        if setting is None:
+        if setting is None and entry.key in self._strange:
+            message = f"`{self.path(entry.key)}` does not belong here"
+            self._problems.add(entry.line, message, self._strange[entry.key], is_cause=True)
+        elif setting is None:
             remedy = advice(entry.key, self._settings)
             self._problems.add(entry.line, f"unknown key `{entry.key}` in {self._owner}", remedy, is_cause=True)
         elif not setting.is_built:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from frazil.spec.models import METADATA_COLUMNS
-from frazil.spec.vocabulary import PATHS, SELECTORS, STRINGS, TEXT, TOPIC, TYPE_WORD, JsonSchema, Setting
+from frazil.spec.vocabulary import (
+    COMMIT,
+    PATHS,
+    PIPELINE,
+    SELECTORS,
+    STRINGS,
+    TEXT,
+    TOPIC,
+    TYPE_WORD,
+    VALUE,
+    JsonSchema,
+    Setting,
+)
 
 _COUNT: JsonSchema = {"type": "integer", "minimum": 0}
 _OFFSETS: JsonSchema = {
@@ -24,12 +36,13 @@ _START: JsonSchema = {
         {**_OFFSETS_OF_TOPICS, "description": "Topic to partition to first offset."},
     ]
 }
-_WORDS: JsonSchema = {"type": "array", "items": TEXT, "minItems": 1}
+_WORD: JsonSchema = {"anyOf": [TEXT, {"type": "integer"}]}
+_WORDS: JsonSchema = {"type": "array", "items": _WORD, "minItems": 1}
 _TERM: JsonSchema = {**TEXT, "examples": ["region", "day(_timestamp)", "bucket(user.id, 16)", "truncate(email, 5)"]}
 _SORT: JsonSchema = {**TEXT, "examples": ["user.id", "ts desc", "hour(ts) asc nulls last"]}
 _TERMS: JsonSchema = {"anyOf": [_TERM, {"type": "array", "items": _TERM, "uniqueItems": True}]}
 _SORTS: JsonSchema = {"anyOf": [_SORT, {"type": "array", "items": _SORT, "uniqueItems": True}]}
-_OPERATIONS: JsonSchema = {"anyOf": [TEXT, _WORDS]}
+_OPERATIONS: JsonSchema = {"anyOf": [*_WORD["anyOf"], _WORDS]}
 _ENVELOPE: JsonSchema = {
     "anyOf": [{"enum": ["none", "debezium", "maxwell", "canal"]}, {"$ref": "#/$defs/envelope"}],
 }
@@ -169,4 +182,17 @@ TABLE: Mapping[str, Setting] = {
         "Iceberg's table properties, with Iceberg's names, of a table that is made; one that is there keeps its own.",
         STRINGS,
     ),
+}
+STRANGE_IN_TABLE: Mapping[str, str] = {
+    **dict.fromkeys(PIPELINE, "write it at the top of the file"),
+    **dict.fromkeys(COMMIT, "write it under `commit`"),
+    **dict.fromkeys(VALUE, "write it under `value`, or under `key`"),
+}
+"""Keys of other places that are easily written into a table, and what to do about them."""
+STRANGE_IN_DEFAULTS: Mapping[str, str] = {
+    **STRANGE_IN_TABLE,
+    **dict.fromkeys(OF_ONE_TABLE, "write it in each table: it is no default for others"),
+}
+STRANGE_AT_THE_TOP: Mapping[str, str] = {
+    name: "write it in a table, or under `defaults`" for name in TABLE if name not in OF_ONE_TABLE
 }

@@ -13,7 +13,7 @@ from frazil.errors import SpecError
 from frazil.spec.atomic import read_atomic
 from frazil.spec.changes import read_changes
 from frazil.spec.columns import check_columns, read_columns, read_shaping
-from frazil.spec.document import Entry, Node, Section
+from frazil.spec.document import Entry, Items, Node, Section
 from frazil.spec.envelopes import read_change_settings
 from frazil.spec.maintenance import TABLE_MAINTENANCE, check_order, read_maintenance
 from frazil.spec.models import (
@@ -35,7 +35,7 @@ from frazil.spec.reading import Fields, read_items, read_text, whole_number
 from frazil.spec.secrets import has_reference
 from frazil.spec.sections import read_commit
 from frazil.spec.table_properties import check_property
-from frazil.spec.table_vocabulary import OF_ONE_TABLE, TABLE
+from frazil.spec.table_vocabulary import OF_ONE_TABLE, STRANGE_IN_DEFAULTS, STRANGE_IN_TABLE, TABLE
 from frazil.spec.topics import check_offset_topics, parse_start, parse_topic, read_selectors
 from frazil.spec.units import parse_share, parse_size
 from frazil.spec.values import read_value
@@ -62,7 +62,8 @@ def read_table(
     what it leaves out else from `defaults`.
     """
     problems.attempt(entry.line, None, check_dotted_name, entry.key, 2, "table")
-    fields = Fields(_with_defaults(entry.value, defaults), TABLE, "", problems, owner=f"table `{entry.key}`")
+    node, owner = _with_defaults(entry.value, defaults), f"table `{entry.key}`"
+    fields = Fields(node, TABLE, "", problems, owner, STRANGE_IN_TABLE)
     topics = _read_topics(fields, entry, problems)
     return _read_settings(entry, fields, topics, (inherited, care), problems)
 
@@ -74,15 +75,16 @@ def read_defaults(
     if entry is None:
         return None
     settings = {name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE}
-    fields = Fields(entry.value, settings, "", problems, owner="`defaults`")
+    fields = Fields(entry.value, settings, "", problems, "`defaults`", STRANGE_IN_DEFAULTS)
     return _read_settings(entry, fields, (), (inherited, care), problems)
 
 
 def _with_defaults(node: Node, defaults: Section | None) -> Node:
     if defaults is None or not isinstance(node, Section):
         return node
-    own = {entry.key for entry in node.entries}
-    return replace(node, entries=(*node.entries, *(entry for entry in defaults.entries if entry.key not in own)))
+    # What is no setting of a table is noted where `defaults` itself is read.
+    missing = TABLE.keys() - {*OF_ONE_TABLE, *(entry.key for entry in node.entries)}
+    return replace(node, entries=(*node.entries, *(entry for entry in defaults.entries if entry.key in missing)))
 
 
 def _read_settings(
@@ -230,11 +232,13 @@ def _read_topics(fields: Fields, table: Entry, problems: Problems) -> tuple[Topi
         problems.add(line, f"table `{table.key}` has both `topic` and `topics`", "keep one of them")
     if many:
         return read_selectors(many.value, problems)
-    if one:
+    if one and isinstance(one.value, Items):
+        problems.add(one.value.line, "`topic` takes one name", "write `topics` for several")
+    elif one:
         text = read_text(one.value, "topic", problems)
         selector = problems.attempt(one.value.line, None, parse_topic, text) if text else None
         return (selector,) if selector else ()
-    if isinstance(table.value, Section):
+    elif isinstance(table.value, Section):
         problems.add(table.line, f"table `{table.key}` names no topic", "write `topic: NAME`, or `topics: [a, b]`")
     return ()
 

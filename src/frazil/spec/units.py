@@ -30,6 +30,9 @@ SIZE_PATTERN = f"^{_QUANTITY}({'|'.join(BYTES_OF)})$"
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as `500ms`, `2s`, `5m` or `1h`; more than zero."""
     match = re.fullmatch(DURATION_PATTERN[1:-1], text, re.ASCII)
+    days = re.fullmatch(r"([0-9]{1,9}) ?d", text, re.ASCII)
+    if days is not None:
+        raise SpecError(f"`{text}` is not a duration", remedy=f"write it in hours: `{int(days[1]) * 24}h`")
     if match is None:
         raise _unreadable(text, "duration", f"one of {', '.join(SECONDS_OF)}, for example `{_number(text) or 5}s`")
     seconds = float(match[1]) * SECONDS_OF[match[2]]

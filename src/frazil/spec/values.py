@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from frazil.spec.document import Entry
+from frazil.spec.document import Entry, Scalar
 from frazil.spec.problems import Problems
-from frazil.spec.reading import Fields
+from frazil.spec.reading import Fields, describe
 from frazil.spec.vocabulary import Setting
 from frazil.types import FORMATS_OF_REGISTRY
 
@@ -23,7 +23,12 @@ def read_value(entry: Entry | None, settings: Mapping[str, Setting], label: str,
     """The section as a ValueSpec's fields; settings that say nothing of its format are noted."""
     if entry is None:
         return {"format": settings["format"].default}
-    fields = Fields(entry.value, settings, label, problems)
+    node = entry.value
+    if isinstance(node, Scalar) and node.text in settings["format"].choices:
+        message = f"`{label}` is {describe(node)} where a mapping is expected"
+        problems.add(node.line, message, f"write `{label}: {{format: {node.text}}}`")
+        return {"format": node.text}
+    fields = Fields(node, settings, label, problems)
     chosen = {
         "format": fields.choice("format"),
         "source": fields.choice("schema"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -15,14 +16,20 @@ from frazil import errors
 from frazil.catalog import history
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
+from frazil.cli.dead_letters import class_document, letter_document
+from frazil.cli.maintain import Cared, document_of
 from frazil.ingest.letters.dead_letter import LETTER_TYPES
 from frazil.ingest.table import Table
+from frazil.maintain.debt import Debt
+from frazil.maintain.plan import Action, Plan
+from frazil.maintain.run import Outcome
 from frazil.ops.check import Finding
+from frazil.ops.dead_letters import LetterClass
 from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import CareReport, PipelineReport, Process, TableReport, as_document
 from frazil.ops.state_file import describe
 from frazil.spec import TableSpec, json_schema
-from frazil.types import Letters, Progress, Watermark
+from frazil.types import Letters, Progress, Resolved, Watermark
 
 
 def test_the_generated_pages_are_fresh() -> None:
@@ -62,16 +69,26 @@ def test_every_name_has_a_meaning_and_every_meaning_a_name(found: Any, described
 
 
 def test_every_key_of_json_output_has_a_meaning() -> None:
-    table = TableReport("a.b", "running", care=CareReport())
+    table = TableReport("a.b", "running", care=CareReport(), last_upsert=asdict(Resolved()))
     status = as_document(PipelineReport("p", Process(), (), (table,), 0))
+    action = Action("compact", "a.b", "c", "d")
+    cared = Cared("a.b", Plan("a.b", Debt(), (action,)), (Outcome(action, 1.0),))
+    maintained = document_of([cared], dry_run=False)["tables"]["a.b"]
+    letter = dict.fromkeys(LETTER_TYPES)
     found = {
         outputs.STATUS: status,
         outputs.PROCESS: status["process"],
         outputs.TABLE: status["tables"]["a.b"],
+        outputs.LAST_UPSERT: status["tables"]["a.b"]["last_upsert"],
         outputs.CARE: status["tables"]["a.b"]["care"],
         outputs.RUN: describe(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: Finding("a", True, "b", "c").document(),
+        outputs.MAINTAIN: maintained,
+        outputs.ACTION: maintained["actions"][0],
+        outputs.DEBT: maintained["debt"],
+        outputs.LETTER_CLASS: class_document(LetterClass("a")),
+        outputs.LETTER: letter_document(letter),
     }
     assert [document.title for document, keys in found.items() if sorted(document.keys) != sorted(keys)] == []
     assert list(found) == list(outputs.DOCUMENTS)

@@ -175,6 +175,20 @@ def test_a_topic_of_transactions_that_is_missing_is_a_problem(world: World) -> N
     assert all(finding.is_ok for finding in look(world, text))
 
 
+def test_a_topic_of_dead_letters_that_is_missing_is_a_problem(world: World) -> None:
+    world.source.create("orders")
+    text = (
+        "defaults: {dead_letters: {topic: bad}}\n"
+        "tables: {s.a: {topic: orders}, s.b: {topic: orders}, s.c: {topic: orders, on_bad_record: skip}}\n"
+    )
+    problems = [f for f in look(world, text) if not f.is_ok]
+    assert [(p.name, p.found) for p in problems] == [
+        ("topic bad", "the topic does not exist; dead letters of s.a, s.b go there")
+    ]
+    world.source.create("bad")
+    assert all(finding.is_ok for finding in look(world, text))
+
+
 @pytest.mark.parametrize(
     ("order", "found"),
     [

@@ -212,6 +212,22 @@ def test_a_record_that_fits_no_column_is_shown_with_its_place(world: World) -> N
         assert table.problem.where == "topic a, partition 1, offset 1"
 
 
+def test_so_many_bad_records_that_a_run_would_stop_stop_the_plan(world: World) -> None:
+    produce(world, "a", *({"id": number} for number in range(79)), *[b"{"] * 21)
+    for limit, action in (("20%", "stop"), ("21%", "create")):
+        table = plan(world, f"tables: {{s.a: {{topic: a, dead_letters: {{stop_above: {limit}}}}}}}\n")["s.a"]
+        assert (table.action, table.bad, table.is_idle, columns(table)) == (
+            action,
+            21,
+            False,
+            [("id", "long", "inferred")],
+        )
+        assert table.problem is not None
+        assert table.problem.message.startswith("21 of 100 records of the sample are bad, more than 20%: ") is (
+            limit == "20%"
+        )
+
+
 def test_without_a_topic_or_a_field_a_run_would_wait(world: World) -> None:
     world.source.create("empty")
     world.source.create("order")

@@ -39,3 +39,22 @@ def test_a_request_to_an_s3_store_that_says_nothing_is_given_up_unless_the_file_
 ) -> None:
     found = opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}")
     assert found["http-client.apache.socket-timeout-ms"] == waits_ms
+
+
+@pytest.mark.parametrize(
+    ("properties", "region"),
+    [
+        ("{s3.endpoint: http://store}", "us-east-1"),
+        ("{s3.endpoint: http://store, client.region: eu-west-1}", "eu-west-1"),
+        ("{s3.endpoint: https://s3.eu-west-1.amazonaws.com}", None),
+        ("{}", None),
+    ],
+)
+def test_a_store_that_is_not_amazon_s_has_a_region_without_being_asked_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, properties: str, region: str | None
+) -> None:
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    assert opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}").get("client.region") == region
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    found = opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}").get("client.region")
+    assert found == (region if region == "eu-west-1" else None)

@@ -105,6 +105,46 @@ tables:
   shop.z: {topics: /d/, start: 1769817600000}
 """
 
+SHAPED = """
+pipeline: shop
+kafka: {bootstrap.servers: "b:1"}
+maintenance:
+  cores: 2
+  window: "22:00-06:00"
+  target_file_size: 1GiB
+  small_file_share: 5%
+  snapshots: {age: 1h, count: 5}
+  orphans: {age: 48h}
+  manifests: false
+defaults: {column_case: snake, include: [id, at], exclude: [a.b], flatten: {separator: _, depth: 2}}
+tables:
+  shop.x:
+    topic: a
+    key: {format: text}
+    columns:
+      id: {type: long, field: a.id}
+      at: {type: timestamptz, header: h, value: {format: json}}
+      seen: timestamptz(ms)
+      k: {type: int, constant: 1}
+    partition_by: [id, day(at)]
+    sort_by: at desc
+    dead_letters: {topic: bad, table: shop.bad, stop_above: 5%}
+    limits: {columns: 5, partitions: 6, record_size: 1MiB}
+    maintenance: {zorder: [id], statistics: true}
+    mode: upsert
+    key_columns: [id]
+    order_by: at
+    deletes: mark
+    envelope: {operation: op, insert: [I, 1], update: U, delete: 3}
+    metadata: {op: o, timestamp: t}
+  shop.y:
+    topic: b
+    envelope: {type: debezium, unavailable_value: gone}
+    changelog: true
+    atomic: {transaction_topic: t}
+    metadata: [position]
+"""
+
 VALIDATOR = Draft202012Validator(json_schema())
 
 
@@ -120,6 +160,7 @@ def _problems(document: object) -> list[str]:
         f"{HEAD}namespace: iot\ntopics: [sensors, alarms, /^device-.*/]\n",
         PROMISED,
         BUILT,
+        SHAPED,
     ],
 )
 def test_what_the_file_promises_is_valid(text: str) -> None:
@@ -217,9 +258,12 @@ def _refusal(load: Load, document: object) -> SpecError | None:
     return None
 
 
-@pytest.mark.parametrize("value", [None, True, 17, "x", ["x"], {"x": 1}, {}])
-def test_whatever_is_put_anywhere_is_refused_with_its_line_or_is_valid(load: Load, value: object) -> None:
-    for document in _replaced(yaml.safe_load(BUILT), value):
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [*((BUILT, value) for value in [None, True, 17, "x", ["x"], {"x": 1}, {}]), (SHAPED, 17), (SHAPED, "x")],
+)
+def test_whatever_is_put_anywhere_is_refused_with_its_line_or_is_valid(load: Load, text: str, value: object) -> None:
+    for document in _replaced(yaml.safe_load(text), value):
         refusal = _refusal(load, document)
         if refusal is None:
             assert _problems(document) == [], document
@@ -227,3 +271,8 @@ def test_whatever_is_put_anywhere_is_refused_with_its_line_or_is_valid(load: Loa
             assert refusal.message, document
             assert refusal.remedy, document
             assert refusal.where.rpartition(":")[2].isdigit(), document
+
+
+@pytest.mark.parametrize("text", [BUILT, SHAPED])
+def test_the_files_that_are_varied_are_right(load: Load, text: str) -> None:
+    assert _refusal(load, yaml.safe_load(text)) is None

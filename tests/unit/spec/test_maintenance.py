@@ -62,11 +62,6 @@ def test_tests_may_have_younger_orphans_removed(load: Load, monkeypatch: pytest.
         load(HEAD + "maintenance: {orphans: {age: 59s}}\ntables: {a.b: {topic: a}}")
 
 
-def test_a_table_has_no_cores_of_its_own(load: Load) -> None:
-    with pytest.raises(SpecError, match="unknown key `cores`"):
-        load(HEAD + "tables: {a.b: {topic: a, maintenance: {cores: 1}}}")
-
-
 _TYPES = "{id: long, at: timestamp, price: 'decimal(9,2)', tags: list<string>, deep: 'struct<a: long>'}"
 
 

@@ -91,6 +91,7 @@ def test_columns_that_records_may_bring_are_not_refused(tmp_path: Path) -> None:
         ("partition_by: ['day(at, 2)']", "`day(at, 2)` is not how day is written", "write `day(at)`"),
         ("partition_by: [day()]", "`day()` names no column", "write a column's name"),
         ("partition_by: [identity(id)]", "`identity(id)` is the column itself", "write `id`"),
+        ("partition_by: [bucket(id, 16)]", "`bucket(id` is no column and no transform of one", "in quotes, such as"),
         ("partition_by: ['(id']", "`(id` is no column and no transform of one", "write a column, or"),
         ("partition_by: [day(at), hour(at)]", "`hour(at)` and `day(at)` are both of the time", "keep `hour(at)`"),
         ("partition_by: [id, id]", "`id` is there twice in `partition_by`", "keep one of them"),

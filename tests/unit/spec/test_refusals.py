@@ -9,9 +9,18 @@ from tests.unit.spec.pipeline_file import HEAD, Refuse, with_section, with_table
 TABLES = [
     ("topc: b", "unknown key `topc` in table `shop.x`", "did you mean `topic`?"),
     ("Metadata: [key]", "unknown key `Metadata` in table `shop.x`", "did you mean `metadata`?"),
+    ("format: json", "`format` does not belong here", "write it under `value`, or under `key`"),
+    ("interval: 1s", "`interval` does not belong here", "write it under `commit`"),
+    ("registry: {}", "`registry` does not belong here", "write it at the top of the file"),
+    (
+        "maintenance: {cores: 2}",
+        "`maintenance.cores` does not belong here",
+        "write it under `maintenance` at the top of the file: all tables share it",
+    ),
     ("value: {fromat: json}", "unknown key `fromat` in `value`", "did you mean `format`?"),
     ("value: {format: jsn}", "`value.format` cannot be `jsn`", "did you mean `json`?"),
-    ("value: json", "`value` is text where a mapping is expected", "write `key: value` pairs, or remove it"),
+    ("value: json", "`value` is text where a mapping is expected", "write `value: {format: json}`"),
+    ("value: jsn", "`value` is text where a mapping is expected", "write `key: value` pairs, or remove it"),
     ("commit: {intervall: 1s}", "unknown key `intervall` in `commit`", "did you mean `interval`?"),
     (
         "commit: {interval: [1s]}",
@@ -178,6 +187,13 @@ NOT_BUILT = [
 
 SECTIONS = [
     ("kafkaa: {}", "unknown key `kafkaa` in the pipeline file", "did you mean `kafka`?"),
+    ("mode: upsert", "`mode` does not belong here", "write it in a table, or under `defaults`"),
+    ("topic: a", "unknown key `topic` in the pipeline file", "did you mean `topics`?"),
+    (
+        "defaults: {topic: b}",
+        "`topic` does not belong here",
+        "write it in each table: it is no default for others",
+    ),
     ("catalog: {type: hve}", "`catalog.type` cannot be `hve`", "did you mean `hive`?"),
     ("catalog: {typ: jdbc}", "unknown key `typ` in `catalog`", "did you mean `type`?"),
     ("catalog: {type: hive}", "`catalog.type: hive` is not available in this version", "available: jdbc, rest"),
@@ -329,6 +345,7 @@ WHOLE = [
     (f"{HEAD}tables:\n  shop.x:\n", 4, "table `shop.x` is empty where a mapping is expected"),
     (f"{HEAD}tables:\n  shop.x: {{start: latest}}\n", 4, "table `shop.x` names no topic"),
     (f"{HEAD}tables:\n  shop.x: {{topic: /a/}}\n", 4, "`topic` takes one name"),
+    (f"{HEAD}tables:\n  shop.x: {{topic: [a, b]}}\n", 4, "`topic` takes one name"),
     (f"{HEAD}tables:\n  shop.x:\n    topics: []\n", 5, "`topics` is an empty list"),
     (f"{HEAD}tables:\n  shop.x:\n    topics: [a, /b/,\n      a]\n", 6, "`a` is there twice in `topics`"),
     (
@@ -467,3 +484,14 @@ def test_brokers_under_a_name_that_is_nearly_right_are_found(refuse: Refuse) -> 
     error = refuse("pipeline: p\nkafka: {bootstrap.server: b:1}\ntables: {a.b: {topic: c}}\n")
     assert error.message == "`kafka.bootstrap.servers` is missing"
     assert error.remedy == "write `bootstrap.servers` in place of `bootstrap.server`"
+
+
+@pytest.mark.parametrize(
+    ("defaults", "message"),
+    [("mod: upsert", "unknown key `mod` in `defaults`"), ("mode: upset", "`mode` cannot be `upset`")],
+)
+def test_one_mistake_in_the_defaults_is_one_problem_whatever_tables_there_are(
+    refuse: Refuse, defaults: str, message: str
+) -> None:
+    error = refuse(f"{HEAD}defaults: {{{defaults}}}\ntables:\n  a.b: {{topic: c}}\n  a.d: {{topic: e}}\n")
+    assert (error.message, error.where) == (message, "pipeline.yaml:3")

@@ -50,3 +50,9 @@ def test_what_is_not_a_duration_is_refused(text: str) -> None:
 def test_what_is_not_a_size_is_refused(text: str) -> None:
     with pytest.raises(SpecError):
         parse_size(text)
+
+
+def test_days_are_asked_for_in_hours() -> None:
+    with pytest.raises(SpecError) as duration:
+        parse_duration("7d")
+    assert str(duration.value) == "`7d` is not a duration; write it in hours: `168h`"

@@ -1,0 +1,54 @@
+"""`frazil maintain --dry-run` on tables on paper: what it prints, in both forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.cli import maintain
+from frazil.cli.main import main
+from tests.unit.maintain.tables import MIB, line, table
+from tests.unit.maintain.test_caretaker import PaperUpkeep
+from tests.unit.ops.conftest import World
+
+Command = Callable[..., Any]
+SIZES = "t.a 1 file × 1.0 MiB (median), 0% small, 1 snapshot "
+
+
+@pytest.fixture
+def frazil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs the command on a file whose table `t.a` has these settings: its JSON document, or with form="text" its words."""
+    monkeypatch.chdir(tmp_path)
+    world, upkeep = World(tmp_path), PaperUpkeep(table(line(1), {"": [MIB]}))
+    monkeypatch.setattr(maintain, "topics_to_look_at", lambda _spec: world.source)
+    monkeypatch.setattr(maintain, "has_catalog", lambda _spec: True)
+    monkeypatch.setattr(maintain, "light_jvm", lambda _spec: nullcontext())
+    monkeypatch.setattr(maintain, "look_at_catalog", lambda _jvm, _spec: None)
+    monkeypatch.setattr(maintain, "IcebergUpkeep", lambda _catalog: upkeep)
+
+    def run(settings: str = "", form: str = "json") -> Any:
+        world.spec(f"tables: {{t.a: {{topic: a, {settings}}}}}\n")
+        assert main(["maintain", "--dry-run", "-f", str(tmp_path / "frazil.yaml"), "--output", form]) == 0
+        said = capsys.readouterr().out
+        return json.loads(said) if form == "json" else " ".join(said.split())
+
+    return run
+
+
+def test_a_plan_says_what_is_due_why_and_what_it_brings(frazil: Command) -> None:
+    reason, gain = "files that no snapshot names were never looked for", "the space of those older than 72 h"
+    found = frazil()["tables"]["t.a"]
+    assert found["actions"] == [{"action": "orphans", "reason": reason, "gain": gain}]
+    assert (found["debt"]["files"], found["debt"]["p50_bytes"], found["waiting"]) == (1, MIB, [])
+    assert frazil(form="text") == f"{SIZES}orphans: {reason}; {gain}"
+
+
+def test_a_table_without_care_is_not_said_to_need_none(frazil: Command) -> None:
+    found = frazil("maintenance: false")["tables"]["t.a"]
+    assert (found["actions"], found["waiting"]) == ([], ["`maintenance` is false in this pipeline file"])
+    assert frazil("maintenance: false", form="text") == f"{SIZES}waits: `maintenance` is false in this pipeline file"
