@@ -33,6 +33,7 @@ from frazil.ingest.layouts import check_measured_columns
 from frazil.ingest.letters.letter_box import LetterBox, new_table_properties
 from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
 from frazil.ingest.parts import Parts
+from frazil.ingest.release import release_memory
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.shared import own_starts
 from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
@@ -48,6 +49,7 @@ from frazil.types import Batch, Commit, Letters, Progress, Resolved, TaskReport,
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass"
 _MOST_SCHEMAS = 200
+_MANY_CHANGES = 1_000_000  # Their keys take hundreds of megabytes while they are put together.
 
 
 @dataclass(frozen=True)
@@ -323,6 +325,8 @@ class Pipeline:
             raise
         hit("commit.after")
         delivered = self._letters.deliver(table.name, committed)
+        if resolved is not None and resolved.changes >= _MANY_CHANGES:
+            release_memory()
         return Outcome(replace(state, progress=delivered), report, is_committed=True, resolved=resolved)
 
     def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesGone) -> Outcome:

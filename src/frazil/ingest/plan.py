@@ -15,7 +15,8 @@ CATCH_UP_RECORDS = 150_000
 # The first batch decides the inferred columns.
 FIRST_BATCH_RECORDS = 50_000
 # A batch that is not large enough for files of the target size may grow beyond this as far as it takes no longer than a
-# minute: what a failure costs, and how long a reader of a table in catch-up waits for the next rows.
+# minute: what a failure costs, and how long a reader of a table in catch-up waits for the next rows. One whose rows are all
+# in memory until it is over does not grow.
 MAX_BATCH_RECORDS = 4_000_000
 MAX_BATCH_BYTES = 1024 * 1024 * 1024
 LONGEST_BATCH_S = 60.0
@@ -40,7 +41,8 @@ class TableClock:
     interval, None for the target. record_bytes: average size of its records, as far as known; row_bytes: what each takes
     in a file, None while that is not known. is_light: they are known to be small, every one of them. is_first: nothing is
     known of its columns yet; empty_batches: so many first batches had no field, and more was behind them. records_per_s: how
-    fast its last batch was. tasks: that a large batch is split into.
+    fast its last batch was. tasks: that a large batch is split into. held_bytes: what a record takes in memory at least,
+    where tasks keep all rows of a batch until they have seen the last; None where they write them as they come.
     """
 
     table: str
@@ -54,6 +56,7 @@ class TableClock:
     records_per_s: float = 0.0
     tasks: int = 1
     empty_batches: int = 0
+    held_bytes: int | None = None
 
     def file_bytes(self, span: int) -> float:
         """How large the files of so many records will be together."""
@@ -81,12 +84,16 @@ def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClo
     is_full = written >= (clock.min_bytes or clock.target_bytes)
     if not waiting or (is_early and (clock.is_first or not is_full)):
         return None
-    limit, files = batch_limit(clock), int(written / clock.target_bytes)
+    most, files = batch_limit(clock), int(written / clock.target_bytes)
+    limit = most
     # What is more than whole files can wait for the next ones, or for the interval; a search for columns makes no files.
     if (is_early or files >= clock.tasks) and not (clock.is_first and clock.empty_batches):
         limit = min(limit, clock.records_per_file * whole_files(files, clock.tasks))
     ranges = tuple(limit_ranges(waiting, limit))
-    return Batch(clock.table, ranges, clock.is_light, _most_tasks(clock, sum(r.span for r in ranges), is_early))
+    span = sum(r.span for r in ranges)
+    # Where memory ends a batch, its files are as small as they are, and the rest waits.
+    is_for_files = is_early and (clock.held_bytes is None or span < most)
+    return Batch(clock.table, ranges, clock.is_light, _most_tasks(clock, span, is_for_files))
 
 
 def pace_s(interval_s: float) -> float:
@@ -101,23 +108,23 @@ def slowed_s(interval_s: float, slowed_by: float) -> float:
     return max(interval_s, min(interval_s * slowed_by, LONGEST_SLOWED_S))
 
 
-def _most_tasks(clock: TableClock, span: int, is_early: bool) -> int | None:
+def _most_tasks(clock: TableClock, span: int, is_for_files: bool) -> int | None:
     """As each task writes a file of its own: how many of them leave files of the size that the batch was due for. A batch
     whose interval has passed is in more of a hurry than its files, unless the pipeline file says how small they may be.
     """
     if clock.min_bytes:
         return max(1, int(clock.file_bytes(span) / clock.min_bytes))
-    return max(1, round(clock.file_bytes(span) / clock.target_bytes)) if is_early else None
+    return max(1, round(clock.file_bytes(span) / clock.target_bytes)) if is_for_files else None
 
 
 def batch_limit(clock: TableClock) -> int:
     """The most offsets that one batch of the table covers."""
-    by_bytes = int(MAX_BATCH_BYTES / max(1.0, clock.record_bytes))
+    by_bytes = int(MAX_BATCH_BYTES / max(1.0, clock.record_bytes, clock.held_bytes or 0))
     if clock.is_first:
         # It is never committed, so each try begins where the last one did: without a longer one it would find no more.
         return max(1, min(FIRST_BATCH_RECORDS, by_bytes)) << clock.empty_batches
     usual = max(1, min(MAX_BATCH_RECORDS, by_bytes))
-    most = max(usual, int(clock.records_per_s * LONGEST_BATCH_S))
+    most = max(usual, int(clock.records_per_s * LONGEST_BATCH_S)) if clock.held_bytes is None else usual
     return span_of_whole_files(usual, most, clock.records_per_file, clock.tasks)
 
 

@@ -12,10 +12,13 @@ from dataclasses import replace
 from frazil.kafka.port import Partition
 from frazil.types import Batch, OffsetRange, Offsets
 
+# A mirror takes no more than there is memory for, where the log beside it would fill large files.
+_MUCH_RECORDS = 2_000_000
+
 
 def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:
     """The group with `batch` in it, those that read the same partitions cut to the same ends; None where it must be read by
-    itself: its end is not to be moved, there is nothing in common, or less than half of a batch would be left.
+    itself: its end is not to be moved, there is nothing in common, or less than half of a batch would be left, and not much.
     """
     others = [one for one in group if not one.topics.isdisjoint(batch.topics)]
     if not others:
@@ -24,7 +27,8 @@ def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:
         return None
     ends = _first_ends((batch, *others))
     joined = [_up_to(one, ends) for one in (*group, batch)]
-    are_enough = all(2 * cut.span >= one.span for cut, one in zip(joined, (*group, batch), strict=True))
+    pairs = zip(joined, (*group, batch), strict=True)
+    are_enough = all(2 * cut.span >= one.span or cut.span >= _MUCH_RECORDS for cut, one in pairs)
     return joined if are_enough and all(r.span > 0 for one in joined for r in one.ranges) else None
 
 

@@ -14,6 +14,8 @@ ASSUMED_SHARE = 1 / 6
 LEAST_TELLING_BYTES = 32 * 1024
 # Estimates are never exact: a file that is planned to be a little too small is one, a little too large it is two.
 AIM = 0.95
+# Of a column whether it has a value or not, and of a change where it is in the order.
+_VALUE_BYTES, _PLACE_BYTES = 8, 50
 
 
 def learn_row_bytes(known: float | None, report: TaskReport) -> float | None:
@@ -30,6 +32,13 @@ def stored_row_bytes(size: TableSize | None) -> float | None:
     if size is None or not size.row_count or size.size_bytes < LEAST_TELLING_BYTES * size.file_count:
         return None
     return size.size_bytes / size.row_count
+
+
+def held_row_bytes(columns: int) -> int:
+    """What a change of a table with so many columns takes at least in the memory of a task that keeps it: where few of them
+    have a value, far more than in the record.
+    """
+    return _PLACE_BYTES + columns * _VALUE_BYTES
 
 
 def records_per_file(file_bytes: int, row_bytes: float) -> int:

@@ -23,7 +23,7 @@ from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.letters.target import letters_target
 from frazil.ingest.naming import Shaping
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
-from frazil.ingest.sizes import learn_row_bytes, stored_row_bytes
+from frazil.ingest.sizes import held_row_bytes, learn_row_bytes, stored_row_bytes
 from frazil.ingest.target import ChangeReading, Framing, Reading, TableTarget, WriterSchema, metadata_columns
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.kafka.port import Partition, TopicDescription
@@ -239,6 +239,7 @@ class Table:
     def clock(self, tasks: int = 1) -> TableClock:
         """What planning needs to know. tasks: that a large batch is split into."""
         target, least = self._target_file_size(), self.spec.commit.min_file_size_bytes
+        columns = len(self.state.schema.field_ids) if self.state else 0
         return TableClock(
             table=self.name,
             next_due_s=self.next_due_s,
@@ -251,6 +252,7 @@ class Table:
             records_per_s=self.records_per_s,
             tasks=tasks,
             empty_batches=self.empty_batches,
+            held_bytes=held_row_bytes(columns) if self.spec.mode == "upsert" else None,
         )
 
     @property

@@ -29,6 +29,7 @@ from frazil.ingest.files.write import FileWriter
 from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas
 from frazil.ingest.picking import pick
 from frazil.ingest.reading import ReadRecords, read_records
+from frazil.ingest.release import release_memory
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import ChangeRows
 from frazil.ingest.upserts.changes import Changes
@@ -41,6 +42,7 @@ _MAX_BAD = 20
 _SETS = ("dropped", "loosened", "missing", "refusals")
 _EVERY_MISFIT = 2**31
 _NEVER = 2**63 - 1
+_MANY_BYTES = 32 * 1024 * 1024  # Of values whose rows were all in memory: a hundred megabytes and more.
 HEAVY_PARTITION = -1
 """The partition of a record in a light batch that was left out, as it is not small."""
 
@@ -113,6 +115,14 @@ def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.Record
 
 def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """See the module."""
+    reports = _read_all(job, batches)
+    if any(report.touched and report.value_bytes >= _MANY_BYTES for report in reports):
+        release_memory()
+    yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})
+
+
+def _read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
+    """Reads all records and writes all files; nothing of them is in memory afterwards."""
     runs: dict[str, _TableRun] = {}
     try:
         for batch in batches:
@@ -127,12 +137,11 @@ def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
                     own = records if starts is None else _from(records, starts[topic])
                     if own.num_rows:
                         run.take(topic, own)
-        reports = [run.report() for run in runs.values()]
+        return [run.report() for run in runs.values()]
     except BaseException:
         for run in runs.values():
             run.abandon()
         raise
-    yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})
 
 
 def warm_up(compiles_all: bool = False) -> None:

@@ -4,6 +4,7 @@ in memory. Envelopes make such changes; here they are made by hand.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -217,3 +218,19 @@ def test_what_another_writer_does_between_the_look_and_the_commit_is_seen_at_the
     deletes = {delete.path for file in scan.files for delete in file.deletes}
     assert {str(path) for path in tmp_path.rglob("*-deletes.*")} == deletes
     assert {str(path) for path in tmp_path.rglob("*.parquet")} - deletes == {file.path for file in scan.files}
+
+
+def test_nothing_is_kept_of_rows_that_are_written(tmp_path: Path) -> None:
+    lake, offsets = Lake(tmp_path, 3), np.array([0, 1, 2], np.int32)
+    held = weakref.ref(offsets)
+    texts = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(b"xy")])
+    rows, writer = ChangeRows(lake.target, ("a",)), FileWriter(lake.target)
+    made = _changes([up(1, None, None), up(2, None, None)])
+    records = {"partition": pa.array([0, 0], pa.int32()), "offset": pa.array([0, 1], pa.int64())}
+    columns = [made.columns[0], texts, made.columns[2]]
+    rows.take("a", pa.Table.from_arrays(columns, schema=lake.target.arrow_schema), made, records)
+    del offsets, texts, columns
+    assert held() is not None
+    assert rows.finish(writer)[2] == 2
+    assert [file.record_count for file in writer.finish()] == [2]
+    assert held() is None

@@ -23,7 +23,7 @@ from frazil.clock import new_id
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.target import ChangeReading, Reading, TableTarget
-from frazil.ingest.upserts import key_index
+from frazil.ingest.upserts import key_index, resolve
 from frazil.ingest.upserts.delete_files import dump_vector, load_vector, read_deletes, write_deletes
 from frazil.ingest.upserts.resolve import Found, find_rows
 from frazil.spec.partitioning import parse_term
@@ -291,6 +291,35 @@ def test_bounds_of_every_type_that_has_an_order_exclude_files(tmp_path: Path, ki
     found = find_rows(target, files, [_keys(kind, [50, 105, 409])], _PATHS)
     assert found.looked_at == 2
     assert [(hit.file.path, hit.rows.tolist()) for hit in found.hits] == [(files[1].path, [5]), (files[3].path, [9])]
+
+
+@pytest.mark.parametrize("kind", ["int", "long", "decimal(12,2)", "string", "binary", "fixed[4]", "date", "timestamp"])
+def test_of_very_many_keys_the_least_and_the_greatest_exclude_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(resolve, "_MOST_KEYS_TO_SORT", 2)
+    target = _target(tmp_path, k=kind)
+    files = [_write(target, _keys(kind, list(range(start, start + 10)))) for start in (0, 100, 200, 300, 400)]
+    found = find_rows(target, files, [_keys(kind, [350, 105, 309])], _PATHS)
+    assert found.looked_at == 3
+    assert [(hit.file.path, hit.rows.tolist()) for hit in found.hits] == [(files[1].path, [5]), (files[3].path, [9])]
+    for outside in ([410, 411, 412], [-3, -2, -1]):
+        assert find_rows(target, files, [_keys(kind, outside)], _PATHS).looked_at == 0
+    assert find_rows(target, files, [_keys(kind, [9, 8, 7])], _PATHS).looked_at == 1
+
+
+def test_rows_of_many_keys_are_found_in_every_group_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = _target(tmp_path, k="long")
+    files = [_write(target, pa.array(range(start, 100, 5))) for start in range(5)]
+    asked = pa.array([98, 3, 50, 44, 101, 12, 27])
+    found = [
+        (hit.file.path, hit.rows.tolist(), hit.keys.tolist()) for hit in find_rows(target, files, [asked], _PATHS).hits
+    ]
+    assert sum(len(rows) for _, rows, _ in found) == 6
+    for rows_at_once in (1, 30, 45):
+        monkeypatch.setattr(resolve, "_ROWS_AT_ONCE", rows_at_once)
+        again = find_rows(target, files, [asked], _PATHS).hits
+        assert [(hit.file.path, hit.rows.tolist(), hit.keys.tolist()) for hit in again] == found
 
 
 _LAYOUTS = ("bucket(k, 16)", "truncate(k, 10)", "day(k)", "hour(k)", "month(k)", "k")

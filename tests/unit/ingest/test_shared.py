@@ -51,6 +51,9 @@ def test_no_batch_is_cut_to_less_than_half_for_the_sake_of_another() -> None:
     assert join_read([batch("mirror", (0, 10))], batch("log", (6, 20))) is None
     assert join_read([batch("mirror", (0, 10))], batch("log", (0, 21))) is None
     assert join_read([batch("mirror", (0, 10))], batch("log", (0, 20))) is not None
+    much = 2_000_000
+    assert join_read([batch("mirror", (0, much - 1))], batch("log", (0, 2 * much))) is None
+    assert join_read([batch("mirror", (0, much))], batch("log", (0, 9 * much))) is not None, "it is much all the same"
 
 
 def test_a_batch_that_must_end_where_it_ends_is_read_by_itself() -> None:

@@ -12,6 +12,8 @@ import pytest
 from pyroaring import BitMap64
 from structlog.testing import capture_logs
 
+from frazil.ingest import plan
+from frazil.ingest.sizes import held_row_bytes
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.upserts.delete_files import read_deletes
 from frazil.spec.models import ColumnSpec, ValueSpec
@@ -336,3 +338,15 @@ def _apply(rows: dict[int, dict[str, Any]], told: list[tuple[int, int, Value]], 
             rows.pop(key, None)
         elif not is_ordered or key not in rows or value["at"] >= rows[key]["at"]:
             rows[key] = value
+
+
+def test_a_mirror_reads_no_more_at_once_than_there_is_to_be_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 10)
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",))
+    table = world.tell(*((str(n), {"id": n, "v": "a"}) for n in range(40)))
+    assert table.clock().held_bytes == held_row_bytes(columns=2)
+    committed = [sum(file.record_count for file in one.files) for one in world.catalog.ancestors("n.t")]
+    assert [count for count in committed if count] == [10] * 4
+    assert len(world.mirror()) == 40

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from frazil.catalog.scans import LiveFile
 from frazil.ingest.files.write import file_io
 from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.live_rows import ColumnCache, Path, as_numbers
+from frazil.ingest.upserts.column_cache import ColumnCache
+from frazil.ingest.upserts.live_rows import Path, as_numbers
 
 _MOST_KEYS = 10_000
 """Of more, some are in every file."""

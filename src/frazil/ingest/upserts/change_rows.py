@@ -140,7 +140,11 @@ class ChangeRows:
         held = ""
         if waiting.any():
             held = dump_table(_held(part, np.flatnonzero(waiting)))
-        return dump_ranked(part.ranked), held, part.count
+        ranked, count = part.ranked, part.count
+        # The rows are written, and the text of the keys takes memory of its own.
+        self._parts = []
+        del part, complete
+        return dump_ranked(ranked), held, count
 
     def _note_truncates(self, topic: str, parted: Parted, records: Mapping[str, pa.Array]) -> None:
         self.emptied = max(self.emptied, parted.emptied)

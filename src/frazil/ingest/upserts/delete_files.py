@@ -28,7 +28,7 @@ from frazil.errors import UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.files.write import file_io
 from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.live_rows import ColumnCache
+from frazil.ingest.upserts.column_cache import ColumnCache
 from frazil.ingest.upserts.threads import in_threads
 from frazil.types import DeleteFile
 

@@ -85,6 +85,8 @@ class Folded:
 def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
     """All of them, one after the other; at least one."""
     first = parts[0]
+    if len(parts) == 1:
+        return first
     return Ranked(
         tuple(pa.concat_arrays([part.keys[n] for part in parts]) for n in range(len(first.keys))),
         np.concatenate([part.ops for part in parts]),
@@ -342,10 +344,7 @@ def dump_ranked(changes: Ranked) -> str:
 def load_ranked(text: str) -> Ranked:
     """What `dump_ranked` wrote."""
     table = load_table(text).combine_chunks()
-    arrays = {
-        name: pa.concat_arrays(table[name].chunks) if table.num_rows else _empty(table, name)
-        for name in table.schema.names
-    }
+    arrays = {name: table[name].chunk(0) if table.num_rows else _empty(table, name) for name in table.schema.names}
     numbers = {_ATTRIBUTES[name]: np.asarray(arrays[name]) for name in _FIXED[:-2]}
     blind = arrays["blind"].to_numpy(zero_copy_only=False)
     read = arrays["read"].to_numpy(zero_copy_only=False) if "read" in arrays else None

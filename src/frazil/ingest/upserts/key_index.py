@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from frazil.catalog.scans import LiveFile
 from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.live_rows import ColumnCache, Path, as_numbers, read_columns
+from frazil.ingest.upserts.column_cache import ColumnCache
+from frazil.ingest.upserts.key_range import is_whole, numbers_of
+from frazil.ingest.upserts.live_rows import Path, read_columns
 
 _CACHE_BYTES = 768 * 1024 * 1024
 _FEWEST_ROWS = 100_000
@@ -30,7 +32,7 @@ class KeyIndex:
 
     def __init__(self, keys: Sequence[pa.Array]) -> None:
         self._key = keys[0]
-        self._is_of_use = len(keys) == 1 and _is_whole(keys[0].type) and not keys[0].null_count
+        self._is_of_use = len(keys) == 1 and is_whole(keys[0].type) and not keys[0].null_count
 
     def is_for(self, file: LiveFile) -> bool:
         """Whether it is quicker than to go through the file's rows."""
@@ -39,7 +41,7 @@ class KeyIndex:
     @cached_property
     def _in_order(self) -> tuple[Ints, Ints]:
         """The keys in their order, and the place of each."""
-        numbers = _numbers(self._key)
+        numbers = numbers_of(self._key)
         order = np.argsort(numbers, kind="stable")
         return numbers[order], order
 
@@ -74,16 +76,8 @@ def _index(target: TableTarget, file: LiveFile, path: Path) -> tuple[Ints, NDArr
 
 def _made(column: pa.Array) -> tuple[pa.Array, ...]:
     rows = np.flatnonzero(np.asarray(column.is_valid())).astype(np.int32)
-    values = _numbers(column.drop_null())
+    values = numbers_of(column.drop_null())
     if not column.null_count and not bool((values[1:] < values[:-1]).any()):
         return (pa.array(values),)
     order = np.argsort(values, kind="stable")
     return pa.array(values[order]), pa.array(rows[order])
-
-
-def _is_whole(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
-
-
-def _numbers(column: pa.Array) -> Ints:
-    return np.asarray(as_numbers(column)).astype(np.int64)

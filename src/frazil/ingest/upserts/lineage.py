@@ -10,8 +10,9 @@ from frazil.catalog.scans import LiveFile
 from frazil.ingest.files.lineage import NO_ID, ROW_ID_FIELD
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.changes import UPSERT
+from frazil.ingest.upserts.column_cache import ColumnCache
 from frazil.ingest.upserts.fold import Ints
-from frazil.ingest.upserts.live_rows import ColumnCache, reserved_column
+from frazil.ingest.upserts.live_rows import reserved_column
 from frazil.ingest.upserts.merged import MergedChanges
 from frazil.ingest.upserts.moves import Bools
 from frazil.ingest.upserts.resolve import Found, Hits
@@ -45,10 +46,10 @@ def row_ids(target: TableTarget, file: LiveFile, rows: Ints) -> Ints:
     """The ids of the rows at these places; NO_ID where no commit has given them any yet. OSError as the store."""
     first = file.first_row_id
     inherited = np.full(rows.size, NO_ID) if first is None else first + rows
-    held = _ids.get(file.path)
+    held = _ids.get((file.path,))
     if held is None:
         held = _packed(reserved_column(target, file, ROW_ID_FIELD))
-        _ids.put(file.path, held)
+        _ids.put((file.path,), held)
     least, *column = held
     if not column:
         return inherited

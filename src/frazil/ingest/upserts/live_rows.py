@@ -1,12 +1,7 @@
-"""Columns of data files that are in a table already: read by field id, kept while there is room.
-
-A data file never changes, so what was read of it stays true; the cache may be lost at any time.
-"""
+"""Columns of data files that are in a table already, read by field id."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,45 +17,12 @@ from frazil.errors import SpecError
 from frazil.ingest.files.write import file_io
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import TableTarget, arrow_type
+from frazil.ingest.upserts.column_cache import ColumnCache
 
 _CACHE_BYTES = 512 * 1024 * 1024
-_ENTRY_BYTES = 512
 _ID = b"PARQUET:field_id"
 Path = tuple[str, ...]
-
-
-class ColumnCache:
-    """Columns that were read last, up to so many bytes; threads may share it."""
-
-    def __init__(self, limit_bytes: int = _CACHE_BYTES) -> None:
-        self._limit = limit_bytes
-        self._held: OrderedDict[Any, tuple[pa.Array, ...]] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, name: Any) -> tuple[pa.Array, ...] | None:
-        """What is held under this name."""
-        with self._lock:
-            if name in self._held:
-                self._held.move_to_end(name)
-            return self._held.get(name)
-
-    def put(self, name: Any, columns: tuple[pa.Array, ...]) -> None:
-        """Holds these; the ones that were not asked for longest make room."""
-        with self._lock:
-            if name in self._held:
-                self._bytes -= _size(self._held.pop(name))
-            self._held[name] = columns
-            self._bytes += _size(columns)
-            while self._bytes > self._limit:
-                self._bytes -= _size(self._held.popitem(last=False)[1])
-
-
-_cache = ColumnCache()
-
-
-def _size(columns: Sequence[pa.Array]) -> int:
-    return _ENTRY_BYTES + sum(int(column.nbytes) for column in columns)
+_cache = ColumnCache(_CACHE_BYTES)
 
 
 def key_columns(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> tuple[pa.Array, ...]:

@@ -39,15 +39,16 @@ class MergedChanges:
 def merge_changes(target: TableTarget, report: TaskReport) -> MergedChanges:
     """What the tasks of `report` say, which has at least one that has changes."""
     parts = [load_ranked(touched.keys) for touched in report.touched]
-    ranked = concat_ranked(parts)
-    by_path = {file.path: LiveFile(file.path, file.record_count, file.content) for file in report.files}
     sizes = [len(part) for part in parts]
+    ranked = concat_ranked(parts)
+    parts.clear()  # What they hold is as large again.
+    by_path = {file.path: LiveFile(file.path, file.record_count, file.content) for file in report.files}
     return MergedChanges(
         target,
         ranked,
-        np.repeat(np.arange(len(parts)), sizes),
+        np.repeat(np.arange(len(sizes)), sizes),
         [0, *np.cumsum(sizes).tolist()],
-        fold(ranked) if len(parts) > 1 else refold(ranked),
+        fold(ranked) if len(sizes) > 1 else refold(ranked),
         [[by_path[path] for path in touched.files] for touched in report.touched],
         [load_table(touched.held) if touched.held else None for touched in report.touched],
         sum(touched.change_count for touched in report.touched),

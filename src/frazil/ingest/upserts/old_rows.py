@@ -87,29 +87,36 @@ class _OldRows:
         self._before = previous_places(batch.ranked)
         # Python has no times before the year 1 or after 9999.
         self._order = as_numbers(batch.ranked.order) if batch.ranked.order is not None else None
-        self._live: dict[int, tuple[LiveFile, int]] = {}
-        for hits in found.hits:
-            for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
-                self._live[int(batch.folded.last[key])] = (hits.file, row)
-        self._moved: set[int] = set()
-        self._behind: set[int] = set()
-        self._newest = self._find_newest(found)
         self._held: dict[int, tuple[pa.Table, int]] = {}
         for number, held in enumerate(batch.held):
             if held is not None:
                 for row, place in enumerate(held[KEY_PLACE].to_pylist()):
                     self._held[place + batch.begins[number]] = (held, row)
+        # Of a few rows that wait among millions no more is to be noted than of these.
+        is_held = np.zeros(len(batch.ranked), np.bool_)
+        is_held[list(self._held)] = True
+        self._live: dict[int, tuple[LiveFile, int]] = {}
+        for hits in found.hits:
+            places = batch.folded.last[hits.keys]
+            mine = is_held[places]
+            for place, row in zip(places[mine].tolist(), hits.rows[mine].tolist(), strict=True):
+                self._live[place] = (hits.file, row)
+        self._moved: set[int] = set()
+        self._behind: set[int] = set()
+        self._newest = self._find_newest(found, is_held[batch.folded.last])
         self._written = self._find_written()
 
-    def _find_newest(self, found: Found) -> dict[int, Any]:
-        """The ordering values of the live rows that may be newer than changes of the batch, by the change that decides."""
+    def _find_newest(self, found: Found, is_held: Bools) -> dict[int, Any]:
+        """The ordering values of the live rows that may be newer than held changes, by the change that decides. is_held: per
+        key whether that is one.
+        """
         folded, changes = self._batch.folded, self._batch.ranked
         if changes.order is None or not found.hits:
             return {}
         newest = newest_order(self._target, found, folded.last.size)
-        self._behind.update(folded.last[newest.were_read_in(changes.partition[folded.last])].tolist())
+        self._behind.update(folded.last[newest.were_read_in(changes.partition[folded.last]) & is_held].tolist())
         orders = as_numbers(newest.order)
-        alive = np.flatnonzero(np.asarray(orders.is_valid()) & ~folded.is_sure)
+        alive = np.flatnonzero(np.asarray(orders.is_valid()) & ~folded.is_sure & is_held)
         return {int(folded.last[key]): orders[key].as_py() for key in alive.tolist()}
 
     def _find_written(self) -> dict[int, tuple[LiveFile, int]]:

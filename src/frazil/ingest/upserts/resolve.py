@@ -39,11 +39,12 @@ from frazil.ingest.upserts.equality import are_deleted
 from frazil.ingest.upserts.fold import KeySet
 from frazil.ingest.upserts.key_index import KeyIndex
 from frazil.ingest.upserts.key_partitions import KeyPartitions
+from frazil.ingest.upserts.key_range import KeyRange
 from frazil.ingest.upserts.live_rows import Path, as_numbers, key_columns, read_columns
 from frazil.ingest.upserts.threads import in_threads
 
-_ROWS_AT_ONCE = 4_000_000
-_MOST_KEYS_TO_PRUNE = 100_000
+_ROWS_AT_ONCE, _ROWS_FOR_A_KEY = 4_000_000, 2
+_MOST_KEYS_TO_SORT = 100_000
 # Not those of UUIDs: Iceberg's Java library took their halves for signed numbers when it put bounds of row groups together
 # (apache/iceberg#14216), and a file does not say who has written it.
 _BOUNDED = (
@@ -98,26 +99,28 @@ def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.
     pruners = (KeyPartitions(target, keys, paths), _Pruner(target, keys, paths), KeyFilters(target, keys, paths))
     candidates = [file for file in files if all(pruner.may_have(file) for pruner in pruners)]
     found.looked_at = len(candidates)
-    known, index = KeySet(keys), KeyIndex(keys)
+    known, index, near = KeySet(keys), KeyIndex(keys), KeyRange(keys)
     large, others = ([file for file in candidates if index.is_for(file) is is_large] for is_large in (True, False))
 
     def look(group: list[LiveFile]) -> list[Hits]:
-        return _look(target, group, known, paths)
+        return _look(target, group, known, near, paths)
 
     def look_up(file: LiveFile) -> list[Hits]:
         return list(_live(target, file, *index.find(target, file, paths[0])))
 
-    looked = (*in_threads(look_up, large), *in_threads(look, list(_groups(others))))
+    looked = (*in_threads(look_up, large), *in_threads(look, list(_groups(others, len(keys[0])))))
     found.hits = [hit for hits in looked for hit in hits]
     return found
 
 
-def _groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
-    """Files to look through at once: the keys are made ready once for each group."""
+def _groups(files: Sequence[LiveFile], key_count: int) -> Iterator[list[LiveFile]]:
+    """Files to look through at once: the keys are made ready once for each group, which takes as long as to go through as
+    many rows.
+    """
     group: list[LiveFile] = []
-    rows = 0
+    rows, most = 0, max(_ROWS_AT_ONCE, _ROWS_FOR_A_KEY * key_count)
     for file in files:
-        if group and rows + file.record_count > _ROWS_AT_ONCE:
+        if group and rows + file.record_count > most:
             yield group
             group, rows = [], 0
         group.append(file)
@@ -126,20 +129,27 @@ def _groups(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
         yield group
 
 
-def _look(target: TableTarget, files: list[LiveFile], known: KeySet, paths: Sequence[Path]) -> list[Hits]:
+def _look(
+    target: TableTarget, files: list[LiveFile], known: KeySet, near: KeyRange, paths: Sequence[Path]
+) -> list[Hits]:
     columns = [key_columns(target, file, paths) for file in files]
+    chosen: list[Ints] | None = None
+    if near.is_of_use:
+        chosen = [near.rows_of(one[0]) for one in columns]
+        columns = [(one[0].take(pa.array(rows)),) for one, rows in zip(columns, chosen, strict=True)]
+    ends = np.cumsum([len(one[0]) for one in columns])
+    if not ends[-1]:
+        return []
     places = known.find([pa.chunked_array([one[n] for one in columns]) for n in range(len(paths))])
     rows = np.flatnonzero(places >= 0)
-    ends = np.cumsum([len(one[0]) for one in columns])
     cuts = np.searchsorted(rows, ends)
     hits: list[Hits] = []
     begin = 0
-    for file, end, cut, count in zip(
-        files, ends.tolist(), cuts.tolist(), (len(one[0]) for one in columns), strict=True
-    ):
+    for number, (file, cut) in enumerate(zip(files, cuts.tolist(), strict=True)):
         mine, begin = rows[begin:cut], cut
         if mine.size:
-            hits += _live(target, file, mine - (end - count), places[mine])
+            at = mine - (int(ends[number]) - len(columns[number][0]))
+            hits += _live(target, file, at if chosen is None else chosen[number][at], places[mine])
     return hits
 
 
@@ -157,21 +167,23 @@ def _live(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints) -> Iterat
 
 
 class _Pruner:
-    """Tells by the bounds of a file's key columns that none of the keys can be in it."""
+    """Tells by the bounds of a file's key columns that none of the keys can be in it: where they are very many, that all of
+    them are below or above.
+    """
 
     def __init__(self, target: TableTarget, keys: Sequence[pa.Array], paths: Sequence[Path]) -> None:
         self._sorted: list[tuple[int, PrimitiveType, Any]] = []
-        if len(keys[0]) > _MOST_KEYS_TO_PRUNE:
-            return
+        self._are_ends = len(keys[0]) > _MOST_KEYS_TO_SORT
         for key, path in zip(keys, paths, strict=True):
             column = target.schema.find_field(".".join(path))
             if isinstance(column.field_type, _BOUNDED):
-                self._sorted.append((column.field_id, column.field_type, _plain_sorted(key)))
+                values = _plain_sorted(_ends(key) if self._are_ends else key)
+                self._sorted.append((column.field_id, column.field_type, values))
 
     def may_have(self, file: LiveFile) -> bool:
         """Whether the bounds let some key be in the file."""
         return file.record_count > 0 and all(
-            _overlaps(file, field_id, kind, values) for field_id, kind, values in self._sorted
+            _overlaps(file, field_id, kind, values, self._are_ends) for field_id, kind, values in self._sorted
         )
 
 
@@ -182,11 +194,18 @@ def _plain_sorted(key: pa.Array) -> Any:
     return np.asarray(ordered) if pa.types.is_integer(ordered.type) else np.array(ordered.to_pylist(), object)
 
 
-def _overlaps(file: LiveFile, field_id: int, kind: PrimitiveType, values: Any) -> bool:
+def _ends(key: pa.Array) -> pa.Array:
+    """The least and the greatest value, in the order of bounds."""
+    found = pc.min_max(as_numbers(key))
+    return pa.array([found["min"].as_py(), found["max"].as_py()], as_numbers(key).type)
+
+
+def _overlaps(file: LiveFile, field_id: int, kind: PrimitiveType, values: Any, are_ends: bool) -> bool:
+    """are_ends: the values are the ends of a range, and any in between may be a key too."""
     lower, upper = bounds_of(file, field_id, kind)
     first = np.searchsorted(values, lower, "left") if lower is not None else 0
     last = np.searchsorted(values, upper, "right") if upper is not None else len(values)
-    return bool(first < last)
+    return bool(first < len(values) and last > 0) if are_ends else bool(first < last)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.files.lineage import has_lineage
 from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.column_cache import forget_files, note_live
 from frazil.ingest.upserts.delete_files import write_deletes
 from frazil.ingest.upserts.fold import Folded, Ranked
 from frazil.ingest.upserts.lineage import kept_ids
@@ -92,6 +93,7 @@ def commit_changes(
                 raise
             else:
                 catalog.delete_files(state.name, attempt.unused)
+                forget_files(frozenset(attempt.unused))
                 return done, replace(attempt.resolved, tries=number + 1)
     raise ConflictError("other writers change the table faster than rows can be looked up in it", where=state.name)
 
@@ -169,6 +171,7 @@ def _resolve(
 ) -> None:
     """Finds the rows that go, writes which they are, and the rows that had to wait for them."""
     assert target.changes is not None
+    note_live(state.name, scan.files)
     keys, is_emptied = batch.keys, batch.folded.cut >= 0
     files = () if is_emptied else scan.files
     truncated = find_truncated(target, files, batch.emptied) if batch.emptied and files else Truncated()
