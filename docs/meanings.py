@@ -68,6 +68,11 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "Of a mirror with `order_by: _source_order`: the place of the newest TRUNCATE. Changes from before it count no more,"
         " whenever they come. Absent while there was none.",
     ),
+    "last-deletes": (
+        "JSON: topic → partition → [offset, key]",
+        "Of a mirror that takes tombstones: partitions whose last record is a delete, with a hash of its key. A tombstone of"
+        " that key which comes next says nothing new. Absent when there are none.",
+    ),
 }
 
 RETRY_KEYS: dict[str, tuple[str, str]] = {

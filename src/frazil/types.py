@@ -126,8 +126,9 @@ class Progress:
     letters of this batch, still to be committed unless the dead-letter table has them already. epoch, run_id: who wrote
     it; a later start of the same pipeline has a greater epoch. places: of a table that shows transactions whole, the
     newest place among the source's commits that each partition has seen. emptied: of a table whose changes are in their
-    source's order, the place of its newest truncate; changes from before it count no more. snapshot_id: None before the
-    first commit, together with an empty vector.
+    source's order, the place of its newest truncate; changes from before it count no more. last_deletes: of a mirror that
+    takes tombstones, what its batches have ended with where that is a delete. snapshot_id: None before the first commit,
+    together with an empty vector.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -144,6 +145,7 @@ class Progress:
     letters: Letters | None = None
     places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     emptied: str = ""
+    last_deletes: tuple[LastDelete, ...] = ()
     snapshot_id: int | None = None
     committed_at_ms: int | None = None
 
@@ -193,6 +195,18 @@ class BadRecord:
 
 
 @dataclass(frozen=True)
+class LastDelete:
+    """The last record that was read of a partition, where that is a delete whose tombstone may come behind it. key: a hash
+    of the record's key.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: str
+
+
+@dataclass(frozen=True)
 class Half:
     """One of the two records that tell of a row which gets another key: the delete of the old one, or the insert of the new
     one. Both are at the same `position` of the source's log, in what may be two partitions.
@@ -227,8 +241,8 @@ class TaskReport:
     belongs together may be in the ranges of two tasks, so one must read the batch. unpaired: topic, partition and offset of
     records whose row had another key, and the row of that key is not known. halves: of a batch that one task has read, those
     without their other half; ends: where the batch must end in some partitions so that it has both halves or none.
-    emptied: as in Progress, of the batch's newest truncate. unplaced: topic, partition and offset of truncates that have no
-    place among the changes of other partitions.
+    emptied: as in Progress, of the batch's newest truncate. last_deletes: as there, of what was read. unplaced: topic,
+    partition and offset of truncates that have no place among the changes of other partitions.
     """
 
     table: str
@@ -256,6 +270,7 @@ class TaskReport:
     halves: tuple[Half, ...] = ()
     ends: Offsets = field(default_factory=dict)
     emptied: str = ""
+    last_deletes: tuple[LastDelete, ...] = ()
     unplaced: tuple[tuple[str, int, int], ...] = ()
 
 
@@ -377,6 +392,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         halves=tuple(half for report in mine for half in report.halves),
         ends=next((report.ends for report in mine if report.ends), {}),
         emptied=max((report.emptied for report in mine), default=""),
+        last_deletes=tuple(last for report in mine for last in report.last_deletes),
         unplaced=tuple(sorted(place for report in mine for place in report.unplaced)),
     )
 

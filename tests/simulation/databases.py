@@ -109,19 +109,17 @@ class DatabaseHistory(Scene):
 
     def _decides(self, mine: list[Said]) -> tuple[Said | None, bool]:
         """What decides the row of a key, None where it is gone; and whether it does so already: the connector may be about
-        to repeat what does.
+        to repeat what does. A tombstone comes right behind its delete, and says nothing more.
         """
-        states: set[Said | None] = {None}
-        for one in mine:
-            states |= {None} if one.op == "tombstone" and not self.has_marks else set()
-            if one.op != "tombstone":
-                states = {self._after(state, one) for state in states}
-        first = {one.at: one for one in mine if one.op != "tombstone"}
+        changes = [one for one in mine if one.op != "tombstone"]
+        state: Said | None = None
+        for one in changes:
+            state = self._after(state, one)
         truth: Said | None = None
-        for _, one in sorted(first.items()):
+        for _, one in sorted({one.at: one for one in changes}.items()):
             truth = self._after(truth, one)
-        is_repeating = not self.is_ordered and bool(mine) and mine[-1].at != max(one.at for one in mine)
-        return truth, states == {truth} and not is_repeating
+        is_repeating = not self.is_ordered and bool(changes) and changes[-1].at != max(one.at for one in changes)
+        return truth, state is truth and not is_repeating
 
     def _after(self, state: Said | None, one: Said) -> Said | None:
         """What decides the row after another change: it is the newer one, unless it has an older place. What comes behind a

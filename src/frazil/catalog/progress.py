@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from frazil.types import DataFile, Letters, Progress, Watermark, as_json, dump_offsets, load_offsets
+from frazil.types import DataFile, LastDelete, Letters, Progress, Watermark, as_json, dump_offsets, load_offsets
 
 COMMITTED_AT = "committed-at"
 """Summary key of a snapshot that says progress again: when it was committed first, in milliseconds."""
@@ -38,14 +38,14 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
     if progress.places:
         places = {topic: {str(p): place for p, place in ps.items()} for topic, ps in progress.places.items()}
         parts["places"] = as_json(places)
-    if progress.emptied:
-        parts["emptied"] = progress.emptied
     if progress.passed_over:
         parts["passed-over"] = as_json(dict(progress.passed_over))
     if progress.letters is not None:
         parts["dead-letters"] = as_json(asdict(progress.letters))
     if progress.watermark.complete_to_ms is not None:
         parts["watermark"] = str(progress.watermark.complete_to_ms)
+    of_mirrors = {"emptied": progress.emptied, "last-deletes": _dump_last_deletes(progress.last_deletes)}
+    parts |= {name: text for name, text in of_mirrors.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
 
 
@@ -74,6 +74,7 @@ def from_summary(
         letters=_load_letters(summary.get(key(pipeline, "dead-letters"))),
         places=_load_places(summary.get(key(pipeline, "places"), "{}")),
         emptied=summary.get(key(pipeline, "emptied"), ""),
+        last_deletes=_load_last_deletes(summary.get(key(pipeline, "last-deletes"), "{}")),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )
@@ -96,3 +97,15 @@ def _load_places(text: str) -> dict[str, dict[int, str]]:
 def _load_skipped(text: str) -> dict[str, dict[int, tuple[int, int]]]:
     parsed: dict[str, dict[str, list[int]]] = json.loads(text)
     return {topic: {int(p): (start, end) for p, (start, end) in ps.items()} for topic, ps in parsed.items()}
+
+
+def _dump_last_deletes(last_deletes: Iterable[LastDelete]) -> str:
+    topics: dict[str, dict[str, tuple[int, str]]] = {}
+    for last in last_deletes:
+        topics.setdefault(last.topic, {})[str(last.partition)] = (last.offset, last.key)
+    return as_json(topics) if topics else ""
+
+
+def _load_last_deletes(text: str) -> tuple[LastDelete, ...]:
+    parsed: dict[str, dict[str, tuple[int, str]]] = json.loads(text)
+    return tuple(LastDelete(topic, int(p), *last) for topic, ps in parsed.items() for p, last in ps.items())

@@ -40,6 +40,7 @@ from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns,
 from frazil.ingest.target import TableTarget, WriterSchema
 from frazil.ingest.task import Job
 from frazil.ingest.transactions.runs import Cut
+from frazil.ingest.upserts.last_deletes import still_last
 from frazil.ingest.upserts.truncates import unplaced
 from frazil.ingest.upserts.upsert import OldRowsGone, ValuesGone, commit_changes
 from frazil.ingest.watermark import advance_watermark
@@ -304,6 +305,7 @@ class Pipeline:
             letters=_promise(planned, report),
             places=planned.places or {},
             emptied=max(before.emptied, report.emptied),
+            last_deletes=still_last(before, report, offsets),
         )
         commit, resolved = Commit(table.name, report.files, progress, before, shape=state.shape), None
         try:

@@ -319,6 +319,7 @@ class Table:
             unfilled=tuple(sorted(self.unfilled)),
             given_up=tuple(sorted(self.given_up)),
             ahead=tuple(sorted(self.ahead)),
+            last_deletes=self.progress.last_deletes,
             told_by=self._told_by() if self.spec.envelope is not None else None,
         )
 

@@ -38,7 +38,7 @@ from pyiceberg.types import (
 from frazil.ingest.envelope import OWN_TYPES, Envelope
 from frazil.ingest.naming import Layout, Shaping, make_layout
 from frazil.ingest.selection import Path, Selection
-from frazil.types import RESCUED_COLUMN
+from frazil.types import RESCUED_COLUMN, LastDelete
 
 if TYPE_CHECKING:
     from frazil.spec.models import MetadataField
@@ -201,8 +201,8 @@ class TableTarget:
     every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
     partition and offset of records whose row had another key, and the row of that key is not known; unfilled: of those that
     lack a value for a required column, which no row had either; given_up: of halves of a change of the key whose other half
-    is not waited for any longer; ahead: topic and position in the source's log of those whose insert is in the table.
-    told_by: how record keys are read, where an envelope may leave it to them to tell a row.
+    is not waited for any longer; ahead: topic and position in the source's log of those whose insert is in the table;
+    last_deletes: as in Progress. told_by: how record keys are read, where an envelope may leave it to them to tell a row.
     """
 
     name: str
@@ -228,6 +228,7 @@ class TableTarget:
     unfilled: tuple[tuple[str, int, int], ...] = ()
     given_up: tuple[tuple[str, int, int], ...] = ()
     ahead: tuple[tuple[str, str], ...] = ()
+    last_deletes: tuple[LastDelete, ...] = ()
     told_by: Reading | None = None
 
     def __repr__(self) -> str:

@@ -34,8 +34,9 @@ from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import ChangeRows
 from frazil.ingest.upserts.changes import Changes
 from frazil.ingest.upserts.halves import Halves
+from frazil.ingest.upserts.last_deletes import LastDeletes
 from frazil.ingest.upserts.row_changes import read_checked, rows_of
-from frazil.types import BadRecord, DataFile, Half, Offsets, TaskReport, Touched, later, note_names
+from frazil.types import BadRecord, DataFile, Half, LastDelete, Offsets, TaskReport, Touched, later, note_names
 
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20
@@ -190,6 +191,7 @@ class _TableRun:
 
     def __post_init__(self) -> None:
         self.halves = Halves(self.target.given_up, self.target.ahead)
+        self.last_deletes = LastDeletes(self.target.last_deletes)
 
     @property
     def is_writing(self) -> bool:
@@ -243,11 +245,12 @@ class _TableRun:
     def _read(self, topic: str, columns: Mapping[str, pa.Array], limit: int = MAX_MISFITS) -> ReadRecords:
         if self.target.changes is None:
             return read_records(self.target, columns, limit)
-        changes = read_checked(self.target, topic, columns, limit)
+        changes = read_checked(self.target, topic, self.last_deletes.with_told(topic, columns), limit)
         self.key_columns = self.key_columns or changes.key_columns
         self.has_moves |= changes.old_keys is not None and not self.target.is_whole
         if topic:  # A second look at bad records tells nothing new of them.
             self.halves.take(topic, changes.halves, columns)
+            self.last_deletes.take(topic, changes.last_deletes, columns)
         return ReadRecords(changes.decoded, changes)
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
@@ -332,6 +335,7 @@ class _TableRun:
             ends=self.ends,
             emptied=self.changes.emptied if self.changes is not None else "",
             unplaced=self.unplaced,
+            last_deletes=self.last_deletes.found(),
         )
 
     def abandon(self) -> None:
@@ -414,6 +418,7 @@ def load_report(text: str) -> TaskReport:
     for name in ("unpaired", "unplaced"):
         fields[name] = tuple((topic, partition, offset) for topic, partition, offset in fields[name])
     fields["halves"] = tuple(Half(**half) for half in fields["halves"])
+    fields["last_deletes"] = tuple(LastDelete(**last) for last in fields["last_deletes"])
     fields["ends"] = {t: {int(p): offset for p, offset in ps.items()} for t, ps in fields["ends"].items()}
     fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])
     fields["latest_ms"] = {t: {int(p): ms for p, ms in ps.items()} for t, ps in fields["latest_ms"].items()}

@@ -12,7 +12,7 @@ import pytest
 from frazil.catalog.iceberg_upkeep import _is_own
 from frazil.catalog.look import Snapshot, StoredData, StoredDeletes, carried_progress, read_look
 from frazil.catalog.progress import from_summary, to_summary
-from frazil.types import DataFile, Letters, Progress, Watermark
+from frazil.types import DataFile, LastDelete, Letters, Progress, Watermark
 
 
 def snapshot(number: int, parent: int | None = None, summary: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def test_all_progress_is_carried_but_what_its_commit_alone_has_passed_over() -> 
     whole = Progress(
         {"a": {0: 5}}, {"a": "id"}, "cluster", "commit", 3, "run", Watermark({"a": {0: 7}}, 6), {"a": {0: (1, 2)}},
         ("7",), 4, {"heartbeat": 1}, Letters("t.x", (DataFile("/x/1.parquet", 1, 2, "{}"),)), {"a": {0: "0001"}},
-        "0002",
+        "0002", (LastDelete("a", 0, 4, "k"),),
     )  # fmt: skip
     usual = Progress()
     own = {"snapshot_id", "committed_at_ms"}

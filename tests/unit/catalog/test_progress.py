@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from frazil.catalog.progress import from_summary, to_summary
-from frazil.types import Progress, Watermark
+from frazil.types import LastDelete, Progress, Watermark
 
 _PROGRESS = Progress(
     offsets={"a": {0: 5, 10: 7}, "b": {0: 2**62}},
@@ -17,6 +17,7 @@ _PROGRESS = Progress(
     watermark=Watermark({"a": {0: 1790000000000}}, 1780000000000),
     skipped={"a": {0: (2, 4)}},
     passed_over={"heartbeat": 4, "delete": 1},
+    last_deletes=(LastDelete("a", 0, 4, "k"), LastDelete("b", 0, 7, "l")),
 )
 
 
@@ -38,6 +39,7 @@ def test_its_keys_are_the_documented_ones() -> None:
         "frazil.p.watermark": "1780000000000",
         "frazil.p.skipped": '{"a":{"0":[2,4]}}',
         "frazil.p.passed-over": '{"delete":1,"heartbeat":4}',
+        "frazil.p.last-deletes": '{"a":{"0":[4,"k"]},"b":{"0":[7,"l"]}}',
     }
 
 

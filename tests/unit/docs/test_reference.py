@@ -29,7 +29,7 @@ from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import CareReport, PipelineReport, Process, TableReport, as_document
 from frazil.ops.state_file import describe
 from frazil.spec import TableSpec, json_schema
-from frazil.types import Letters, Progress, Resolved, Watermark
+from frazil.types import LastDelete, Letters, Progress, Resolved, Watermark
 
 
 def test_the_generated_pages_are_fresh() -> None:
@@ -45,6 +45,7 @@ def test_every_summary_key_has_a_meaning() -> None:
         letters=Letters("a.b", ()),
         places={"a": {0: "b"}},
         emptied="b",
+        last_deletes=(LastDelete("a", 0, 1, "k"),),
     )
     assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
 

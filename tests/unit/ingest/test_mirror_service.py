@@ -72,7 +72,31 @@ def test_a_tombstone_after_its_delete_says_nothing_new(tmp_path: Path) -> None:
     assert (world.mirror(), table.passed_over) == ([], {"tombstone": 1})
     table = world.say(tombstone(2), made({"id": 2, "v": "c"}), (None, None))
     assert (world.mirror(), world.letters()) == ([{"id": 2, "v": "c"}], [])
-    assert table.passed_over == {"tombstone": 1}
+    assert table.passed_over == {"tombstone": 2}
+
+
+@pytest.mark.parametrize("gap", [0, 1])
+def test_a_tombstone_is_that_of_the_delete_that_the_batch_before_has_ended_with(tmp_path: Path, gap: int) -> None:
+    """The delete may have come too late, and the row is newer than both."""
+    world = MirrorWorld(tmp_path, metadata={"source_order": "_source_order"}, order_by="_source_order", partitions=2)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "A"})
+    log.remove(1)
+    log.send(0, {"id": 1}, None, ())
+    log.write({"id": 1, "v": "b", "big": "B"})
+    world.catch_up()
+    log.lsn = 1
+    log.remove(1)
+    assert [last.offset for last in world.catch_up().progress.last_deletes] == [4]
+    log.lsn = 9
+    log.write({"id": 2, "v": "c", "big": "C"}, partition=1)
+    assert [last.offset for last in world.catch_up().progress.last_deletes] == [4]
+    world.source.produce("a", 0, None, 0, gap, key=json.dumps({"id": 1}).encode())
+    assert world.catch_up().progress.last_deletes == ()
+    assert [row["v"] for row in world.by_id()] == ["b", "c"]
+    log.send(0, {"id": 1}, None, ())
+    world.catch_up()
+    assert [row["v"] for row in world.by_id()] == ["c"]
 
 
 def test_the_json_text_null_is_a_tombstone_too(tmp_path: Path) -> None:

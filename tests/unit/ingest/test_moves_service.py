@@ -455,3 +455,68 @@ def test_a_move_that_is_told_again_changes_nothing(tmp_path: Path) -> None:
     log.move(2, 3, "c", (1, 0))
     world.catch_up()
     assert (world.by_id(), world.letters()) == ([{"id": 3, "v": "c", "big": "of 1"}], [])
+
+
+_BY_SOURCE: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_move_that_is_told_again_takes_nothing_of_a_row_that_came_back(tmp_path: Path, goes_on: bool) -> None:
+    """What is repeated first brings the row of the old key again, without what that change did not send."""
+    world = MirrorWorld(tmp_path, **_BY_SOURCE)
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    log.keep(1, "b")
+    log.move(1, 2, "c")
+    log.keep(2, "d")
+    world.catch_up()
+    log.lsn = 1
+    log.keep(1, "b")
+    world.catch_up()
+    assert [(row["id"], row["big"]) for row in world.by_id()] == [(1, None), (2, "of 1")]
+    log.move(1, 2, "c")
+    log.keep(2, "d")
+    if goes_on:
+        log.move(2, 3, "e")
+    world.catch_up()
+    assert [(row["id"], row["big"]) for row in world.by_id()] == [(3 if goes_on else 2, "of 1")]
+    assert world.letters() == []
+
+
+def test_a_row_that_the_key_had_before_has_nothing_for_the_one_that_gets_it(tmp_path: Path) -> None:
+    """A snapshot has read both rows at a place beyond that of the transaction, which was open."""
+    world = MirrorWorld(tmp_path, **_BY_SOURCE)
+    log = Log(world)
+    log.lsn = 99
+    log.write({"id": 1, "v": "a", "big": "of 1"}, op="r")
+    log.write({"id": 2, "v": "a", "big": "of 2"}, op="r")
+    world.catch_up()
+    log.lsn = 50
+    log.remove(2)
+    log.move(1, 2, "b")
+    world.catch_up()
+    assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [(2, "b", "of 1")]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_row_that_a_truncate_has_taken_has_nothing_for_the_one_that_gets_its_key(
+    tmp_path: Path, is_there: bool
+) -> None:
+    """The truncate is told in another partition, and the delete of the old key has not come yet."""
+    world = MirrorWorld(tmp_path, **_BY_SOURCE)
+    log = Log(world, NOW_MS)
+    log.write({"id": 1, "v": "a", "big": "gone"})
+    if is_there:
+        world.catch_up()
+    log.lsn += 1
+    truncate = {"op": "t", "before": None, "after": None, "source": {"connector": "postgresql", "lsn": log.lsn}}
+    world.source.produce("a", 1, json.dumps(truncate).encode(), NOW_MS)
+    log.write({"id": 5, "v": "a", "big": "of 5"}, partition=1)
+    log.move(5, 1, "b", (None, 0))
+    world.catch_up()
+    assert "b" not in {row["v"] for row in world.by_id()}
+    log.lsn -= 1
+    log.move(5, 1, "b", (1, None))
+    world.catch_up()
+    assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [(1, "b", "of 5")]
+    assert world.letters() == []

@@ -194,3 +194,12 @@ def test_what_a_connector_repeats_gives_no_value_to_what_came_before() -> None:
     changes = Ranked((pa.array(nothing),), ops, nothing, nothing, np.arange(count), nothing, none, at, read)
     assert previous_places(changes)[2] == 1
     assert fold(changes).last.tolist() == [2]
+
+
+def test_a_row_of_a_snapshot_that_is_told_again_too_late_gives_no_value_to_what_came_behind_it() -> None:
+    count = 4
+    nothing, none = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    at, read = pa.array([135, 131, 139, 135]), np.array([True, False, False, True])
+    ops = np.full(count, UPSERT, np.int8)
+    changes = Ranked((pa.array(nothing),), ops, nothing, nothing, np.arange(count), nothing, none, at, read)
+    assert previous_places(changes).tolist() == [-1, 3, 1, 0]

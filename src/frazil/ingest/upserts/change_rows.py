@@ -31,6 +31,7 @@ from frazil.ingest.upserts.fold import (
 )
 from frazil.ingest.upserts.live_rows import as_numbers
 from frazil.ingest.upserts.moves import (
+    GOT,
     MOVED,
     MOVED_AT,
     MOVED_IN,
@@ -304,7 +305,7 @@ def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk]) -> dict[str, pa.
         return {}
     origins, alone, movers = kept.copy(), np.full(kept.size, -1), np.full(kept.size, -1)
     for n, walk in asked.items():
-        origins[n], alone[n], movers[n] = walk.origin, walk.alone, walk.mover
+        origins[n], alone[n], movers[n] = walk.origin, walk.alone, walk.movers[-1]
     places, others = pa.array(origins, mask=origins == kept), pa.array(alone, mask=alone < 0)
     keys = [key.take(places) for key in part.ranked.keys]
     assert part.times is not None
@@ -316,7 +317,22 @@ def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk]) -> dict[str, pa.
         found[MOVED_ORDER] = part.ranked.order.take(pa.array(movers, mask=movers < 0))
         here = pa.array(origins, mask=(origins == kept) | (alone >= 0))
         found[MOVED_IN] = pa.array(part.ranked.partition).take(here)
+    if part.ranked.read is not None:
+        found[GOT] = _keys_got(part.ranked, kept.size, asked)
     return found
+
+
+def _keys_got(ranked: Ranked, count: int, asked: Mapping[int, Walk]) -> pa.ListArray:
+    """See GOT."""
+    assert ranked.order is not None
+    sizes = np.zeros(count + 1, np.int32)
+    for n, walk in asked.items():
+        sizes[n + 1] = len(walk.movers)
+    at = pa.array([mover for n in sorted(asked) for mover in asked[n].movers], pa.int64())
+    columns = [*ranked.keys, ranked.order, pa.array(ranked.partition)]
+    names = [*(f"k{n}" for n in range(len(ranked.keys))), "order", "partition"]
+    got = pa.StructArray.from_arrays([column.take(at) for column in columns], names)
+    return pa.ListArray.from_arrays(pa.array(np.cumsum(sizes, dtype=np.int32)), got)
 
 
 def _held(part: _Part, rows: Ints) -> pa.Table:

@@ -28,11 +28,12 @@ class Changes:
     the old key; the row's own key stands for one that could not be read. own: by field of `metadata` the values that the
     envelope gives, a row per change. passed_over: how many records of a kind make no change (docs/reference/envelopes.md).
     key_columns: of a table that does not know its key yet, the fields of the records' keys. tombstones: which records of
-    an envelope's topic have no value, and so far make no change; not those right after the delete of their key. positions:
-    where each change is in the log of its
-    source, where headers tell of rows that get another key; times: when it was made, where deleted rows are marked with
-    that; halves: the index of each record that is one of two which tell of such a row, its position, and whether it is the
-    delete. rescued: what was put aside of each change, headers included; None: `decoded` says it of records.
+    an envelope's topic have no value, and so far make no change; not those right after the delete of their key.
+    last_deletes: the index of each record that is such a delete and the last one of its partition here. positions: where
+    each change is in the log of its source, where headers tell of rows that get another key; times: when it was made, where
+    deleted rows are marked with that; halves: the index of each record that is one of two which tell of such a row, its
+    position, and whether it is the delete. rescued: what was put aside of each change, headers included; None: `decoded`
+    says it of records.
     """
 
     columns: list[pa.Array]
@@ -50,6 +51,7 @@ class Changes:
     rescued: pa.Array | None = None
     times: pa.Array | None = None
     halves: Sequence[tuple[int, str, bool]] = ()
+    last_deletes: Sequence[int] = ()
 
     @property
     def rescued_rows(self) -> pa.Array | None:

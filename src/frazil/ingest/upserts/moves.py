@@ -32,6 +32,10 @@ has come since.
 """
 MOVED_IN = "\x00moved in"
 """A column of held rows: the partition of the delete of the key that they had; null where that was not here."""
+GOT = "\x00got"
+"""A column of held rows whose order is that of the source's log: a list of the keys that the row has got since it had the
+old one, the last one first, each with the `order` and the `partition` of the change that gave it.
+"""
 MOVED = "\x00moved"
 """A column of held rows: they had another key, and that no row has their values is not the same as null."""
 
@@ -40,7 +44,8 @@ MOVED = "\x00moved"
 class Walk:
     """Where a value was looked for. at: the change that has it, -1 where only the table can have it. origin: the change
     whose key the row in the table has. is_moved: a row with another key was asked. is_lost: it was gone already. alone: the
-    change that had another key, and whose delete was not there; -1: none. mover: the change that had another key; -1: none.
+    change that had another key, and whose delete was not there; -1: none. movers: the changes that had another key, the last
+    one first.
     """
 
     at: int
@@ -48,7 +53,7 @@ class Walk:
     is_moved: bool = False
     is_lost: bool = False
     alone: int = -1
-    mover: int = -1
+    movers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,16 +69,28 @@ class Moves:
 
     def walk(self, ranked: Ranked, before: Ints, mask: Bools, start: int) -> Walk:
         """Looks for a value that `mask` says is missing from `start`."""
-        at, origin, alone, mover = start, start, -1, -1
+        at, origin, alone = start, start, -1
+        movers: list[int] = []
         while at >= 0 and ranked.ops[at] == UPSERT and mask[at] and not (alone >= 0 and at in self.marks):
             delete = self.deletes.get(at)
             if delete is not None:
-                mover, alone = at, -1 if delete >= 0 else at
+                movers.append(at)
+                alone = -1 if delete >= 0 else at
             if delete is not None and delete >= 0:
                 at = origin = delete
+            elif delete is not None and self._is_older(ranked, int(before[at]), at):
+                at = -1  # A row that the key had before, and that has gone otherwise, as by a truncate.
+                break
             at = int(before[at])
         is_gone = at >= 0 and (ranked.ops[at] != UPSERT or (alone >= 0 and at in self.marks))
-        return Walk(at, origin, mover >= 0, bool(mover >= 0 and is_gone), alone, mover)
+        return Walk(at, origin, bool(movers), bool(movers and is_gone), alone, tuple(movers))
+
+    @staticmethod
+    def _is_older(ranked: Ranked, before: int, at: int) -> bool:
+        """Whether the change before has another place in the log of the source: repeated ones have the same."""
+        if before < 0 or ranked.read is None or ranked.order is None:
+            return False
+        return bool(ranked.order[before] != ranked.order[at])
 
 
 def find_moves(

@@ -20,7 +20,7 @@ from frazil.ingest.upserts.changes import DELETE, UPSERT
 from frazil.ingest.upserts.fold import Ints, Ranked, key_codes, previous_places
 from frazil.ingest.upserts.live_rows import as_numbers, read_columns
 from frazil.ingest.upserts.merged import MergedChanges
-from frazil.ingest.upserts.moves import MOVED, MOVED_AT, MOVED_IN, MOVED_ORDER, OLD_KEY, Bools
+from frazil.ingest.upserts.moves import GOT, MOVED, MOVED_AT, MOVED_IN, MOVED_ORDER, OLD_KEY, Bools
 from frazil.ingest.upserts.resolve import Found, find_rows, newest_order
 
 
@@ -154,6 +154,7 @@ class _OldRows:
             found = self._of_other_keys(held.select(names).take(pa.array(named)), places[named], files)
             self._keep_own_marks(held, places, found)
             self._drop_newer(held, places, found)
+            self._take_got(held, places, found, files)
             self._live |= found
             moved = places[np.asarray(held[MOVED])]
             self._moved.update(moved.tolist())
@@ -181,7 +182,7 @@ class _OldRows:
 
     def _drop_newer(self, held: pa.Table, places: Ints, found: dict[int, tuple[LiveFile, int]]) -> None:
         """Of rows in the order of a column those do not count that were written after the row had got its key. One of a
-        snapshot was there before its delete comes, whatever its place, unless the row is there under its key already.
+        snapshot was there before its delete comes, whatever its place.
         """
         if MOVED_ORDER not in held.schema.names:
             return
@@ -195,8 +196,34 @@ class _OldRows:
         else:
             is_behind = np.zeros(len(old), np.bool_)
         for n in np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False))).tolist():
-            if not is_behind[n] or int(places[n]) in self._live:
+            if not is_behind[n]:
                 del found[int(places[n])]
+
+    def _take_got(
+        self, held: pa.Table, places: Ints, found: dict[int, tuple[LiveFile, int]], files: Sequence[LiveFile]
+    ) -> None:
+        """Rows that are there under a key which they have got already have the values. A connector that repeats itself may
+        have brought the row of the old key again, as its last changes are, without what these did not send. A row that its
+        own key had before has gone, as by a truncate that is told elsewhere.
+        """
+        if GOT not in held.schema.names:
+            return
+        reading, got = self._target.changes, pa.concat_arrays(held[GOT].chunks)
+        assert reading is not None
+        *keys, orders, partitions = got.flatten().flatten()
+        lengths = np.asarray(pc.list_value_length(got))
+        of, each = np.repeat(places, lengths), np.arange(len(orders))
+        there = self._of_other_keys(pa.table(keys, [str(n) for n in range(len(keys))]), each, files)
+        newest, read_in = split_read(self._gather(reading.order_by, [there.get(n) for n in each.tolist()], orders.type))
+        # A row of a snapshot may be one that the key had before: what gave the key came behind it.
+        is_before = (read_in >= 0) & ((read_in == np.asarray(partitions)) | (not reading.is_one_topic))
+        has_values = np.asarray(pc.fill_null(pc.greater_equal(newest, orders), False)) & ~is_before
+        is_older = np.asarray(pc.fill_null(pc.less(newest, orders), False))
+        for n in (np.cumsum(lengths) - lengths)[lengths > 0].tolist():
+            if is_older[n]:
+                self._live.pop(int(of[n]), None)
+        for n in np.flatnonzero(has_values)[::-1].tolist():
+            found[int(of[n])] = there[n]
 
     def _of_other_keys(
         self, keys: pa.Table, places: Ints, files: Sequence[LiveFile]

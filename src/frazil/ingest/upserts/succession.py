@@ -61,7 +61,8 @@ def _walk(begins: Bools, ranks: Ints, opens: Bools, clears: Bools, heights: Ints
     """Applies the changes of each key and partition one after the other, to a table that has nothing of them.
 
     One that is taken and opens begins another turn, above all that was there before; the ranks of the others that are taken
-    count inside their turn, and beyond it where they are greater than all before. What is late stays at its own rank.
+    count inside their turn, and beyond it where they are greater than all before. What is late stays at its own rank, where
+    it may be what opened the turn, told again: what came behind that is above both.
     """
     state, floor, top, turn, is_open = -1, -1, -1, 0, True
     for n in range(ranks.size):
@@ -70,9 +71,10 @@ def _walk(begins: Bools, ranks: Ints, opens: Bools, clears: Bools, heights: Ints
         is_taken = is_open or ranks[n] >= state
         if is_taken:
             state, is_open = ranks[n], opens[n]
+        if opens[n]:
+            own[n] = -1
         if is_taken and opens[n]:
             turn += 1
             floor = max(top, ranks[n])
-            own[n] = -1
         heights[n], turns[n] = max(ranks[n], floor) if is_taken else ranks[n], turn
         top = max(top, heights[n])

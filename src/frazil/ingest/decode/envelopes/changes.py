@@ -75,6 +75,7 @@ from frazil.ingest.rows import bindings_of, shape_columns
 from frazil.ingest.selection import Path, Selection
 from frazil.ingest.target import Reading, TableTarget, arrow_type
 from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.ingest.upserts.last_deletes import TOLD, ends_of_runs
 
 _UNKNOWN = 100
 _IMAGES_OF = ("after", "before")
@@ -129,20 +130,25 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
         if envelope.marks_deletes:
             changes.times = change_times(opened, records).take(pa.array(changes.records))
     if envelope.takes_tombstones and records.keys() >= {"key", "partition"}:
-        changes.tombstones = _tombstones(opened, records, check.refused)
+        changes.tombstones, changes.last_deletes = _tombstones(opened, records, check.refused)
     return changes
 
 
-def _tombstones(opened: Opened, records: Records, refused: Bools) -> Bools:
-    """Records without a value; not those right after the delete of their key, which say nothing new."""
+def _tombstones(opened: Opened, records: Records, refused: Bools) -> tuple[Bools, list[int]]:
+    """Records without a value; not those right after the delete of their key, which say nothing new. And the deletes that
+    are the last of their partition here.
+    """
     found: Bools = np.asarray((opened.note == TOMBSTONE) & ~refused, np.bool_)
-    if not found.any():
-        return found
     keys, partitions = records["key"], np.asarray(records["partition"])
     is_gone = (opened.note <= BARE) & (opened.op == REMOVE) & ~refused
-    is_same = np.asarray(pc.fill_null(pc.equal(keys[1:], keys[:-1]), False)) & (partitions[1:] == partitions[:-1])
-    found[1:] &= ~(is_gone[:-1] & is_same)
-    return found
+    ends = ends_of_runs(partitions)
+    last_deletes: list[int] = ends[is_gone[ends] & np.asarray(keys.is_valid())[ends]].tolist()
+    if found.any():
+        is_same = np.asarray(pc.fill_null(pc.equal(keys[1:], keys[:-1]), False)) & (partitions[1:] == partitions[:-1])
+        found[1:] &= ~(is_gone[:-1] & is_same)
+        if TOLD in records:
+            found &= ~np.asarray(records[TOLD])
+    return found, last_deletes
 
 
 def _open(
