@@ -8,6 +8,7 @@ from datetime import datetime
 
 import pytest
 
+from frazil.clock import SystemClock
 from tests.acceptance.ledger import events
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
@@ -68,6 +69,7 @@ def test_a_round_by_hand_does_what_its_plan_says(pipeline: Pipeline, operator: O
     planned = pipeline.command("maintain", "--dry-run")["tables"][table]
     assert [action["action"] for action in planned["actions"]][:3] == ["compact", "carry", "expire"]
     assert all(action["reason"] and action["gain"] for action in planned["actions"])
+    began_ms = SystemClock().now_ms()
     done = pipeline.command("maintain")["tables"][table]
     assert [action["failure"] for action in done["actions"]] == [""] * len(done["actions"])
     assert pipeline.command("maintain", "--dry-run")["tables"][table]["debt"]["small_files"] == 0
@@ -75,3 +77,5 @@ def test_a_round_by_hand_does_what_its_plan_says(pipeline: Pipeline, operator: O
     pipeline.feed.produce(topic, events(50, 0))
     pipeline.catch_up()
     pipeline.check(table)
+    last_ms = pipeline.command("status")["tables"][table]["care"]["last_ms"]
+    assert last_ms >= began_ms, "also when the snapshots of that round are gone"

@@ -14,7 +14,7 @@ from frazil.catalog.upkeep import Rewritten, Upkeep
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
-from frazil.maintain.debt import Debt, measure
+from frazil.maintain.debt import CARED_NOTE, Debt, measure
 from frazil.maintain.plan import (
     BEGIN_NOTE,
     ORPHANS_NOTE,
@@ -98,6 +98,10 @@ class Carer:
         look = self._upkeep.look(charge.name, with_files=False)
         if look is not None and not self._noted(look):
             self._upkeep.note(charge.name, BEGIN_NOTE, str(self._clock.now_ms()))
+
+    def note_round(self, table: str) -> None:
+        """Notes that a round has done something: expired snapshots and removed files leave no trace of it."""
+        self._upkeep.note(table, CARED_NOTE, str(self._clock.now_ms()))
 
     def run(self, plan: Plan, care: Care, is_stopping: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Does what is planned, one action after another. Where one has failed, and was not lost to another commit, no
