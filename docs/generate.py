@@ -70,6 +70,7 @@ table. A dead-letter table has `frazil.<pipeline>.retrying.<id>` while a retry i
 `frazil.<pipeline>.letters-sent` is the commit id whose letters are known to be in their Kafka topic.
 `frazil.<pipeline>.orphans-removed` says, in milliseconds, when table care last looked for orphans; until it first has,
 `frazil.<pipeline>.care-began` says since when a running pipeline cares for the table: they are looked for a day after that.
+`frazil.<pipeline>.cared-for` says when `frazil maintain` last did something for the table.
 
 Once a table gets no more records, table care says its newest progress again in a commit without files, unless the newest
 snapshot has it ([why](../how-to/maintain.md#other-hands)): under the same `commit-id`, without `skipped`, and with

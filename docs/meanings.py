@@ -120,6 +120,9 @@ LOG_EVENTS: dict[str, str] = {
     "ending": "The process ends, and why: another run has taken over, or the JVM is gone.",
     "large_records": "A record, with its key and headers where they are read, was larger than 8 KiB: this batch, and later"
     " ones, are read in pieces of limited size.",
+    "old_metadata_kept": "The properties of a table do not say what becomes of its old metadata files, so that every commit"
+    " leaves one: what to do about it. Said once of each table by a process; see [existing"
+    " tables](../how-to/existing-table.md#old-metadata-files).",
     "ordered_by_text": "The column that `order_by` names is text, which is compared by its bytes: newer changes may be"
     " dropped. See [upserts](../how-to/upsert.md#which-change-is-the-last).",
     "pattern_without_topic": "At the start a regular expression of the file matches no topic; the run goes on with the"

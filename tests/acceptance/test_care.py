@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from frazil.clock import SystemClock
 from tests.acceptance.ledger import events
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
@@ -77,6 +78,7 @@ def test_a_round_by_hand_does_what_its_plan_says(pipeline: Pipeline, operator: O
     assert (pipeline.current(table), files_of(pipeline)) == (before, files), "a dry run changes nothing"
     assert [action["action"] for action in planned["actions"]][:3] == ["compact", "carry", "expire"]
     assert all(action["reason"] and action["gain"] for action in planned["actions"])
+    began_ms = SystemClock().now_ms()
     done = pipeline.command("maintain")["tables"][table]
     assert [action["failure"] for action in done["actions"]] == [""] * len(done["actions"])
     assert pipeline.command("maintain", "--dry-run")["tables"][table]["debt"]["small_files"] == 0
@@ -84,3 +86,5 @@ def test_a_round_by_hand_does_what_its_plan_says(pipeline: Pipeline, operator: O
     pipeline.feed.produce(topic, events(50, 0))
     pipeline.catch_up()
     pipeline.check(table)
+    last_ms = pipeline.command("status")["tables"][table]["care"]["last_ms"]
+    assert last_ms >= began_ms, "also when the snapshots of that round are gone"

@@ -1,5 +1,5 @@
-"""Half an hour of everything at once: records with ever new fields into partitioned tables, ingestion and table care that
-are killed at random, a foreign compactor in the same tables. A slice of it is part of the suite.
+"""Half an hour of everything at once: records with ever new fields into partitioned tables, changes into a mirror, ingestion
+and table care that are killed at random, a foreign compactor in the same tables. A slice of it is part of the suite.
 
 `make soak-care` runs it; FRAZIL_SOAK_SECONDS says for how long.
 """
@@ -15,11 +15,12 @@ import pytest
 
 from frazil.clock import SystemClock
 from tests.acceptance.ledger import Feed, events
+from tests.acceptance.mirrors import Mirror
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
 from tests.acceptance.soaking import chance, die, live_on, soak_s
-from tests.acceptance.verifier import unnamed, untidy
+from tests.acceptance.verifier import unnamed, unnamed_metadata, untidy
 from tests.fixtures.background import repeated
 
 pytestmark = pytest.mark.timeout(7200)
@@ -46,7 +47,7 @@ FIELD_EVERY = 3000
 
 
 class Soak:
-    """A pipeline of tables that differ in their partitions."""
+    """A pipeline of tables that differ in their partitions, and of a mirror."""
 
     def __init__(self, pipeline: Pipeline, operator: Operator, seed: int) -> None:
         self.pipeline = pipeline
@@ -56,8 +57,10 @@ class Soak:
         pairs = [
             pipeline.add_fed_table(f"soaked{number}", 2, partition_by=layout) for number, layout in enumerate(LAYOUTS)
         ]
-        self.tables = [table for table, _ in pairs]
+        self._fed = [table for table, _ in pairs]
         self._topics = [topic for _, topic in pairs]
+        self._mirror = Mirror(pipeline, "mirrored", partition_by=["bucket(id, 2)"])
+        self.tables = [*self._fed, self._mirror.table]
         self._feed = Feed(pipeline.servers, pipeline.ledger)
         self._told = 0
 
@@ -72,10 +75,11 @@ class Soak:
             self._feed.send(topic, rows)
         self._feed.flush()
         self._told += 10
+        self._mirror.change(10)
 
     def compact(self) -> None:
-        """What other hands do."""
-        for table in self.tables:
+        """What other hands do, which know nothing of deletes."""
+        for table in self._fed:
             self._operator.open(self.pipeline.folder, table).compact_two()
 
     def live_and_die(self, number: int) -> None:
@@ -86,7 +90,7 @@ class Soak:
             run.wait_for("batch_committed")
         if number % 2:
             within_s = chance(self._seed, number + 2000, ROUND_MS) / 1000
-            failpoints = f"{step}=kill" if number % 4 == 1 else ""
+            failpoints = f"{STEPS[number // 4 % len(STEPS)]}=kill" if number % 4 == 1 else ""
             code = self.pipeline.attempt("maintain", failpoints=failpoints, within_s=180 if failpoints else within_s)
             assert code in (0, -signal.SIGKILL), (self.pipeline.folder / "attempts.log").read_text()[-3000:]
         live_on(run, chance(self._seed, number + 1000, LIVES_MS) / 1000)
@@ -95,8 +99,10 @@ class Soak:
 
     def check(self) -> None:
         """Lost 0, doubled 0."""
-        for table in self.tables:
+        for table in self._fed:
             self.pipeline.check(table)
+        self._mirror.check_all()
+        self.pipeline.check_readers(self._mirror.table)
 
     def untidy(self) -> dict[str, tuple[str, ...]]:
         """Tables whose files are not as they should be, and where."""
@@ -104,14 +110,14 @@ class Soak:
         return {table: words for table, metadata in found.items() if metadata and (words := untidy(metadata))}
 
     def unnamed(self) -> set[str]:
-        """Files of all tables that no snapshot names."""
+        """Files of all tables that neither a snapshot names nor the metadata."""
         return set().union(*map(self._unnamed, self.tables))
 
     def _unnamed(self, table: str) -> frozenset[str]:
         while True:
             metadata = self.pipeline.metadata(table)
             try:
-                return unnamed(metadata)
+                return unnamed(metadata) | unnamed_metadata(metadata)
             except FileNotFoundError:  # Of a snapshot that was expired while all that are named were read.
                 if self.pipeline.metadata(table) == metadata:
                     raise

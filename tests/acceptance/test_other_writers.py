@@ -1,5 +1,6 @@
 """Spark SQL and PyIceberg write to the tables of a running pipeline: rows that come, go and change, columns, partitions and
-sort order. Every record is there once, as the others left it; of a mirror every key, as the last one left it who changed it.
+sort order; and Spark compacts them and expires their snapshots, by Iceberg's own procedures. Every record is there once, as
+the others left it; of a mirror every key, as the last one left it who changed it.
 
 All is on a REST catalog, which each of them reaches by its own client. What is done to columns and partitions is done
 while a batch that was written for the table as it was is about to be committed.
@@ -12,18 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import StaticTable
-from pyiceberg.table import Table as PyTable
-from pyiceberg.types import StringType
 
 from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance.hands import LAKE, Hands, PyIcebergHands, Row, SparkHands
 from tests.acceptance.ledger import Place, events
 from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.points import Points
@@ -36,122 +33,19 @@ from tests.integration.servers import RestCatalogServer
 
 pytestmark = pytest.mark.timeout(900)
 
-Row = dict[str, Any]
 Change = Callable[[int, Row], Row | None]
 """What somebody has done to the row of the record at an offset; None: deleted it."""
 PLACE = {"topic": "from_topic", "partition": "from_partition", "offset": "from_offset"}
 """Spark cannot read a column `_partition`."""
 PROPERTIES = {"write.metadata.previous-versions-max": "1000"}
-LAKE = "shared"
 REFUSED = "the table's schema, partition spec or sort order was changed after this batch was planned"
 GONE = range(20)
 CHANGED = range(20, 40)
 MEANWHILE = range(15, 50)
 BESIDE = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update")}
-
-
-class Hands(Protocol):
-    """Another writer of a table."""
-
-    def append(self, table: str, rows: list[Row]) -> None:
-        """Adds rows of its own."""
-
-    def delete(self, table: str, where: str) -> None:
-        """Deletes these rows."""
-
-    def overwrite(self, table: str, where: str, text: str) -> None:
-        """Puts another text into these rows."""
-
-    def add(self, table: str, column: str) -> None:
-        """Adds a column of text."""
-
-    def rename(self, table: str, column: str, name: str) -> None:
-        """Renames a column."""
-
-    def drop(self, table: str, column: str) -> None:
-        """Drops a column."""
-
-
-class SparkHands:
-    """Spark SQL."""
-
-    def __init__(self, spark: ForeignSpark, url: str) -> None:
-        self._spark = spark
-        spark.add_catalog(LAKE, {"type": "rest", "uri": url, "cache-enabled": "false"})
-
-    def sql(self, statement: str) -> None:
-        """Until nobody else was quicker."""
-        wait_until(lambda: self._is_done(statement), statement)
-
-    def _is_done(self, statement: str) -> bool:
-        try:
-            self._spark.sql(statement)
-        except AssertionError as error:
-            if "CommitFailed" not in str(error) and "ValidationException" not in str(error):
-                raise
-            return False
-        return True
-
-    def append(self, table: str, rows: list[Row]) -> None:
-        values = ", ".join(f"({row['id']}, '{row['text']}')" for row in rows)
-        self.sql(f"insert into {LAKE}.{table} (id, text) values {values}")
-
-    def delete(self, table: str, where: str) -> None:
-        self.sql(f"delete from {LAKE}.{table} where {where}")
-
-    def overwrite(self, table: str, where: str, text: str) -> None:
-        self.sql(f"update {LAKE}.{table} set text = '{text}' where {where}")
-
-    def add(self, table: str, column: str) -> None:
-        self.sql(f"alter table {LAKE}.{table} add column {column} string")
-
-    def rename(self, table: str, column: str, name: str) -> None:
-        self.sql(f"alter table {LAKE}.{table} rename column {column} to {name}")
-
-    def drop(self, table: str, column: str) -> None:
-        self.sql(f"alter table {LAKE}.{table} drop column {column}")
-
-
-class PyIcebergHands:
-    """PyIceberg, which gives up at the first commit of another and is told to try again."""
-
-    def __init__(self, url: str) -> None:
-        self._catalog = RestCatalog("other", uri=url)
-
-    def _insist(self, table: str, work: Callable[[PyTable], object]) -> None:
-        def is_done() -> bool:
-            try:
-                work(self._catalog.load_table(table))
-            except CommitFailedException:
-                return False
-            return True
-
-        wait_until(is_done, f"PyIceberg has changed {table}")
-
-    def append(self, table: str, rows: list[Row]) -> None:
-        columns = pa.schema([pa.field("id", pa.int64()), pa.field("text", pa.string())])
-        self._insist(table, lambda loaded: loaded.append(pa.Table.from_pylist(rows, columns)))
-
-    def delete(self, table: str, where: str) -> None:
-        self._insist(table, lambda loaded: loaded.delete(where))
-
-    def overwrite(self, table: str, where: str, text: str) -> None:
-        def work(loaded: PyTable) -> None:
-            rows = loaded.scan(row_filter=where).to_arrow()
-            at = rows.schema.get_field_index("text")
-            texts = pa.array([text] * len(rows), rows.schema.field(at).type)
-            loaded.overwrite(rows.set_column(at, rows.schema.field(at), texts), overwrite_filter=where)
-
-        self._insist(table, work)
-
-    def add(self, table: str, column: str) -> None:
-        self._insist(table, lambda loaded: loaded.update_schema().add_column(column, StringType()).commit())
-
-    def rename(self, table: str, column: str, name: str) -> None:
-        self._insist(table, lambda loaded: loaded.update_schema().rename_column(column, name).commit())
-
-    def drop(self, table: str, column: str) -> None:
-        self._insist(table, lambda loaded: loaded.update_schema().delete_column(column).commit())
+KEPT = 8
+"""Snapshots that another one's expiry leaves: more than it has made itself."""
+FAR_AHEAD = "timestamp '2100-01-01 00:00:00'"
 
 
 def _in(numbers: range, column: str = "from_offset") -> str:
@@ -176,6 +70,7 @@ class World:
             "order": self._add("order"),
             "declared": self._add("declared", partition_by=["even"]),
             "adopted": self._add("adopted"),
+            "tidied": self._add("tidied"),
         }
         self.mirrors = {
             "vectors": self._add_mirror("vectors", BESIDE),
@@ -183,6 +78,8 @@ class World:
                 "positions", {**BESIDE, "write.delete.granularity": "partition"}, format_version=2
             ),
             "pyiceberg": self._add_mirror("pyiceberg_mirror", format_version=2),
+            "tidied_vectors": self._add_mirror("tidied_vectors"),
+            "tidied_positions": self._add_mirror("tidied_positions", format_version=2),
         }
         self._make_adopted(self.tables["adopted"])
         self._run: Run | None = None
@@ -268,6 +165,21 @@ class Shared:
         found = self._world.pipeline.metadata(self.table)
         assert found is not None
         return found
+
+    @property
+    def by_spark(self) -> SparkHands:
+        """Another team's Spark."""
+        return self._world.by_spark
+
+    def rewrites(self) -> set[int]:
+        """Snapshots that put files in place of others and are not the pipeline's own."""
+        snapshots = json.loads(self.metadata.read_text())["snapshots"]
+        return {
+            one["snapshot-id"]
+            for one in snapshots
+            if one["summary"]["operation"] == "replace"
+            and f"frazil.{self._world.pipeline.name}.care-id" not in one["summary"]
+        }
 
     def check(self) -> None:
         """All of it is there, once, and every reader says the same."""
@@ -403,6 +315,57 @@ def test_rows_of_a_mirror_are_as_the_last_one_left_them_who_changed_them(world: 
     mirror.check()
 
 
+def tidy(table: Shared, where: str = "") -> None:
+    """What another team's job does now and then, by Iceberg's own procedures: compacts files, their deletes and their
+    manifests, and expires snapshots. where: of the rows whose files are compacted; empty: all.
+    """
+    spark, name, before = table.by_spark, table.table, table.rewrites()
+    chosen = {"where": f"'{where}'"} if where else {}
+    done = spark.call("rewrite_data_files", name, options="map('rewrite-all', 'true')", **chosen)
+    assert done["rewritten_data_files_count"] > done["added_data_files_count"] > 0
+    assert table.rewrites() - before, "a compaction that is not the pipeline's own has landed"
+    spark.call("rewrite_position_delete_files", name, options="map('rewrite-all', 'true')")
+    spark.call("rewrite_manifests", name, use_caching="false")
+    expired = spark.call("expire_snapshots", name, older_than=FAR_AHEAD, retain_last=str(KEPT))
+    assert expired["deleted_manifest_lists_count"] > 0
+
+
+def test_spark_compacts_a_table_and_expires_its_snapshots_while_records_arrive(world: World) -> None:
+    table = world.tables["tidied"]
+    for _ in range(KEPT):
+        table.produce(20)
+        table.wait()
+    with repeated(lambda _: table.produce(5), 0.2):
+        tidy(table)
+    table.check()
+
+
+@pytest.mark.parametrize("name", ["tidied_vectors", "tidied_positions"])
+def test_spark_compacts_a_mirror_and_expires_its_snapshots_while_changes_arrive(world: World, name: str) -> None:
+    mirror, run = world.mirrors[name], world.run()
+    for number in range(KEPT):
+        mirror.put(range(10 * number, 10 * number + 15))
+        mirror.wait()
+    # Whose rows are changed while they are compacted is compacted in vain.
+    with repeated(lambda _: mirror.put(range(1000, 1010)), 0.2):
+        tidy(mirror, where="id < 1000")
+    mirror.check()
+    world.pipeline.wait_until_settled(mirror.table, run)
+    point, before = world.points["upsert.resolved", "hold"], mirror.rewrites()
+    looked = len(run.seen("rows_looked_up_again", table=mirror.table))
+    with point.armed():
+        mirror.put(range(20, 40))
+        point.wait(run)
+        mirror.by_spark.call("rewrite_data_files", mirror.table, options="map('rewrite-all', 'true')")
+        assert mirror.rewrites() - before
+    mirror.check()
+    assert len(run.seen("rows_looked_up_again", table=mirror.table)) > looked
+    mirror.put(range(30, 50))
+    mirror.drop(range(5))
+    mirror.drop(range(1000, 1005))
+    mirror.check()
+
+
 @pytest.mark.parametrize("writer", ["spark", "pyiceberg"])
 def test_columns_are_renamed_dropped_and_added_under_a_batch(world: World, writer: str) -> None:
     table, hands = world.tables[f"{writer}_columns"], world.hands[writer]
@@ -478,3 +441,5 @@ def test_a_table_that_was_there_keeps_its_rows_columns_and_place(world: World) -
     letters = world.pipeline.metadata(f"{table.table}__dead_letters")
     assert letters is not None
     assert [letter["offset"] for letter in read_newest(letters)] == [50]
+    told = world.run().seen("old_metadata_kept")
+    assert [one["table"] for one in told] == [table.table], "those that Frazil makes say what becomes of old metadata"

@@ -162,6 +162,17 @@ def test_a_snapshot_with_a_file_that_is_gone_cannot_be_read(victim: Victim) -> N
     assert all("cannot be read" in problem for problem in problems)
 
 
+def test_a_file_that_the_metadata_does_not_lead_to_is_unnamed(victim: Victim) -> None:
+    before = verifier.unnamed_metadata(victim.metadata)
+    stray = victim.metadata.with_name("stray.avro")
+    shutil.copyfile(victim.metadata, stray)
+    assert verifier.unnamed_metadata(victim.metadata) - before == {str(stray)}
+    document = json.loads(victim.metadata.read_text())
+    named = [document["snapshots"][0]["manifest-list"], document["metadata-log"][0]["metadata-file"]]
+    assert before.isdisjoint({str(victim.metadata), *(str(verifier.local_path(path)) for path in named)})
+    stray.unlink()
+
+
 def test_a_table_that_no_test_has_shown_to_readers_is_shown_to_them_in_the_end(victim: Victim) -> None:
     pipeline, table = victim.pipeline, victim.table
     blind = {**IN_PROCESS, "blind": lambda metadata, snapshot: read_with_duckdb(metadata, snapshot).slice(1)}

@@ -243,6 +243,26 @@ def unnamed(metadata: Path | None) -> frozenset[str]:
     return frozenset(there - _named(metadata))
 
 
+def unnamed_metadata(metadata: Path | None) -> frozenset[str]:
+    """Files on the disk beside a metadata file that it does not lead to: older metadata files that it no longer lists, and
+    manifests, lists and statistics of no snapshot. Checksums that Hadoop lays beside what others write are not looked at.
+    """
+    assert metadata is not None, "there is no table"
+    there = {str(path) for path in metadata.parent.iterdir() if path.suffix != ".crc"}
+    return frozenset(there - _named_metadata(metadata))
+
+
+@lru_cache(maxsize=16)
+def _named_metadata(metadata: Path) -> frozenset[str]:
+    document, table = document_of(metadata), open_table(metadata)
+    found = [one["manifest-list"] for one in document.get("snapshots", ())]
+    found += [one["metadata-file"] for one in document.get("metadata-log", ())]
+    statistics = (*document.get("statistics", ()), *document.get("partition-statistics", ()))
+    found += [one["statistics-path"] for one in statistics]
+    found += [manifest.manifest_path for one in table.snapshots() for manifest in one.manifests(table.io)]
+    return frozenset([str(metadata), *(str(local_path(path)) for path in found)])
+
+
 @lru_cache(maxsize=16)
 def _named(metadata: Path) -> frozenset[str]:
     found = open_table(metadata).inspect.all_files()["file_path"].to_pylist()

@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,8 +15,9 @@ from pyiceberg.table import StaticTable
 
 from frazil import failpoints
 from frazil.catalog import iceberg_upkeep
+from frazil.catalog.shared_folder import find_stranger
 from frazil.catalog.upkeep import Compaction
-from frazil.clock import new_id
+from frazil.clock import SystemClock, new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.maintain.plan import Mode
 from frazil.maintain.run import DELETES_OPTIONS, Outcome
@@ -216,6 +217,29 @@ def test_a_folder_of_two_tables_is_left_alone(lake: Lake, table: str) -> None:
     outcomes = lake.care(table)
     assert "another table's metadata" in outcomes[-1].failure
     assert len(lake.rows(table)) == 20
+
+
+def test_few_of_very_many_old_metadata_files_are_read_to_see_whose_they_are(
+    lake: Lake, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"write.metadata.delete-after-commit.enabled": "false", "write.metadata.previous-versions-max": "5"}
+    for name, text in [*settings.items(), *((f"n{number}", "") for number in range(30))]:
+        lake.java(table).updateProperties().set(name, text).commit()
+    lake.fill(table, 1)
+    read: list[str] = []
+
+    def find(paths: Sequence[str], uuid: str, read_one: Callable[[str], str | None]) -> str | None:
+        def noted(path: str) -> str | None:
+            read.append(path)
+            return read_one(path)
+
+        return find_stranger(paths, uuid, noted)
+
+    monkeypatch.setattr(iceberg_upkeep, "find_stranger", find)
+    soon_ms = SystemClock().now_ms() + 1000
+    old = [path for path in lake.upkeep.orphans(table, soon_ms) if path.endswith(".metadata.json")]
+    assert len(old) > 20
+    assert 0 < len(read) <= len(old) / 5
 
 
 def test_a_table_that_lies_in_the_data_folder_of_another_keeps_its_files(lake: Lake, table: str) -> None:

@@ -6,7 +6,6 @@ committed meanwhile; where that replaced what they have read, they are lost.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from frazil.catalog.look import TableLook, carried_progress, read_look
 from frazil.catalog.progress import key
 from frazil.catalog.record_rewrite import is_readable_by_spark
 from frazil.catalog.sending import send
+from frazil.catalog.shared_folder import find_stranger, plain
 from frazil.catalog.upkeep import Compaction, Rewritten, Transfer
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
@@ -290,17 +290,21 @@ class IcebergUpkeep:
         return collector.words
 
     def _refuse_shared(self, java: Any, table: str, strange: Sequence[str]) -> None:
-        for path in strange:
+        parser = self._jvm.org.apache.iceberg.TableMetadataParser
+
+        def read(path: str) -> str | None:
             try:
-                uuid = str(self._jvm.org.apache.iceberg.TableMetadataParser.read(java.io(), path).uuid())
+                return str(parser.toJson(parser.read(java.io(), path)))
             except Py4JJavaError:
-                continue  # Gone meanwhile, or half of one: a commit in another process, or what is left of one.
-            if uuid != str(java.uuid()):
-                raise SpecError(
-                    "another table's metadata lies in this table's folder, so its files cannot be told from orphans",
-                    remedy="move one of the tables, or remove what is left of a table that was dropped",
-                    where=f"{table}, {path}",
-                )
+                return None  # Gone meanwhile, or half of one: a commit in another process, or what is left of one.
+
+        path = find_stranger(strange, str(java.uuid()), read)
+        if path is not None:
+            raise SpecError(
+                "another table's metadata lies in this table's folder, so its files cannot be told from orphans",
+                remedy="move one of the tables, or remove what is left of a table that was dropped",
+                where=f"{table}, {path}",
+            )
 
     def _now_ms(self) -> int:
         return int(self._jvm.java.lang.System.currentTimeMillis())
@@ -375,15 +379,10 @@ def _refuse_lost(landed: bool | None, table: str) -> None:
 
 def _is_own(path: str, location: str) -> bool:
     """Whether a path is where this table's files lie: the folder of `a.b` also holds that of a table `a.b.c`."""
-    own = _plain(location).rstrip("/") + "/"
-    inside = _plain(path).removeprefix(own) if _plain(path).startswith(own) else ""
+    own = plain(location).rstrip("/") + "/"
+    inside = plain(path).removeprefix(own) if plain(path).startswith(own) else ""
     folder, _, rest = inside.partition("/")
     return (folder == "data" and bool(rest)) or (folder == "metadata" and bool(rest) and "/" not in rest)
-
-
-def _plain(path: str) -> str:
-    """A path without the ways of writing `file:` that listings and locations differ in."""
-    return re.sub(r"^file:/*", "/", path)
 
 
 def _is_countable(field: Any, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
@@ -111,6 +112,9 @@ def _round(upkeep: Upkeep, spec: PipelineSpec, chosen: Sequence[Charge]) -> Iter
     for charge in chosen:
         for cared in _plans(carer, [charge]):
             outcomes = tuple(carer.run(cared.plan, charge.care)) if cared.plan is not None else ()
+            if any(not outcome.failure for outcome in outcomes):
+                with suppress(FrazilError):  # What was done is done, and said.
+                    carer.note_round(cared.name)
             yield Cared(cared.name, cared.plan, outcomes, cared.failure)
 
 

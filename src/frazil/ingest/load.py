@@ -9,6 +9,7 @@ from frazil.errors import FencedError
 from frazil.ingest.decode.framed import LATEST
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.layouts import arranged, has_layout_columns
+from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Identity, Pipeline, declared_adder
 from frazil.ingest.schemas import may_change
@@ -38,6 +39,7 @@ class Loader:
         self._run_id = run_id
         self._epoch: int | None = None
         self._ordered_by_text: set[str] = set()
+        self._keeps_old_metadata: set[str] = set()
         self.cluster_id = ""
 
     @property
@@ -73,6 +75,7 @@ class Loader:
             if table.spec.mode == "upsert":
                 check_columns(table.target())
                 self._note_order(table, table.state)
+            self._note_old_metadata(table, table.state)
         table.loaded_at_s = clock.monotonic_s()
 
     def is_due(self, table: Table) -> bool:
@@ -105,6 +108,13 @@ class Loader:
         if reason and table.name not in self._ordered_by_text:
             self._ordered_by_text.add(table.name)
             log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=reason)
+
+    def _note_old_metadata(self, table: Table, state: TableState) -> None:
+        """Says once of each table that nothing removes its old metadata files."""
+        reason = keeps_old_metadata(state)
+        if reason and table.name not in self._keeps_old_metadata:
+            self._keeps_old_metadata.add(table.name)
+            log.warning("old_metadata_kept", table=table.name, reason=reason)
 
     def _load_schemas(self, table: Table) -> None:
         """Those that the last batch was read with, so that the first batch of this process need not find them missing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
@@ -17,6 +18,9 @@ MOST_DELETED_SHARE = 0.25
 FEWEST_DELETED_ROWS = 1_000_000
 """Fewer are no burden to anybody, whatever their share."""
 MOST_METADATA_BYTES = 8_000_000
+CARED_NOTE = "cared-for"
+"""The mark of a table: when a round by hand last did something for it, in milliseconds."""
+_CARED = re.compile(rf"frazil\..+\.{CARED_NOTE}")
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Debt:
     """A table's figures. small_files: those that lie in a partition with another small one, so that two could be one.
     p50_bytes: the median size of data files. deleted_rows: as delete files count them; deleted_share: of the rows in data
     files those that are deleted, estimated where delete files do not say which file they are about.
-    last_care_ms: when table care of any process last changed the table's files.
+    last_care_ms: when table care of any process last changed the table's files, or a round by hand did anything.
     """
 
     files: int = 0
@@ -64,6 +68,7 @@ def measure(look: TableLook, target_bytes: int) -> Debt:
     """The figures of a table that was looked at with its files. target_bytes: the size that files should have."""
     sizes = [file.size_bytes for file in look.files]
     cared = [snapshot.at_ms for snapshot in look.ancestors() if snapshot.is_care]
+    cared += [int(text) for name, text in look.properties.items() if _CARED.fullmatch(name) and text.isdecimal()]
     small = small_files(look, int(target_bytes * SMALL_SHARE_OF_TARGET))
     rows = sum(file.record_count for file in look.files)
     return Debt(

@@ -14,7 +14,7 @@ from frazil.catalog.upkeep import Rewritten, Upkeep
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
-from frazil.maintain.debt import Debt, measure
+from frazil.maintain.debt import CARED_NOTE, Debt, measure
 from frazil.maintain.plan import (
     BEGIN_NOTE,
     ORPHANS_NOTE,
@@ -100,6 +100,10 @@ class Carer:
         """What the table owes now; nothing where there is none. Raises UnavailableError as the catalog does."""
         look = self._upkeep.look(charge.name, with_files=True)
         return measure(look, as_the_table_says(charge.care, look).target_bytes) if look is not None else Debt()
+
+    def note_round(self, table: str) -> None:
+        """Notes that a round has done something: expired snapshots and removed files leave no trace of it."""
+        self._upkeep.note(table, CARED_NOTE, str(self._clock.now_ms()))
 
     def run(self, plan: Plan, care: Care, is_stopping: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
         """Does what is planned, one action after another. Where one has failed, and was not lost to another commit, no

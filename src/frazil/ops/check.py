@@ -17,6 +17,7 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
 from frazil.ingest.evolve import new_schema
+from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.table import Table
 from frazil.ingest.upserts.text_order import text_order
 from frazil.kafka.port import Source
@@ -177,7 +178,7 @@ def _load(table: Table, catalog: Catalog) -> None:
 def _describe(name: str, tried: str, table: Table) -> Finding:
     if table.state is None:
         declared = new_schema((column.name, column.type) for column in table.spec.columns)
-        return Finding(name, True, tried, f"not there yet; run makes it{_warning(table, declared)}")
+        return Finding(name, True, tried, f"not there yet; run makes it{_warnings(table, declared)}")
     rows = f", {plural(table.size.row_count, 'row')}" if table.size else ""
     parts = ", ".join(words_of(table.state.partitioning, table.state.schema))
     layout = f", partitioned by {parts}" if parts else ""
@@ -185,12 +186,12 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
     kept = [key for key, text in table.spec.properties.items() if table.state.properties.get(key) != text]
     if kept:
         there += f"; keeps its own {', '.join(sorted(kept))}: `properties` are those of a table that is made"
-    return Finding(name, True, tried, there + _warning(table, table.state.schema))
+    return Finding(name, True, tried, there + _warnings(table, table.state.schema))
 
 
-def _warning(table: Table, schema: Schema) -> str:
-    warning = text_order(table.spec, schema)
-    return f"; mind: {warning}" if warning else ""
+def _warnings(table: Table, schema: Schema) -> str:
+    found = (text_order(table.spec, schema), keeps_old_metadata(table.state))
+    return "".join(f"; mind: {words}" for words in found if words)
 
 
 def check_local_folder(name: str, folder: Path) -> Finding:

@@ -16,6 +16,7 @@ from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
 from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_schema, new_schema
 from frazil.ingest.granting import grant
+from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.pipeline import TOO_MANY_REMEDY, adder, clash_remedy
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.schemas import Schemas
@@ -244,8 +245,8 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
             draft.layout = plan_layout(table, extend_schema(schema, {(): lacking}), looking.file)
         except SpecError as error:
             raise TableStopped(*words_of(error)) from None
-    warning = text_order(spec, schema)
-    draft.warnings = (warning,) if warning else ()
+    found = (text_order(spec, schema), keeps_old_metadata(state))
+    draft.warnings = tuple(words for words in found if words)
 
 
 def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Schemas | None) -> tuple[Schema, Decoded]:

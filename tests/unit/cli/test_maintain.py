@@ -12,6 +12,7 @@ import pytest
 
 from frazil.cli import maintain
 from frazil.cli.main import main
+from frazil.testing import FakeClock
 from tests.unit.maintain.tables import MIB, line, table
 from tests.unit.maintain.test_caretaker import PaperUpkeep
 from tests.unit.ops.conftest import World
@@ -24,7 +25,7 @@ SIZES = "t.a 1 file × 1.0 MiB (median), 0% small, 1 snapshot "
 def frazil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs the command on a file whose table `t.a` has these settings: its JSON document, or with form="text" its words."""
     monkeypatch.chdir(tmp_path)
-    world, upkeep = World(tmp_path), PaperUpkeep(table(line(1), {"": [MIB]}))
+    world, upkeep = World(tmp_path), PaperUpkeep(table(line(1), {"": [MIB]}), FakeClock())
     monkeypatch.setattr(maintain, "topics_to_look_at", lambda _spec: world.source)
     monkeypatch.setattr(maintain, "has_catalog", lambda _spec: True)
     monkeypatch.setattr(maintain, "light_jvm", lambda _spec: nullcontext())

@@ -117,16 +117,17 @@ def test_more_partitions_than_a_batch_may_write_stop_the_table_and_leave_nothing
     assert len(world.rows()) == 11
 
 
-def test_tasks_that_each_keep_to_the_limit_may_not_exceed_it_together(tmp_path: Path) -> None:
+def test_tasks_that_exceed_the_limit_only_together_stop_the_table_and_leave_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, columns=(_ID,), partition_by=_terms("id"), limits=LimitsSpec(partitions=5))
-    world.jobs = MemoryJobs(world.source, batch_size=5, tasks=2)
+    world.jobs = MemoryJobs(world.source, batch_size=1, tasks=2)
     world.run(*({"id": n % 5} for n in range(10)))
-    assert len(_partitions(world)) == 10, "more files of as many partitions are within it"
-    world.jobs = MemoryJobs(world.source, batch_size=3, tasks=2)
+    assert len(world.rows()) == 10 == len(list(tmp_path.rglob("*.parquet"))), "a file of each partition by either task"
     table = world.run(*({"id": n} for n in range(6)))
-    assert table.run_state is RunState.STOPPED
-    assert "a batch has rows of more than 5 partitions" in table.reason
-    assert len(list(tmp_path.rglob("*.parquet"))) == 10
+    assert (table.run_state, table.reason) == (RunState.STOPPED, "a batch has rows of more than 5 partitions")
+    assert len(world.rows()) == 10 == len(list(tmp_path.rglob("*.parquet")))
+    _again(world, limits=LimitsSpec(partitions=6))
+    world.catch_up()
+    assert len(world.rows()) == 16
 
 
 def test_a_field_with_the_name_of_a_partition_field_stops_the_table(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ from frazil.catalog.port import TableSize
 from frazil.catalog.upkeep import Upkeep
 from frazil.ingest.table import Table
 from frazil.maintain.debt import MOST_SMALL_FILES
+from frazil.maintain.run import Carer
 from frazil.ops.care import charges, report_care, seen_by
 from frazil.ops.reports import CareReport
 from frazil.spec.models import MaintenanceSpec, TableSpec, TopicSelector
 from frazil.testing import FakeClock
 from tests.unit.maintain.tables import MIB, line, without_progress
 from tests.unit.maintain.tables import table as look_of
+from tests.unit.maintain.test_caretaker import PaperUpkeep
 
 
 def table(name: str, maintenance: Mapping[str, Any] | None = None, **known: Any) -> Table:
@@ -84,6 +86,15 @@ def test_status_has_the_figures_of_a_table() -> None:
         last_ms=4000,
     )
     assert reported(look, {"last_ms": 5000, "failure": "no space"}).last_ms == 5000
+
+
+def test_the_last_round_by_hand_is_told_where_it_left_no_snapshot() -> None:
+    clock = FakeClock()
+    upkeep = PaperUpkeep(look_of(line(3)), clock)
+    assert reported(upkeep.tables["t.a"], {}).last_ms is None
+    Carer(upkeep, "p", clock).note_round("t.a")
+    assert reported(upkeep.tables["t.a"], {}).last_ms == clock.now_ms()
+    assert reported(upkeep.tables["t.a"], {"last_ms": clock.now_ms() + 1}).last_ms == clock.now_ms() + 1
 
 
 def test_status_says_what_is_above_its_cap_and_what_comes_of_it() -> None:

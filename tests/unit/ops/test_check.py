@@ -11,6 +11,7 @@ from pyiceberg.types import LongType
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import Discovery, TableStopped
 from frazil.ingest.evolve import new_schema
+from frazil.ingest.old_metadata import DELETES_OLD
 from frazil.ingest.table import Table
 from frazil.ops.check import Finding, check_kafka, check_local_folder, check_orders, check_store, check_tables
 from frazil.spec import TableSpec
@@ -110,12 +111,31 @@ def test_what_is_wrong_with_one_table_in_a_way_nobody_foresaw_is_a_problem_of_it
 
 def test_a_table_that_keeps_properties_of_its_own_says_which(world: World) -> None:
     spec = world.spec("tables: {s.t: {topic: a, properties: {comment: new, owner: me}}}\n")
-    properties = {"comment": "old", "owner": "me", "other": "x"}
+    properties = {"comment": "old", "owner": "me", "other": "x", DELETES_OLD: "true"}
     table = Table(spec.tables[0])
     table.state = world.catalog.create("s.t", new_schema([("id", LongType())]), properties, 2)
     (finding,) = check_tables([table], lambda _: None)
     words = "there, 1 column; keeps its own comment: `properties` are those of a table that is made"
     assert (finding.is_ok, finding.found) == (True, words)
+
+
+def test_a_table_that_does_not_say_what_becomes_of_old_metadata_is_told_how_to(world: World) -> None:
+    spec = world.spec("tables: {s.kept: {topic: a}, s.removed: {topic: b}, s.fresh: {topic: c}}\n")
+    found = {}
+    for table in map(Table, spec.tables):
+        if table.name != "s.fresh":
+            properties = {DELETES_OLD: "true"} if table.name == "s.removed" else {}
+            table.state = world.catalog.create(table.name, new_schema([("id", LongType())]), properties, 2)
+        [finding] = check_tables([table], lambda _: None)
+        assert finding.is_ok
+        found[table.name] = finding.found
+    remedy = f"`ALTER TABLE s.kept SET TBLPROPERTIES ('{DELETES_OLD}' = 'true')`"
+    assert {name: remedy in words for name, words in found.items()} == {
+        "s.kept": True,
+        "s.removed": False,
+        "s.fresh": False,
+    }
+    assert "; mind: every commit leaves a metadata file behind" in found["s.kept"]
 
 
 def test_a_text_that_orders_changes_is_told_of_tables_that_are_there_and_of_declared_columns(world: World) -> None:

@@ -138,6 +138,15 @@ def test_a_text_that_orders_changes_is_told(world: World, more: str, is_told: bo
     assert table.document()["warnings"] == list(table.warnings)
 
 
+def test_a_table_that_keeps_its_old_metadata_is_told(world: World) -> None:
+    produce(world, "a", {"id": 1})
+    text = "tables: {s.a: {topic: a}}\n"
+    assert plan(world, text)["s.a"].warnings == ()
+    commit(world, "s.a", "a", {0: 1, 1: 0})
+    [warning] = plan(world, text)["s.a"].warnings
+    assert "`ALTER TABLE s.a SET TBLPROPERTIES ('write.metadata.delete-after-commit.enabled' = 'true')`" in warning
+
+
 def test_undeclared_fields_that_are_dropped_make_no_columns(world: World) -> None:
     produce(world, "a", {"id": 1, "more": 2})
     table = plan(world, "tables: {s.a: {topic: a, columns: {id: long}, undeclared: drop}}\n")["s.a"]

@@ -24,6 +24,7 @@ from frazil.ingest.files.write import FileWriter, file_io
 from frazil.ingest.letters.dead_letter import LETTER_TYPES
 from frazil.ingest.letters.promise import settle_retries
 from frazil.ingest.letters.target import letters_target
+from frazil.ingest.old_metadata import DELETES_OLD
 from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
 from frazil.kafka.port import Outbox, OutRecord
@@ -32,7 +33,7 @@ from frazil.types import Commit, DataFile, Letters, Progress, later
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
 # Iceberg keeps every old metadata file unless told otherwise: at one commit a second that fills a disk.
 NEW_TABLE_PROPERTIES = {
-    "write.metadata.delete-after-commit.enabled": "true",
+    DELETES_OLD: "true",
     "write.metadata.previous-versions-max": "20",
     _CODEC: "zstd",
     _LEVEL: "1",
