@@ -222,7 +222,9 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
     before = state.schema if state is not None else new_schema((name, one.type) for name, one in declared.items())
     schema, decoded = _read(table, before, records, looking.schemas)
     draft.sampled, draft.bad = len(records), decoded.misfit_count
-    draft.is_too_bad = Tally(draft.sampled, draft.bad).share > spec.dead_letters.stop_above
+    # The key columns of a mirror that is to be made are not among these columns yet.
+    is_judged = state is not None or spec.mode == "append"
+    draft.is_too_bad = is_judged and Tally(draft.sampled, draft.bad).share > spec.dead_letters.stop_above
     draft.refused = tuple(sorted(decoded.refusals))
     if decoded.misfits:
         draft.problem = _misfit(decoded, records, spec, draft.is_too_bad)
