@@ -4,108 +4,139 @@ comparison.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyiceberg.table import StaticTable
 
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
+from tests.acceptance.soaking import chance, die, live_on
 from tests.fixtures.source import Ends, Source
-from tests.fixtures.waiting import PATIENCE_S, wait_until
 from tests.fixtures.workload import SourceTable
 
-TRANSACTIONS, AT_ONCE = 300, 5
+TRANSACTIONS = 300
+LONGEST_LIFE_MS = 6000
+_LOG = {"mode": "append", "envelope": "debezium", "changelog": True, "metadata": ["partition", "offset"]}
+Row = dict[str, Any]
 
 
 class Mirrors:
     """A pipeline that mirrors all tables of a source by one regular expression."""
 
-    def __init__(self, pipeline: Pipeline, source: Source, settings: Mapping[str, Any]) -> None:
-        """settings: of every table."""
+    def __init__(
+        self, pipeline: Pipeline, source: Source, settings: Mapping[str, Any], others: Mapping[str, Any] | None = None
+    ) -> None:
+        """settings: of every mirror. others: of a second mirror of those tables whose changes tell all of a row. Then the
+        expression selects these, the first ones are named one by one, and of the same tables there is a log of every change.
+        """
         self.pipeline = pipeline
         self.source = source
-        names = "|".join(table.name for table in source.tables)
+        self._twice = [table for table in source.tables if table.tells_all] if others is not None else []
+        mirror = {"mode": "upsert", "key": {"format": "json"}, **settings}
         del pipeline.document["tables"]
-        pipeline.document |= {
-            "namespace": "mirror",
-            "topics": [rf"/^{source.prefix}\.public\.({names})$/"],
-            "defaults": {"mode": "upsert", "key": {"format": "json"}, **settings},
+        if others is None:
+            self._select("mirror", source.tables, mirror)
+            return
+        self._select("other", self._twice, {"mode": "upsert", "key": {"format": "json"}, **others})
+        pipeline.document["tables"] = {
+            **{self.name(table): {"topic": source.topic(table), **mirror} for table in source.tables},
+            **{self.name(table, "log"): {"topic": source.topic(table), **_LOG} for table in self._twice},
         }
 
-    def name(self, table: SourceTable) -> str:
-        """The mirror's name."""
-        return f"mirror.{self.source.topic(table)}"
+    def name(self, table: SourceTable, namespace: str = "mirror") -> str:
+        """Where the table is mirrored."""
+        return f"{namespace}.{self.source.topic(table)}"
 
     def wait_for(self, ends: Ends, run: Run) -> None:
-        """Waits until every mirror has all that was in Kafka."""
-        for table in self.source.tables:
+        """Waits until every mirror, and every log, has all that was in Kafka."""
+        names = [(self.name(table), table) for table in self.source.tables]
+        names += [(self.name(table, namespace), table) for table in self._twice for namespace in ("other", "log")]
+        for name, table in names:
             topic = self.source.topic(table)
-            self.pipeline.wait_for_offsets(self.name(table), {topic: ends[topic]}, run)
+            self.pipeline.wait_for_offsets(name, {topic: ends[topic]}, run)
 
     def check(self) -> None:
         """Every mirror equals `SELECT *` of its table; all readers say so; nothing was put aside."""
         for table in self.source.tables:
-            metadata = self.pipeline.metadata(self.name(table))
-            assert metadata is not None, f"{table.name} has no mirror"
-            rows = StaticTable.from_metadata(f"file://{metadata}").scan().to_arrow().to_pylist()
-            assert table.in_words(rows) == table.rows(self.source.postgres), table.name
+            self._check_mirror(self.name(table), table)
             self.pipeline.check_readers(self.name(table))
-            letters = self.pipeline.metadata(f"{self.name(table)}__dead_letters")
-            if letters is not None:  # It is made when a record needs its headers read; that is no letter yet.
-                assert StaticTable.from_metadata(f"file://{letters}").scan().to_arrow().to_pylist() == []
+        for table in self._twice:
+            self._check_mirror(self.name(table, "other"), table)
 
-    def live_through(self, rounds: int, connector_killed_at: int, chance: int) -> None:
-        """Rounds of load in which the pipeline is killed, in one of them the connector too; after each a pause in which all
-        must be equal.
+    def check_logs(self, ends: Ends) -> None:
+        """Every log has each change of the topic once, and the last ones are what is in the table."""
+        for table in self._twice:
+            rows = self._rows(self.name(table, "log"))
+            images = [(row["_partition"], row["_offset"], row["_image"]) for row in rows]
+            assert len(images) == len(set(images)), table.name
+            assert len({image[:2] for image in images}) == self.source.count_changes(table, ends), table.name
+            assert table.in_words(_newest(rows, list(table.keys))) == table.rows(self.source.postgres), table.name
+
+    def rows(self, table: SourceTable) -> list[Row]:
+        """What the mirror has."""
+        return self._rows(self.name(table))
+
+    def letters(self, table: SourceTable) -> list[Row]:
+        """What was put aside of its changes."""
+        name = f"{self.name(table)}__dead_letters"
+        return self._rows(name) if self.pipeline.metadata(name) is not None else []
+
+    def live_through(self, rounds: int, connector_killed_at: int, seed: int) -> None:
+        """Rounds of load, with tables that are read again beside it, in which the pipeline is killed, in one of them the
+        connector too; after each a pause in which all must be equal.
         """
         run = self.pipeline.run()
         for number in range(rounds):
-            with _load(self.source):
-                run = self._kill_meanwhile(run, chance + number)
+            with self.source.busy(TRANSACTIONS):
+                self.source.read_again()
+                run = self._kill_meanwhile(run, seed, number)
                 if number == connector_killed_at:
+                    self.source.read_again()
+                    self.source.wait_for_chunks(2)
                     self.source.worker.kill()
                     self.source.worker.start()
-            self.wait_for(self.source.pause(), run)
+            self.source.wait_for_chunks(6)
+            ends = self.source.pause()
+            self.wait_for(ends, run)
             self.check()
+        self.check_logs(ends)
         assert run.stop() == 0, run.tail()
 
-    def _kill_meanwhile(self, run: Run, chance: int) -> Run:
-        """SIGKILL for driver and JVM once some of the mirrors have moved; another run."""
-        watched = self.source.tables[: 1 + chance % len(self.source.tables)]
-        before = {table.name: self.pipeline.metadata(self.name(table)) for table in watched}
-
-        def has_moved() -> bool:
-            return any(self.pipeline.metadata(self.name(table)) != before[table.name] for table in watched)
-
-        run.wait_while_running(has_moved, "it has committed something")
-        run.kill()
-        run.close()
-        wait_until(lambda: not run.is_running, "it is gone")
+    def _kill_meanwhile(self, run: Run, seed: int, number: int) -> Run:
+        """SIGKILL for driver, JVM or both, at a moment that the seed tells and no step does; another run."""
+        run.wait_for("batch_committed")
+        live_on(run, chance(seed, number, LONGEST_LIFE_MS) / 1000)
+        die(run, number)
         return self.pipeline.run()
 
+    def _select(self, namespace: str, tables: Sequence[SourceTable], settings: Mapping[str, Any]) -> None:
+        names = "|".join(table.name for table in tables)
+        self.pipeline.document |= {
+            "namespace": namespace,
+            "topics": [rf"/^{self.source.prefix}\.public\.({names})$/"],
+            "defaults": settings,
+        }
 
-@contextmanager
-def _load(source: Source) -> Iterator[None]:
-    """Transactions while the block lasts, and until all of them are done."""
-    failures: list[BaseException] = []
-    breath = threading.Event()
+    def _check_mirror(self, name: str, table: SourceTable) -> None:
+        assert self.pipeline.metadata(name) is not None, f"there is no {name}"
+        assert table.in_words(self._rows(name)) == table.rows(self.source.postgres), name
+        letters = f"{name}__dead_letters"  # It is made when a record needs its headers read; that is no letter yet.
+        assert self.pipeline.metadata(letters) is None or self._rows(letters) == []
 
-    def play() -> None:
-        try:
-            for _ in range(0, TRANSACTIONS, AT_ONCE):
-                source.play(AT_ONCE)
-                breath.wait(0.1)
-        except BaseException as error:  # noqa: BLE001  (raised again by who waits)
-            failures.append(error)
+    def _rows(self, name: str) -> list[Row]:
+        table = StaticTable.from_metadata(f"file://{self.pipeline.metadata(name)}")
+        rows: list[Row] = table.scan().to_arrow().to_pylist()
+        return rows
 
-    thread = threading.Thread(target=play)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join(PATIENCE_S)
-    assert not thread.is_alive(), "the load has not ended"
-    assert failures == []
+
+def _newest(log: Sequence[Row], keys: Sequence[str]) -> list[Row]:
+    """The rows that are left after all changes of a log, each row's in one partition."""
+    rows: dict[str, Row] = {}
+    for change in sorted(log, key=lambda row: row["_offset"]):
+        key = str([change[name] for name in keys])
+        if change["_image"] == "after":
+            rows[key] = change
+        elif change["_op"] == "d":
+            rows.pop(key, None)  # A connector that begins anew may repeat what came behind it alone.
+    return list(rows.values())

@@ -5,6 +5,7 @@ was killed meanwhile.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ _BY_ARRIVAL: dict[str, Any] = {"envelope": "debezium"}
 _IN_ORDER = {**_BY_ARRIVAL, "metadata": ["source_order"], "order_by": "_source_order"}
 
 
+def _endless() -> SourceTable:
+    return SourceTable("endless", {"id": BIGINT}, {"d": ENDLESS_DOUBLE, "r": ENDLESS_REAL})
+
+
 @pytest.mark.parametrize(
     ("kind", "rounds"),
     [("with schemas", 1), *(pytest.param(kind, 5, marks=pytest.mark.soak) for kind in _KINDS)],
@@ -41,11 +46,11 @@ def test_mirrors_equal_their_tables_after_every_pause(
     seed = zlib.crc32(kind.encode())
     tables = usual_tables()
     if kind == "with schemas":
-        tables.append(SourceTable("endless", {"id": BIGINT}, {"d": ENDLESS_DOUBLE, "r": ENDLESS_REAL}))
+        tables.append(_endless())
     made = Source(tmp_path / "connect", broker.bootstrap_servers, seed, _KINDS[kind], tables, moves_alone=True)
     with running(made) as source:
-        mirror = Mirrors(pipeline, source, _IN_ORDER)
-        mirror.live_through(rounds, connector_killed_at=rounds - 1, chance=seed)
+        mirror = Mirrors(pipeline, source, _IN_ORDER, others=_BY_ARRIVAL)
+        mirror.live_through(rounds, connector_killed_at=rounds - 1, seed=seed)
 
 
 @pytest.mark.soak
@@ -59,10 +64,10 @@ def test_mirrors_by_arrival_equal_their_tables_after_every_pause(
     settings = _KINDS["without schemas"]
     made = Source(tmp_path / "connect", broker.bootstrap_servers, 5, settings, moves_alone=not is_repeated)
     with running(made) as source:
-        Mirrors(pipeline, source, _BY_ARRIVAL).live_through(4, connector_killed_at=3 if is_repeated else -1, chance=5)
+        Mirrors(pipeline, source, _BY_ARRIVAL).live_through(4, connector_killed_at=3 if is_repeated else -1, seed=5)
 
 
-def test_large_values_go_along_when_a_key_changes(pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_keys_and_primary_keys_change(pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path) -> None:
     table = SourceTable("moving", {"id": BIGINT}, {"v": INTEGER, "note": LONG_TEXT})
     made = Source(tmp_path / "connect", broker.bootstrap_servers, 1, _KINDS["without schemas"], [table])
     with running(made, transactions_before=0) as source, source.postgres.connected() as connection:
@@ -78,5 +83,22 @@ def test_large_values_go_along_when_a_key_changes(pipeline: Pipeline, broker: Em
             connection.run("insert into moving values (4, 4, 'anew')")
             ends = source.pause()
         mirror.wait_for(ends, run)
+        mirror.check()  # Large values went along with their keys.
+
+        before = table.rows(source.postgres)
+        with run.frozen():
+            connection.run("alter table moving drop constraint moving_pkey, add primary key (id, v)")
+            connection.run("update moving set note = 'told anew' where id % 5 = 0")
+            changed = connection.row_count
+            connection.run("delete from moving where id % 5 = 1")
+            changed += connection.row_count
+            connection.run("insert into moving values (4, 99, 'beside')")
+            ends = source.pause()
+        mirror.wait_for(ends, run)
         assert run.stop() == 0, run.tail()
+        assert table.in_words(mirror.rows(table)) == before
+        assert Counter(letter["error_class"] for letter in mirror.letters(table)) == {"key_differs": changed + 1}
+
+        pipeline.document["defaults"]["key_columns"] = ["id", "v"]
+        pipeline.command("dead-letters", "retry", "--table", mirror.name(table))
         mirror.check()

@@ -31,4 +31,4 @@ def test_mirrors_of_unwrapped_changes_equal_their_tables_after_every_pause(
 ) -> None:
     made = Source(tmp_path / "connect", broker.bootstrap_servers, 20, _UNWRAPPED, whole_tables())
     with running(made) as source:
-        Mirrors(pipeline, source, {}).live_through(rounds=2, connector_killed_at=1, chance=20)
+        Mirrors(pipeline, source, {}).live_through(rounds=2, connector_killed_at=1, seed=20)

@@ -53,7 +53,9 @@ class Said:
         if self.op == "tombstone":
             return key, None, headers
         images = {"before": self.row, "after": None} if self.op == "d" else {"before": None, "after": self.row}
-        source = {"connector": "postgresql", "lsn": self.lsn, "ts_ms": _EPOCH_MS + self.at}
+        # A row that is read beside the stream tells the place in `sequence` alone.
+        place = {"lsn": None if self.op == "r" else self.lsn, "sequence": json.dumps([None, str(self.lsn)])}
+        source = {"connector": "postgresql", **place, "ts_ms": _EPOCH_MS + self.at}
         order = {"total_order": self.number, "data_collection_order": self.number}
         transaction = {"id": f"{self.transaction}", **order} if self.transaction else None
         return (

@@ -132,3 +132,23 @@ def test_a_letter_behind_a_row_of_a_snapshot_counts_though_its_place_is_before_i
     scene.cure()
     assert scene.retry() == Retried(1, 2)
     assert (scene.mirror(), scene.reasons()) == ({1: LARGE, 2: 20, 3: 10}, ["superseded"] * 2)
+
+
+@pytest.mark.parametrize("knows", ["topic", "both"])
+def test_the_tombstone_of_a_delete_is_no_change_behind_its_letter(tmp_path: Path, knows: str) -> None:
+    """Wherever the records behind letters are cut as they are read."""
+    scene = Source(tmp_path, knows=knows, key_columns=())
+    for key in range(1, 6):
+        scene.row("c", key, key)
+    for key in (1, 2, 4):  # By now the source's table has another primary key.
+        name = json.dumps({"id": key, "v": key})
+        scene.send(name, {"op": "d", "before": {"id": key, "v": key}, "after": None, "source": {}})
+        scene.send(name, None)
+        if key == 2:
+            scene.send(name, {"op": "c", "before": None, "after": {"id": key, "v": key}, "source": {}})
+    scene.catch_up()
+    assert (sorted(scene.mirror()), scene.reasons()) == ([1, 2, 3, 4, 5], ["key_differs"] * 4)
+    scene.cure(key_columns=("id", "v"))
+    assert scene.retry() == Retried(4, 0)
+    assert sorted(scene.mirror()) == [2, 3, 5]
+    scene.check_files()

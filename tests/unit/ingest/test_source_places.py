@@ -18,6 +18,10 @@ from tests.unit.ingest.envelope_reference import records_of, target_for
     ("source", "position"),
     [
         ({"connector": "postgresql", "lsn": 26720560}, "00000000000026720560"),
+        ({"connector": "postgresql", "lsn": 26720560, "sequence": '["9","8"]'}, "00000000000026720560"),
+        ({"connector": "postgresql", "lsn": None, "sequence": '["30223221","30223224"]'}, "00000000000030223224"),
+        ({"connector": "postgresql", "lsn": None, "sequence": '[null,"7"]'}, "00000000000000000007"),
+        ({"connector": "postgresql", "lsn": None, "sequence": "[null,null]"}, None),
         (
             {"connector": "mysql", "file": "binlog.000003", "pos": 154, "row": 2},
             "binlog.000003/00000000000000000154/00000000000000000002",

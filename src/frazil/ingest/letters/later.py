@@ -66,6 +66,7 @@ class Later:
         self._known = KeySet(asked.changes.take(fold(asked.changes).last).keys)
         self._ends: dict[Partition, int] = {}
         self._seen: set[Place] = set()
+        self._last: dict[Partition, Sequence[ReadRecord]] = {}
         self._doubts: dict[Partition, list[tuple[int, bytes | None]]] = {}
         self._parts: list[Ranked] = []
         self._emptied = ""
@@ -110,19 +111,26 @@ class Later:
         return UNTOLD if place not in self._seen or is_doubtful else FIRST
 
     def _take(self, topic: str, number: int, lot: Sequence[ReadRecord]) -> None:
+        lot = [*self._last.pop((topic, number), ()), *lot]
         places = [(topic, number, record.offset) for record in lot]
-        pairs = list(zip(lot, places, strict=True))
         stamps = self._asked.stamps
-        self._seen.update(place for one, place in pairs if stamps.get(place) == (one.key, one.timestamp_ms))
-        others = [record for record, place in pairs if place not in self._asked.letters]
+        self._seen.update(p for one, p in zip(lot, places, strict=True) if stamps.get(p) == (one.key, one.timestamp_ms))
+        is_letter = [place in self._asked.letters for place in places]
+        if is_letter[-1]:
+            self._last[topic, number] = lot[-1:]
+        # The tombstone of a delete says nothing of its own, which only the delete tells, a letter or not.
+        read = [n for n, one in enumerate(lot) if not is_letter[n] or _is_tombstone_of(one, lot[n + 1 : n + 2])]
+        others = [lot[n] for n in read]
         if not others:
             return
         records = _columns(topic, number, others)
         changes = self._read(topic, records)
+        is_other = ~np.array(is_letter)[read]
         # Such a record may have been a change in its time, and which row it was about cannot be read now.
-        refused = np.flatnonzero(changes.decoded.refused).tolist()
+        refused = np.flatnonzero(changes.decoded.refused & is_other).tolist()
         self._doubts.setdefault((topic, number), []).extend((others[n].offset, others[n].key) for n in refused)
         kept = changes.without_refused()
+        kept = kept.only(is_other[kept.records])
         kept = kept.only(~self._is_in_progress(kept))
         of_change = pick(records, kept.records)
         if not kept.ops.size:
@@ -158,6 +166,10 @@ class Later:
                 break
             self._target = self._fetch(changes.decoded.missing)
         return changes
+
+
+def _is_tombstone_of(record: ReadRecord, following: Sequence[ReadRecord]) -> bool:
+    return any(one.value is None and one.key == record.key for one in following)
 
 
 def _columns(topic: str, number: int, records: Sequence[ReadRecord]) -> dict[str, pa.Array]:

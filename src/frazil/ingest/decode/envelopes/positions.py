@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import LongType
 
-POSITION_FIELDS = ("lsn", "commit_lsn", "change_lsn", "event_serial_no", "scn", "file", "pos", "row")
+POSITION_FIELDS = ("lsn", "commit_lsn", "change_lsn", "event_serial_no", "scn", "file", "pos", "row", "sequence")
 _DIGITS = 20
 _NO_PART = pa.scalar("0" * _DIGITS)
+_LSN_OF_SEQUENCE = r'"(?P<lsn>[0-9]+)"\s*\]$'
 
 
 def spell_position(fields: Mapping[str, pa.Array | None]) -> pa.Array | None:
@@ -20,7 +21,7 @@ def spell_position(fields: Mapping[str, pa.Array | None]) -> pa.Array | None:
 
     PostgreSQL: the LSN; SQL Server: LSNs of commit and change; Oracle: the SCN; MySQL: binlog file, position and row.
     """
-    spelt = {name: padded(array) for name, array in fields.items() if array is not None}
+    spelt = {name: padded(array) for name, array in _told(fields).items()}
     found: list[pa.Array] = []
     for names in (
         ("commit_lsn", "change_lsn", "event_serial_no"),
@@ -50,7 +51,7 @@ def spell_order(fields: Mapping[str, pa.Array | None], total_order: pa.Array | N
     under one SCN and of MySQL in a compressed transaction, where rows count anew in each event. What one change lacks is
     spelt as nothing or zero, so that a text says the same whatever is read beside it.
     """
-    told = {name: array for name, array in fields.items() if array is not None}
+    told = _told(fields)
     if "file" in told:
         told["file"] = _numbered(told["file"])
     found = [_joined(told, names) for names in _ORDERED if names[0] in told]
@@ -82,6 +83,18 @@ def split_read(places: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     bare = pc.coalesce(pc.struct_field(parts, "place"), places)
     partitions = pc.struct_field(parts, "partition").cast(pa.int64())
     return bare, np.asarray(pc.fill_null(partitions, -1))
+
+
+def _told(fields: Mapping[str, pa.Array | None]) -> dict[str, pa.Array]:
+    """What is there; of rows that an incremental snapshot of PostgreSQL has read, the LSN is the last one in `sequence`."""
+    told = {name: array for name, array in fields.items() if array is not None}
+    sequence, own = told.pop("sequence", None), told.get("lsn")
+    if sequence is None or not (own is None or own.null_count):
+        return told
+    last = padded(pc.struct_field(pc.extract_regex(sequence, _LSN_OF_SEQUENCE), "lsn"))
+    if last.null_count < len(last):
+        told["lsn"] = last if own is None else pc.coalesce(padded(own), last)
+    return told
 
 
 def _joined(told: Mapping[str, pa.Array], names: tuple[str, ...]) -> pa.Array:

@@ -29,7 +29,7 @@ def spell_commit_place(fields: Fields) -> pa.Array | None:
     transaction (in Debezium's `sequence`) comes first. The others' logs are in this order. Oracle's is not.
     """
     found = []
-    others = spell_position({name: array for name, array in fields.items() if name not in ("lsn", "scn")})
+    others = spell_position({name: array for name, array in fields.items() if name not in ("lsn", "scn", "sequence")})
     if others is not None:
         found.append(others)
     sequence, own = fields.get("sequence"), fields.get("lsn")
