@@ -60,10 +60,11 @@ class Seen:
 @dataclass
 class _Known:
     """What the caretaker knows of a table. changed_s: when it saw the last commit. pauses_s: the last times without one that
-    might have been the end. is_shut: the window was closed at the last look. again: how the last round looked at it,
-    if something came to nothing there. lost_rounds: compactions in a row that other commits have refused. is_behind: what it
-    owes is above a cap, after all that the last round did. files_since_ms: no file of a batch in hand, or of a later
-    one, is older. put_off: daily actions that came to nothing: until when they are not tried again, and why.
+    might have been the end. is_shut: the window was closed at the last look. ended_s: when what that look led to was over,
+    and noted. again: how the last round looked at it, if something came to nothing there. lost_rounds: compactions in a row
+    that other commits have refused. is_behind: what it owes is above a cap, after all that the last round did.
+    files_since_ms: no file of a batch in hand, or of a later one, is older. put_off: daily actions that came to nothing:
+    until when they are not tried again, and why.
     """
 
     seen: Seen
@@ -71,6 +72,7 @@ class _Known:
     pauses_s: deque[float] = field(default_factory=lambda: deque(maxlen=_PAUSES_KEPT))
     is_shut: bool = False
     looked_s: float = float("-inf")
+    ended_s: float = float("-inf")
     thorough_s: float = float("-inf")
     regular_s: float = float("-inf")
     looked_at: Seen | None = None
@@ -119,7 +121,7 @@ class Caretaker:
                 since_ms = _files_since_ms(seen, known, now_ms, now_s)
                 if known is None:
                     # All that was there before is worth one thorough look.
-                    known = _Known(seen, now_s, thorough_s=now_s, regular_s=now_s, looked_s=now_s)
+                    known = _Known(seen, now_s, thorough_s=now_s, regular_s=now_s, looked_s=now_s, ended_s=now_s)
                     self._known[seen.charge.name] = known
                 elif known.seen.version != seen.version:
                     if now_s - known.changed_s >= QUIET_S:
@@ -188,6 +190,8 @@ class Caretaker:
             if not self._stopping.is_set():
                 log.error("unexpected", table=charge.name, error=f"{type(error).__name__}: {error}")
                 self._put_off(known, f"{type(error).__name__}: {error}", mode)
+        finally:
+            known.ended_s = self._clock.monotonic_s()
 
     def _settle(self, known: _Known, outcomes: Sequence[Outcome], mode: Mode) -> None:
         known.again = mode if any(one.failure and one.action.kind not in DAILY for one in outcomes) else None
@@ -229,8 +233,9 @@ def _due(known: _Known, now_s: float, now_ms: int) -> Mode | None:
         return "busy"
     if known.again is not None:
         return known.again
-    # What time alone makes due: snapshots, orphans; and what the window has kept waiting.
-    if now_s - known.looked_s >= min(DAILY_S, spec.orphan_age_s) or (known.is_shut and is_open(spec.window, now_ms)):
+    # What time alone makes due: snapshots, orphans, of which the last round noted when it was done; and what the window has
+    # kept waiting.
+    if now_s - known.ended_s >= min(DAILY_S, spec.orphan_age_s) or (known.is_shut and is_open(spec.window, now_ms)):
         return "thorough"
     is_new = then is not None and then.version != seen.version
     return "quiet" if is_new and _rests(known, now_s, QUIET_S, 2) else None

@@ -235,6 +235,17 @@ def test_a_table_is_looked_at_once_a_day_though_nothing_is_committed() -> None:
     assert beside.after(day_s)[:1] == ["look"]
 
 
+def test_what_is_done_once_a_day_is_due_at_the_daily_look_though_that_is_quicker_than_the_last() -> None:
+    beside = Beside(files=1)
+    beside.upkeep.look_s = 5.0
+    assert beside.after(10) == ["look"]
+    for look_s in (3.0, 1.0):
+        beside.upkeep.look_s = look_s
+        assert beside.after(24 * 3600 - 10) == []
+        found = next(calls for _ in range(20) if (calls := beside.after(1)))
+        assert any(call.startswith("orphans") for call in found)
+
+
 def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -> None:
     beside = Beside(files=20)
     beside.upkeep.loses = True
