@@ -76,8 +76,8 @@ class Action:
 class Plan:
     """What a table owes and what is to be done about it, in this order. waiting: what is due and must not be done yet.
     files_since_ms: files that were written since then may be those of a batch in hand; None: no batch is known of.
-    kept_snapshots: how many of this table's are kept at most. is_settled: as long as the table stays as it is, there is
-    nothing to do for a day, however thorough the look.
+    kept_snapshots: how many of this table's are kept at most. is_settled: as long as the table stays as it is, a more
+    thorough look finds nothing to do either.
     """
 
     table: str
