@@ -260,10 +260,10 @@ def _rests(known: _Known, now_s: float, least_s: float, times: int) -> bool:
 
 
 def _is_small(known: _Known) -> bool:
-    """Whether the table has too few files and snapshots to owe anything soon, as far as they tell."""
+    """Whether the table has too few files and snapshots to owe anything soon, as far as these tell; of mirrors not."""
     seen, spec = known.seen, known.seen.charge.care.spec
     is_few = seen.files < spec.min_input_files and seen.snapshots <= spec.snapshot_count
-    return is_few and known.again is None and not known.has_more
+    return is_few and not seen.charge.is_mirror and known.again is None and not known.has_more
 
 
 def _note_look(known: _Known, seen: Seen, mode: Mode, now_s: float) -> None:

@@ -280,10 +280,15 @@ def _retention(look: TableLook, spec: MaintenanceSpec) -> Retention:
     return Retention(max(int(spec.snapshot_age_s * 1000), age_ms), max(spec.snapshot_count, fewest))
 
 
+def _sooner(period_ms: int) -> int:
+    """A little less: rounds of a day's cron begin a day apart, and what one does is noted when it is done."""
+    return period_ms - period_ms // 24
+
+
 def _daily(
     look: TableLook, spec: MaintenanceSpec, holds: Holds, now_ms: int, noted: Mapping[str, int]
 ) -> Iterator[Action]:
-    every_ms = min(DAILY_MS, int(spec.orphan_age_s * 1000))
+    every_ms = _sooner(min(DAILY_MS, int(spec.orphan_age_s * 1000)))
     last_ms = noted.get(ORPHANS_NOTE)
     since_ms = last_ms if last_ms is not None else noted.get(BEGIN_NOTE, 0)
     if not holds.waits and now_ms - since_ms >= every_ms:
@@ -296,7 +301,7 @@ def _daily(
         gain = f"the space of those older than {spec.orphan_age_s / 3600:.0f} h"
         yield Action("orphans", look.name, reason, gain)
     counted = [look.snapshots[i].at_ms for i in look.statistics if i in look.snapshots]
-    if spec.statistics and look.head not in look.statistics and now_ms - max(counted, default=0) >= DAILY_MS:
+    if spec.statistics and look.head not in look.statistics and now_ms - max(counted, default=0) >= _sooner(DAILY_MS):
         yield Action("statistics", look.name, "distinct values were not counted for a day", "better query plans")
 
 

@@ -38,6 +38,7 @@ from tests.unit.maintain.tables import MIB, line, table, without_progress
 
 TARGET = 128 * MIB
 DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
 MODES: tuple[Mode, ...] = ("busy", "regular", "quiet", "thorough")
 NOTED = {ORPHANS_NOTE: 10_000}
 
@@ -376,10 +377,11 @@ def test_orphans_are_looked_for_once_a_day() -> None:
         return [action.reason for action in found.actions if action.kind == "orphans"]
 
     assert reasons(2 * DAY_MS, {}) == ["files that no snapshot names were never looked for"]
-    assert reasons(2 * DAY_MS, {BEGIN_NOTE: DAY_MS + 1}) == []
-    assert reasons(2 * DAY_MS, {BEGIN_NOTE: DAY_MS}) == ["files that no snapshot names were never looked for"]
-    assert reasons(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS + 1, BEGIN_NOTE: 0}) == []
-    assert reasons(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS}) == ["files that no snapshot names were last looked for 24 h ago"]
+    assert reasons(2 * DAY_MS, {BEGIN_NOTE: DAY_MS + HOUR_MS + 1}) == []
+    assert reasons(2 * DAY_MS, {BEGIN_NOTE: DAY_MS + HOUR_MS}) == ["files that no snapshot names were never looked for"]
+    assert reasons(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS + HOUR_MS + 1, BEGIN_NOTE: 0}) == []
+    sooner = reasons(2 * DAY_MS, {ORPHANS_NOTE: DAY_MS + HOUR_MS})
+    assert sooner == ["files that no snapshot names were last looked for 23 h ago"], "as the last round took an hour"
 
 
 def test_distinct_values_are_counted_once_a_day_and_once_for_each_snapshot() -> None:
@@ -389,8 +391,8 @@ def test_distinct_values_are_counted_once_a_day_and_once_for_each_snapshot() -> 
         return "statistics" in [action.kind for action in found.actions]
 
     assert is_counted(DAY_MS)
-    assert is_counted(DAY_MS + 2000, 2, 1)
-    assert not is_counted(DAY_MS + 1999, 2, 1)
+    assert is_counted(DAY_MS - HOUR_MS + 2000, 2, 1)
+    assert not is_counted(DAY_MS - HOUR_MS + 1999, 2, 1)
     assert not is_counted(9 * DAY_MS, 3, 1), "nothing has come since"
 
 
