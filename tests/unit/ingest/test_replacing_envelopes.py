@@ -152,3 +152,16 @@ def test_the_tombstone_of_a_delete_is_no_change_behind_its_letter(tmp_path: Path
     assert scene.retry() == Retried(4, 0)
     assert sorted(scene.mirror()) == [2, 3, 5]
     scene.check_files()
+
+
+def test_the_tombstone_of_a_delete_that_came_too_late_is_no_change_behind_a_letter(tmp_path: Path) -> None:
+    """Though the records behind letters are cut between the two."""
+    order: dict[MetadataField, str] = {"source_order": "_source_order"}
+    scene = Source(tmp_path, metadata=order, order_by="_source_order")
+    scene.row("c", 1, LARGE, lsn=9)
+    scene.row("c", 2, 20, lsn=10)
+    scene.row("d", 1, lsn=5)
+    scene.send(json.dumps({"id": 1}), None)
+    scene.catch_up()
+    scene.cure()
+    assert (scene.retry(), scene.mirror()) == (Retried(1, 0), {1: LARGE, 2: 20})
