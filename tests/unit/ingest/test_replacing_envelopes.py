@@ -143,7 +143,7 @@ def test_the_tombstone_of_a_delete_is_no_change_behind_its_letter(tmp_path: Path
     for key in (1, 2, 4):  # By now the source's table has another primary key.
         name = json.dumps({"id": key, "v": key})
         scene.send(name, {"op": "d", "before": {"id": key, "v": key}, "after": None, "source": {}})
-        scene.send(name, None)
+        scene.source.produce("a", 0, b"null" if key == 4 else None, 1000, key=name.encode())
         if key == 2:
             scene.send(name, {"op": "c", "before": None, "after": {"id": key, "v": key}, "source": {}})
     scene.catch_up()

@@ -33,6 +33,8 @@ FIRST, LATER, UNTOLD = 0, 1, 2
 """Nothing that counts came after the letter; something did; nobody knows."""
 _FOLD_AT = 200_000
 _ROUNDS = 5
+_NOTHING = (None, b"null")
+"""What tombstones say, the second one in JSON."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ class Later:
 
 
 def _is_tombstone_of(record: ReadRecord, following: Sequence[ReadRecord]) -> bool:
-    return any(one.value is None and one.key == record.key for one in following)
+    return any(one.value in _NOTHING and one.key == record.key for one in following)
 
 
 def _columns(topic: str, number: int, records: Sequence[ReadRecord]) -> dict[str, pa.Array]:
