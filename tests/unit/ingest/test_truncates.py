@@ -163,7 +163,7 @@ def test_a_truncate_that_is_told_again_takes_no_more(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("op", "left"), [("r", {1: "newest"}), ("d", {})])
 def test_what_is_repeated_from_before_a_truncate_takes_the_place_of_nothing_newer(
-    tmp_path: Path, op: str, left: Row
+    tmp_path: Path, op: str, left: dict[int, str | None]
 ) -> None:
     """Behind a row of a snapshot, and behind a delete, it would be newer."""
     world = Partitioned(tmp_path, **ORDERED)
