@@ -53,7 +53,9 @@ def test_every_snapshot_of_a_mirror_is_what_its_source_was(seed: int, tmp_path: 
     DatabaseHistory(seed, tmp_path).play(rounds=60)
 
 
-@pytest.mark.parametrize(("seed", "rounds"), [(248, 108), (1070, 60), (2075, 60), (2094, 60), (2132, 60)])
+@pytest.mark.parametrize(
+    ("seed", "rounds"), [(248, 108), (1070, 60), (2075, 60), (2094, 60), (2132, 60), (5510032, 80), (5510036, 80)]
+)
 def test_histories_that_have_failed_once_hold(seed: int, rounds: int, tmp_path: Path) -> None:
     DatabaseHistory(seed, tmp_path).play(rounds)
 

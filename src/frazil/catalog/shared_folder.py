@@ -21,7 +21,7 @@ def find_stranger(paths: Iterable[str], uuid: str, read: Callable[[str], str | N
         if text is None:
             continue
         metadata = json.loads(text)
-        if metadata["table-uuid"] != uuid:
+        if metadata.get("table-uuid") != uuid:
             return path
         own.update(plain(entry["metadata-file"]) for entry in metadata.get("metadata-log", ()))
     return None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from frazil.ingest.decode.envelopes.changes import read_envelope
+from frazil.ingest.decode.envelopes.positions import spell_position
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.target import Reading
 from tests.unit.ingest.envelope_messages import AVRO, LOG, MIRROR, avro, debezium, read_changes
@@ -135,3 +137,10 @@ def test_avro_tells_the_place_among_all_as_json_does() -> None:
     changes = read_envelope(target, records)
     assert changes.own["source_order"].to_pylist() == [f"{9:020}/{n:020}/{0:020}" for n in (2, 0)]
     assert changes.own["collection_order"].to_pylist() == [1, None]
+
+
+def test_a_sequence_that_is_no_text_tells_no_place() -> None:
+    """As others than Debezium's connectors may have it in Avro."""
+    places = spell_position({"lsn": pa.array([5, None], pa.int64()), "sequence": pa.array([7, 8])})
+    assert places is not None
+    assert places.to_pylist() == [f"{5:020}", None]

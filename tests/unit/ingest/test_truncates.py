@@ -161,6 +161,22 @@ def test_a_truncate_that_is_told_again_takes_no_more(tmp_path: Path) -> None:
         assert world.values() == {2: "b"}
 
 
+@pytest.mark.parametrize(("op", "left"), [("r", {1: "newest"}), ("d", {})])
+def test_what_is_repeated_from_before_a_truncate_takes_the_place_of_nothing_newer(
+    tmp_path: Path, op: str, left: dict[int, str | None]
+) -> None:
+    """Behind a row of a snapshot, and behind a delete, it would be newer."""
+    world = Partitioned(tmp_path, **ORDERED)
+    world.change(2, "c", 1, "old")
+    world.change(3, "t", partition=1)
+    world.change(4, "c", 1, "new")
+    world.catch_up()
+    world.change(6, op, 1, "newest")
+    world.change(2, "c", 1, "old")
+    world.catch_up()
+    assert world.values() == left
+
+
 def test_a_truncate_that_is_told_again_in_the_only_partition_takes_nothing_newer(tmp_path: Path) -> None:
     world = Partitioned(tmp_path, partitions=1, **ORDERED)
     world.change(1, "c", 1, "old")

@@ -33,6 +33,8 @@ FIRST, LATER, UNTOLD = 0, 1, 2
 """Nothing that counts came after the letter; something did; nobody knows."""
 _FOLD_AT = 200_000
 _ROUNDS = 5
+_NOTHING = (None, b"null")
+"""What tombstones say, the second one in JSON."""
 
 
 @dataclass(frozen=True)
@@ -111,21 +113,22 @@ class Later:
         return UNTOLD if place not in self._seen or is_doubtful else FIRST
 
     def _take(self, topic: str, number: int, lot: Sequence[ReadRecord]) -> None:
-        lot = [*self._last.pop((topic, number), ()), *lot]
+        # The last one once more: its tombstone may be the first one here.
+        before = self._last.get((topic, number), ())
+        lot = [*before, *lot]
+        self._last[topic, number] = lot[-1:]
         places = [(topic, number, record.offset) for record in lot]
         stamps = self._asked.stamps
         self._seen.update(p for one, p in zip(lot, places, strict=True) if stamps.get(p) == (one.key, one.timestamp_ms))
-        is_letter = [place in self._asked.letters for place in places]
-        if is_letter[-1]:
-            self._last[topic, number] = lot[-1:]
+        is_taken = [n >= len(before) and place not in self._asked.letters for n, place in enumerate(places)]
         # The tombstone of a delete says nothing of its own, which only the delete tells, a letter or not.
-        read = [n for n, one in enumerate(lot) if not is_letter[n] or _is_tombstone_of(one, lot[n + 1 : n + 2])]
+        read = [n for n, one in enumerate(lot) if is_taken[n] or _is_tombstone_of(one, lot[n + 1 : n + 2])]
         others = [lot[n] for n in read]
         if not others:
             return
         records = _columns(topic, number, others)
         changes = self._read(topic, records)
-        is_other = ~np.array(is_letter)[read]
+        is_other = np.array(is_taken)[read]
         # Such a record may have been a change in its time, and which row it was about cannot be read now.
         refused = np.flatnonzero(changes.decoded.refused & is_other).tolist()
         self._doubts.setdefault((topic, number), []).extend((others[n].offset, others[n].key) for n in refused)
@@ -169,7 +172,7 @@ class Later:
 
 
 def _is_tombstone_of(record: ReadRecord, following: Sequence[ReadRecord]) -> bool:
-    return any(one.value is None and one.key == record.key for one in following)
+    return any(one.value in _NOTHING and one.key == record.key for one in following)
 
 
 def _columns(topic: str, number: int, records: Sequence[ReadRecord]) -> dict[str, pa.Array]:

@@ -9,7 +9,18 @@ import pyarrow as pa
 
 from frazil.catalog.scans import LiveFile
 from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.fold import Folded, Ints, Ranked, concat_ranked, fold, load_ranked, load_table, refold
+from frazil.ingest.upserts.fold import (
+    Folded,
+    Ints,
+    Ranked,
+    concat_ranked,
+    fold,
+    key_codes,
+    load_ranked,
+    load_table,
+    refold,
+)
+from frazil.ingest.upserts.truncates import Bools, is_truncated
 from frazil.types import TaskReport
 
 
@@ -36,8 +47,10 @@ class MergedChanges:
         return self.ranked.take(self.folded.last)
 
 
-def merge_changes(target: TableTarget, report: TaskReport) -> MergedChanges:
-    """What the tasks of `report` say, which has at least one that has changes."""
+def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") -> MergedChanges:
+    """What the tasks of `report` say, which has at least one that has changes. emptied: the place of the newest truncate;
+    what is from before it decides no key that has other changes.
+    """
     parts = [load_ranked(touched.keys) for touched in report.touched]
     sizes = [len(part) for part in parts]
     ranked = concat_ranked(parts)
@@ -48,9 +61,32 @@ def merge_changes(target: TableTarget, report: TaskReport) -> MergedChanges:
         ranked,
         np.repeat(np.arange(len(sizes)), sizes),
         [0, *np.cumsum(sizes).tolist()],
-        fold(ranked) if len(sizes) > 1 else refold(ranked),
+        _folded(target, ranked, emptied, is_one=len(sizes) == 1),
         [[by_path[path] for path in touched.files] for touched in report.touched],
         [load_table(touched.held) if touched.held else None for touched in report.touched],
         sum(touched.change_count for touched in report.touched),
         report.emptied,
     )
+
+
+def _folded(target: TableTarget, ranked: Ranked, emptied: str, *, is_one: bool) -> Folded:
+    """is_one: the changes are what one fold has kept."""
+    rows = _counting(ranked, is_truncated(target, ranked, emptied))
+    if rows.size == len(ranked):
+        return refold(ranked) if is_one else fold(ranked)
+    found = fold(ranked.take(rows))
+    cut = int(rows[found.cut]) if found.cut >= 0 else -1
+    return Folded(rows[found.last], found.is_sure, rows[found.kept], rows[found.highest], cut)
+
+
+def _counting(ranked: Ranked, is_gone: Bools) -> Ints:
+    """All but the changes that a truncate has taken away, if their key has others. What a connector repeats from before it
+    may come behind a row of a snapshot, or a delete, and would be newer than that one there.
+    """
+    if not is_gone.any():
+        return np.arange(len(ranked))
+    codes = key_codes(ranked.keys)
+    has_others = np.zeros(int(codes.max()) + 1, np.bool_)
+    has_others[codes[~is_gone]] = True
+    found: Ints = np.flatnonzero(~is_gone | ~has_others[codes])
+    return found

@@ -72,7 +72,7 @@ def commit_changes(
     _check_format(state)
     if not report.touched:
         return catalog.commit(commit), Resolved()
-    batch = merge_changes(target, report)
+    batch = merge_changes(target, report, commit.progress.emptied)
     judge = _by_order(target, commit.progress.emptied)
     for number in range(_TRIES):
         # No more than this: table care waits for it, and the next batch for table care.

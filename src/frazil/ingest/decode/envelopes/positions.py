@@ -89,7 +89,7 @@ def _told(fields: Mapping[str, pa.Array | None]) -> dict[str, pa.Array]:
     """What is there; of rows that an incremental snapshot of PostgreSQL has read, the LSN is the last one in `sequence`."""
     told = {name: array for name, array in fields.items() if array is not None}
     sequence, own = told.pop("sequence", None), told.get("lsn")
-    if sequence is None or not (own is None or own.null_count):
+    if sequence is None or not pa.types.is_string(sequence.type) or not (own is None or own.null_count):
         return told
     last = padded(pc.struct_field(pc.extract_regex(sequence, _LSN_OF_SEQUENCE), "lsn"))
     if last.null_count < len(last):
