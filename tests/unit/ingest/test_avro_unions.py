@@ -9,6 +9,7 @@ import pytest
 from pyiceberg.types import IcebergType, ListType, LongType
 
 from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.selection import Selection
 from frazil.ingest.target import WriterSchema
 from frazil.spec import ColumnSpec
 from frazil.spec.types import parse_type
@@ -79,6 +80,21 @@ def test_a_branch_that_does_not_fit_is_rescued() -> None:
     assert found == [5, None]
     assert decoded.rescued is not None
     assert decoded.rescued.to_pylist() == [None, '{"v":{"value":"x","reason":"\\"x\\" (string) does not fit int"}}']
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "left_out", "values", "expected"),
+    [
+        (_MORE, "int", ("v", "string"), [5, "x", None], [5, None, None]),
+        (["null", "int", _POINT], "int", ("v", "P", "x"), [5, None], [5, None]),
+        ({"type": "array", "items": _MORE}, "list<int>", ("v", "element", "string"), [[1, "x"]], [[1, None]]),
+    ],
+)
+def test_a_union_of_which_something_is_left_out_is_one(
+    kind: Any, column: str, left_out: tuple[str, ...], values: list[Any], expected: list[Any]
+) -> None:
+    decoded, found = _read(kind, column, *values, selection=Selection(exclude=(left_out,)))
+    assert (found, decoded.misfits) == (expected, [])
 
 
 @pytest.mark.parametrize(
