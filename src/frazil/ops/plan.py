@@ -14,7 +14,7 @@ from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, SpecError, unforeseen
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
-from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_schema, new_schema
+from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_schema
 from frazil.ingest.granting import grant
 from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.pipeline import TOO_MANY_REMEDY, adder, clash_remedy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.selection import Selection
 from frazil.ingest.target import WriterSchema
 from frazil.spec import ColumnSpec
+from frazil.spec.models import EnvelopeSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.test_framed import decode, faults, fields_of, framed, rows
 from tests.unit.ingest.test_schemas import World, avro
@@ -138,3 +140,25 @@ def test_records_before_and_after_a_union_got_its_second_type_are_rows(tmp_path:
     else:
         assert [row["v"] for row in world.rows()] == [1, 2, 3]
         assert [letter["offset"] for letter in world.rows("n.t__dead_letters")] == [2]
+
+
+_OPERATION = EnvelopeSpec(kind="operation", operation="what")
+
+
+@pytest.mark.parametrize(
+    ("envelope", "beside"), [(EnvelopeSpec(kind="debezium"), {"__op": "c"}), (_OPERATION, {"what": "I"})]
+)
+def test_rows_of_changes_that_are_not_wrapped_take_plain_values_and_renamed_fields(
+    tmp_path: Path, envelope: EnvelopeSpec, beside: dict[str, str]
+) -> None:
+    columns = (ColumnSpec(name="v", type=parse_type("struct<int: int, string: string>")),)
+    world = World(tmp_path, columns=columns, envelope=envelope, changelog=True)
+    told = [{"name": name, "type": "string"} for name in beside]
+    for name, aliases in (("old", []), ("new", ["old"])):
+        fields = [{"name": "v", "type": "int"}, {"name": name, "type": "int", "aliases": aliases}, *told]
+        text = json.dumps({"type": "record", "name": "R", "fields": fields})
+        world.produce(world.register(text), text, {"v": 1, name: 2, **beside})
+        world.settle(world.start())
+    assert [(row["v"], row["old"], "new" in row) for row in world.rows()] == [
+        ({"int": 1, "string": None}, 2, False)
+    ] * 2

@@ -143,7 +143,9 @@ def test_a_mirror_by_whole_keys_has_its_key_column_before_its_records_are_read(w
     world.source.create("a", 1)
     for number in range(100):
         world.source.produce("a", 0, b"{" if number < 21 else b'{"v": 1}', key=b"k%d" % number)
-    text = f"tables: {{s.a: {{topic: a, mode: upsert, key: {{format: text}}{more}, dead_letters: {{stop_above: 21%}}}}}}\n"
+    text = (
+        f"tables: {{s.a: {{topic: a, mode: upsert, key: {{format: text}}{more}, dead_letters: {{stop_above: 21%}}}}}}\n"
+    )
     table = plan(world, text)["s.a"]
     own = ["_key", "_rescued"] if "rescue" in more else ["_key"]
     assert (table.action, table.bad, [name for name, _, _ in columns(table)]) == ("create", 21, ["v", *own])
