@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from frazil.ingest.evolve import NamesClash, Wanted, extend_schema, merge_types, merge_wanted, type_at
 from frazil.ingest.selection import Path, Selection
@@ -22,6 +22,7 @@ from frazil.types import RESERVED_COLUMNS
 KEY_ROOT = "\udc00key"
 """Where paths of fields of a record's key begin. No field can be called so: half of a surrogate pair is no text."""
 _DOC = re.compile(r"(?:\A|\n)field: (.+)\Z")
+_NESTED = (StructType, ListType, MapType)
 _PLAIN_NAME = re.compile(r"[^.\[\s][^.\s]*")
 
 
@@ -291,6 +292,11 @@ class _Plan:
         """place: the field at `path`, beginning with its column. A struct around it may be missing there: all that records
         had in it so far may be in columns of its own.
         """
+        own = self._known[place[0]].field_type
+        is_kept_out = len(place) == 1 and self._shaping.selection.prune(own, path) is None
+        if is_kept_out and not any(isinstance(own, of) and isinstance(kind, of) for of in _NESTED):
+            # No value of it is compared with the column, which would not change for it.
+            raise NamesClash(f"field {spell_path(path)}: {kind} does not fit its column, of which nothing is taken")
         column = StructType(self._known[place[0]])
         cut = next(cut for cut in range(len(place) - 1, -1, -1) if type_at(column, place[:cut]) is not None)
         mine = self._inside.setdefault(place[:cut], {})

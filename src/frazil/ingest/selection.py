@@ -81,4 +81,4 @@ class Selection:
             kind = self.prune(field.field_type, (*path, field.name))
             if kind is not None:
                 fields.append(field.model_copy(update={"field_type": kind}))
-        return StructType(*fields) if fields else None
+        return type(struct)(*fields) if fields else None  # What is left of a union's struct is one.

@@ -14,14 +14,13 @@ from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, SpecError, unforeseen
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
-from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_schema, new_schema
+from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_schema
 from frazil.ingest.granting import grant
 from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.pipeline import TOO_MANY_REMEDY, adder, clash_remedy
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.schemas import Schemas
-from frazil.ingest.table import Table, Tally, key_column_of, shaping_of
-from frazil.ingest.target import metadata_columns
+from frazil.ingest.table import Table, Tally, key_column_of, own_columns, shaping_of
 from frazil.ingest.upserts.text_order import text_order
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
@@ -219,32 +218,27 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
     """The columns that these records and the pipeline file ask for and the table lacks."""
     spec, state = table.spec, table.state
     declared = {column.name: column for column in spec.columns}
-    before = state.schema if state is not None else new_schema((name, one.type) for name, one in declared.items())
+    there = {field.name for field in state.schema.fields} if state is not None else set()
+    # A run adds these before it reads.
+    own = {name: kind for name, kind in own_columns(spec).items() if name not in there and name not in declared}
+    new = {name: column for name, column in declared.items() if name not in there}
+    known = {name: column.type for name, column in new.items()} | own
+    before = extend_schema(state.schema if state is not None else Schema(), {(): known})
     schema, decoded = _read(table, before, records, looking.schemas)
     draft.sampled, draft.bad = len(records), decoded.misfit_count
-    # The key columns of a mirror that is to be made are not among these columns yet.
-    is_judged = state is not None or spec.mode == "append"
-    draft.is_too_bad = is_judged and Tally(draft.sampled, draft.bad).share > spec.dead_letters.stop_above
+    draft.is_too_bad = Tally(draft.sampled, draft.bad).share > spec.dead_letters.stop_above
     draft.refused = tuple(sorted(decoded.refusals))
     if decoded.misfits:
         draft.problem = _misfit(decoded, records, spec, draft.is_too_bad)
-    there = {field.name for field in state.schema.fields} if state is not None else set()
-    draft.columns += [
-        PlannedColumn(name, describe_type(column.type), _source_of(column))
-        for name, column in declared.items()
-        if name not in there
-    ]
+    draft.columns += [PlannedColumn(name, describe_type(one.type), _source_of(one)) for name, one in new.items()]
     source, key_column = "registry" if spec.value.needs_registry else "inferred", key_column_of(spec)
     for change in compare_schemas(before, schema):
         word = "metadata" if change.path.split(".")[0] == key_column else source if change.is_new else "widened"
         draft.columns.append(PlannedColumn(change.path, describe_type(change.kind), word))
-    if draft.columns or state is not None:
-        lacking = {
-            name: kind for name, kind in metadata_columns(spec.metadata, spec.key.format).items() if name not in there
-        }
-        draft.columns += [PlannedColumn(name, describe_type(kind), "metadata") for name, kind in lacking.items()]
+    if draft.columns or state is not None or (records and spec.metadata):
+        draft.columns += [PlannedColumn(name, describe_type(kind), "metadata") for name, kind in own.items()]
         try:
-            draft.layout = plan_layout(table, extend_schema(schema, {(): lacking}), looking.file)
+            draft.layout = plan_layout(table, schema, looking.file)
         except SpecError as error:
             raise TableStopped(*words_of(error)) from None
     found = (text_order(spec, schema), keeps_old_metadata(state))

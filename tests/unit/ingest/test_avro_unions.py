@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 from pyiceberg.types import IcebergType, ListType, LongType
 
 from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.selection import Selection
 from frazil.ingest.target import WriterSchema
 from frazil.spec import ColumnSpec
+from frazil.spec.models import EnvelopeSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.test_framed import decode, faults, fields_of, framed, rows
 from tests.unit.ingest.test_schemas import World, avro
@@ -82,6 +85,21 @@ def test_a_branch_that_does_not_fit_is_rescued() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "column", "left_out", "values", "expected"),
+    [
+        (_MORE, "int", ("v", "string"), [5, "x", None], [5, None, None]),
+        (["null", "int", _POINT], "int", ("v", "P", "x"), [5, None], [5, None]),
+        ({"type": "array", "items": _MORE}, "list<int>", ("v", "element", "string"), [[1, "x"]], [[1, None]]),
+    ],
+)
+def test_a_union_of_which_something_is_left_out_is_one(
+    kind: Any, column: str, left_out: tuple[str, ...], values: list[Any], expected: list[Any]
+) -> None:
+    decoded, found = _read(kind, column, *values, selection=Selection(exclude=(left_out,)))
+    assert (found, decoded.misfits) == (expected, [])
+
+
+@pytest.mark.parametrize(
     ("kind", "column", "values", "expected"),
     [
         ("int", "struct<int: int, string: string>", [5], [{"int": 5, "string": None}]),
@@ -122,3 +140,25 @@ def test_records_before_and_after_a_union_got_its_second_type_are_rows(tmp_path:
     else:
         assert [row["v"] for row in world.rows()] == [1, 2, 3]
         assert [letter["offset"] for letter in world.rows("n.t__dead_letters")] == [2]
+
+
+_OPERATION = EnvelopeSpec(kind="operation", operation="what")
+
+
+@pytest.mark.parametrize(
+    ("envelope", "beside"), [(EnvelopeSpec(kind="debezium"), {"__op": "c"}), (_OPERATION, {"what": "I"})]
+)
+def test_rows_of_changes_that_are_not_wrapped_take_plain_values_and_renamed_fields(
+    tmp_path: Path, envelope: EnvelopeSpec, beside: dict[str, str]
+) -> None:
+    columns = (ColumnSpec(name="v", type=parse_type("struct<int: int, string: string>")),)
+    world = World(tmp_path, columns=columns, envelope=envelope, changelog=True)
+    told = [{"name": name, "type": "string"} for name in beside]
+    for name, aliases in (("old", []), ("new", ["old"])):
+        fields = [{"name": "v", "type": "int"}, {"name": name, "type": "int", "aliases": aliases}, *told]
+        text = json.dumps({"type": "record", "name": "R", "fields": fields})
+        world.produce(world.register(text), text, {"v": 1, name: 2, **beside})
+        world.settle(world.start())
+    assert [(row["v"], row["old"], "new" in row) for row in world.rows()] == [
+        ({"int": 1, "string": None}, 2, False)
+    ] * 2

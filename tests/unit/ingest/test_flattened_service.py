@@ -130,6 +130,17 @@ def test_a_struct_of_which_nothing_is_taken_waits_for_no_field(tmp_path: Path) -
     assert scene.rows("n.a")[2] == {"id": 3, "o": {"p": None, "q": 3}}
 
 
+@pytest.mark.parametrize("flatten", [None, FlattenSpec()])
+def test_what_is_no_record_where_nothing_of_the_struct_is_taken_is_a_bad_record(
+    tmp_path: Path, flatten: FlattenSpec | None
+) -> None:
+    columns = (ColumnSpec(name="o", type=parse_type("struct<p: int>")),)
+    scene = Scene(tmp_path, "a", columns=columns, flatten=flatten, exclude=(("o", "p"),), on_bad_record="dead_letter")
+    table = _run(scene, {"id": 1, "o": {"p": 1}}, {"id": 2, "o": "x"}, {"id": 3})
+    assert (table.run_state, table.reason, table.letter_count) == (RunState.WAITING, "", 1)
+    assert [(row["id"], row["o"]) for row in scene.rows("n.a")] == [(1, None), (3, None)]
+
+
 def test_a_declared_column_takes_over_the_field_that_another_column_had(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", flatten=FlattenSpec())
     _run(scene, {"c": {"n": 1}})

@@ -138,6 +138,41 @@ def test_a_text_that_orders_changes_is_told(world: World, more: str, is_told: bo
     assert table.document()["warnings"] == list(table.warnings)
 
 
+@pytest.mark.parametrize("more", ["", ", columns: {v: long}", ", rescue: true", ", flatten: true"])
+def test_a_mirror_by_whole_keys_has_its_key_column_before_its_records_are_read(world: World, more: str) -> None:
+    world.source.create("a", 1)
+    for number in range(100):
+        world.source.produce("a", 0, b"{" if number < 21 else b'{"v": 1}', key=b"k%d" % number)
+    text = (
+        f"tables: {{s.a: {{topic: a, mode: upsert, key: {{format: text}}{more}, dead_letters: {{stop_above: 21%}}}}}}\n"
+    )
+    table = plan(world, text)["s.a"]
+    own = ["_key", "_rescued"] if "rescue" in more else ["_key"]
+    assert (table.action, table.bad, [name for name, _, _ in columns(table)]) == ("create", 21, ["v", *own])
+    assert plan(world, text.replace("21%", "20%"))["s.a"].action == "stop"
+
+
+def test_columns_that_the_file_adds_to_a_table_are_there_before_its_records_are_read(world: World) -> None:
+    produce(world, "a", {"id": 1})
+    commit(world, "s.a", "a", {0: 0, 1: 0})
+    produce(world, "a", {"id": 2, "x": 5}, {"id": 3, "x": "y"})
+    table = plan(world, "tables: {s.a: {topic: a, columns: {x: int}, rescue: true, metadata: [offset]}}\n")["s.a"]
+    assert (table.action, table.bad) == ("change", 0)
+    assert columns(table) == [
+        ("x", "int", "declared"),
+        ("_offset", "long", "metadata"),
+        ("_rescued", "string", "metadata"),
+    ]
+    table = plan(world, "tables: {s.a: {topic: a, columns: {x: int}}}\n")["s.a"]
+    assert (columns(table), table.bad) == ([("x", "int", "declared")], 1)
+
+
+def test_records_without_a_field_make_a_table_of_metadata(world: World) -> None:
+    produce(world, "a", {})
+    table = plan(world, "tables: {s.a: {topic: a, metadata: [offset]}}\n")["s.a"]
+    assert (table.action, columns(table)) == ("create", [("_offset", "long", "metadata")])
+
+
 def test_a_table_that_keeps_its_old_metadata_is_told(world: World) -> None:
     produce(world, "a", {"id": 1})
     text = "tables: {s.a: {topic: a}}\n"

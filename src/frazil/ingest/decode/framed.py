@@ -19,7 +19,7 @@ from frazil.ingest.decode.avro.reader import AvroReader, avro_reader
 from frazil.ingest.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
 from frazil.ingest.decode.connect.schema import meanings_of_avro
 from frazil.ingest.decode.connect.values import Meaning
-from frazil.ingest.decode.envelopes.columns import has_documents, open_columns
+from frazil.ingest.decode.envelopes.columns import has_documents, is_wrapped, open_columns
 from frazil.ingest.decode.envelopes.documents import open_documents
 from frazil.ingest.decode.envelopes.framed import open_framed, row_of
 from frazil.ingest.decode.envelopes.opened import opened_fields
@@ -210,6 +210,10 @@ def _read_columns(
         batch.groups.append(_Group(rows, open_documents(fitting, struct, columns, batch.fields)))
         return
     if batch.reading.envelope is not None:
+        if not is_wrapped(batch.reading.envelope, [member.name for member in struct.fields]):
+            # The row, which is all there is, becomes the image after the change.
+            fitting.renames = fitting.renames.inside("after")
+            fitting.branches = {("after", *path): name for path, name in fitting.branches.items()}
         meanings = _meanings(batch.reading.schema(schema_id))
         struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
     if batch.reading.selection is not None:

@@ -21,6 +21,11 @@ class Renames:
     names: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
     first: Mapping[Path, str] = field(default_factory=dict)
 
+    def inside(self, name: str) -> Renames:
+        """The same of fields that lie one level deeper, in the field `name`."""
+        names = {(name, *path): others for path, others in self.names.items()}
+        return Renames(names, {(name, *path): oldest for path, oldest in self.first.items()})
+
     def under_first(self, member: NestedField, path: Path, beside: Collection[str]) -> NestedField:
         """A field that no column has, it and what is in it under the names that they get columns by. path: of the struct
         that it is in; beside: the names of the fields there.

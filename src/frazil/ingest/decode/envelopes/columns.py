@@ -87,12 +87,11 @@ def open_columns(
     asked = {field.name: field.field_type for field in wanted}
     names = [field.name for field in struct.fields]
     opened = _Opened(columns.fault.size, [], [])
+    is_envelope = is_wrapped(envelope, names)
     if envelope.kind == "operation":
-        is_flat, is_envelope = envelope.operation in names, False
+        is_flat = envelope.operation in names
     else:
-        is_bare = envelope.kind == "none"
-        is_envelope = has_images(names) and not is_bare
-        is_flat = is_bare or any(name in names for name in FLAT)
+        is_flat = envelope.kind == "none" or any(name in names for name in FLAT)
     if not (is_envelope or is_flat):
         opened.note(_sign(names))
         return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
@@ -105,6 +104,11 @@ def open_columns(
     opened.note(IMAGES if is_envelope else BARE)
     _add_parts(opened, envelope, struct, columns, asked)
     return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
+
+
+def is_wrapped(envelope: Envelope, names: Collection[str]) -> bool:
+    """Whether records with these fields have their rows inside, and are not rows themselves."""
+    return envelope.kind not in ("operation", "none") and has_images(names)
 
 
 def has_images(names: Collection[str]) -> bool:
