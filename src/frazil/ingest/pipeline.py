@@ -210,7 +210,7 @@ class Pipeline:
         error = self._bad_record(planned)
         limit = planned.table.spec.dead_letters.stop_above
         if isinstance(error, RecordError):
-            share = f"{report.bad_count} of {report.record_count} records are bad, more than {limit:.0%} of late: "
+            share = f"{report.bad_count} of {report.record_count} records are bad, more than {100 * limit:g}% of late: "
             error.message = share + error.message
             error.remedy = TOO_MANY_REMEDY
         return error

@@ -281,7 +281,7 @@ def _misfit(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_too
     if not is_too_bad or spec.on_bad_record == "stop":
         return Problem(reason, _REMEDIES[spec.on_bad_record], where)
     share = f"{decoded.misfit_count} of {len(records)} records of the sample are bad"
-    reason = f"{share}, more than {spec.dead_letters.stop_above:.0%}: {reason}"
+    reason = f"{share}, more than {100 * spec.dead_letters.stop_above:g}%: {reason}"
     return Problem(reason, TOO_MANY_REMEDY, where)
 
 

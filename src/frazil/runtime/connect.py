@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 
 from frazil.spec import PipelineSpec
 
@@ -34,9 +36,19 @@ def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
     if uses_s3(spec):
         properties |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", **_S3}
         endpoint = catalog.properties.get("s3.endpoint", "")
-        if endpoint and "amazonaws." not in endpoint and not os.environ.get("AWS_REGION"):
+        if endpoint and "amazonaws." not in endpoint and not _is_region_told():
             properties |= _REGION
     return {**properties, **catalog.properties}
+
+
+def _is_region_told() -> bool:
+    """Whether Amazon's client finds a region by itself: in the environment or in its configuration file."""
+    file = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    return bool(os.environ.get("AWS_REGION")) or re.search(r"^\s*region\s*=", text, re.MULTILINE) is not None
 
 
 def uses_s3(spec: PipelineSpec) -> bool:

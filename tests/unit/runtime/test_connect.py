@@ -54,7 +54,13 @@ def test_a_store_that_is_not_amazon_s_has_a_region_without_being_asked_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, properties: str, region: str | None
 ) -> None:
     monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     assert opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}").get("client.region") == region
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     found = opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}").get("client.region")
     assert found == (region if region == "eu-west-1" else None)
+    monkeypatch.delenv("AWS_REGION")
+    (tmp_path / "config").write_text("[default]\nregion = eu-central-1\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    found = opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}").get("client.region")
+    assert found == (region if region == "eu-west-1" else None), "as the client's own configuration says"
