@@ -10,7 +10,8 @@ from bench.place import Place, Run, Surroundings, say
 from bench.throughput import memory
 from bench.topics import delete_topics
 
-_SETTLE_S = 10.0
+_SETTLE_S = 90.0
+"""A minute after its first commit each table is loaded once more."""
 _READY_S = 300.0
 
 
