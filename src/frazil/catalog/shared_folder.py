@@ -28,8 +28,8 @@ def find_stranger(paths: Iterable[str], uuid: str, read: Callable[[str], str | N
 
 
 def plain(path: str) -> str:
-    """A path without the ways of writing `file:` that listings and locations differ in."""
-    return re.sub(r"^file:/*", "/", path)
+    """A path without the ways of writing `file:` and its slashes that listings and locations differ in."""
+    return re.sub(r"^(file:)?/+", "/", path)
 
 
 def _version(path: str) -> int:

@@ -10,6 +10,7 @@ import structlog
 
 from frazil.catalog.history import LETTERS_MARK, has_letters_to_come, read_by_retry
 from frazil.catalog.look import TableLook
+from frazil.catalog.shared_folder import plain
 from frazil.catalog.upkeep import Rewritten, Upkeep
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
@@ -155,8 +156,8 @@ class Carer:
         # A process that was stopped for days has files that are as old, and may commit them next.
         oldest_ms = plan.files_since_ms if plan.files_since_ms is not None else now_ms
         found = self._upkeep.orphans(table, min(oldest_ms, now_ms - int(care.spec.orphan_age_s * 1000)))
-        names = {_plain(path) for path in plan.spared}
-        orphans = [path for path in found if _plain(path) not in names]
+        names = {plain(path) for path in plan.spared}
+        orphans = [path for path in found if plain(path) not in names]
         hit("care.orphans.found")
         self._upkeep.remove(table, orphans)
         self._upkeep.note(table, ORPHANS_NOTE, str(now_ms))
@@ -204,11 +205,6 @@ def _marks(look: TableLook) -> Iterator[tuple[tuple[str, str], str]]:
         match = _MARK.fullmatch(name)
         if match is not None:
             yield (match["pipeline"], match["name"]), value
-
-
-def _plain(path: str) -> str:
-    """A path without what two ways of writing it differ in."""
-    return path.removeprefix("file:").lstrip("/")
 
 
 def _tell(outcome: Outcome) -> None:

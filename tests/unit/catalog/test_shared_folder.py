@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from frazil.catalog.shared_folder import find_stranger
+from frazil.catalog.shared_folder import find_stranger, plain
 
 OWN, OTHER = "0b0c", "d1e2"
 
@@ -73,3 +73,9 @@ def test_a_file_that_is_gone_tells_nothing_of_others() -> None:
 def test_names_of_every_catalog_are_read(name: str) -> None:
     stranger = f"s3://lake/t/metadata/{name}"
     assert found({stranger: json.dumps({"table-uuid": OTHER})}) == (stranger, 1)
+
+
+@pytest.mark.parametrize("path", ["/lake/a", "//lake/a", "file:/lake/a", "file:///lake/a"])
+def test_a_path_is_the_same_however_its_scheme_and_slashes_are_written(path: str) -> None:
+    assert plain(path) == "/lake/a"
+    assert plain("s3://lake//a") == "s3://lake//a", "as a store has it"

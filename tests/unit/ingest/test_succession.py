@@ -177,29 +177,25 @@ def test_a_batch_is_what_its_changes_are_one_by_one_however_it_is_cut() -> None:
         assert _at_once(of_tasks, row) == expected, (changes, row, cuts)
 
 
-def test_a_value_that_was_not_sent_is_that_of_the_change_before_it_behind_a_snapshot() -> None:
-    count = 4
+def _of_one_key(at: list[int], is_read: list[bool]) -> Ranked:
+    """Updates of a key at these places of the source, as they arrive; is_read: rows of a snapshot."""
+    count = len(at)
     nothing, none = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-    at, read = pa.array([50, 150, 100, 104]), np.array([False, True, False, False])
-    ops = np.full(count, UPSERT, np.int8)
-    changes = Ranked((pa.array(nothing),), ops, nothing, nothing, np.arange(count), nothing, none, at, read)
+    ops, arrival = np.full(count, UPSERT, np.int8), np.arange(count)
+    return Ranked((pa.array(nothing),), ops, nothing, nothing, arrival, nothing, none, pa.array(at), np.array(is_read))
+
+
+def test_a_value_that_was_not_sent_is_that_of_the_change_before_it_behind_a_snapshot() -> None:
+    changes = _of_one_key([50, 150, 100, 104], [False, True, False, False])
     assert previous_places(changes).tolist() == [-1, 0, 1, 2]
 
 
 def test_what_a_connector_repeats_gives_no_value_to_what_came_before() -> None:
-    count = 5
-    nothing, none = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-    at, read = pa.array([50, 120, 123, 50, 104]), np.array([True, True, False, True, False])
-    ops = np.full(count, UPSERT, np.int8)
-    changes = Ranked((pa.array(nothing),), ops, nothing, nothing, np.arange(count), nothing, none, at, read)
+    changes = _of_one_key([50, 120, 123, 50, 104], [True, True, False, True, False])
     assert previous_places(changes)[2] == 1
     assert fold(changes).last.tolist() == [2]
 
 
 def test_a_row_of_a_snapshot_that_is_told_again_too_late_gives_no_value_to_what_came_behind_it() -> None:
-    count = 4
-    nothing, none = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-    at, read = pa.array([135, 131, 139, 135]), np.array([True, False, False, True])
-    ops = np.full(count, UPSERT, np.int8)
-    changes = Ranked((pa.array(nothing),), ops, nothing, nothing, np.arange(count), nothing, none, at, read)
+    changes = _of_one_key([135, 131, 139, 135], [True, False, False, True])
     assert previous_places(changes).tolist() == [-1, 3, 1, 0]
