@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.ledger import events
@@ -38,9 +40,27 @@ class Served:
         self._run: Run | None = None
 
     def send(self, count: int = 60) -> None:
-        """Records that the producer keeps until there is a broker."""
+        """Records for a broker that is there."""
         self.pipeline.feed.send(self.topic, events(count, self.records))
         self.records += count
+
+    def bring_back(self) -> None:
+        """The broker again, and records as soon as the topic's partitions have a leader.
+
+        A producer that writes before then is told of leader -1, and librdkafka (up to 2.16 at least) may keep to that for
+        good (confluentinc/librdkafka issue 5430).
+        """
+        self.broker.start()
+        wait_until(self._has_leaders, "every partition has a leader", 60)
+        self.send()
+
+    def _has_leaders(self) -> bool:
+        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 0})
+        try:
+            partitions = admin.list_topics(self.topic, timeout=5).topics[self.topic].partitions.values()
+        except KafkaException:
+            return False
+        return bool(partitions) and all(partition.leader >= 0 for partition in partitions)
 
     def run(self) -> Run:
         """The running pipeline, all that was there committed."""
@@ -82,8 +102,7 @@ def test_a_broker_that_is_restarted_is_read_on(served: Served, end: str) -> None
     served.send()
     served.pipeline.feed.flush()
     ENDS[end](served.broker)
-    served.send()
-    served.broker.start()
+    served.bring_back()
     served.wait_until_complete(run)
 
 
@@ -96,8 +115,7 @@ def test_a_broker_that_dies_in_the_middle_of_a_batch_is_read_on(served: Served, 
         served.pipeline.feed.flush()
         point.wait(run)
         served.broker.kill()
-    served.send()
-    served.broker.start()
+    served.bring_back()
     served.wait_until_complete(run)
 
 
@@ -106,7 +124,6 @@ def test_an_outage_is_named_and_waited_out(served: Served, away_s: float) -> Non
     run = served.run()
     served.broker.stop()
     began_s = time.monotonic()
-    served.send()
     # A broker that shuts down in order gives up its partitions before it goes.
     state = served.pipeline.wait_for_state(run, served.table, "backing off", "Kafka is not reachable")
     assert served.broker.bootstrap_servers in state["where"]
@@ -114,7 +131,7 @@ def test_an_outage_is_named_and_waited_out(served: Served, away_s: float) -> Non
     warnings = len(run.seen("unavailable"))
     wait_until(lambda: time.monotonic() - began_s > away_s, "the outage has lasted", away_s + 1)
     run.wait_for("unavailable", count=warnings + 1)
-    served.broker.start()
+    served.bring_back()
     run.wait_for("available_again")
     served.wait_until_complete(run)
     assert served.pipeline.wait_for_state(run, served.table, "waiting")["reason"] == ""
@@ -149,8 +166,7 @@ def test_a_pipeline_started_without_a_broker_waits_for_one(served: Served) -> No
     served.broker.stop()
     run = served.pipeline.run()
     assert "Kafka is not reachable" in run.wait_for("unavailable")["reason"]
-    served.send()
-    served.broker.start()
+    served.bring_back()
     served.wait_until_complete(run)
     assert run.stop() == 0
 
@@ -162,4 +178,4 @@ def test_a_pipeline_without_a_broker_stops_when_it_is_told_to(served: Served) ->
         run.wait_for("unavailable")
         assert run.stop(30) == 0
     finally:
-        served.broker.start()
+        served.bring_back()
