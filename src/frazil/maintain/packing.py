@@ -16,6 +16,12 @@ FEWEST_REGULAR = 8
 """Of tables with few commits, so many small files are put together: waiting for more would take hours, and with fewer each
 row would be written again for each power of two between the size of a commit and that of a file.
 """
+_LARGEST_SHARE = 0.25
+"""A file joins smaller ones up to this share of all of them together. At 1, each file would wait for as much as it has
+itself, and rows be written again for each power of two; at 0.25 they are a quarter to a third less often.
+"""
+_LARGEST_SHARE_AT_REST = 2
+"""When records have stopped coming, for little more comes to join."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +91,14 @@ def _whole(sizes: Sequence[int], packing: Packing) -> list[tuple[int, ...]]:
 def _few(sizes: Sequence[int], packing: Packing) -> list[tuple[int, ...]]:
     """As many of a partition's small files, smallest first, as are worth putting together now.
 
-    A file much larger than all the smaller ones together is left alone until there are more of them: so a row is written
-    again a few times only, however small the commits are.
+    A file that is large beside all the smaller ones together is left alone until there are more of them: so a row is
+    written again a few times only, however small the commits are.
     """
-    fewest, weight = (2, 2) if packing.mode == "quiet" else (packing.fewest_now, 1)
+    fewest = packing.fewest_now
+    share = _LARGEST_SHARE_AT_REST if packing.mode == "quiet" else _LARGEST_SHARE
     ordered = sorted(sizes)
     smaller = list(accumulate(ordered))
-    count = next((n for n in range(len(ordered), 1, -1) if ordered[n - 1] <= weight * smaller[n - 2]), 0)
+    count = next((n for n in range(len(ordered), 1, -1) if ordered[n - 1] <= share * smaller[n - 2]), 0)
     chosen = [size for size in sizes if count and size <= ordered[count - 1]]
     return [group for group in packed(chosen, packing.group_bytes) if len(group) >= fewest]
 

@@ -59,8 +59,8 @@ def compaction(found: Plan) -> Action | None:
     [
         ([MIB] * 49, "busy", 0),
         ([MIB] * 50, "busy", 50),
-        ([MIB] * 50 + [50 * MIB], "busy", 51),
-        ([MIB] * 50 + [60 * MIB], "busy", 50),
+        ([MIB] * 50 + [12 * MIB], "busy", 51),
+        ([MIB] * 50 + [13 * MIB], "busy", 50),
         ([4 * MIB] * 32, "busy", 32),
         ([60 * MIB] * 3, "busy", 2),
         ([90 * MIB, 30 * MIB, 8 * MIB], "busy", 3),

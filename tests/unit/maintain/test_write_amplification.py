@@ -108,7 +108,7 @@ def test_each_row_is_written_anew_a_few_times_only(every_s: int, mib: int, parti
         new = [StoredData(mib * MIB // partitions, ROWS, f"[0,[{n}]]") for n in range(partitions)]
         feed.commit([*feed.files, *new])
         feed.rest(every_s)
-    assert feed.upkeep.written <= 4.5 * commits * mib * MIB
+    assert feed.upkeep.written <= 3 * commits * mib * MIB
     small = Counter(file.partition for file in feed.files if file.size_bytes < 0.75 * TARGET)
     assert max(small.values(), default=0) <= 52
 
