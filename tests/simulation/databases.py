@@ -233,3 +233,9 @@ class DatabaseHistory(Scene):
         placed = {"op": "_op", "partition": "_partition", "offset": "_offset"}
         log = TableSpec(name=_LOG, changelog=True, metadata=placed, **shared)
         return pipeline_of(self.root, mirror, *((log,) if self.has_log else ()))
+
+
+class DividedHistory(DatabaseHistory):
+    """The same, where tasks read pieces of partitions."""
+
+    divides_ranges = True
