@@ -240,6 +240,11 @@ class UnsureJobs:
         return [share for share in shares if share]
 
     def _pieces(self, whole: OffsetRange) -> list[OffsetRange]:
+        """Two, cut anywhere, and half of the time where a delete may be in the one and its tombstone in the other."""
+        records = self._source.by_name[whole.topic].partitions[whole.partition]
+        tombstones = [one.offset for one in records if one.value is None and whole.start < one.offset < whole.end]
         cut = self._fate.pick(whole.start, whole.end)
+        if tombstones and self._fate.pick(0, 1):
+            cut = tombstones[self._fate.pick(0, len(tombstones) - 1)]
         pieces = (replace(whole, end=cut), replace(whole, start=cut))
         return [piece for piece in pieces if piece.span]

@@ -62,7 +62,7 @@ def test_every_snapshot_of_a_mirror_is_what_its_source_was(seed: int, tmp_path: 
 
 
 @pytest.mark.parametrize("history", _DIVIDED)
-@pytest.mark.parametrize("seed", _SLICE[:5])
+@pytest.mark.parametrize("seed", _SLICE[:7])
 def test_every_snapshot_is_the_same_wherever_tasks_begin_to_read(
     history: Callable[[int, Path], Playable], seed: int, tmp_path: Path
 ) -> None:
