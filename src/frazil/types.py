@@ -94,12 +94,14 @@ class Touched:
 
     keys: the keys, as `ingest.fold` writes them; held: rows that wait for values of the rows they replace, the same way,
     empty when there are none. files: paths of the files that all other rows went to. change_count: before folding.
+    first: the only change is that of this tombstone, and none at all if it is right behind the delete of its key.
     """
 
     keys: str
     held: str = ""
     files: tuple[str, ...] = ()
     change_count: int = 0
+    first: FirstTombstone | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,18 @@ class BadRecord:
 class LastDelete:
     """The last record that was read of a partition, where that is a delete whose tombstone may come behind it. key: a hash
     of the record's key.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: str
+
+
+@dataclass(frozen=True)
+class FirstTombstone:
+    """The first record that a task has read of a partition, where that is a tombstone: another task may have read its delete
+    last. key: as in LastDelete.
     """
 
     topic: str

@@ -56,6 +56,7 @@ class DatabaseHistory(Scene):
     """
 
     topics_grow = False
+    moves_keys = True
 
     def __init__(self, seed: int, root: Path) -> None:
         fate = Meddling(seed)
@@ -76,6 +77,7 @@ class DatabaseHistory(Scene):
             self._deliver,
             marks=self.has_marks,
             can_repeat_moves=self.is_ordered,  # By arrival nothing tells a row that came since from the one that moved.
+            moves_keys=self.moves_keys,
         )
         self.spec = self._spec()
 
@@ -233,3 +235,10 @@ class DatabaseHistory(Scene):
         placed = {"op": "_op", "partition": "_partition", "offset": "_offset"}
         log = TableSpec(name=_LOG, changelog=True, metadata=placed, **shared)
         return pipeline_of(self.root, mirror, *((log,) if self.has_log else ()))
+
+
+class DividedHistory(DatabaseHistory):
+    """The same, where tasks read pieces of partitions. A change of a key would have one task read all."""
+
+    divides_ranges = True
+    moves_keys = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from pyiceberg.schema import Schema
@@ -206,13 +208,16 @@ class UnsureOutbox:
 
 
 class UnsureJobs:
-    """Jobs that may fail before, between and after their tasks; a failed one leaves files behind."""
+    """Jobs that may fail before, between and after their tasks; a failed one leaves files behind. divides_ranges: a task may
+    read a piece of one, as where there is much to read.
+    """
 
     parallelism = 1
 
-    def __init__(self, source: MemorySource, fate: Fate) -> None:
+    def __init__(self, source: MemorySource, fate: Fate, *, divides_ranges: bool = False) -> None:
         self._source = source
         self._fate = fate
+        self._divides_ranges = divides_ranges
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         self._fate.step("job.begin")
@@ -227,5 +232,19 @@ class UnsureJobs:
     def _tasks(self, ranges: Sequence[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
         """The ranges, shared out to one task or to several."""
         count = self._fate.pick(1, 3)
+        if self._divides_ranges:
+            pieces = [piece for one in ranges for piece in self._pieces(one)]
+            ends = [len(pieces) * n // count for n in range(count + 1)]
+            return [tuple(pieces[start:end]) for start, end in pairwise(ends) if start < end]
         shares = [tuple(ranges[n::count]) for n in range(count)]
         return [share for share in shares if share]
+
+    def _pieces(self, whole: OffsetRange) -> list[OffsetRange]:
+        """Two, cut anywhere, and half of the time where a delete may be in the one and its tombstone in the other."""
+        records = self._source.by_name[whole.topic].partitions[whole.partition]
+        tombstones = [one.offset for one in records if one.value is None and whole.start < one.offset < whole.end]
+        cut = self._fate.pick(whole.start, whole.end)
+        if tombstones and self._fate.pick(0, 1):
+            cut = tombstones[self._fate.pick(0, len(tombstones) - 1)]
+        pieces = (replace(whole, end=cut), replace(whole, start=cut))
+        return [piece for piece in pieces if piece.span]

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.port import Catalog
 from frazil.ingest.letters.later import Witness
+from frazil.ingest.letters.letters import Selection
 from frazil.ingest.letters.retry import Retrier
 from frazil.spec import PipelineSpec
 from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector, ValueSpec
@@ -75,6 +76,14 @@ class LateReplay(Replay):
     def _retrier(self, catalog: Catalog) -> Retrier:
         source = UnsureSource(self.source, self.retry_fate)
         return Retrier(catalog, None, Witness(source, source))
+
+    def _selection(self) -> Selection:
+        """One letter alone too, while others of its row wait."""
+        places = sorted(self.check()[1])
+        if places and self.fate.maybe(0.3):
+            partition, offset = places[self.fate.pick(0, len(places) - 1)]
+            return Selection(partition=partition, offset=offset)
+        return super()._selection()
 
     def _drop(self, retrier: Retrier) -> None:  # noqa: ARG002  (somebody else is at work on the dead-letter table)
         """A compaction: the same letters in other files."""

@@ -137,7 +137,7 @@ class Replay:
             self.depth -= 1
 
     def _work_on_letters(self) -> None:
-        selection = Selection(partition=self.fate.pick(0, 1)) if self.fate.maybe(0.5) else Selection()
+        selection = self._selection()
         retrier = self._retrier(UnsureCatalog(self.catalog, self.retry_fate))
         self.depth += 1
         try:
@@ -148,6 +148,10 @@ class Replay:
                     retrier.retry(self._table(), selection)
         finally:
             self.depth -= 1
+
+    def _selection(self) -> Selection:
+        """Which letters are meant."""
+        return Selection(partition=self.fate.pick(0, 1)) if self.fate.maybe(0.5) else Selection()
 
     def _drop(self, retrier: Retrier) -> None:
         """Of one record that will never fit; whether it was dropped can be seen afterwards alone."""

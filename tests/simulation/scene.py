@@ -35,11 +35,12 @@ def pipeline_of(root: Path, *tables: TableSpec) -> PipelineSpec:
 
 class Scene(ABC):
     """One pipeline on the ports in memory. bad: the records that cannot become rows, with their values. topics_grow: they
-    get more partitions now and then, which moves the keys of rows to others.
+    get more partitions now and then, which moves the keys of rows to others. divides_ranges: as UnsureJobs.
     """
 
     spec: PipelineSpec
     topics_grow = True
+    divides_ranges = False
 
     def __init__(self, fate: Fate, root: Path) -> None:
         self.fate = fate
@@ -107,7 +108,7 @@ class Scene(ABC):
         parts = Parts(
             source=source,
             catalog=UnsureCatalog(self.catalog, fate, self._go_on),
-            jobs=UnsureJobs(self.source, fate),
+            jobs=UnsureJobs(self.source, fate, divides_ranges=self.divides_ranges),
             clock=clock,
             lanes=StepLanes(clock),
             outbox=UnsureOutbox(self.outbox, fate),

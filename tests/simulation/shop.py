@@ -110,8 +110,8 @@ class Transaction:
 
 class Shop:
     """keys: how many; partitions: of the topic. deliver: takes what arrives. versions: of each key what its row was after a
-    change, by that change's place among all. marks: whether deleted rows stay. can_repeat_moves: whether a connector that
-    died may say again that a row has got another key.
+    change, by that change's place among all. marks: whether deleted rows stay. moves_keys: whether rows get other keys;
+    can_repeat_moves: whether a connector that died may say so again.
     """
 
     def __init__(
@@ -123,6 +123,7 @@ class Shop:
         *,
         marks: bool,
         can_repeat_moves: bool,
+        moves_keys: bool = True,
     ) -> None:
         self.rows: dict[int, Row] = {}
         self.versions: dict[int, dict[int, Row | None]] = {key: {} for key in range(keys)}
@@ -133,6 +134,7 @@ class Shop:
         self._deliver = deliver
         self._marks = marks
         self._can_repeat_moves = can_repeat_moves
+        self._moves_keys = moves_keys
         self._at = self._lsn = self._next = self._columns = 0
         self._on_the_way: list[deque[int]] = [deque() for _ in range(partitions)]
 
@@ -158,7 +160,7 @@ class Shop:
             self._write(mine, "c", key, self._row(key))
         elif turn < 0.15:
             self._delete(mine, key, row)
-        elif turn < 0.35:
+        elif turn < 0.35 and self._moves_keys:
             self._move(mine, key, row, self.pick(0, len(self.versions) - 1))
         else:
             self._update(mine, key, row)

@@ -11,15 +11,23 @@ from typing import Protocol
 import pytest
 from structlog.testing import capture_logs
 
-from tests.simulation.databases import DatabaseHistory
+from tests.simulation.databases import DatabaseHistory, DividedHistory
 from tests.simulation.history import History
 from tests.simulation.late import LateReplay
 from tests.simulation.replay import Replay
-from tests.simulation.upserts import UpsertHistory
+from tests.simulation.upserts import DividedUpserts, UpsertHistory
 
 _SEED = os.environ.get("FRAZIL_SEED")
 _SLICE = [int(_SEED)] if _SEED else range(24)
 _MOST_SHOWN = 10
+_DIVIDED = (DividedHistory, DividedUpserts)
+
+
+class Playable(Protocol):
+    """A history."""
+
+    def play(self, rounds: int) -> None:
+        """Plays it to its end, and checks."""
 
 
 @pytest.fixture(autouse=True)
@@ -53,18 +61,19 @@ def test_every_snapshot_of_a_mirror_is_what_its_source_was(seed: int, tmp_path: 
     DatabaseHistory(seed, tmp_path).play(rounds=60)
 
 
+@pytest.mark.parametrize("history", _DIVIDED)
+@pytest.mark.parametrize("seed", _SLICE[:7])
+def test_every_snapshot_is_the_same_wherever_tasks_begin_to_read(
+    history: Callable[[int, Path], Playable], seed: int, tmp_path: Path
+) -> None:
+    history(seed, tmp_path).play(rounds=60)
+
+
 @pytest.mark.parametrize(
     ("seed", "rounds"), [(248, 108), (1070, 60), (2075, 60), (2094, 60), (2132, 60), (5510032, 80), (5510036, 80)]
 )
 def test_histories_that_have_failed_once_hold(seed: int, rounds: int, tmp_path: Path) -> None:
     DatabaseHistory(seed, tmp_path).play(rounds)
-
-
-class Playable(Protocol):
-    """A history."""
-
-    def play(self, rounds: int) -> None:
-        """Plays it to its end, and checks."""
 
 
 def _play_all(
@@ -114,3 +123,12 @@ def test_thousands_of_longer_histories_of_upserts_hold_too(tmp_path: Path) -> No
 @pytest.mark.timeout(7200)
 def test_thousands_of_longer_histories_of_databases_hold_too(tmp_path: Path) -> None:
     _play_all(DatabaseHistory, tmp_path, lambda seed: 60 + seed % 200 if seed % 100 else 1000)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("history", _DIVIDED)
+def test_thousands_of_longer_histories_of_divided_ranges_hold_too(
+    history: Callable[[int, Path], Playable], tmp_path: Path
+) -> None:
+    _play_all(history, tmp_path, lambda seed: 60 + seed % 200)

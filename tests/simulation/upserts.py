@@ -225,3 +225,9 @@ class UpsertHistory(Scene):
 
 def _at(progress: Progress, topic: str, partition: int) -> int:
     return progress.offsets.get(topic, {}).get(partition, 0)
+
+
+class DividedUpserts(UpsertHistory):
+    """The same, where tasks read pieces of partitions."""
+
+    divides_ranges = True

@@ -40,6 +40,7 @@ from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns,
 from frazil.ingest.target import TableTarget, WriterSchema
 from frazil.ingest.task import Job
 from frazil.ingest.transactions.runs import Cut
+from frazil.ingest.upserts.first_tombstones import without_told
 from frazil.ingest.upserts.last_deletes import still_last
 from frazil.ingest.upserts.truncates import unplaced
 from frazil.ingest.upserts.upsert import OldRowsGone, ValuesGone, commit_changes
@@ -131,7 +132,7 @@ class Pipeline:
         reports = self._jobs.run([p.batch for p in planned], _job(planned), with_offsets=False, pool=pool)
         hit("job.after")
         self._check_topic_ids(planned)
-        return {p.table.name: merge_reports(p.table.name, reports) for p in planned}
+        return {p.table.name: without_told(merge_reports(p.table.name, reports)) for p in planned}
 
     def finish(self, planned: Planned, report: TaskReport) -> Outcome:
         """What follows from the report: the error of a bad record, a new schema, a dead-letter table, or the commit."""

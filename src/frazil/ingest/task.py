@@ -33,10 +33,22 @@ from frazil.ingest.release import release_memory
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import ChangeRows
 from frazil.ingest.upserts.changes import Changes
+from frazil.ingest.upserts.first_tombstones import FirstTombstones
 from frazil.ingest.upserts.halves import Halves
 from frazil.ingest.upserts.last_deletes import LastDeletes
 from frazil.ingest.upserts.row_changes import read_checked, rows_of
-from frazil.types import BadRecord, DataFile, Half, LastDelete, Offsets, TaskReport, Touched, later, note_names
+from frazil.types import (
+    BadRecord,
+    DataFile,
+    FirstTombstone,
+    Half,
+    LastDelete,
+    Offsets,
+    TaskReport,
+    Touched,
+    later,
+    note_names,
+)
 
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20
@@ -192,6 +204,7 @@ class _TableRun:
     def __post_init__(self) -> None:
         self.halves = Halves(self.target.given_up, self.target.ahead)
         self.last_deletes = LastDeletes(self.target.last_deletes)
+        self.first_tombstones = FirstTombstones(self.target, self.topics)
 
     @property
     def is_writing(self) -> bool:
@@ -270,7 +283,8 @@ class _TableRun:
             self.changes = ChangeRows(self.target, self.topics)
         kept = changes.without_refused()
         records = pick(columns, kept.records)
-        self.changes.take(topic, rows_of(self.target, kept, records), kept, records)
+        rows = rows_of(self.target, kept, records)
+        self.changes.take(topic, *self.first_tombstones.take_out(topic, columns, rows, kept, records))
         self.unplaced = tuple(sorted(self.changes.unplaced))
 
     def _write_letters(self, letters: TableTarget, columns: dict[str, pa.Array], decoded: Decoded) -> None:
@@ -304,6 +318,7 @@ class _TableRun:
                 files = self.writer.finish() if self.writer is not None else []
                 if left is not None and left[0]:
                     touched = (Touched(left[0], left[1], tuple(file.path for file in files), left[2]),)
+                touched += self.first_tombstones.kept()
                 letters = self.letter_writer.finish() if self.letter_writer is not None else []
         if not self.is_writing:
             self.abandon()
@@ -413,7 +428,7 @@ def load_report(text: str) -> TaskReport:
     fields = json.loads(text)
     fields["files"] = tuple(DataFile(**file) for file in fields["files"])
     fields["letters"] = tuple(DataFile(**file) for file in fields["letters"])
-    fields["touched"] = tuple(Touched(**{**touched, "files": tuple(touched["files"])}) for touched in fields["touched"])
+    fields["touched"] = tuple(_load_touched(touched) for touched in fields["touched"])
     fields["key_columns"] = tuple(fields["key_columns"])
     for name in ("unpaired", "unplaced"):
         fields[name] = tuple((topic, partition, offset) for topic, partition, offset in fields[name])
@@ -425,3 +440,10 @@ def load_report(text: str) -> TaskReport:
     fields["wanted"], fields["scattered"] = tuple(fields["wanted"]), tuple(fields["scattered"])
     fields |= {name: frozenset(fields[name]) for name in _SETS}
     return TaskReport(**fields)
+
+
+def _load_touched(fields: dict[str, Any]) -> Touched:
+    first = fields["first"]
+    return Touched(
+        **{**fields, "files": tuple(fields["files"]), "first": None if first is None else FirstTombstone(**first)}
+    )

@@ -64,6 +64,8 @@ def test_the_last_change_of_a_key_is_its_row(tmp_path: Path, version: int) -> No
     table = world.tell(("2", {"id": 2, "v": "d"}), ("1", {"id": 1, "v": "e"}))
     assert world.mirror() == [{"id": 1, "v": "e"}, {"id": 2, "v": "d"}, {"id": 3, "v": "c"}]
     assert table.run_state is RunState.WAITING
+    kinds = {(one.kind, one.is_of_one_file) for one in world.catalog.ancestors("n.t")[0].deletes}
+    assert kinds == {("vector" if version == 3 else "positions", True)}
 
 
 def test_the_json_text_null_is_no_value(tmp_path: Path) -> None:

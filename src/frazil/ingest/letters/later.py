@@ -127,7 +127,7 @@ class Later:
         if not others:
             return
         records = _columns(topic, number, others)
-        changes = self._read(topic, records)
+        changes, self._target = read_with(self._fetch, self._target, topic, records)
         is_other = np.array(is_taken)[read]
         # Such a record may have been a change in its time, and which row it was about cannot be read now.
         refused = np.flatnonzero(changes.decoded.refused & is_other).tolist()
@@ -162,13 +162,17 @@ class Later:
             whole = concat_ranked(self._parts)
             self._parts = [whole.take(fold(whole).kept)]
 
-    def _read(self, topic: str, records: Mapping[str, pa.Array]) -> Changes:
-        for _ in range(_ROUNDS):
-            changes = read_checked(self._target, topic, records, MAX_MISFITS)
-            if not changes.decoded.missing:
-                break
-            self._target = self._fetch(changes.decoded.missing)
-        return changes
+
+def read_with(
+    fetch: Fetch, target: TableTarget, topic: str, records: Mapping[str, pa.Array]
+) -> tuple[Changes, TableTarget]:
+    """The changes of records that need not be good ones, and the target with the schemas that they name."""
+    for _ in range(_ROUNDS):
+        changes = read_checked(target, topic, records, MAX_MISFITS)
+        if not changes.decoded.missing:
+            break
+        target = fetch(changes.decoded.missing)
+    return changes, target
 
 
 def _is_tombstone_of(record: ReadRecord, following: Sequence[ReadRecord]) -> bool:

@@ -32,6 +32,7 @@ from frazil.ingest.letters.target import letters_target
 from frazil.ingest.letters.verdict import (
     APPLY,
     ASK,
+    OUTRUN,
     SUPERSEDED,
     Bools,
     Verdicts,
@@ -40,6 +41,7 @@ from frazil.ingest.letters.verdict import (
     staying,
     with_log,
 )
+from frazil.ingest.letters.waiting import Waiting
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
@@ -103,10 +105,11 @@ class _Judge:
     misfits: of the letters that stay, once it was asked. has_effect: whether the table changes at all.
     """
 
-    def __init__(self, draft: Draft, only_topic: str, later: Later | None) -> None:
+    def __init__(self, draft: Draft, only_topic: str, later: Later | None, waiting: Waiting | None) -> None:
         self._draft = draft
         self._only_topic = only_topic
         self._later = later
+        self._waiting = waiting
         self.progress = Progress()
         self.misfits: Mapping[Place, Misfit] = {}
         self.has_effect = False
@@ -120,6 +123,9 @@ class _Judge:
         if (verdicts >= ASK).any():
             verdicts = with_log(verdicts, self._ask(changes, folded, verdicts >= ASK))
         verdicts[is_truncated(draft.target, keys, self.progress.emptied)] = SUPERSEDED
+        is_new = (verdicts == APPLY) & (keys.ops == UPSERT) & ~live
+        if self._waiting is not None and is_new.any():
+            verdicts[is_new & self._waiting.take_away(changes, folded)] = OUTRUN
         late, verdicts = staying(draft.changes, draft.topics, keys.keys, verdicts, live)
         self.misfits = {**draft.misfits, **late}
         self.has_effect = bool(((verdicts == APPLY) & ((keys.ops == UPSERT) | live)).any())
@@ -177,7 +183,7 @@ class _Replacing:
 
     def put(self, draft: Draft) -> Retried:
         """Commits what counts. Raises OldRowsGone where letters lack the rows whose values they need."""
-        judge = _Judge(draft, self._only_topic(), self._later(draft))
+        judge = _Judge(draft, self._only_topic(), self._later(draft), self._waiting(draft))
         for _ in range(_TRIES):
             with self._cleaning(draft):
                 state = self._fresh()
@@ -201,6 +207,18 @@ class _Replacing:
         letters = frozenset(self._places(self._catalog.files(self._letters.state.name)))
         asked = Asked(draft.topics, draft.folded, draft.stamps, letters)
         return Later(self._witness, asked, draft.target, self._fetch)
+
+    def _waiting(self, draft: Draft) -> Waiting | None:
+        if self._letters.selection == Selection():
+            return None
+        return Waiting(self._others, draft.topics, draft.target, self._fetch)
+
+    def _others(self) -> Iterator[pa.Table]:
+        """The letters that are not meant."""
+        target = letters_target(self._letters.state)
+        for file in self._catalog.files(self._letters.state.name):
+            for rows in pieces(target, file):
+                yield rows.filter(pc.invert(self._letters.selection.of(rows)))
 
     def _fetch(self, ids: Iterable[str]) -> TableTarget:
         fetch_schemas(self._schemas, self._table, ids, self._topics)

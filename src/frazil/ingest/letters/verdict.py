@@ -18,15 +18,17 @@ from frazil.ingest.letters.later import FIRST, LATER
 from frazil.ingest.letters.letters import Place
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.changes import DELETE, UPSERT
-from frazil.ingest.upserts.fold import KeySet, Ranked
+from frazil.ingest.upserts.fold import Ints, KeySet, Ranked
 from frazil.ingest.upserts.live_rows import read_columns
 from frazil.ingest.upserts.resolve import Found, newest_order
 from frazil.types import Offsets
 
 Bools = NDArray[np.bool_]
 Verdicts = NDArray[np.int8]
-APPLY, SUPERSEDED, UNKNOWN, ASK, ASK_OR_APPLY = range(5)
-"""It counts; something newer is there; nobody knows; the topic may know, else nobody does; the topic may know better."""
+APPLY, SUPERSEDED, UNKNOWN, OUTRUN, ASK, ASK_OR_APPLY = range(6)
+"""It counts; something newer is there; nobody knows; a newer letter that waits takes the row away; the topic may know, else
+nobody does; the topic may know better.
+"""
 _SUPERSEDED = Misfit(
     0, "", "superseded", "a newer change of the row is in the table, or came after this one in its partition"
 )
@@ -35,6 +37,9 @@ _UNKNOWN = Misfit(
     "",
     "order_unknown",
     "nobody can tell whether a newer change of the row has come since: neither the row in the table nor the topic does",
+)
+_OUTRUN = Misfit(
+    0, "", "newer_letter", "a newer change takes the row away, and is a dead letter itself: retry them together"
 )
 
 
@@ -123,22 +128,30 @@ def staying(
     at = KeySet(keys).find([pa.chunked_array([key]) for key in changes.keys])
     places = np.stack([changes.source, changes.partition, changes.offset], axis=1)
     distinct, letter = np.unique(places, axis=0, return_inverse=True)
-    letter = letter.reshape(-1)
-    verdicts, waits = verdicts.copy(), np.zeros(len(distinct), np.bool_)
-    while True:
-        waits[letter[verdicts[at] == UNKNOWN]] = True
-        more = at[waits[letter] & (verdicts[at] != UNKNOWN)]
-        if not more.size:
-            break
-        verdicts[more] = UNKNOWN
+    letter, verdicts = letter.reshape(-1), verdicts.copy()
+    waits = {verdict: _spread(verdicts, at, letter, verdict) for verdict in (UNKNOWN, OUTRUN)}
     counts, late = np.zeros(len(distinct), np.bool_), np.zeros(len(distinct), np.bool_)
     counts[letter[(verdicts[at] == APPLY) & ((changes.ops == UPSERT) | live[at])]] = True
     late[letter[verdicts[at] == SUPERSEDED]] = True
     found: dict[Place, Misfit] = {}
     for n, (source, partition, offset) in enumerate(distinct.tolist()):
-        if waits[n] or (late[n] and not counts[n]):
-            found[topics[source], partition, offset] = _UNKNOWN if waits[n] else _SUPERSEDED
+        waiting = _UNKNOWN if waits[UNKNOWN][n] else _OUTRUN if waits[OUTRUN][n] else None
+        if waiting is not None or (late[n] and not counts[n]):
+            found[topics[source], partition, offset] = waiting or _SUPERSEDED
     return found, verdicts
+
+
+def _spread(verdicts: Verdicts, at: Ints, letter: Ints, verdict: int) -> Bools:
+    """Which letters wait for this reason; the verdicts become those of letters that wait as a whole. at: the key of each
+    change; letter: its number.
+    """
+    waits = np.zeros(int(letter.max(initial=-1)) + 1, np.bool_)
+    while True:
+        waits[letter[verdicts[at] == verdict]] = True
+        more = at[waits[letter] & ~np.isin(verdicts[at], (UNKNOWN, OUTRUN))]
+        if not more.size:
+            return waits
+        verdicts[more] = verdict
 
 
 def _true(flags: pa.Array) -> Bools:

@@ -36,9 +36,9 @@ class LastDeletes:
             return records
         partitions = np.asarray(records["partition"])
         is_told = np.zeros(partitions.size, np.bool_)
-        for row in (np.r_[-1, ends_of_runs(partitions)[:-1]] + 1).tolist():
+        for row in begins_of_runs(partitions).tolist():
             last = self._known.get((topic, int(partitions[row])))
-            is_told[row] = last is not None and _is_behind(last, records, row)
+            is_told[row] = last is not None and _is_tombstone_of(last, records, row)
         return {**records, TOLD: pa.array(is_told)} if is_told.any() else records
 
     def take(self, topic: str, rows: Sequence[int], records: Records) -> None:
@@ -51,12 +51,17 @@ class LastDeletes:
             for known in (self._known, self._read):
                 known.pop(place, None)
             if row in deletes:
-                last = LastDelete(*place, records["offset"][row].as_py(), _digest(records, row))
+                last = LastDelete(*place, records["offset"][row].as_py(), digest_of(records["key"][row].as_py()))
                 self._known[place] = self._read[place] = last
 
     def found(self) -> tuple[LastDelete, ...]:
         """Those that the task itself has read."""
         return tuple(self._read.values())
+
+
+def begins_of_runs(partitions: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The first record of each stretch of one partition."""
+    return np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if partitions.size else np.zeros(0, np.int64)
 
 
 def ends_of_runs(partitions: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -73,10 +78,16 @@ def still_last(before: Progress, report: TaskReport, offsets: Offsets) -> tuple[
     return tuple(one for place, one in sorted(found.items()) if 0 < ends[place] - one.offset <= _FURTHEST)
 
 
-def _is_behind(last: LastDelete, records: Records, row: int) -> bool:
-    is_near = 0 < records["offset"][row].as_py() - last.offset <= _FURTHEST
-    return is_near and records["key"][row].is_valid and _digest(records, row) == last.key
+def is_right_behind(last: LastDelete, offset: int, key: str) -> bool:
+    """Whether a tombstone in the partition of this delete, of a key with this hash, is that of the delete."""
+    return 0 < offset - last.offset <= _FURTHEST and key == last.key
 
 
-def _digest(records: Records, row: int) -> str:
-    return hashlib.blake2b(records["key"][row].as_py(), digest_size=8).hexdigest()
+def digest_of(key: bytes) -> str:
+    """A hash of a record's key."""
+    return hashlib.blake2b(key, digest_size=8).hexdigest()
+
+
+def _is_tombstone_of(last: LastDelete, records: Records, row: int) -> bool:
+    key = records["key"][row].as_py()
+    return key is not None and is_right_behind(last, records["offset"][row].as_py(), digest_of(key))

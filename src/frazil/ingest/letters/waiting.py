@@ -1,0 +1,79 @@
+"""Letters that wait while others are retried, and would take away the rows that these bring: the delete of a row may be a
+dead letter itself, and no look at the table or at what came after in the topic tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from frazil.ingest.letters.later import Fetch, read_with
+from frazil.ingest.letters.letters import records_of
+from frazil.ingest.picking import pick
+from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.change_rows import rank
+from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.ingest.upserts.fold import Folded, KeySet, Ranked, concat_ranked, fold, key_codes
+from frazil.ingest.upserts.row_changes import rows_of
+from frazil.ingest.upserts.truncates import have_place
+
+
+class Waiting:
+    """letters: those that wait, some at a time; read when they are first asked for. topics: of those that are retried, by
+    their numbers. target, fetch: as Later. What cannot be read today is in nobody's way.
+    """
+
+    def __init__(
+        self, letters: Callable[[], Iterable[pa.Table]], topics: Sequence[str], target: TableTarget, fetch: Fetch
+    ) -> None:
+        self._letters = letters
+        self._topics = topics
+        self._target = target
+        self._fetch = fetch
+        self._found: list[Ranked] | None = None
+
+    def take_away(self, changes: Ranked, folded: Folded) -> NDArray[np.bool_]:
+        """Per key that retried letters decide, whether its row would be gone with these letters. changes, folded: of those
+        that are retried, always the same.
+        """
+        if self._found is None:
+            self._found = list(self._read(KeySet(changes.take(folded.last).keys)))
+        whole = concat_ranked([changes, *self._found])
+        codes, last = key_codes(whole.keys), fold(whole).last
+        stays = np.zeros(int(codes.max()) + 1, np.bool_)
+        stays[codes[last[whole.ops[last] == UPSERT]]] = True
+        return ~stays[codes[folded.last]]
+
+    def _read(self, keys: KeySet) -> Iterator[Ranked]:
+        """The changes of these keys, and truncates."""
+        for letters in self._letters():
+            for topic in pc.unique(letters["topic"]).to_pylist():
+                for batch in letters.filter(pc.equal(letters["topic"], topic)).combine_chunks().to_batches():
+                    found = self._changes(topic, batch)
+                    if found is not None:
+                        is_meant = keys.find([pa.chunked_array([key]) for key in found.keys]) >= 0
+                        yield found.take(np.flatnonzero(is_meant | (found.ops == TRUNCATE)))
+
+    def _changes(self, topic: str, letters: pa.RecordBatch) -> Ranked | None:
+        records = records_of(letters)
+        changes, self._target = read_with(self._fetch, self._target, topic, records)
+        kept = changes.without_refused()
+        kept = kept.only(~have_place(self._target, kept))
+        if not kept.ops.size:
+            return None
+        of_change = pick(records, kept.records)
+        number = self._topics.index(topic) if topic in self._topics else len(self._topics)
+        ranked = rank(self._target, number, rows_of(self._target, kept, of_change), kept, of_change)
+        return replace(ranked, ops=np.where(_are_marks(kept), DELETE, ranked.ops).astype(np.int8))
+
+
+def _are_marks(changes: Changes) -> NDArray[np.bool_]:
+    """Which changes leave their row, and mark it as deleted."""
+    if "deleted" not in changes.own:
+        return np.zeros(changes.ops.size, np.bool_)
+    return np.asarray(changes.own["deleted"].fill_null(False), np.bool_)
