@@ -1,8 +1,11 @@
-"""Values of columns that the pipeline file writes as text: the same when it is checked and when rows get them."""
+"""Values of columns as text: as the pipeline file writes them, the same when it is checked and when rows get them, and times
+as people are told of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 from pyiceberg.types import (
@@ -32,6 +35,10 @@ _CONSTANT_TYPES: Mapping[type[IcebergType], pa.DataType] = {
     TimestampType: pa.timestamp("us"),
     TimestamptzType: pa.timestamp("us", tz="UTC"),
 }
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_US = 86_400_000_000
+_CALENDAR_YEARS, _CALENDAR_US = 400, 146_097 * _DAY_US
+"""After so many years the calendar repeats."""
 
 
 def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
@@ -49,3 +56,19 @@ def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
     if pa.types.is_floating(target) and value.as_py() in (float("inf"), float("-inf")) and "inf" not in text.lower():
         raise SpecError(f"`{text}` is out of the range of {kind}", remedy=f"write a value that a {kind} can hold")
     return value
+
+
+def spell_moment(micros: int, timespec: str = "auto") -> str:
+    """A time in ISO 8601, of microseconds since 1970, without a zone, as Python spells times: also one before the year 1 or
+    after 9999, for which Python has none.
+    """
+    times, rest = divmod(micros, _CALENDAR_US)
+    found = _EPOCH + timedelta(microseconds=rest)
+    year = found.year + times * _CALENDAR_YEARS
+    words = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}"
+    return words + found.isoformat(timespec=timespec)[4:].removesuffix("+00:00")
+
+
+def spell_day(days: int) -> str:
+    """The same of a day, of days since 1970."""
+    return spell_moment(days * _DAY_US)[: -len("T00:00:00")]

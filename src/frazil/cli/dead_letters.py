@@ -6,7 +6,6 @@ import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +24,7 @@ from frazil.ingest.letters.retry import Retrier
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.kafka.reader import KafkaReader
+from frazil.literals import spell_moment
 from frazil.ops.dead_letters import LetterClass, classes_of, count_letters, find_tables, newest_letters
 from frazil.ops.state_file import StateFile
 from frazil.ops.words import plural
@@ -262,5 +262,5 @@ def _plain(text: str) -> str:
     return plain(text, kept="")
 
 
-def _time(moment: datetime | None) -> str | None:
-    return moment.isoformat(timespec="milliseconds") if moment else None
+def _time(micros: int | None) -> str | None:
+    return None if micros is None else f"{spell_moment(micros, 'milliseconds')}+00:00"

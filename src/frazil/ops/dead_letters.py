@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -24,22 +23,22 @@ _ORDER = [("timestamp", "descending"), ("topic", "ascending"), ("partition", "as
 
 @dataclass
 class LetterClass:
-    """The letters of one class of error. first, last: the earliest and the latest record timestamp; None when no record
-    has one. example: a message and the path of its field.
+    """The letters of one class of error. first, last: the earliest and the latest record timestamp, in microseconds; None
+    when no record has one. example: a message and the path of its field.
     """
 
     error_class: str
     count: int = 0
-    first: datetime | None = None
-    last: datetime | None = None
+    first: int | None = None
+    last: int | None = None
     path: str | None = None
     example: str = ""
 
-    def add(self, count: int, first: datetime | None, last: datetime | None) -> None:
+    def add(self, count: int, first: int | None, last: int | None) -> None:
         """More of them."""
         self.count += count
-        self.first = min(filter(None, (self.first, first)), default=None)
-        self.last = max(filter(None, (self.last, last)), default=None)
+        self.first = min((at for at in (self.first, first) if at is not None), default=None)
+        self.last = max((at for at in (self.last, last) if at is not None), default=None)
 
 
 def find_tables(spec: PipelineSpec, source: Source, said: Mapping[str, Any], name: str | None) -> list[Table]:
@@ -77,7 +76,7 @@ def classes_of(catalog: Catalog, letters: TableState) -> list[LetterClass]:
     target = letters_target(letters)
     for file in catalog.files(letters.name):
         for rows in pieces(target, file, ("error_class", "timestamp", "message", "path")):
-            named = rows.set_column(0, "error_class", pc.fill_null(rows["error_class"], ""))
+            named = _with_micros(rows).set_column(0, "error_class", pc.fill_null(rows["error_class"], ""))
             grouped = named.group_by("error_class", use_threads=False).aggregate(
                 [("timestamp", "min"), ("timestamp", "max"), ("message", "first"), ("path", "first"), ([], "count_all")]
             )
@@ -101,12 +100,18 @@ def count_letters(catalog: Catalog, letters: TableState, selection: Selection) -
 
 
 def newest_letters(catalog: Catalog, letters: TableState, selection: Selection, limit: int) -> list[dict[str, Any]]:
-    """The newest of the letters that are meant, by record timestamp, with all their columns."""
+    """The newest of the letters that are meant, by record timestamp, with all their columns; timestamps in microseconds."""
     target = letters_target(letters)
     newest = target.arrow_schema.empty_table()
     for file in catalog.files(letters.name):
         for rows in pieces(target, file):
             newest = pa.concat_tables([newest, rows.filter(selection.of(rows))])
             newest = newest.take(pc.sort_indices(newest, _ORDER)[:limit])
-    found: list[dict[str, Any]] = newest.to_pylist()
+    found: list[dict[str, Any]] = _with_micros(newest).to_pylist()
     return found
+
+
+def _with_micros(rows: pa.Table) -> pa.Table:
+    """Timestamps as numbers: a record may have one for which Python has no time, before the year 1 or after 9999."""
+    place = rows.schema.get_field_index("timestamp")
+    return rows.set_column(place, "timestamp", rows["timestamp"].cast(pa.int64()))

@@ -15,8 +15,15 @@ def broker_properties(directory: Path, port: int, controller_port: int, override
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """The text of a Java properties file."""
-    return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in properties.items())
+    """The text of a Java properties file, in ASCII: Java takes its bytes for Latin-1."""
+    text = "".join(f"{key}={value}\n" for key, value in properties.items())
+    return "".join(one if one.isascii() else _units(one) for one in text.replace("\\", "\\\\"))
+
+
+def _units(letter: str) -> str:
+    """A letter as the one or two units of UTF-16 that Java counts."""
+    raw = letter.encode("utf-16-be")
+    return "".join(f"\\u{raw[at : at + 2].hex()}" for at in range(0, len(raw), 2))
 
 
 def _network(port: int, controller_port: int) -> dict[str, str]:

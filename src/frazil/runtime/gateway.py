@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -108,6 +109,8 @@ def _command(
     path = os.pathsep.join(map(str, [*classpath, *jars, *last, *hadoop]))
     memory = settings.get("spark.driver.memory", "1g")
     own = settings.get("spark.driver.extraJavaOptions", "").split()
+    if any(map(_is_collector, own)):  # Java takes one garbage collector.
+        options = [option for option in options if not _is_collector(option)]
     return [
         str(find_java().path),
         *_SPARK_OPTIONS,
@@ -119,6 +122,10 @@ def _command(
         "-cp",
         path,
     ]
+
+
+def _is_collector(option: str) -> bool:
+    return re.fullmatch(r"-XX:\+Use\w+GC", option) is not None
 
 
 def _wait_for(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:

@@ -218,3 +218,11 @@ def test_a_name_that_does_not_go_with_what_is_written_changes_nothing() -> None:
         assert read_meaning(pa.array(["x"]), Meaning(f"org.apache.kafka.connect.data.{name}"), None) is None
     assert read_meaning(pa.array([1]), Meaning("io.debezium.data.Uuid"), None) is None
     assert read_meaning(pa.array([1]), Meaning("com.example.Own"), None) is None
+
+
+def test_a_text_that_is_no_time_changes_none_before_the_year_1() -> None:
+    texts = pa.array(["0000-01-01T00:00:00Z", "no time", None, "2026-01-02T03:04:05Z"])
+    found = read_meaning(texts, Meaning("io.debezium.time.ZonedTimestamp"), None)
+    assert found is not None
+    moments = [-62_167_219_200_000_000, None, None, 1_767_323_045_000_000]
+    assert (found.array.cast(pa.int64()).to_pylist(), found.bad.tolist()) == (moments, [False, True, False, False])

@@ -403,3 +403,24 @@ def test_types_are_united_over_the_schemas_of_a_batch() -> None:
     narrow = _record(_field("id", "float"))
     values = [*framed(1, narrow, {"id": 1.0}), *framed(2, wide, {"id": 2.0})]
     assert decode(values, (), {1: narrow, 2: wide}).wanted == {(): {"id": DoubleType()}}
+
+
+def test_days_and_times_for_which_python_has_none_are_refused_or_rescued_like_others() -> None:
+    inner = {"type": "record", "name": "In", "fields": [_field("day", "int")]}
+    written = _record(_field("day", "int"), _field("at", "long"), _field("more", inner))
+    days, times = {"type": "int", "logicalType": "date"}, {"type": "long", "logicalType": "timestamp-micros"}
+    meant = _record(
+        _field("day", days), _field("at", times), _field("more", {**inner, "fields": [_field("day", days)]})
+    )
+    values = framed(1, written, *({"day": n, "at": n, "more": {"day": n}} for n in (0, 2**31 - 1, -(2**31))))
+    values += framed(1, written, {"day": 1, "at": 2**63 - 1, "more": {"day": 1}})
+    fields = fields_of(day="string", at="string")
+    refused = decode(values, fields, {1: meant}, undeclared="drop")
+    assert {fault[1:] for fault in faults(refused)} == {("does_not_fit", "day"), ("does_not_fit", "at")}
+    assert refused.refused.tolist() == [True] * 4
+    put_aside = decode(values, fields, {1: meant}, undeclared="rescue", is_rescuing=True)
+    assert put_aside.rescued is not None
+    found = [json.loads(text) for text in put_aside.rescued.to_pylist()]
+    assert [one["day"]["value"] for one in found] == ["1970-01-01", "+5881580-07-11", "-5877641-06-23", "1970-01-02"]
+    assert [one["at"]["value"][:11] for one in found] == ["1970-01-01T", "1970-01-01T", "1969-12-31T", "+294247-01-"]
+    assert found[1]["more"] == {"value": {"day": "+5881580-07-11"}, "reason": "undeclared"}

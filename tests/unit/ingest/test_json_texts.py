@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.ingest.decode.json_texts import as_json, json_texts
+from frazil.ingest.decode.json_texts import as_json, json_text, json_texts
 
 MOMENT = datetime(2026, 1, 31, 1, 2, 3, 50, UTC)
 MOMENTS = [datetime(1, 1, 1, tzinfo=UTC), MOMENT, datetime(1969, 12, 31, 10, 0, 10, tzinfo=UTC)]
@@ -50,6 +50,35 @@ def test_numbers_and_texts_come_back(numbers: list[float], texts: list[str]) -> 
     found = _read(json_texts(pa.array(numbers, pa.float64())))
     assert [float(value) for value in found] == pytest.approx(numbers, rel=0, abs=0, nan_ok=True)
     assert all(isinstance(value, float | str) for value in found), "a number with a fraction is none without"
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "text"),
+    [
+        (pa.date32(), 2_932_896, "9999-12-31"),
+        (pa.date32(), 2_932_897, "+10000-01-01"),
+        (pa.date32(), -719_163, "0000-12-31"),
+        (pa.date32(), 2**31 - 1, "+5881580-07-11"),
+        (pa.date32(), -(2**31), "-5877641-06-23"),
+        (pa.timestamp("us"), 253_402_300_799_999_999, "9999-12-31T23:59:59.999999"),
+        (pa.timestamp("us"), 253_402_300_800_000_000, "+10000-01-01T00:00:00"),
+        (pa.timestamp("us", "UTC"), -62_135_596_800_000_001, "0000-12-31T23:59:59.999999+00:00"),
+        (pa.timestamp("us", "UTC"), 2**63 - 1, "+294247-01-10T04:00:54.775807+00:00"),
+        (pa.timestamp("us", "UTC"), -(2**63), "-290308-12-21T19:59:05.224192+00:00"),
+    ],
+)
+def test_days_and_times_for_which_python_has_none_are_spelt_too(kind: pa.DataType, number: int, text: str) -> None:
+    column = pa.array([number, 0], pa.int32() if pa.types.is_date(kind) else pa.int64()).cast(kind)
+    whole, ends = column.slice(0, 1), pa.array([0, 1], pa.int32())
+    nested = [
+        (pa.StructArray.from_arrays([whole, pa.array([b"\x00"])], ["at", "raw"]), {"at": text, "raw": "AA=="}),
+        (pa.ListArray.from_arrays(ends, whole), [text]),
+        (pa.MapArray.from_arrays(ends, pa.array(["k"]), whole), [["k", text]]),
+    ]
+    assert _read(json_texts(column))[0] == text
+    for array, expected in [(whole, text), *nested]:
+        assert _read(json_texts(array)) == [expected]
+        assert json.loads(json_text(array[0])) == expected
 
 
 def _read(texts: pa.Array) -> list[Any]:

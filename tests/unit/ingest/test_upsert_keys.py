@@ -214,3 +214,17 @@ def test_keys_of_which_the_file_says_nothing_are_framed_as_their_values_are(tmp_
     world.forget(3)
     world.catch_up()
     assert (world.mirror(), world.letters()) == ([{"id": 1, "v": "b"}], [])
+
+
+def test_what_is_no_number_is_one_key_in_records_and_their_keys(tmp_path: Path) -> None:
+    avro = ValueSpec(format="avro")
+    world = UpsertWorld(tmp_path, value=avro, key=avro)
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "id", "type": "double"}]})
+    of_key, of_value = (world.registry.register("avro", schema, subject=f"a-{part}") for part in ("key", "value"))
+    body = struct.pack("<d", float("nan"))
+    for _ in range(2):
+        value = struct.pack(">xi", of_value) + body
+        world.source.produce("a", 0, value, key=struct.pack(">xi", of_key) + body)
+        world.catch_up()
+    assert len(world.mirror()) == 1
+    assert world.catalog.load("n.t__dead_letters") is None

@@ -32,3 +32,7 @@ def test_a_broker_that_was_not_started_has_no_pid_and_can_be_stopped(tmp_path: P
     assert not broker.is_running
     with pytest.raises(UnavailableError, match="not running"):
         _ = broker.pid
+
+
+def test_letters_that_latin_1_lacks_survive_it_too() -> None:
+    assert render({"a": "/jürgen/日/😀"}) == "a=/j\\u00fcrgen/\\u65e5/\\ud83d\\ude00\n"

@@ -27,7 +27,7 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct
 from frazil.ingest.decode.epochs import from_numbers
-from frazil.ingest.decode.json_texts import as_json
+from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
@@ -87,7 +87,7 @@ class Fitting:
             self.refused[owner[rows]] = True
             rows = rows[: max(0, self.limit - len(self.misfits))]
         for n in rows.tolist():
-            text = as_json(array[n].as_py())
+            text = json_text(array[n])
             words = reason.replace("{value}", text if len(text) <= 60 else f"{text[:60]}…")
             found.append(Misfit(int(owner[n]), ".".join(path), kind, words, text if is_rescued else ""))
 

@@ -18,11 +18,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.ingest.decode.columns import as_text
+from frazil.ingest.decode.epochs import FIRST_US, LAST_US
+from frazil.literals import spell_day, spell_moment
+
+_DAY_US = 86_400_000_000
 
 
 def as_json(value: Any) -> str:
     """One value."""
     return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def json_text(value: pa.Scalar) -> str:
+    """One value of an array."""
+    return as_json(_python(value))
 
 
 def json_texts(array: pa.Array) -> pa.Array:
@@ -36,6 +45,8 @@ def json_texts(array: pa.Array) -> pa.Array:
         return _of_floats(array.cast(pa.float64()))
     if pa.types.is_string(kind):
         return _of_strings(array)
+    if _is_far(array):
+        return _one_by_one(array)
     if pa.types.is_date(kind) or pa.types.is_decimal(kind):
         return _quoted(array.cast(pa.string()))
     if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
@@ -44,7 +55,45 @@ def json_texts(array: pa.Array) -> pa.Array:
 
 
 def _one_by_one(array: pa.Array) -> pa.Array:
-    return pa.array([as_text(as_json(value)) for value in array.to_pylist()], pa.string())
+    try:
+        values = array.to_pylist()
+    except (OverflowError, ValueError):  # Python has no times before the year 1 or after 9999.
+        values = [_python(value) for value in array]
+    return pa.array([as_text(as_json(value)) for value in values], pa.string())
+
+
+def _is_far(array: pa.Array) -> bool:
+    """Whether some day or time is before the year 1 or after 9999, where Arrow has other words than Python."""
+    kind, least, most = array.type, FIRST_US, LAST_US
+    if pa.types.is_date32(kind):
+        numbers, least, most = array.view(pa.int32()), least // _DAY_US, most // _DAY_US
+    elif pa.types.is_timestamp(kind):
+        numbers = array.view(pa.int64())
+    else:
+        return False
+    ends = pc.min_max(numbers).as_py()
+    return bool(len(array)) and not (least <= ends["min"] and ends["max"] < most)
+
+
+def _python(value: pa.Scalar) -> Any:
+    """The value as Python's own; days and times for which Python has none are texts."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return _of_far(value)
+
+
+def _of_far(value: pa.Scalar) -> Any:
+    kind = value.type
+    if pa.types.is_struct(kind):
+        return {name: _python(member) for name, member in value.items()}
+    if pa.types.is_map(kind):
+        return [(_python(entry[0]), _python(entry[1])) for entry in value.values]
+    if pa.types.is_list(kind):
+        return [_python(member) for member in value.values]
+    if pa.types.is_date(kind):
+        return spell_day(value.value)
+    return spell_moment(value.value) + ("+00:00" if kind.tz else "")
 
 
 def _of_floats(array: pa.Array) -> pa.Array:

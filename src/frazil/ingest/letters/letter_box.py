@@ -28,6 +28,7 @@ from frazil.ingest.old_metadata import DELETES_OLD
 from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
 from frazil.kafka.port import Outbox, OutRecord
+from frazil.literals import spell_moment
 from frazil.types import Commit, DataFile, Letters, Progress, later
 
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
@@ -183,11 +184,12 @@ def read_letters(target: TableTarget, path: str) -> pa.Table:
 
 def _out_records(rows: pa.Table) -> Iterator[OutRecord]:
     """The records as they were, with where they came from and what is wrong with them in further headers."""
-    for row in rows.to_pylist():
+    times = rows["timestamp"].cast(pa.int64()).to_pylist()
+    for row, micros in zip(rows.drop_columns(["timestamp"]).to_pylist(), times, strict=True):
         words = {
             name: row[name] for name in ("topic", "partition", "offset", "schema_id", "error_class", "message", "path")
         }
-        words["timestamp"] = row["timestamp"].isoformat() if row["timestamp"] is not None else None
+        words["timestamp"] = None if micros is None else f"{spell_moment(micros)}+00:00"
         own = [(f"frazil.{name}", str(word).encode()) for name, word in words.items() if word is not None]
         headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
         yield OutRecord(row["key"], row["value"], [*headers, *own])

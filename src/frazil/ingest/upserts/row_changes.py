@@ -123,12 +123,20 @@ def _refuse_other_keys(
     for path, key in keys.columns.items():
         if path[0] in by_name:
             own = member(by_name[path[0]], path[1:])
-            differs = np.asarray(pc.fill_null(pc.not_equal(own, key.cast(own.type)), False)) & there & ~refused
+            differs = _differ(own, key.cast(own.type)) & there & ~refused
             name = ".".join(path)
             reason = f"the field {name} of the value is not that of the key"
             misfits += [Misfit(row, name, "key_differs", reason) for row in np.flatnonzero(differs)[:limit].tolist()]
             refused |= differs
     return replace(decoded, refused=refused, misfits=sorted(misfits, key=lambda misfit: misfit.row)[:limit])
+
+
+def _differ(own: pa.Array, key: pa.Array) -> NDArray[np.bool_]:
+    """Which values are others; all that is not a number is one value."""
+    differ = pc.not_equal(own, key)
+    if pa.types.is_floating(own.type):
+        differ = pc.and_not(differ, pc.and_(pc.is_nan(own), pc.is_nan(key)))
+    return np.asarray(pc.fill_null(differ, False))
 
 
 def ordering_values(

@@ -129,15 +129,17 @@ def strict_cast(texts: pa.Array, target: pa.DataType) -> pa.Array:
     """The values that the texts spell; null where one spells none."""
     try:
         return texts.cast(target)
-    except pa.ArrowInvalid:
-        return pa.array([_cast_one(text, target) for text in texts], target)
+    except pa.ArrowInvalid:  # It refuses all for some of them.
+        fits = pa.array([_can_cast(text, target) for text in texts], pa.bool_())
+        return pc.if_else(fits, texts, None).cast(target)
 
 
-def _cast_one(text: pa.Scalar, target: pa.DataType) -> object:
+def _can_cast(text: pa.Scalar, target: pa.DataType) -> bool:
     try:
-        return text.cast(target).as_py()
+        text.cast(target)
     except pa.ArrowInvalid:
-        return None
+        return False
+    return True
 
 
 def _uuid(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
