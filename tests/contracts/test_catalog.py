@@ -153,6 +153,19 @@ def test_the_same_change_from_two_processes_is_made_once(lake: Lake) -> None:
     assert one.schema.as_struct() == other.schema.as_struct()
 
 
+@pytest.mark.jvm
+def test_a_change_that_iceberg_makes_nothing_of_leaves_the_table_as_it_is(jvm: Jvm, folder: Path) -> None:
+    catalog = IcebergLake(jvm, folder).catalog()
+    before = create(catalog)
+
+    def narrower(schema: Schema) -> Schema:
+        first, *others = schema.fields
+        return Schema(first.model_copy(update={"field_type": IntegerType()}), *others, schema_id=schema.schema_id)
+
+    after = catalog.evolve(TABLE, narrower)
+    assert (after.shape, after.schema.find_type("id")) == (before.shape, LongType())
+
+
 _WIDER: dict[str, IcebergType] = {"n": LongType()}
 
 

@@ -16,6 +16,7 @@ from pyiceberg.table import StaticTable
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance.verifier import metadata_at, open_duckdb
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.integration.pipelines import Ledger, Pipeline
 
@@ -34,9 +35,26 @@ SHAPE = {
 }
 
 
+NAMES = (
+    ("user-name", "`user-name`", '"user-name"'),
+    ("user name", "`user name`", '"user name"'),
+    ("größe", "`größe`", "größe"),
+    ("a.b", "`a.b`", '"a.b"'),
+    ("1st", "`1st`", '"1st"'),
+    ("order", "`order`", '"order"'),
+    ("select", "`select`", '"select"'),
+    ("_id", "_id", "_id"),
+    ('x"y', '`x"y`', '"x""y"'),
+    ("x`y", "`x``y`", '"x`y"'),
+)
+"""Names of columns, and how docs/how-to/shape.md says that Spark and DuckDB want them."""
+
+
 @dataclass(frozen=True)
 class Ran:
-    """A folder with the tables `s.t`, which is shaped, and `q.t`, whose records come from the topic `named`."""
+    """A folder with the tables `s.t`, which is shaped, `q.t`, whose records come from the topic `named`, and `o.t`, whose
+    columns have odd names.
+    """
 
     folder: Path
     named: str
@@ -49,32 +67,42 @@ def produce(ledger: Ledger, key: str | None, trace: str | None, value: Mapping[s
     assert producer.flush(30) == 0
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
+def metadata_of(folder: Path, namespace: str) -> str:
     with sqlite3.connect(folder / "frazil-data" / "catalog.db") as catalog:
-        ((location,),) = catalog.execute("select metadata_location from iceberg_tables where table_namespace = 's'")
-    found: list[dict[str, Any]] = StaticTable.from_metadata(location).scan().to_arrow().to_pylist()
+        query = "select metadata_location from iceberg_tables where table_namespace = ?"
+        ((location,),) = catalog.execute(query, (namespace,))
+    return str(location)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = StaticTable.from_metadata(metadata_of(folder, "s")).scan().to_arrow().to_pylist()
     return sorted(found, key=lambda row: int(row["_offset"]))
 
 
 @pytest.fixture(scope="module")
 def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """One pipeline, which has read all of both topics."""
-    shaped, named = (Ledger(broker.bootstrap_servers, new_id(), 1) for _ in range(2))
+    """One pipeline, which has read all of its topics."""
+    shaped, named, odd = (Ledger(broker.bootstrap_servers, new_id(), 1) for _ in range(3))
     metadata = {"topic": "kafka_topic", "partition": "kafka_partition", "offset": "kafka_offset"}
     document = {
         "pipeline": "shape",
         "kafka": {"bootstrap.servers": shaped.servers},
-        "tables": {"s.t": {"topic": shaped.topic, **SHAPE}, "q.t": {"topic": named.topic, "metadata": metadata}},
+        "tables": {
+            "s.t": {"topic": shaped.topic, **SHAPE},
+            "q.t": {"topic": named.topic, "metadata": metadata},
+            "o.t": {"topic": odd.topic},
+        },
     }
     pipeline = Pipeline(tmp_path_factory.mktemp("shape"), document)
     customer = {"name": "ann", "address": {"zipCode": "10115"}, "taxNumber": 7}
     produce(shaped, "k1", "00-a", {"orderId": 1, "customer": customer, "seenAt": 1_700_000_000_123, "noise": [1, "x"]})
     produce(shaped, None, None, {"orderId": 2, "customer": None, "noise": {"a": 1}})
     named.produce(100)
+    produce(odd, None, None, {name: number for number, (name, *_) in enumerate(NAMES)})
     with pipeline.start() as running:
-        running.wait_until_committed(102)
-        produce(shaped, "k3", "00-c", {"orderId": 3, "customer": {"vipLevel": 2}})
         running.wait_until_committed(103)
+        produce(shaped, "k3", "00-c", {"orderId": 3, "customer": {"vipLevel": 2}})
+        running.wait_until_committed(104)
         running.stop()
     return Ran(pipeline.directory, named.topic)
 
@@ -91,13 +119,27 @@ def test_a_shaped_table_is_read_back_as_it_was_asked_for(ran: Ran) -> None:
     ]  # fmt: skip
 
 
-def test_spark_reads_every_column_of_a_table_whose_metadata_columns_have_names_of_their_own(
-    ran: Ran, spark: ForeignSpark
-) -> None:
-    """By docs/how-to/query.md."""
+@pytest.fixture(scope="module")
+def with_tables(ran: Ran, spark: ForeignSpark) -> ForeignSpark:
+    """Another team's Spark that has the pipeline's tables, by docs/how-to/query.md."""
     spark.start_anew()
     spark.add_local_catalog("frazil", ran.folder)
-    found = spark.sql("select * from frazil.q.t order by kafka_offset")
+    return spark
+
+
+def test_odd_names_are_kept_and_read_as_the_page_says(ran: Ran, with_tables: ForeignSpark) -> None:
+    expected = {name: number for number, (name, *_) in enumerate(NAMES)}
+    assert with_tables.sql(f"select {', '.join(name for _, name, _ in NAMES)} from frazil.o.t") == [expected]
+    metadata = metadata_at(metadata_of(ran.folder, "o"), {})
+    with open_duckdb(metadata) as connection:
+        found = connection.sql(f"select {', '.join(name for *_, name in NAMES)} from iceberg_scan('{metadata}')")
+        assert found.to_arrow_table().to_pylist() == [expected]
+
+
+def test_spark_reads_every_column_of_a_table_whose_metadata_columns_have_names_of_their_own(
+    ran: Ran, with_tables: ForeignSpark
+) -> None:
+    found = with_tables.sql("select * from frazil.q.t order by kafka_offset")
     assert len(found) == 100
     assert found[7] == {
         "number": 7,

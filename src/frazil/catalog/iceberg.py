@@ -134,12 +134,13 @@ class IcebergCatalog:
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
         """See the port."""
+        made_for = None
         for _ in range(_TRIES):
             state = self.load(table)
             if state is None:
                 raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
             wanted = change(state.schema)
-            if wanted == state.schema:
+            if wanted == state.schema or state.shape == made_for:
                 return state
             refuse_taken_names(state.schema, wanted, self._specs(table), table)
             update = self._tables[table].updateSchema()
@@ -147,6 +148,7 @@ class IcebergCatalog:
             try:
                 update.commit()
                 hit("evolve.landed")
+                made_for = state.shape
             except Py4JJavaError as error:
                 if not is_refused(error):
                     raise unavailable("the schema cannot be changed", error, table) from None

@@ -163,8 +163,9 @@ class Catalog(Protocol):
         """
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
-        """Commits `change(current schema)`; nothing when it changes nothing. Field ids of new fields are the catalog's.
-        SpecError when a new column has the name of a partition field.
+        """Commits `change(current schema)`; nothing when it changes nothing. What the catalog makes nothing of leaves the
+        table as it is. Field ids of new fields are the catalog's. SpecError when a new column has the name of a partition
+        field.
         """
 
     def commit(self, commit: Commit) -> Progress:

@@ -24,6 +24,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import InvariantError
+from frazil.ingest.selection import list_with
 
 Wanted = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
 """Fields a table lacks, or has in a narrower type: by path of the struct they belong to (`element` and `value` lead into
@@ -126,7 +127,7 @@ def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Pa
         structs = _structs_in(old, field.field_type, inner) if old is not None else None
         if structs is not None:
             found |= lacking_of(*structs[:2], may_widen, structs[2])
-        elif old is None or _unite(old, field.field_type, itertools.repeat(0), may_widen) != old:
+        elif old is None or adds_to(old, field.field_type, may_widen):
             mine[field.name] = field.field_type
     return {path: mine, **found} if mine else found
 
@@ -138,6 +139,11 @@ def _structs_in(one: IcebergType, other: IcebergType, path: Path) -> tuple[Struc
     if isinstance(one, MapType) and isinstance(other, MapType):
         return _structs_in(one.value_type, other.value_type, (*path, "value"))
     return (one, other, path) if isinstance(one, StructType) and isinstance(other, StructType) else None
+
+
+def adds_to(old: IcebergType, new: IcebergType, may_widen: bool = True) -> bool:
+    """Whether a column of the type `old` would be another one with values of the type `new`."""
+    return _unite(old, new, itertools.repeat(0), may_widen) != old
 
 
 def type_at(struct: StructType, path: Path) -> IcebergType | None:
@@ -232,9 +238,7 @@ def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bo
     if isinstance(old, StructType) and isinstance(new, StructType):
         return _extend(old, {(): {field.name: field.field_type for field in new.fields}}, (), ids, may_widen)
     if isinstance(old, ListType) and isinstance(new, ListType):
-        return ListType(
-            old.element_id, _unite(old.element_type, new.element_type, ids, may_widen), old.element_required
-        )
+        return list_with(old, _unite(old.element_type, new.element_type, ids, may_widen), old.element_required)
     if isinstance(old, MapType) and isinstance(new, MapType):
         return MapType(
             old.key_id,
@@ -289,7 +293,7 @@ def _extend_type(
         return _extend(kind, wanted, path, ids, may_widen)
     if isinstance(kind, ListType):
         element = _extend_type(kind.element_type, wanted, (*path, "element"), ids, may_widen)
-        return ListType(kind.element_id, element, kind.element_required)
+        return list_with(kind, element, kind.element_required)
     if isinstance(kind, MapType):
         value = _extend_type(kind.value_type, wanted, (*path, "value"), ids, may_widen)
         return _with_value(kind, value, kind.value_required)

@@ -13,16 +13,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, MapType, NestedField, StructType
 
-from frazil.ingest.evolve import NamesClash, Wanted, extend_schema, merge_types, merge_wanted, type_at
-from frazil.ingest.selection import Path, Selection
+from frazil.ingest.evolve import NamesClash, Wanted, adds_to, extend_schema, merge_types, merge_wanted, type_at
+from frazil.ingest.selection import Path, Selection, is_bare
 from frazil.types import RESERVED_COLUMNS
 
 KEY_ROOT = "\udc00key"
 """Where paths of fields of a record's key begin. No field can be called so: half of a surrogate pair is no text."""
 _DOC = re.compile(r"(?:\A|\n)field: (.+)\Z")
-_NESTED = (StructType, ListType, MapType)
 _PLAIN_NAME = re.compile(r"[^.\[\s][^.\s]*")
 
 
@@ -73,9 +72,9 @@ class Shaping:
 class Layout:
     """What to decode for a table, and where its columns lie in it.
 
-    fields: of the record, nested as they are there. paths: by column the field that feeds it. unbound: columns with their
-    types that nothing feeds so far, because no record with a field of such a name was met. units: of fields of time, by
-    path.
+    fields: of the record, nested as they are there; a struct of which nothing is taken is bare, so that a value that is no
+    struct does not fit it, and is no new field. paths: by column the field that feeds it. unbound: columns with their types
+    that nothing feeds so far, because no record with a field of such a name was met. units: of fields of time, by path.
     """
 
     fields: tuple[NestedField, ...]
@@ -184,14 +183,15 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     paths: dict[str, Path] = {}
     for member in fields:
         path = bound[member.name]
-        kind = shaping.selection.prune(member.field_type, path) if path else None
+        kind = shaping.selection.prune(member.field_type, path, keeps_bare=True) if path else None
         if path is None or kind is None or fed[path] != member.name:
             continue
-        paths[member.name] = path
+        if not is_bare(kind):  # Else its column is null.
+            paths[member.name] = path
         node = root
         for name in path:
             node = node.children.setdefault(name, _Node())
-        node.kind, node.required = kind, member.required and len(path) == 1
+        node.kind, node.required = kind, member.required and len(path) == 1 and not is_bare(kind)
     unbound = {member.name: member.field_type for member in fields if bound[member.name] is None}
     struct = _type_of(root, None)
     assert isinstance(struct, StructType)
@@ -292,12 +292,11 @@ class _Plan:
         """place: the field at `path`, beginning with its column. A struct around it may be missing there: all that records
         had in it so far may be in columns of its own.
         """
-        own = self._known[place[0]].field_type
-        is_kept_out = len(place) == 1 and self._shaping.selection.prune(own, path) is None
-        if is_kept_out and not any(isinstance(own, of) and isinstance(kind, of) for of in _NESTED):
+        column = StructType(self._known[place[0]])
+        held = type_at(column, place)
+        if held is not None and self._shaping.selection.prune(held, path) is None and not adds_to(held, kind):
             # No value of it is compared with the column, which would not change for it.
             raise NamesClash(f"field {spell_path(path)}: {kind} does not fit its column, of which nothing is taken")
-        column = StructType(self._known[place[0]])
         cut = next(cut for cut in range(len(place) - 1, -1, -1) if type_at(column, place[:cut]) is not None)
         mine = self._inside.setdefault(place[:cut], {})
         mine[place[cut]] = _united(mine.get(place[cut]), _wrapped(kind, place[cut + 1 :]), path)

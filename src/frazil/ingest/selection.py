@@ -57,28 +57,49 @@ class Selection:
         only = {taken[depth] for taken in self.include if len(taken) > depth and taken[:depth] == path}
         return Level(frozenset(only) - without, without)
 
-    def prune(self, kind: IcebergType, path: Path) -> IcebergType | None:
-        """The type of what is taken of a field; None when nothing is."""
+    def prune(self, kind: IcebergType, path: Path, keeps_bare: bool = False) -> IcebergType | None:
+        """The type of what is taken of a field; None when nothing is. keeps_bare: a struct of which nothing is taken, and
+        which is not left out itself, stays without members.
+        """
         taken = self.takes(path)
         if taken == "none":
             return None
         if not self.is_split(path):
             return kind
         if isinstance(kind, StructType):
-            return self.prune_struct(kind, path)
+            return self.prune_struct(kind, path, keeps_bare)
         if isinstance(kind, ListType):
-            element = self.prune(kind.element_type, (*path, "element"))
-            return None if element is None else kind.model_copy(update={"element_type": element})
+            element = self.prune(kind.element_type, (*path, "element"), keeps_bare)
+            return None if element is None else list_with(kind, element, kind.element_required and not is_bare(element))
         if isinstance(kind, MapType):
-            value = self.prune(kind.value_type, (*path, "value"))
-            return None if value is None else kind.model_copy(update={"value_type": value})
+            value = self.prune(kind.value_type, (*path, "value"), keeps_bare)
+            if value is None:
+                return None
+            return MapType(kind.key_id, kind.key_type, kind.value_id, value, kind.value_required and not is_bare(value))
         return kind if taken == "all" else None
 
-    def prune_struct(self, struct: StructType, path: Path = ()) -> StructType | None:
-        """The struct with the members that are taken; None when there are none."""
+    def prune_struct(self, struct: StructType, path: Path = (), keeps_bare: bool = False) -> StructType | None:
+        """The struct with the members that are taken; None when there are none. keeps_bare: as in `prune`."""
         fields: list[NestedField] = []
         for field in struct.fields:
-            kind = self.prune(field.field_type, (*path, field.name))
+            kind = self.prune(field.field_type, (*path, field.name), keeps_bare)
             if kind is not None:
-                fields.append(field.model_copy(update={"field_type": kind}))
-        return type(struct)(*fields) if fields else None  # What is left of a union's struct is one.
+                is_required = field.required and not is_bare(kind)
+                fields.append(field.model_copy(update={"field_type": kind, "required": is_required}))
+        if not fields and not (keeps_bare and self.takes(path) == "all"):
+            return None
+        return type(struct)(*fields)  # What is left of a union's struct is one.
+
+
+def list_with(kind: ListType, element: IcebergType, is_required: bool) -> ListType:
+    """The list with other elements, which PyIceberg takes for none where they are structs without members and not named."""
+    return ListType(element_id=kind.element_id, element_type=element, element_required=is_required)
+
+
+def is_bare(kind: IcebergType) -> bool:
+    """Whether there is nothing in a type but structs without members."""
+    if isinstance(kind, ListType):
+        return is_bare(kind.element_type)
+    if isinstance(kind, MapType):
+        return is_bare(kind.value_type)
+    return isinstance(kind, StructType) and all(is_bare(member.field_type) for member in kind.fields)

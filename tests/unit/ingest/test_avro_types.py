@@ -232,6 +232,19 @@ def test_a_value_that_is_no_record_is_a_column() -> None:
     assert rows({"type": "array", "items": "int"}, [b"\x02\x04\x00"]) == [{"value": [2]}]
 
 
+def test_a_union_at_the_top_is_a_column_with_a_member_for_each_branch() -> None:
+    assert rows(["int", "string"], [b"\x00\x02", b"\x02" + text("x")]) == [
+        {"value": {"int": 1, "string": None}},
+        {"value": {"int": None, "string": "x"}},
+    ]
+    one, other = record_of(a="int") | {"name": "shop.A"}, record_of(b="string") | {"name": "shop.B"}
+    assert rows([one, other], [b"\x00\x02", b"\x02" + text("x"), b"\x04"]) == [
+        {"value": {"A": {"a": 1}, "B": None}},
+        {"value": {"A": None, "B": {"b": "x"}}},
+        None,
+    ]
+
+
 def test_a_record_inside_itself_is_json() -> None:
     found = rows(_NODE, [b"\x02\x00", b"\x02\x02\x04\x00", b"\x02\x02\x04\x02\x06\x00"])
     assert found == [

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.types import IcebergType, ListType, LongType
 
+from docs.scan import ROOT
 from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.evolve import extend_schema, new_schema
 from frazil.ingest.selection import Selection
 from frazil.ingest.target import WriterSchema
+from frazil.ops.plan import describe_type
 from frazil.spec import ColumnSpec
 from frazil.spec.models import EnvelopeSpec
 from frazil.spec.types import parse_type
@@ -162,3 +166,81 @@ def test_rows_of_changes_that_are_not_wrapped_take_plain_values_and_renamed_fiel
     assert [(row["v"], row["old"], "new" in row) for row in world.rows()] == [
         ({"int": 1, "string": None}, 2, False)
     ] * 2
+
+
+_NAMED: dict[str, Any] = {
+    "E": _ENUM,
+    "a.E": {**_ENUM, "namespace": "a"},
+    "P": _POINT,
+    "Q": {**_POINT, "name": "Q", "aliases": ["P"]},
+    "a.Key": {**_POINT, "name": "a.Key"},
+    "b.Key": {**_POINT, "name": "b.Key"},
+}
+_BAD = object()
+_POINTS, _KEYS = "struct<int: int, P: struct<x: int>", "struct<int: int, Key: struct<x: int>"
+_FOLLOWS: dict[tuple[str, str], tuple[list[tuple[Any, Any]], str]] = {
+    ("int", '["null", "int", "string"]'): ([(5, 5), ("x", _BAD), (None, None)], ""),
+    ("int", '["int", "long"]'): ([(("int", 5), 5), (("long", 2**40), 2**40)], "long"),
+    ("string", '["string", "E"]'): ([(("string", "x"), "x"), (("E", "A"), "A")], ""),
+    ("list<int>", '[{"type": "array", "items": "int"}, "string"]'): ([([1], [1]), ("x", _BAD)], ""),
+    ("list<int>", '{"type": "array", "items": ["int", "string"]}'): ([([1], [1]), ([1, "x"], _BAD)], ""),
+    ("struct<int: int, string: string>", '"int"'): ([(5, {"int": 5})], ""),
+    ("map<string, struct<int: int, string: string>>", '{"type": "map", "values": "int"}'): (
+        [({"a": 5}, [("a", {"int": 5, "string": None})])], ""
+    ),
+    ("struct<long: long, string: string>", '"int"'): ([(5, _BAD)], ""),
+    ("struct<int: int, string: string>", '["long", "string"]'): (
+        [(5, {"long": 5}), ("x", {"string": "x"})], "struct<int: int, string: string, long: long>"
+    ),
+    ("struct<int: int, P: struct<x: int>>", '["int", "Q"]'): (
+        [({"x": 1}, {"Q": {"x": 1}}), (5, {"int": 5})], f"{_POINTS}, Q: struct<x: int>>"
+    ),
+    ("struct<int: int, Key: struct<x: int>>", '["int", "a.Key", "b.Key"]'): (
+        [(("a.Key", {"x": 1}), {"a_Key": {"x": 1}}), (("b.Key", {"x": 2}), {"b_Key": {"x": 2}})],
+        f"{_KEYS}, a_Key: struct<x: int>, b_Key: struct<x: int>>",
+    ),
+    ("struct<int: int, a_E: string, b_E: string>", '"a.E"'): ([("A", _BAD)], ""),
+    ("struct<x: int>", '["int", "P"]'): (
+        [(5, {"int": 5}), ({"x": 1}, {"P": {"x": 1}})], "struct<x: int, int: int, P: struct<x: int>>"
+    ),
+    ("struct<int: int, P: struct<x: int>>", '"P"'): ([({"x": 1}, {"x": 1})], f"{_POINTS}, x: int>"),
+}  # fmt: skip
+"""By column and written type: values with what is in the column, and the column's type where that is another one then."""
+
+
+def _spelt_out(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_spelt_out(branch) for branch in node]
+    if isinstance(node, dict):
+        return {name: _spelt_out(held) if name in ("items", "values") else held for name, held in node.items()}
+    return _NAMED.get(node, node)
+
+
+def _told(held: Any) -> Any:
+    """A value without the members that are null."""
+    return {name: one for name, one in held.items() if one is not None} if isinstance(held, dict) else held
+
+
+@pytest.mark.parametrize(("column", "written"), _FOLLOWS)
+def test_what_follows_when_a_union_changes(column: str, written: str) -> None:
+    pairs, after = _FOLLOWS[column, written]
+    values, kind = [value for value, _ in pairs], _spelt_out(json.loads(written))
+    before = new_schema([("v", parse_type(column))])
+    changed = extend_schema(before, _read(kind, column, *values)[0].wanted)
+    assert describe_type(changed.find_type("v")) == describe_type(parse_type(after or column))
+    decoded, found = _read(kind, after or column, *values)
+    assert (decoded.wanted, decoded.refused.tolist()) == ({}, [expected is _BAD for _, expected in pairs])
+    assert [_told(held) for held in found] == [expected for _, expected in pairs if expected is not _BAD]
+
+
+def test_the_page_on_evolution_has_the_same_rows() -> None:
+    page = (ROOT / "docs" / "how-to" / "evolve.md").read_text(encoding="utf-8")
+    rows_of_page = re.findall(r"^\| `([^`]+)` \| `([^`]+)`[^|]* \| [a-z][^|]* \|$", page, re.MULTILINE)
+    assert rows_of_page == list(_FOLLOWS)
+
+
+def test_of_a_list_with_a_union_the_one_value_that_does_not_fit_is_rescued() -> None:
+    decoded, found = _read({"type": "array", "items": ["int", "string"]}, "list<int>", [1, "x"], is_rescuing=True)
+    assert found == [[1, None]]
+    assert decoded.rescued is not None
+    assert list(json.loads(decoded.rescued[0].as_py())) == ["v.element"]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import struct
 import uuid
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry import header_schema_id_serializer, prefix_schema_id_serializer
+from confluent_kafka.schema_registry.common.serde import SchemaId
+from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +27,7 @@ from frazil.ingest.decode.frames import (
     split_frames,
     take_bodies,
 )
+from frazil.ingest.decode.protobuf.frames import split_message_indexes
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 GUID = uuid.UUID("0123abcd-0000-4000-8000-00000000000f")
@@ -188,6 +193,24 @@ def test_of_several_headers_the_last_one_with_a_value_counts() -> None:
         [(None, first)],
     )
     assert said(array) == [HeaderId(id=7), HeaderId(guid=str(GUID)), None, None]
+
+
+@pytest.mark.parametrize("indexes", [[0], [1], [0, 0], [2, 5, 1], [300]])
+@pytest.mark.parametrize("schema_id", [1, 2**31 - 1])
+def test_what_confluent_s_client_writes_of_a_message_is_read(schema_id: int, indexes: list[int]) -> None:
+    named = SchemaId("PROTOBUF", schema_id, str(GUID), indexes)
+    values = pa.array([prefix_schema_id_serializer(b"body", None, named)], pa.binary())
+    framed = split_frames(values, "confluent")
+    indexed = split_message_indexes(framed.bodies)
+    assert (framed.ids.tolist(), indexed.paths, bodies_of(indexed.bodies)) == ([schema_id], [tuple(indexes)], [b"body"])
+    written: list[Any] = []
+    context = SerializationContext("t", MessageField.VALUE, written)
+    assert header_schema_id_serializer(b"body", context, named) == b"body"
+    (found,) = said(headers(written))
+    assert found is not None
+    assert found.guid == str(GUID)
+    rest = Bodies(np.frombuffer(found.path, np.uint8), np.zeros(1, np.int32), np.full(1, len(found.path), np.int32))
+    assert split_message_indexes(rest).paths == [tuple(indexes)]
 
 
 @pytest.mark.parametrize("value", [b"", b"\x01", b"\x01" + GUID.bytes[:15], b"\x00\x00", b"\x02" + GUID.bytes, b"7"])

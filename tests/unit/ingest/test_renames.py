@@ -106,6 +106,32 @@ def test_of_two_fields_with_one_former_name_the_first_has_its_column(
     assert [{name: row.get(name) for name in (column, "last")} for row in world.rows()] == [found[n] for n in order]
 
 
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+@pytest.mark.parametrize("is_one_batch", [True, False])
+def test_so_have_those_of_records_in_lists_and_maps(tmp_path: Path, order: tuple[int, ...], is_one_batch: bool) -> None:
+    def schema_of(name: str, *aliases: str) -> WriterSchema:
+        inner = {"type": "record", "name": "In", "fields": [{"name": name, "type": "long", "aliases": list(aliases)}]}
+        fields = [{"name": "l", "type": {"type": "array", "items": ["null", inner]}},
+                  {"name": "m", "type": {"type": "map", "values": "In"}}]  # fmt: skip
+        return WriterSchema("avro", json.dumps({"type": "record", "name": "R", "fields": fields}))
+
+    schemas = {1: schema_of("a"), 2: schema_of("b", "a")}
+    world = World(tmp_path)
+    for number in (1, 2):
+        assert world.register(schemas[number].text) == number
+    for number in order:
+        held = {NAMES[number]: number}
+        (raw,) = framed(number, schemas[number], {"l": [held, None], "m": {"k": held}})
+        world.source.produce("a", 0, raw)
+        if not is_one_batch:
+            world.settle(world.start())
+    service = world.start()
+    world.settle(service)
+    assert [(table.run_state, table.reason) for table in service.tables] == [(RunState.WAITING, "")]
+    column = "a" if is_one_batch else NAMES[order[0]]
+    assert world.rows() == [{"l": [{column: n}, None], "m": [("k", {column: n})]} for n in order]
+
+
 def test_what_one_schema_says_holds_on_from_what_another_does() -> None:
     kinds: list[Any] = [parse_type(f"struct<{name}: long>") for name in "abc"]
     renames = find_renames([(kinds[0], {}), (kinds[2], {("c",): ("b",)}), (kinds[1], {("b",): ("a",)})])

@@ -72,16 +72,21 @@ def test_letters_that_fit_by_now_become_rows_and_the_others_stay_with_one_more_r
 
 
 def test_what_fails_again_has_the_reason_of_today(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, {"id": "int"}).feed({"id": 0}, {"id": "x"})
+    scene = Scene(tmp_path, {"id": "int"}, limits=LimitsSpec(record_bytes=12)).feed({"id": 0}, {"id": "a text"})
     [before] = scene.letters()
-    scene.declare({"id": "int", "more": "string"}, on_drift="freeze", undeclared="drop")
-    scene.retrier.retry(scene.table, ALL)
+    assert (before["error_class"], before["path"]) == ("too_large", None)
+    scene.declare({"id": "int"}, limits=LimitsSpec())
+    assert scene.retrier.retry(scene.table, ALL) == Retried(0, 1)
     [after] = scene.letters()
-    changed = {name for name in after if after[name] != before[name]}
-    assert changed == {"retries"}
-    scene.source.produce("a", 0, b'{"id": 1, "id": 2}', 1)
-    scene.catch_up()
-    assert {letter["error_class"] for letter in scene.letters()} == {"does_not_fit", "duplicate_key"}
+    changed = {name: after[name] for name in after if after[name] != before[name]}
+    assert changed == {
+        "error_class": "does_not_fit",
+        "message": 'string "a text" does not fit int',
+        "path": "id",
+        "retries": 1,
+    }
+    assert scene.retrier.retry(scene.table, ALL) == Retried(0, 1)
+    assert scene.letters() == [{**after, "retries": 2}]
 
 
 @pytest.mark.parametrize(

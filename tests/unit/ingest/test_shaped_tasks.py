@@ -235,6 +235,23 @@ def test_records_of_the_registry_are_shaped_the_same_way(tmp_path: Path) -> None
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["l", "m"])
+def test_what_is_left_out_of_lists_and_maps_stays_out_in_every_batch(tmp_path: Path, name: str) -> None:
+    inner = {"type": "record", "name": "I", "fields": [{"name": n, "type": "string"} for n in ("secret", "open")]}
+    kinds = {"l": {"type": "array", "items": inner}, "m": {"type": "map", "values": inner}}
+    text = json.dumps({"type": "record", "name": "Held", "fields": [{"name": name, "type": kinds[name]}]})
+    schema = WriterSchema("avro", text)
+    shaping = Shaping(exclude=((name, "element" if name == "l" else "value", "secret"),))
+    words = {"l": "list<struct<open: string>>", "m": "map<string, struct<open: string>>"}
+    reading = Reading(format="avro", schemas=(("5", schema),))
+    target = shaped(tmp_path, shaping, {name: words[name]}, reading=reading)
+    held = {"secret": "s", "open": "o"}
+    batch = records_of([{"value": v} for v in framed(5, schema, {name: [held] if name == "l" else {"k": held}})])
+    expected = {"l": [{"open": "o"}], "m": [("k", {"open": "o"})]}[name]
+    for _ in range(3):  # Readers are kept from batch to batch.
+        assert rows_of(run(Job({"a": target}), batch)["lake.t"]) == [{name: expected}]
+
+
 def test_a_declared_column_of_a_registry_format_waits_for_its_field_too(tmp_path: Path) -> None:
     shaping = Shaping(depth=100, case="snake")
     reading = Reading(format="avro", schemas=(("5", AVRO),), undeclared="drop")

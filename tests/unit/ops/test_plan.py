@@ -11,13 +11,14 @@ from pyiceberg.types import DecimalType, ListType, LongType, MapType, NestedFiel
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
 from frazil.ingest.evolve import new_schema
+from frazil.ingest.schemas import Schemas
 from frazil.kafka.port import ReadRecord
 from frazil.ops.plan import PlannedTable, describe_type, plan_tables
 from frazil.types import Commit, OffsetRange, Progress
 from tests.unit.ops.conftest import World
 
 
-def plan(world: World, text: str) -> dict[str, PlannedTable]:
+def plan(world: World, text: str, schemas: Schemas | None = None) -> dict[str, PlannedTable]:
     def read(ranges: list[OffsetRange]) -> list[ReadRecord]:
         return [
             ReadRecord(r.topic, r.partition, record.offset, record.value, record.timestamp_ms, key=record.key)
@@ -26,7 +27,8 @@ def plan(world: World, text: str) -> dict[str, PlannedTable]:
             if r.start <= record.offset < r.end
         ]
 
-    return {table.name: table for table in plan_tables(world.spec(text), world.source, world.catalog, read)}
+    planned = plan_tables(world.spec(text), world.source, world.catalog, read, schemas)
+    return {table.name: table for table in planned}
 
 
 def produce(world: World, topic: str, *values: dict[str, Any] | bytes) -> None:

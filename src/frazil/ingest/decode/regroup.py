@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from frazil.ingest.decode.columns import Columns
-from frazil.ingest.selection import Path, Selection
+from frazil.ingest.selection import Path, Selection, is_bare
 from frazil.ingest.target import arrow_type
 
 
@@ -28,11 +28,13 @@ def select_columns(selection: Selection, struct: StructType, columns: Columns) -
 def regroup(
     array: pa.Array, had: IcebergType, wanted: IcebergType, path: Path = (), moved: frozenset[Path] = frozenset()
 ) -> pa.Array:
-    """The array of type `had` with the members that `wanted` has, at every level; those that are not there are null, and
-    those that have `moved` to columns of their own.
+    """The array of type `had` with the members that `wanted` has, at every level; those that are not there are null, those
+    that have `moved` to columns of their own, and those of which nothing was taken.
     """
     if had == wanted and not any(other[: len(path)] == path for other in moved):
         return array
+    if is_bare(had):
+        return pa.nulls(len(array), arrow_type(wanted))
     if array.offset:
         array = pa.concat_arrays([array])  # What is inside is taken as it lies in memory.
     if isinstance(had, StructType) and isinstance(wanted, StructType):

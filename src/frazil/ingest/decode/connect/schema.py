@@ -33,6 +33,7 @@ from pyiceberg.types import (
 from frazil.ingest.decode.columns import Columns, Fault
 from frazil.ingest.decode.connect.values import Meaning, Meant, read_meaning
 from frazil.ingest.envelope import Path
+from frazil.ingest.selection import list_with
 from frazil.registry.port import UnusableSchema
 
 _MAX_LEVELS = 64
@@ -190,7 +191,7 @@ class _Reading:
             items, of = self.read(array.values, kind.element_type, (*path, "element"), np.repeat(owner, counts))
             arrow = pa.list_(pa.field("element", items.type))
             made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[items])
-            return made, kind.model_copy(update={"element_type": of})
+            return made, list_with(kind, of, kind.element_required)
         return array, kind
 
     def _struct(

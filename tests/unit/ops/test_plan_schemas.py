@@ -1,0 +1,133 @@
+"""What plan says of tables whose records name schemas of a registry."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from frazil.errors import UnavailableError
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.schemas import Schemas
+from frazil.ingest.target import WriterSchema
+from frazil.ops.plan import PlannedTable
+from frazil.registry.memory import MemoryRegistry
+from frazil.registry.port import SchemaKind
+from frazil.spec.types import parse_type
+from tests.unit.ingest.test_framed import framed
+from tests.unit.ops.conftest import World
+from tests.unit.ops.test_plan import columns, plan, produce
+
+_CITY = {"name": "city", "type": ["null", "string"]}
+
+
+def _avro(kind: str, *more: dict[str, Any]) -> str:
+    """A record with a number of this type and a nested record, which may have more fields."""
+    at = {"type": "record", "name": "At", "fields": [{"name": "zip", "type": "string"}, *more]}
+    return json.dumps(
+        {"type": "record", "name": "R", "fields": [{"name": "id", "type": kind}, {"name": "at", "type": at}]}
+    )
+
+
+_OLD, _NEW = _avro("int"), _avro("long", _CITY)
+_PROTO = 'syntax = "proto3"; message R { int64 id = 1; optional string name = 2; }'
+_JSON = json.dumps({"properties": {"id": {"type": "integer"}, "day": {"type": "string", "format": "date"}}})
+
+
+def _plan(world: World, registry: MemoryRegistry, settings: str = "", form: str = "avro") -> PlannedTable:
+    text = f"registry: {{url: http://r}}\ntables: {{s.a: {{topic: a, value: {{format: {form}}}{settings}}}}}\n"
+    return plan(world, text, Schemas(registry))["s.a"]
+
+
+def _record(schema_id: int, text: str, city: str | None = None) -> bytes:
+    (value,) = framed(schema_id, WriterSchema("avro", text), {"id": 1, "at": {"zip": "z", "city": city}})
+    return value
+
+
+def test_a_new_table_has_what_all_the_schemas_of_its_records_have(world: World) -> None:
+    registry = MemoryRegistry()
+    one, two = registry.register("avro", _OLD), registry.register("avro", _NEW)
+    produce(world, "a", _record(two, _NEW), _record(one, _OLD))
+    table = _plan(world, registry)
+    assert (table.action, table.problem, columns(table)) == (
+        "create", None, [("id", "long", "registry"), ("at", "struct<zip: string, city: string>", "registry")]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "body", "found"),
+    [
+        ("protobuf", _PROTO, b"\x00\x08\x01", [("id", "long", "registry"), ("name", "string", "registry")]),
+        ("json_schema", _JSON, b'{"id": 1}', [("id", "long", "registry"), ("day", "date", "registry")]),
+    ],
+)
+def test_a_schema_tells_of_columns_before_a_record_has_a_value_for_them(
+    world: World, form: SchemaKind, text: str, body: bytes, found: list[tuple[str, str, str]]
+) -> None:
+    registry = MemoryRegistry()
+    produce(world, "a", b"\x00\x00\x00\x00" + bytes([registry.register(form, text)]) + body)
+    assert columns(_plan(world, registry, form=form)) == found
+
+
+@pytest.mark.parametrize(
+    ("on_drift", "found", "refused"),
+    [
+        ("evolve", [("at.city", "string", "registry"), ("id", "long", "widened")], []),
+        ("add_only", [("at.city", "string", "registry")], ["id: int is not widened to long"]),
+        ("freeze", [], ["at.city: string is not added: `on_drift` is `freeze`", "id: int is not widened to long"]),
+    ],
+)
+def test_of_a_table_that_is_there_it_tells_what_a_new_schema_adds_widens_and_may_not(
+    world: World, on_drift: str, found: list[tuple[str, str, str]], refused: list[str]
+) -> None:
+    registry = MemoryRegistry()
+    kinds = {"id": parse_type("int"), "at": parse_type("struct<zip: string>")}
+    world.catalog.create("s.a", new_schema(kinds.items()), {}, 2)
+    produce(world, "a", _record(registry.register("avro", _NEW), _NEW))
+    table = _plan(world, registry, f", on_drift: {on_drift}")
+    assert (sorted(columns(table)), table.bad) == (found, 0)
+    assert list(table.refused) == [f"schema 1: column {what}" for what in refused]
+
+
+def test_a_value_that_a_refused_change_leaves_without_a_place_is_a_bad_record(world: World) -> None:
+    registry = MemoryRegistry()
+    world.catalog.create(
+        "s.a", new_schema([("id", parse_type("int")), ("at", parse_type("struct<zip: string>"))]), {}, 2
+    )
+    produce(world, "a", _record(registry.register("avro", _NEW), _NEW, "Berlin"))
+    table = _plan(world, registry, ", on_drift: freeze")
+    assert table.bad == 1
+    assert table.problem is not None
+    assert table.problem.message.startswith("field at.city: ")
+
+
+def test_a_schema_that_the_registry_does_not_have_is_said_with_its_record(world: World) -> None:
+    registry = MemoryRegistry()
+    one = registry.register("avro", _OLD)
+    produce(world, "a", _record(one, _OLD), _record(9, _OLD))
+    table = _plan(world, registry)
+    assert (table.action, table.bad, [name for name, *_ in columns(table)]) == ("create", 1, ["id", "at"])
+    assert table.problem is not None
+    assert (table.problem.message, table.problem.where) == (
+        "the schema registry has no schema 9", "topic a, partition 1, offset 0"
+    )  # fmt: skip
+
+
+def test_without_an_answer_of_the_registry_there_is_no_plan(world: World) -> None:
+    registry = MemoryRegistry()
+    produce(world, "a", _record(registry.register("avro", _OLD), _OLD))
+    registry.is_down = True
+    with pytest.raises(UnavailableError, match="the schema registry does not answer"):
+        _plan(world, registry)
+
+
+def test_keys_that_become_a_column_have_their_own_schema(world: World) -> None:
+    registry = MemoryRegistry()
+    key = json.dumps({"type": "record", "name": "K", "fields": [{"name": "desk", "type": "string"}]})
+    one, two = registry.register("avro", _OLD), registry.register("avro", key)
+    (raw,) = framed(two, WriterSchema("avro", key), {"desk": "d"})
+    world.source.create("a", 2)
+    world.source.produce("a", 0, _record(one, _OLD), key=raw)
+    table = _plan(world, registry, ", key: {format: avro}, metadata: [key]")
+    assert ("_key", "struct<desk: string>", "metadata") in columns(table)
