@@ -175,7 +175,7 @@ def previous_places(changes: Ranked) -> Ints:
     by_key = np.lexsort((sequence, codes))
     lives = np.zeros(len(changes), np.int64)
     lives[by_key] = np.cumsum(is_blind[by_key]) - is_blind[by_key]
-    places = _ranks(changes.order, len(changes))
+    places = order_ranks(changes.order, len(changes))
     by_arrival = _ranks_by_arrival(changes, codes, sequence, places)
     ranks = np.where(is_blind, np.iinfo(np.int64).max, places if by_arrival is None else by_arrival)
     order = np.lexsort((sequence, ranks, lives, epochs, codes))
@@ -209,7 +209,7 @@ class _State:
         of_key = self.barrier[self.codes]
         self.is_barrier = np.zeros(len(changes), np.bool_)
         self.is_barrier[blind] = (sequence[blind] == of_key[blind]) & (sequence[blind] > start)
-        places = _ranks(changes.order, len(changes))
+        places = order_ranks(changes.order, len(changes))
         self._counts = ((sequence > of_key) | self.is_barrier) & ~is_cut
         self.by_place = self.order = self._sorted(places)
         by_arrival = _ranks_by_arrival(changes, self.codes, sequence, places)
@@ -238,8 +238,8 @@ def _ranks_by_arrival(changes: Ranked, codes: Ints, sequence: Ints, ranks: Ints)
     return Succession(codes, lanes, sequence, ranks, opens, clears).ranks_by_arrival()
 
 
-def _ranks(order: pa.Array | None, count: int) -> Ints:
-    """Dense ranks of the ordering values; all zero where there are none."""
+def order_ranks(order: pa.Array | pa.ChunkedArray | None, count: int) -> Ints:
+    """Dense ranks of the ordering values from 1 on, 0 for those that are null; all zero where there are none."""
     if order is None:
         return np.zeros(count, np.int64)
     values = pc.unique(order.drop_null())
