@@ -334,6 +334,8 @@ def dump_ranked(changes: Ranked) -> str:
     """As text, for the way to the driver."""
     columns: dict[str, pa.Array] = {f"k{n}": key for n, key in enumerate(changes.keys)}
     columns |= {name: pa.array(getattr(changes, _ATTRIBUTES[name])) for name in _FIXED[:-1]}
+    # From one change to the next, which is mostly one: as they are, offsets would be half of the text.
+    columns["offset"] = pa.array(np.diff(changes.offset, prepend=0))
     if changes.order is not None:
         columns["order"] = changes.order
     if changes.read is not None:
@@ -346,6 +348,7 @@ def load_ranked(text: str) -> Ranked:
     table = load_table(text).combine_chunks()
     arrays = {name: table[name].chunk(0) if table.num_rows else _empty(table, name) for name in table.schema.names}
     numbers = {_ATTRIBUTES[name]: np.asarray(arrays[name]) for name in _FIXED[:-2]}
+    numbers["offset"] = np.cumsum(numbers["offset"])
     blind = arrays["blind"].to_numpy(zero_copy_only=False)
     read = arrays["read"].to_numpy(zero_copy_only=False) if "read" in arrays else None
     keys = tuple(arrays[f"k{n}"] for n in range(len(arrays)) if f"k{n}" in arrays)
