@@ -13,6 +13,14 @@ from frazil.types import Commit, DeleteFile
 FILE_PATH_ID = 2147483546
 """The field id of the column `file_path` in files of position deletes."""
 _FIRST_ROW_ID = "first-row-id"
+_OF_COLUMNS = (
+    "column-sizes",
+    "value-counts",
+    "null-value-counts",
+    "nan-value-counts",
+    "lower-bounds",
+    "upper-bounds",
+)
 
 
 @dataclass(frozen=True)
@@ -26,9 +34,30 @@ class LiveFile:
 
     @cached_property
     def description(self) -> Mapping[str, Any]:
-        """The file as its JSON describes it: bounds, partition, format."""
-        described: dict[str, Any] = json.loads(self.content)
-        return described
+        """The file as its JSON describes it, such as its partition and format, but for what that says of columns."""
+        return {name: said for name, said in json.loads(self.content).items() if name not in _OF_COLUMNS}
+
+    def said_of(self, field_id: int) -> Mapping[str, Any]:
+        """What the JSON says of one column, such as its `lower-bounds`. Of the others nothing is kept: a table may have
+        hundreds, and be of thousands of files.
+        """
+        if field_id not in self._asked:
+            described = json.loads(self.content)
+            maps = {name: described[name] for name in _OF_COLUMNS if described.get(name)}
+            said = {name: dict(zip(held["keys"], held["values"], strict=True)) for name, held in maps.items()}
+            self._asked[field_id] = {name: held[field_id] for name, held in said.items() if field_id in held}
+        return self._asked[field_id]
+
+    @cached_property
+    def _asked(self) -> dict[int, Mapping[str, Any]]:
+        return {}
+
+    def with_deletes(self, deletes: tuple[DeleteFile, ...]) -> LiveFile:
+        """The file with these delete files; what has been read of its JSON need not be read again."""
+        other = LiveFile(self.path, self.record_count, self.content, deletes)
+        known = {name: held for name, held in vars(self).items() if name in ("description", "_asked")}
+        vars(other).update(known)
+        return other
 
     @property
     def first_row_id(self) -> int | None:
@@ -97,4 +126,4 @@ def _moved(file: LiveFile, added: list[DeleteFile], replaced: frozenset[DeleteFi
     if not added and replaced.isdisjoint(file.deletes):
         return file
     left = tuple(delete for delete in file.deletes if delete not in replaced)
-    return LiveFile(file.path, file.record_count, file.content, (*left, *added))
+    return file.with_deletes((*left, *added))

@@ -5,7 +5,7 @@ in memory. Envelopes make such changes; here they are made by hand.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,13 +81,17 @@ class Lake:
         self.progress, resolved = commit_changes(self.catalog, self.target, state, report, commit)
         return resolved
 
+    def stretches(self, changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
+        """Each change is one of its own: they are put together by the task."""
+        return [[change] for change in changes]
+
     def _run(self, changes: Sequence[Change]) -> TaskReport:
         rows, writer = ChangeRows(self.target, ("a",)), FileWriter(self.target)
-        for change in changes:  # Each in a stretch of its own: they are put together by the task.
-            made = _changes([change])
-            records = {"partition": pa.array([0], pa.int32()), "offset": pa.array([self.offset], pa.int64())}
+        for stretch in self.stretches(changes):
+            made, offsets = _changes(stretch), range(self.offset, self.offset + len(stretch))
+            records = {"partition": pa.array([0] * len(stretch), pa.int32()), "offset": pa.array(offsets, pa.int64())}
             rows.take("a", pa.Table.from_arrays(made.columns, schema=self.target.arrow_schema), made, records)
-            self.offset += 1
+            self.offset += len(stretch)
         keys, held, count = rows.finish(writer)
         files = tuple(writer.finish())
         touched = (Touched(keys, held, tuple(file.path for file in files), count),) if keys else ()

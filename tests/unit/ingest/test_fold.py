@@ -159,3 +159,21 @@ def test_keys_of_several_columns_are_found_as_tuples_are(width: int) -> None:
     assert places == [wanted.index(row) if row in wanted else -1 for row in rows]
     codes = key_codes(columns(rows)).tolist()
     assert len(set(zip(rows, codes, strict=True))) == len(set(rows)) == len(set(codes))
+
+
+def test_places_of_changes_take_little_of_the_text_for_the_driver_and_come_back_as_they_were() -> None:
+    count = 50_000
+    nothing, ops, keys = np.zeros(count, np.int64), np.full(count, UPSERT, np.int8), pa.array(np.arange(count) * 77)
+    in_turn = np.r_[np.arange(count // 2) + 2**40, np.arange(count // 2)]
+    partition, is_blind = np.repeat([3, 1], count // 2), np.zeros(count, np.bool_)
+
+    def shipped(offset: Any) -> tuple[str, Any]:
+        text = dump_ranked(Ranked((keys,), ops, nothing, partition, offset, nothing, is_blind))
+        return text, load_ranked(text).offset
+
+    bare, _ = shipped(nothing)
+    for offset in (in_turn, in_turn[::-1], np.random.default_rng(4).integers(0, 2**62, count)):
+        assert shipped(offset)[1].tolist() == offset.tolist()
+    assert len(shipped(in_turn)[0]) < 1.05 * len(bare)
+    alone = Ranked((keys[:0],), ops[:0], nothing[:0], nothing[:0], nothing[:0], nothing[:0], is_blind[:0])
+    assert load_ranked(dump_ranked(alone)).offset.tolist() == []

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
+from frazil.ingest.letters import letter_box
+from frazil.ingest.target import TableTarget
 from frazil.spec.models import DeadLettersSpec
 from frazil.types import Commit, Progress
 from tests.unit.ingest.service_scene import Scene, turn_until
@@ -51,3 +54,28 @@ def test_a_promise_that_comes_to_light_with_a_change_of_columns_is_kept(
     scene.feed("a", {"x": 3})
     assert turn_until(second, lambda: _offset(scene) == 5)
     assert scene.letters("n.a") == [("a", 0, 1), ("a", 0, 3)]
+
+
+def test_letters_of_a_table_that_was_rolled_back_are_known_by_their_places_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(stop_above=1.0))
+    for number in range(3):
+        scene.feed("a", {"x": number}, b"bad")
+        scene.catch_up()
+    scene.catalog.roll_back("n.a", scene.catalog.ancestors("n.a")[-1].id)
+    there = {file.path for file in scene.catalog.files("n.a__dead_letters")}
+    read, read_letters = list[tuple[str, Sequence[str] | None]](), letter_box.read_letters
+
+    def noted(target: TableTarget, path: str, names: Sequence[str] | None = None) -> pa.Table:
+        read.append((path, names))
+        return read_letters(target, path, names)
+
+    monkeypatch.setattr(letter_box, "read_letters", noted)
+    scene.feed("a", b"worse")
+    scene.catch_up()
+    assert scene.letters("n.a") == [("a", 0, offset) for offset in (1, 3, 5, 6)]
+    assert [row["x"] for row in scene.rows("n.a")] == [0, 1, 2]
+    assert {path for path, names in read if names == ("topic", "partition", "offset")} >= there
+    # The first one is what the commit has promised that the table went back to.
+    assert len({path for path, names in read if names is None} & there) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -24,7 +25,15 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.target import ChangeReading, Reading, TableTarget
 from frazil.ingest.upserts import key_index, resolve
-from frazil.ingest.upserts.delete_files import dump_vector, load_vector, read_deletes, write_deletes
+from frazil.ingest.upserts.delete_files import (
+    are_in,
+    bits_of,
+    dump_vector,
+    load_vector,
+    read_deletes,
+    rows_of,
+    write_deletes,
+)
 from frazil.ingest.upserts.resolve import Found, find_rows
 from frazil.spec.partitioning import parse_term
 from frazil.types import DeleteFile
@@ -194,6 +203,23 @@ def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("positions", [[], [0], [2**31, 2**32 + 7, 5], list(range(100_000))])
 def test_a_vector_is_read_as_it_was_written(positions: list[int]) -> None:
     assert load_vector(dump_vector(BitMap64(positions))) == BitMap64(positions)
+
+
+def test_rows_become_bits_and_bits_rows_without_an_object_for_each() -> None:
+    rows = np.random.default_rng(2).permutation(400_000)[:200_000].astype(np.int64) + 2**33
+    tracemalloc.start()
+    try:
+        bits = bits_of(rows)
+        back = rows_of(bits)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert back.tolist() == sorted(rows.tolist())
+    assert peak_bytes < 36 * rows.size
+    asked = np.array([rows[5], 3, rows[7], rows[5], 2**33 - 1])
+    assert are_in(asked, bits).tolist() == [True, False, True, True, False]
+    assert are_in(asked, BitMap64()).tolist() == are_in(asked, BitMap64([4])).tolist() == [False] * 5
+    assert rows_of(bits_of(rows[:0])).size == are_in(rows[:0], bits).size == 0
 
 
 def test_a_vector_with_a_changed_byte_is_refused() -> None:

@@ -7,11 +7,12 @@ dead-letter table's own progress tells whether that is still to do (docs/decisio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from frazil.catalog.history import LETTERS_MARK, SENT_MARK
@@ -22,6 +23,7 @@ from frazil.ingest.discovery import TableStopped
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter, file_io
 from frazil.ingest.letters.dead_letter import LETTER_TYPES
+from frazil.ingest.letters.letters import Place, places_of
 from frazil.ingest.letters.promise import settle_retries
 from frazil.ingest.letters.target import letters_target
 from frazil.ingest.old_metadata import DELETES_OLD
@@ -31,6 +33,7 @@ from frazil.kafka.port import Outbox, OutRecord
 from frazil.literals import spell_moment
 from frazil.types import Commit, DataFile, Letters, Progress, later
 
+_PLACE = ("topic", "partition", "offset")
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
 # Iceberg keeps every old metadata file unless told otherwise: at one commit a second that fills a disk.
 NEW_TABLE_PROPERTIES = {
@@ -155,13 +158,18 @@ class LetterBox:
         records again whose letters have stayed.
         """
         target = letters_target(box)
-        there = {place for file in self._catalog.files(box.name) for place in _places(read_letters(target, file.path))}
+        new = pa.concat_tables([read_letters(target, file.path, _PLACE) for file in files])
+        offsets = pc.unique(new["offset"])
+        there: set[Place] = set()
+        for known in self._catalog.files(box.name):
+            rows = read_letters(target, known.path, _PLACE)
+            there.update(places_of(rows.filter(pc.is_in(rows["offset"], value_set=offsets))))
         writer = FileWriter(target)
         for file in files:
             rows = read_letters(target, file.path)
-            new = rows.filter(pa.array([place not in there for place in _places(rows)], pa.bool_()))
-            if new.num_rows:
-                writer.write(new)
+            rows = rows.filter(pa.array([place not in there for place in places_of(rows)], pa.bool_()))
+            if rows.num_rows:
+                writer.write(rows)
         return tuple(writer.finish())
 
 
@@ -176,10 +184,11 @@ def _store_reached(letters: str) -> Iterator[None]:
         raise UnavailableError(f"the store does not give or take a file: {error}", where=letters) from None
 
 
-def read_letters(target: TableTarget, path: str) -> pa.Table:
-    """The rows of one file of a dead-letter table, in its own columns."""
+def read_letters(target: TableTarget, path: str, names: Sequence[str] | None = None) -> pa.Table:
+    """The rows of one file of a dead-letter table, in its own columns, or in those of these names."""
+    chosen = pa.schema([target.arrow_schema.field(name) for name in names or target.arrow_schema.names])
     with file_io(target).new_input(path).open() as stream:
-        return pq.read_table(stream).cast(target.arrow_schema)
+        return pq.read_table(stream, columns=chosen.names).select(chosen.names).cast(chosen)
 
 
 def _out_records(rows: pa.Table) -> Iterator[OutRecord]:
@@ -193,10 +202,6 @@ def _out_records(rows: pa.Table) -> Iterator[OutRecord]:
         own = [(f"frazil.{name}", str(word).encode()) for name, word in words.items() if word is not None]
         headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
         yield OutRecord(row["key"], row["value"], [*headers, *own])
-
-
-def _places(rows: pa.Table) -> list[tuple[str, int, int]]:
-    return list(zip(*(rows[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True))
 
 
 def _is_ahead(box: Progress, letters: Letters) -> bool:

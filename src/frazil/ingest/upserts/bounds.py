@@ -22,20 +22,15 @@ def bounds_of(file: LiveFile, field_id: int, kind: PrimitiveType) -> tuple[Any, 
 
 def null_count_of(file: LiveFile, field_id: int) -> int | None:
     """How many rows of the file have no value in the column; None where that is not known."""
-    count: int | None = _stored(file, "null-value-counts", field_id)
+    count: int | None = file.said_of(field_id).get("null-value-counts")
     return count
 
 
 def _bound(file: LiveFile, name: str, field_id: int, kind: PrimitiveType) -> Any:
-    stored = _stored(file, name, field_id)
+    stored = file.said_of(field_id).get(name)
     if stored is None:
         return None
     raw = bytes.fromhex(stored)
     if len(raw) == _NARROW and isinstance(kind, _WIDENED):  # The file is older than the column's type.
         return from_bytes(IntegerType(), raw) if isinstance(kind, LongType) else None
     return from_bytes(kind, raw)
-
-
-def _stored(file: LiveFile, name: str, field_id: int) -> Any:
-    found = file.description.get(name)
-    return found["values"][found["keys"].index(field_id)] if found and field_id in found["keys"] else None

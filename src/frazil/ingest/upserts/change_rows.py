@@ -44,6 +44,7 @@ from frazil.ingest.upserts.moves import (
     record_of,
 )
 from frazil.ingest.upserts.row_changes import keys_of
+from frazil.ingest.upserts.row_places import ends_of_chains
 from frazil.ingest.upserts.truncates import Parted, part_truncates
 
 _FOLD_AT = 1_000_000
@@ -241,51 +242,69 @@ def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
     given: dict[str, pa.Array] = {}
     lost: set[int] = set()
     for name, mask in masks.items():
-        walks = _walks(part.ranked, before, mask, kept, moves)
-        sources, waiting = _sources(part.ranked, kept, walks)
-        if part.ranked.order is not None:
-            givers = _givers(kept, walks)
+        walked = _walk(part.ranked, before, mask, kept, moves)
+        sources, waiting = _sources(part.ranked, kept, walked)
+        givers = _givers(walked)
+        if part.ranked.order is not None and (givers >= 0).any():
             waiting |= givers >= 0
             given[GIVEN + name] = _places_of(part.ranked, givers)
-        moved = {n: walk for n, walk in walks.items() if walk.is_moved}
-        lost |= {int(kept[n]) for n, walk in moved.items() if walk.is_lost or (walk.at < 0 and folded.cut >= 0)}
-        asked |= {n: walk for n, walk in moved.items() if walk.at < 0}
+        moved = walked.moved.items()
+        lost |= {int(kept[n]) for n, walk in moved if walk.is_lost or (walk.at < 0 and folded.cut >= 0)}
+        asked |= {n: walk for n, walk in moved if walk.at < 0}
         place = rows.schema.get_field_index(name)
         column = part.rows.column(place).take(pa.array(sources))
         rows = rows.set_column(place, rows.schema.field(place), column)
         if waiting.any():
             waits[name] = waiting
     # After a truncate there is no old row whose values could stay.
-    deciding = sorted(lost.intersection(folded.last.tolist()))
+    places = np.array(sorted(lost), np.int64)
+    deciding = places[np.isin(places, folded.last)].tolist()
     return _Filled(rows, waits if folded.cut < 0 else {}, {**_hidden(part, kept, asked), **given}, deciding)
 
 
-def _walks(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, moves: Moves) -> dict[int, Walk]:
-    """By place among the kept changes, where the value is that it has not got itself."""
-    places = np.flatnonzero(mask[kept] & (ranked.ops[kept] == UPSERT)).tolist()
-    return {n: moves.walk(ranked, before, mask, int(kept[n])) for n in places}
+@dataclass(frozen=True)
+class _Walked:
+    """Where the values are that kept changes have not got themselves. lack: which these are. at: per kept change which one
+    has the value, or has taken it away; -1 where only the table can have it. moved: more of those whose row had another key.
+    """
+
+    lack: NDArray[np.bool_]
+    at: Ints
+    moved: dict[int, Walk]
 
 
-def _sources(ranked: Ranked, kept: Ints, walks: Mapping[int, Walk]) -> tuple[Ints, NDArray[np.bool_]]:
+def _walk(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, moves: Moves) -> _Walked:
+    """See _Walked. Changes that had another key alone are gone through one by one."""
+    end = len(ranked)
+    lacks = mask & (ranked.ops == UPSERT)
+    goes_on = np.r_[lacks, False]
+    goes_on[list(moves.deletes)] = False
+    following = np.where(goes_on, np.r_[np.where(before < 0, end, before), end], np.arange(end + 1))
+    at = ends_of_chains(following)[kept]
+    at[at == end] = -1
+    is_moved = np.zeros(end, np.bool_)
+    is_moved[list(moves.deletes)] = True
+    moved = {}
+    for n in np.flatnonzero((at >= 0) & lacks[kept] & (lacks & is_moved)[at]).tolist():
+        moved[n] = moves.walk(ranked, before, mask, int(kept[n]))
+        at[n] = moved[n].at
+    return _Walked(lacks[kept], at, moved)
+
+
+def _sources(ranked: Ranked, kept: Ints, walked: _Walked) -> tuple[Ints, NDArray[np.bool_]]:
     """Per kept change the place whose value it has, its own where none has one; and whether a row in the table has it. What
     was not sent is null, or, of a struct that has a key, that key.
     """
-    sources, waiting = kept.copy(), np.zeros(kept.size, np.bool_)
-    for n, walk in walks.items():
-        waiting[n] = walk.at < 0
-        if walk.at >= 0 and ranked.ops[walk.at] == UPSERT:
-            sources[n] = walk.at
-    return sources, waiting
+    has_value = walked.lack & (walked.at >= 0) & (ranked.ops[walked.at] == UPSERT)
+    return np.where(has_value, walked.at, kept), walked.lack & (walked.at < 0)
 
 
-def _givers(kept: Ints, walks: Mapping[int, Walk]) -> Ints:
+def _givers(walked: _Walked) -> Ints:
     """Per kept change which one in the order of a column has given it a value, or has left none; -1: none. Of a row with
     another key there is nothing between the two.
     """
-    givers = np.full(kept.size, -1)
-    for n, walk in walks.items():
-        if not walk.is_moved:
-            givers[n] = walk.at
+    givers = np.where(walked.lack, walked.at, -1)
+    givers[list(walked.moved)] = -1
     return givers
 
 

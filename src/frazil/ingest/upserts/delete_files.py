@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pyiceberg.table.locations import load_location_provider
 from pyroaring import BitMap64
 
@@ -41,6 +43,8 @@ _ROW_POSITION_ID = 2147483645
 _POSITION_ID = 2147483545
 _LARGE = 20_000  # Positions.
 _WRITERS = 8
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,22 @@ class _Vector:
     file: LiveFile
     cardinality: int
     blob: bytes
+
+
+def bits_of(rows: Ints) -> BitMap64:
+    """A bit for each of these rows. There may be millions, and as Python's numbers they would take forty bytes each."""
+    return BitMap64(array("Q", rows.astype(np.uint64).tobytes()))
+
+
+def rows_of(bits: BitMap64) -> Ints:
+    """The rows that have a bit, in their order."""
+    return np.asarray(bits.to_array()).astype(np.int64)
+
+
+def are_in(rows: Ints, bits: BitMap64) -> Bools:
+    """Which of these rows have their bit."""
+    common = bits_of(rows) & bits if bits else bits
+    return np.isin(rows, rows_of(common)) if common else np.zeros(rows.size, np.bool_)
 
 
 def dump_vector(positions: BitMap64) -> bytes:
@@ -154,7 +174,7 @@ def _write_positions(target: TableTarget, file: LiveFile, positions: BitMap64) -
             pa.field("pos", pa.int64(), False, metadata={b"PARQUET:field_id": str(_POSITION_ID).encode()}),
         ]
     )
-    places = pa.array(np.fromiter(positions, np.int64, len(positions)))
+    places = pa.array(rows_of(positions))
     rows = pa.Table.from_arrays([paths, places], schema=schema)
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="zstd", store_schema=False)
@@ -211,4 +231,4 @@ def _read_positions(target: TableTarget, path: str, delete: DeleteFile) -> BitMa
     with file_io(target).new_input(delete.path).open() as stream:
         rows = pq.read_table(stream, columns=["file_path", "pos"])
     mine = rows.filter(pc.equal(rows["file_path"], path))["pos"]
-    return BitMap64(np.asarray(mine).astype(np.uint64).tolist())
+    return bits_of(np.asarray(mine))

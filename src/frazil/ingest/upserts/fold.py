@@ -175,7 +175,7 @@ def previous_places(changes: Ranked) -> Ints:
     by_key = np.lexsort((sequence, codes))
     lives = np.zeros(len(changes), np.int64)
     lives[by_key] = np.cumsum(is_blind[by_key]) - is_blind[by_key]
-    places = _ranks(changes.order, len(changes))
+    places = order_ranks(changes.order, len(changes))
     by_arrival = _ranks_by_arrival(changes, codes, sequence, places)
     ranks = np.where(is_blind, np.iinfo(np.int64).max, places if by_arrival is None else by_arrival)
     order = np.lexsort((sequence, ranks, lives, epochs, codes))
@@ -209,7 +209,7 @@ class _State:
         of_key = self.barrier[self.codes]
         self.is_barrier = np.zeros(len(changes), np.bool_)
         self.is_barrier[blind] = (sequence[blind] == of_key[blind]) & (sequence[blind] > start)
-        places = _ranks(changes.order, len(changes))
+        places = order_ranks(changes.order, len(changes))
         self._counts = ((sequence > of_key) | self.is_barrier) & ~is_cut
         self.by_place = self.order = self._sorted(places)
         by_arrival = _ranks_by_arrival(changes, self.codes, sequence, places)
@@ -238,8 +238,8 @@ def _ranks_by_arrival(changes: Ranked, codes: Ints, sequence: Ints, ranks: Ints)
     return Succession(codes, lanes, sequence, ranks, opens, clears).ranks_by_arrival()
 
 
-def _ranks(order: pa.Array | None, count: int) -> Ints:
-    """Dense ranks of the ordering values; all zero where there are none."""
+def order_ranks(order: pa.Array | pa.ChunkedArray | None, count: int) -> Ints:
+    """Dense ranks of the ordering values from 1 on, 0 for those that are null; all zero where there are none."""
     if order is None:
         return np.zeros(count, np.int64)
     values = pc.unique(order.drop_null())
@@ -334,6 +334,8 @@ def dump_ranked(changes: Ranked) -> str:
     """As text, for the way to the driver."""
     columns: dict[str, pa.Array] = {f"k{n}": key for n, key in enumerate(changes.keys)}
     columns |= {name: pa.array(getattr(changes, _ATTRIBUTES[name])) for name in _FIXED[:-1]}
+    # From one change to the next, which is mostly one: as they are, offsets would be half of the text.
+    columns["offset"] = pa.array(np.diff(changes.offset, prepend=0))
     if changes.order is not None:
         columns["order"] = changes.order
     if changes.read is not None:
@@ -346,6 +348,7 @@ def load_ranked(text: str) -> Ranked:
     table = load_table(text).combine_chunks()
     arrays = {name: table[name].chunk(0) if table.num_rows else _empty(table, name) for name in table.schema.names}
     numbers = {_ATTRIBUTES[name]: np.asarray(arrays[name]) for name in _FIXED[:-2]}
+    numbers["offset"] = np.cumsum(numbers["offset"])
     blind = arrays["blind"].to_numpy(zero_copy_only=False)
     read = arrays["read"].to_numpy(zero_copy_only=False) if "read" in arrays else None
     keys = tuple(arrays[f"k{n}"] for n in range(len(arrays)) if f"k{n}" in arrays)

@@ -15,6 +15,7 @@ from pyiceberg.types import PrimitiveType, StructType
 from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
 from frazil.ingest.files.write import file_io
+from frazil.ingest.picking import is_every
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import TableTarget, arrow_type
 from frazil.ingest.upserts.column_cache import ColumnCache
@@ -38,11 +39,11 @@ def key_columns(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> t
 def read_columns(
     target: TableTarget, file: LiveFile, paths: Sequence[Path], rows: NDArray[np.int64] | None = None
 ) -> list[pa.Array]:
-    """The same without the cache; rows: places in the file, all unless given."""
+    """The same without the cache; rows: places in the file, all unless given: then one row group at a time is in memory."""
     with _opened(target, file) as parquet:
-        found = [_read(parquet, target, path) for path in paths]
-    places = None if rows is None else pa.array(rows)
-    return [column if places is None else column.take(places) for column in found]
+        if rows is None:
+            return [_read(parquet, target, path) for path in paths]
+        return [_read_rows(parquet, target, path, rows) for path in paths]
 
 
 def column_pieces(target: TableTarget, file: LiveFile, path: Path) -> Iterator[pa.Array]:
@@ -83,6 +84,25 @@ def _read(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> pa.Array:
     return as_written(member(_whole(parquet, ".".join(names)), names[1:]), kind)
 
 
+def _read_rows(parquet: pq.ParquetFile, target: TableTarget, path: Path, rows: NDArray[np.int64]) -> pa.Array:
+    names, kind = _names(parquet, target, path), _kind(target, path)
+    if not names:
+        return pa.nulls(rows.size, kind)
+    sizes = [parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups)]
+    begins = np.cumsum([0, *sizes])
+    groups = np.searchsorted(begins, rows, "right") - 1
+    at, pieces, count = np.empty(rows.size, np.int64), [pa.nulls(0, kind)], 0
+    for group in np.unique(groups).tolist():
+        mine = np.flatnonzero(groups == group)
+        column = parquet.read_row_group(group, columns=[".".join(names)], use_threads=False).column(0)
+        taken = member(one_array(column), names[1:]).take(pa.array(rows[mine] - begins[group]))
+        pieces.append(as_written(taken, kind))
+        at[mine] = count + np.arange(mine.size)
+        count += mine.size
+    found = pa.concat_arrays(pieces)
+    return found if is_every(at, count) else found.take(pa.array(at))
+
+
 def _names(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> list[str]:
     """What the file calls the fields of the path; none where it is older than the column."""
     names, fields = [], list(parquet.schema_arrow)
@@ -96,7 +116,13 @@ def _names(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> list[str
 
 
 def _whole(parquet: pq.ParquetFile, path: str) -> pa.Array:
-    column = parquet.read(columns=[path], use_threads=False).column(0)
+    return one_array(parquet.read(columns=[path], use_threads=False).column(0))
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 

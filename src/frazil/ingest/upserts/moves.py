@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.ingest.upserts.changes import DELETE, UPSERT
-from frazil.ingest.upserts.fold import Ints, Ranked
+from frazil.ingest.upserts.fold import Ints, Ranked, key_codes
 
 Bools = NDArray[np.bool_]
 Place = tuple[int, int, int]
@@ -65,13 +66,13 @@ class Moves:
     """
 
     deletes: dict[int, int] = field(default_factory=dict)
-    marks: frozenset[int] = frozenset()
+    marks: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     def walk(self, ranked: Ranked, before: Ints, mask: Bools, start: int) -> Walk:
         """Looks for a value that `mask` says is missing from `start`."""
         at, origin, alone = start, start, -1
         movers: list[int] = []
-        while at >= 0 and ranked.ops[at] == UPSERT and mask[at] and not (alone >= 0 and at in self.marks):
+        while at >= 0 and ranked.ops[at] == UPSERT and mask[at] and not (alone >= 0 and self.marks[at]):
             delete = self.deletes.get(at)
             if delete is not None:
                 movers.append(at)
@@ -82,7 +83,7 @@ class Moves:
                 at = -1  # A row that the key had before, and that has gone otherwise, as by a truncate.
                 break
             at = int(before[at])
-        is_gone = at >= 0 and (ranked.ops[at] != UPSERT or (alone >= 0 and at in self.marks))
+        is_gone = at >= 0 and (ranked.ops[at] != UPSERT or (alone >= 0 and self.marks[at]))
         return Walk(at, origin, bool(movers), bool(movers and is_gone), alone, tuple(movers))
 
     @staticmethod
@@ -103,7 +104,9 @@ def find_moves(
     """
     deletes: dict[Any, int] = {}
     at_position: dict[str, dict[Any, int]] = {}
-    for place in np.flatnonzero((ranked.ops == DELETE) | marks).tolist():
+    moved = moved_places(old_keys)
+    are_near = _are_near(ranked, old_keys, positions, np.array(moved, np.int64))
+    for place in np.flatnonzero(((ranked.ops == DELETE) | marks) & are_near).tolist():
         key, position = _key(ranked.keys, place), positions[place].as_py()
         deletes[key, record_of(ranked, place)] = place
         if position is not None:
@@ -111,7 +114,6 @@ def find_moves(
             if record_of(ranked, place) in departed:
                 at_position.setdefault(position, {}).setdefault(key, place)
     found = {}
-    moved = moved_places(old_keys)
     counts = Counter(at for at, _ in {(positions[place].as_py(), _key(ranked.keys, place)) for place in moved})
     for place in moved:
         key, position = _key(old_keys, place), positions[place].as_py()
@@ -120,7 +122,15 @@ def find_moves(
         others = list(at_position.get(position, {}).values())
         if found[place] < 0 and len(others) == counts[position] == 1:
             found[place] = others[0]
-    return Moves(found, frozenset(np.flatnonzero(marks).tolist()))
+    return Moves(found, marks)
+
+
+def _are_near(ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, moved: Ints) -> Bools:
+    """Which changes have a key that one of these had, or the position of one: mostly few, of all deletes of a batch."""
+    at, count = pa.array(moved), len(ranked)
+    codes = key_codes([pa.concat_arrays([own, old.take(at)]) for own, old in zip(ranked.keys, old_keys, strict=True)])
+    has_position = pc.is_in(positions, value_set=positions.take(at).drop_null())
+    return np.asarray(np.isin(codes[:count], codes[count:]) | np.asarray(has_position), np.bool_)
 
 
 def moved_places(old_keys: Sequence[pa.Array]) -> list[int]:

@@ -1,13 +1,12 @@
 """Completes rows that wait for values of the row they replace: a source may leave out what a change does not touch.
 
 Such a value is in a change before it in the batch, or else in the live row: of the row's own key, or of the key that it had
-before.
+before. Nothing here is done row by row, and what is noted of a row is a few numbers: a catch-up has millions of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +14,18 @@ import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
 from frazil.ingest.decode.envelopes.positions import split_read
-from frazil.ingest.upserts.change_rows import GIVEN, KEY_PLACE, WAITING
-from frazil.ingest.upserts.changes import DELETE, UPSERT
-from frazil.ingest.upserts.fold import Ints, Ranked, key_codes, previous_places
-from frazil.ingest.upserts.live_rows import as_numbers, read_columns
+from frazil.ingest.upserts.change_rows import WAITING
+from frazil.ingest.upserts.changes import UPSERT
+from frazil.ingest.upserts.fold import Ranked, key_codes
+from frazil.ingest.upserts.held_rows import Givers, HeldRows
+from frazil.ingest.upserts.live_rows import one_array, read_columns
 from frazil.ingest.upserts.merged import MergedChanges
-from frazil.ingest.upserts.moves import GOT, MOVED, MOVED_AT, MOVED_IN, MOVED_ORDER, OLD_KEY, Bools
+from frazil.ingest.upserts.moves import GOT, MOVED, MOVED_AT, MOVED_IN, MOVED_ORDER, OLD_KEY
 from frazil.ingest.upserts.resolve import Found, find_rows, newest_order
+from frazil.ingest.upserts.row_places import NONE, Bools, Ints, RowPlaces, are_less
+
+# Of rows as they are stored: in memory they are some times as large.
+_LOT_BYTES = 32 * 1024 * 1024
 
 
 class RowsLost(Exception):
@@ -61,214 +65,221 @@ def complete_held(
     """
     if not any(held is not None for held in batch.held):
         return
-    wanted = batch.folded.last[~late]
     old = _OldRows(batch, found)
-    old.ask_other_keys(files, wanted)
-    for number, held in enumerate(batch.held):
-        if held is None:
-            continue
-        places = np.asarray(held[KEY_PLACE]) + batch.begins[number]
-        chosen = np.flatnonzero(np.isin(places, wanted))
-        if chosen.size:
-            rows, lacking = old.complete(held.take(pa.array(chosen)), places[chosen])
-            yield rows, places[chosen], lacking
-
-
-_Source = tuple[LiveFile | pa.Table, int]
-"""Where a value is: a file or held rows, and the row in it."""
+    is_wanted = np.zeros(len(batch.ranked), np.bool_)
+    is_wanted[batch.folded.last[~late]] = True
+    old.ask_other_keys(files, is_wanted)
+    yield from old.complete(is_wanted)
 
 
 class _OldRows:
-    """Values of the rows that changes replace: of a change before it in the batch, or of the live row."""
+    """Values of the rows that changes replace: of a change before it in the batch, or of the live row. Sources are numbered:
+    the tables of held rows, then files.
+    """
 
     def __init__(self, batch: MergedChanges, found: Found) -> None:
         self._target = batch.target
         self._batch = batch
-        self._before = previous_places(batch.ranked)
-        # Python has no times before the year 1 or after 9999.
-        self._order = as_numbers(batch.ranked.order) if batch.ranked.order is not None else None
-        self._held: dict[int, tuple[pa.Table, int]] = {}
-        for number, held in enumerate(batch.held):
-            if held is not None:
-                for row, place in enumerate(held[KEY_PLACE].to_pylist()):
-                    self._held[place + batch.begins[number]] = (held, row)
-        # Of a few rows that wait among millions no more is to be noted than of these.
-        is_held = np.zeros(len(batch.ranked), np.bool_)
-        is_held[list(self._held)] = True
-        self._live: dict[int, tuple[LiveFile, int]] = {}
+        self._held = HeldRows(batch)
+        self._files: list[LiveFile] = []
+        self._numbers: dict[str, int] = {}
+        self._live = RowPlaces.nowhere(len(self._held))
         for hits in found.hits:
-            places = batch.folded.last[hits.keys]
-            mine = is_held[places]
-            for place, row in zip(places[mine].tolist(), hits.rows[mine].tolist(), strict=True):
-                self._live[place] = (hits.file, row)
-        self._moved: set[int] = set()
-        self._behind: set[int] = set()
-        self._newest = self._find_newest(found, is_held[batch.folded.last])
+            rows = self._held.of(batch.folded.last[hits.keys])
+            mine = rows != NONE
+            self._live.put(rows[mine], self._number(hits.file), hits.rows[mine])
+        self._are_moved = np.zeros(len(self._held), np.bool_)
+        self._are_behind = np.zeros(len(self._held), np.bool_)
+        self._put_in_order(found)
         self._written = self._find_written()
 
-    def _find_newest(self, found: Found, is_held: Bools) -> dict[int, Any]:
-        """The ordering values of the live rows that may be newer than held changes, by the change that decides. is_held: per
-        key whether that is one.
+    def _number(self, file: LiveFile) -> int:
+        """The number of a file among the sources."""
+        if file.path not in self._numbers:
+            self._numbers[file.path] = len(self._held.tables) + len(self._files)
+            self._files.append(file)
+        return self._numbers[file.path]
+
+    def _put_in_order(self, found: Found) -> None:
+        """Notes of the held rows that decide a key whether the live row may be newer, and whether that is one of a snapshot
+        which the change came behind.
         """
         folded, changes = self._batch.folded, self._batch.ranked
         if changes.order is None or not found.hits:
-            return {}
+            self._held.put_in_order(None, np.zeros(0, np.int64))
+            return
         newest = newest_order(self._target, found, folded.last.size)
-        self._behind.update(folded.last[newest.were_read_in(changes.partition[folded.last]) & is_held].tolist())
-        orders = as_numbers(newest.order)
-        alive = np.flatnonzero(np.asarray(orders.is_valid()) & ~folded.is_sure & is_held)
-        return {int(folded.last[key]): orders[key].as_py() for key in alive.tolist()}
+        rows = self._held.of(folded.last)
+        self._are_behind[rows[newest.were_read_in(changes.partition[folded.last]) & (rows != NONE)]] = True
+        keys = np.flatnonzero(np.asarray(newest.order.is_valid()) & ~folded.is_sure & (rows != NONE))
+        self._held.put_in_order(newest.order.take(pa.array(keys)), rows[keys])
 
-    def _find_written(self) -> dict[int, tuple[LiveFile, int]]:
-        """Where the changes before held ones are that are in the batch's own files."""
-        before, ops = self._before, self._batch.ranked.ops
-        wanted: set[int] = set()
-        for place in self._held:
-            at = int(before[place])
-            while at in self._held:
-                at = int(before[at])
-            if at >= 0 and ops[at] == UPSERT:
-                wanted.add(at)
-        places = np.array(sorted(wanted), np.int64)
-        found: dict[int, tuple[LiveFile, int]] = {}
+    def _find_written(self) -> RowPlaces:
+        """Where the changes are that held rows follow, of those in the batch's own files."""
+        follows, ranked = self._held.follows, self._batch.ranked
+        rows = np.flatnonzero((follows != NONE) & (self._held.previous == NONE) & (ranked.ops[follows] == UPSERT))
+        places, numbers = np.unique(follows[rows], return_inverse=True)
+        there = RowPlaces.nowhere(places.size)
         assert self._target.changes is not None
-        for number, files in enumerate(self._batch.files):
-            mine = places[self._batch.owner[places] == number]
-            keys = self._batch.ranked.take(mine).keys
+        for task, files in enumerate(self._batch.files):
+            mine = np.flatnonzero(self._batch.owner[places] == task)
+            keys = ranked.take(places[mine]).keys
             for hits in find_rows(self._target, files, keys, self._target.changes.paths).hits:
-                for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
-                    found[int(mine[key])] = (hits.file, row)
+                there.put(mine[hits.keys], self._number(hits.file), hits.rows)
+        found = RowPlaces.nowhere(follows.size)
+        found.put(rows, there.sources[numbers], there.rows[numbers])
         return found
 
-    def ask_other_keys(self, files: Sequence[LiveFile], wanted: Ints) -> None:
+    def ask_other_keys(self, files: Sequence[LiveFile], is_wanted: Bools) -> None:
         """Looks for the rows of the keys that rows had before they got their own; OldRowsGone where neither key has one.
-        wanted: the changes that decide a key.
+        is_wanted: the changes that decide a key.
         """
-        gone: list[int] = []
-        for number, held in enumerate(self._batch.held):
-            if held is None or MOVED not in held.schema.names:
+        gone: list[Ints] = []
+        for held, begin in zip(self._held.tables, self._held.begins.tolist(), strict=False):
+            if MOVED not in held.schema.names:
                 continue
-            places = np.asarray(held[KEY_PLACE]) + self._batch.begins[number]
+            every = np.arange(begin, begin + len(held))
             names = [name for name in held.schema.names if name.startswith(OLD_KEY)]
             named = np.flatnonzero(np.asarray(held[names[0]].is_valid()))
-            found = self._of_other_keys(held.select(names).take(pa.array(named)), places[named], files)
-            self._keep_own_marks(held, places, found)
-            self._drop_newer(held, places, found)
-            self._take_got(held, places, found, files)
-            self._live |= found
-            moved = places[np.asarray(held[MOVED])]
-            self._moved.update(moved.tolist())
-            gone += [place for place in moved[np.isin(moved, wanted)].tolist() if place not in self._live]
-        if gone:
-            raise OldRowsGone(self._batch.ranked.take(np.array(gone)))
+            found, asked = RowPlaces.nowhere(len(held)), held.select(names).take(pa.array(named))
+            there = self._of_other_keys([one_array(column) for column in asked.columns], files)
+            found.put(named, there.sources, there.rows)
+            self._keep_own_marks(held, every, found)
+            self._drop_newer(held, found)
+            self._take_got(held, every, found, files)
+            others = np.flatnonzero(found.are_there)
+            self._live.put(every[others], found.sources[others], found.rows[others])
+            moved = every[np.asarray(held[MOVED])]
+            self._are_moved[moved] = True
+            places = self._held.places[moved]
+            gone.append(places[is_wanted[places] & ~self._live.take(moved).are_there])
+        if any(places.size for places in gone):
+            raise OldRowsGone(self._batch.ranked.take(np.concatenate(gone)))
 
-    def _keep_own_marks(self, held: pa.Table, places: Ints, found: dict[int, tuple[LiveFile, int]]) -> None:
+    def _keep_own_marks(self, held: pa.Table, every: Ints, found: RowPlaces) -> None:
         """Of the rows that stay when they are deleted those alone count that the very change has deleted which gave them
         another key; and the row of the new key while it is not deleted itself.
         """
-        times = pa.concat_arrays(held[MOVED_AT].chunks)
+        times = one_array(held[MOVED_AT])
         if times.null_count == len(times):
             return
         column = dict(self._target.metadata)["deleted_at"]
-        old, own = (
-            self._gather(column, [rows.get(place) for place in places.tolist()], times.type)
-            for rows in (found, self._live)
-        )
+        old, own = (self._gather(column, rows, times.type) for rows in (found, self._live.take(every)))
         is_same = np.asarray(pc.fill_null(pc.equal(old, times), False))
-        for n in np.flatnonzero(np.asarray(times.is_valid()) & ~is_same).tolist():
-            found.pop(int(places[n]), None)
-            if own[n].is_valid:
-                self._live.pop(int(places[n]), None)
+        others = np.asarray(times.is_valid()) & ~is_same
+        found.drop(np.flatnonzero(others))
+        self._live.drop(every[others & np.asarray(own.is_valid())])
 
-    def _drop_newer(self, held: pa.Table, places: Ints, found: dict[int, tuple[LiveFile, int]]) -> None:
+    def _drop_newer(self, held: pa.Table, found: RowPlaces) -> None:
         """Of rows in the order of a column those do not count that were written after the row had got its key. One of a
         snapshot was there before its delete comes, whatever its place.
         """
         if MOVED_ORDER not in held.schema.names:
             return
         assert self._target.changes is not None
-        orders, partitions = (pa.concat_arrays(held[name].chunks) for name in (MOVED_ORDER, MOVED_IN))
-        old = self._gather(self._target.changes.order_by, [found.get(place) for place in places.tolist()], orders.type)
+        orders, partitions = (one_array(held[name]) for name in (MOVED_ORDER, MOVED_IN))
+        old = self._gather(self._target.changes.order_by, found, orders.type)
         if self._target.changes.has_source_order:
             old, read_in = split_read(old)
             is_behind = (read_in >= 0) & np.asarray(pc.fill_null(pc.equal(partitions, pa.array(read_in)), False))
             is_behind &= self._target.changes.is_one_topic
         else:
             is_behind = np.zeros(len(old), np.bool_)
-        for n in np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False))).tolist():
-            if not is_behind[n]:
-                del found[int(places[n])]
+        found.drop(np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False)) & ~is_behind))
 
-    def _take_got(
-        self, held: pa.Table, places: Ints, found: dict[int, tuple[LiveFile, int]], files: Sequence[LiveFile]
-    ) -> None:
+    def _take_got(self, held: pa.Table, every: Ints, found: RowPlaces, files: Sequence[LiveFile]) -> None:
         """Rows that are there under a key which they have got already have the values. A connector that repeats itself may
         have brought the row of the old key again, as its last changes are, without what these did not send. A row that its
         own key had before has gone, as by a truncate that is told elsewhere.
         """
         if GOT not in held.schema.names:
             return
-        reading, got = self._target.changes, pa.concat_arrays(held[GOT].chunks)
+        reading, got = self._target.changes, one_array(held[GOT])
         assert reading is not None
         *keys, orders, partitions = got.flatten().flatten()
         lengths = np.asarray(pc.list_value_length(got))
-        of, each = np.repeat(places, lengths), np.arange(len(orders))
-        there = self._of_other_keys(pa.table(keys, [str(n) for n in range(len(keys))]), each, files)
-        newest, read_in = split_read(self._gather(reading.order_by, [there.get(n) for n in each.tolist()], orders.type))
+        of = np.repeat(np.arange(len(held)), lengths)
+        there = self._of_other_keys(keys, files)
+        newest, read_in = split_read(self._gather(reading.order_by, there, orders.type))
         # A row of a snapshot may be one that the key had before: what gave the key came behind it.
         is_before = (read_in >= 0) & ((read_in == np.asarray(partitions)) | (not reading.is_one_topic))
-        has_values = np.asarray(pc.fill_null(pc.greater_equal(newest, orders), False)) & ~is_before
-        is_older = np.asarray(pc.fill_null(pc.less(newest, orders), False))
-        for n in (np.cumsum(lengths) - lengths)[lengths > 0].tolist():
-            if is_older[n]:
-                self._live.pop(int(of[n]), None)
-        for n in np.flatnonzero(has_values)[::-1].tolist():
-            found[int(of[n])] = there[n]
+        have_values = np.asarray(pc.fill_null(pc.greater_equal(newest, orders), False)) & ~is_before
+        are_older = np.asarray(pc.fill_null(pc.less(newest, orders), False))
+        owns = (np.cumsum(lengths) - lengths)[lengths > 0]
+        self._live.drop(every[of[owns[are_older[owns]]]])
+        last_first = np.flatnonzero(have_values)
+        rows, firsts = np.unique(of[last_first], return_index=True)
+        values = there.take(last_first[firsts])
+        found.put(rows, values.sources, values.rows)
 
-    def _of_other_keys(
-        self, keys: pa.Table, places: Ints, files: Sequence[LiveFile]
-    ) -> dict[int, tuple[LiveFile, int]]:
-        if not places.size:
-            return {}
+    def _of_other_keys(self, keys: Sequence[pa.Array], files: Sequence[LiveFile]) -> RowPlaces:
+        """Where the live rows of these keys are, one for each."""
+        if not len(keys[0]):
+            return RowPlaces.nowhere(0)
         assert self._target.changes is not None
-        columns = [pa.concat_arrays(column.chunks) for column in keys.columns]
-        codes = key_codes(columns)
-        firsts = np.unique(codes, return_index=True)[1]
-        distinct = [column.take(pa.array(firsts)) for column in columns]
-        rows: dict[int, tuple[LiveFile, int]] = {}
+        _, firsts, numbers = np.unique(key_codes(keys), return_index=True, return_inverse=True)
+        distinct, there = [key.take(pa.array(firsts)) for key in keys], RowPlaces.nowhere(firsts.size)
         for hits in find_rows(self._target, files, distinct, self._target.changes.paths).hits:
-            for key, row in zip(hits.keys.tolist(), hits.rows.tolist(), strict=True):
-                rows[int(codes[firsts[key]])] = (hits.file, row)
-        return {int(place): rows[int(code)] for place, code in zip(places, codes, strict=True) if int(code) in rows}
+            there.put(hits.keys, self._number(hits.file), hits.rows)
+        return there.take(numbers)
 
-    def complete(self, held: pa.Table, places: Ints) -> tuple[pa.Table, int]:
-        """The held rows of the changes at `places` with all their values; and how many values nothing had."""
-        rows, lacking = held.select(self._target.arrow_schema.names), 0
-        for name in [name for name in held.schema.names if name.startswith(WAITING)]:
-            column = name.removeprefix(WAITING)
-            waits = np.asarray(held[name])
-            own = pa.concat_arrays(rows[column].chunks)
-            values, count = self._values(column, places, waits, own)
+    def complete(self, is_wanted: Bools) -> Iterator[tuple[pa.Table, Ints, int]]:
+        """As complete_held. A lot of rows at a time, those of one file together: their values may be large."""
+        bad: list[Ints] = []
+        columns: dict[str, None] = {}
+        for lot in self._lots(np.flatnonzero(is_wanted[self._held.places])):
+            rows, lacking = self._complete(lot)
+            places = self._held.places[lot]
+            names, are_bad = self._lack_required(rows)
+            if names:
+                bad.append(places[are_bad])
+                columns |= dict.fromkeys(names)
+            if not bad:
+                yield rows.cast(self._target.arrow_schema), places, lacking
+        if bad:
+            raise ValuesGone(self._batch.ranked.take(np.concatenate(bad)), list(columns))
+
+    def _lots(self, rows: Ints) -> Iterator[Ints]:
+        """Held rows of one table each, in the order of the live rows."""
+        held, live = self._held, self._live
+        stored = [file.description["file-size-in-bytes"] / max(1, file.record_count) for file in self._files]
+        own = [table.nbytes / len(table) for table in held.tables]
+        tables = held.here(rows).sources
+        order = np.lexsort((live.rows[rows], live.sources[rows], tables))
+        rows, tables = rows[order], tables[order]
+        # Where there is no row a number is the last one's: no more than an estimate is wanted.
+        sizes = np.array([*([0.0] * len(own)), *stored])[live.sources[rows]] + np.array(own)[tables]
+        lots = (np.cumsum(sizes) / _LOT_BYTES).astype(np.int64)
+        cuts = np.flatnonzero(np.diff(lots) | np.diff(tables)) + 1
+        yield from (lot for lot in np.split(rows, cuts) if lot.size)
+
+    def _complete(self, lot: Ints) -> tuple[pa.Table, int]:
+        """Held rows of one table with all their values; and how many values nothing had."""
+        here, names, lacking = self._held.here(lot), self._target.arrow_schema.names, 0
+        held = self._held.tables[here.sources[0]]
+        rows = held.select(names).take(pa.array(here.rows))
+        for column in [name.removeprefix(WAITING) for name in held.schema.names if name.startswith(WAITING)]:
+            waits = self._held.wait_for(column)[lot]
+            values, count = self._values(column, lot, waits, one_array(rows[column]))
             lacking += count
             place = rows.schema.get_field_index(column)
             rows = rows.set_column(place, rows.schema.field(place), values)
-        self._check_required(rows, places)
-        return rows.cast(self._target.arrow_schema), lacking
+        return rows, lacking
 
-    def _check_required(self, rows: pa.Table, places: Ints) -> None:
+    def _lack_required(self, rows: pa.Table) -> tuple[list[str], Bools]:
+        """The required columns that lack a value in some row, and these rows."""
         required = [field.name for field in self._target.arrow_schema if not field.nullable]
-        lacking = {name: np.asarray(rows[name].is_null()) for name in required if rows[name].null_count}
-        if lacking:
-            bad = np.logical_or.reduce(list(lacking.values()))
-            raise ValuesGone(self._batch.ranked.take(places[bad]), list(lacking))
+        names = [name for name in required if rows[name].null_count]
+        lacking = [np.asarray(rows[name].is_null()) for name in names]
+        return names, np.logical_or.reduce([np.zeros(len(rows), np.bool_), *lacking])
 
-    def _values(self, column: str, places: Ints, waits: Bools, own: pa.Array) -> tuple[pa.Array, int]:
-        """The column with the values that these changes wait for; and how many nothing had."""
+    def _values(self, column: str, lot: Ints, waits: Bools, own: pa.Array) -> tuple[pa.Array, int]:
+        """The column with the values that these held rows wait for; and how many nothing had."""
         waiting = np.flatnonzero(waits)
-        sources = [self._source(column, int(place)) for place in places[waiting].tolist()]
+        sources = self._sources(column, lot[waiting])
         at = np.arange(len(own))
         at[waiting] = len(own) + np.arange(waiting.size)
-        nowhere = waiting[[source is None for source in sources]]
+        nowhere = waiting[~sources.are_there]
         assert self._target.changes is not None
         if column in {path[0] for path in self._target.changes.paths}:
             at[nowhere] = nowhere  # A struct that has the key.
@@ -276,106 +287,78 @@ class _OldRows:
         values = pa.concat_arrays([own, self._gather(column, sources, own.type)]).take(pa.array(at))
         return values, nowhere.size
 
-    def _gather(
-        self, column: str, sources: Sequence[tuple[LiveFile | pa.Table, int] | None], kind: pa.DataType
-    ) -> pa.Array:
+    def _gather(self, column: str, places: RowPlaces, kind: pa.DataType) -> pa.Array:
         """The column's values in these rows, null where there is none. Each file is read once."""
-        rows_of: dict[int, tuple[LiveFile | pa.Table, list[int], list[int]]] = {}
-        for n, source in enumerate(sources):
-            if source is not None:
-                _, places, rows = rows_of.setdefault(id(source[0]), (source[0], [], []))
-                places.append(n)
-                rows.append(source[1])
-        at, pieces, count = np.full(len(sources), -1), [pa.nulls(0, kind)], 0
-        for held, places, rows in rows_of.values():
-            pieces.append(self._read(column, held, np.array(rows)))
-            at[places] = count + np.arange(len(rows))
-            count += len(rows)
-        return pa.concat_arrays(pieces).take(pa.array(at, mask=at < 0))
+        at, pieces, count = np.full(places.rows.size, NONE), [pa.nulls(0, kind)], 0
+        for mine in places.by_source():
+            pieces.append(self._read(column, int(places.sources[mine[0]]), places.rows[mine]))
+            at[mine] = count + np.arange(mine.size)
+            count += mine.size
+        return pa.concat_arrays(pieces).take(pa.array(at, mask=at == NONE))
 
-    def _source(self, column: str, place: int) -> _Source | None:
-        """Where the value is that a change leaves as it was; None where there was no row."""
-        if place in self._moved and self._given(place, column, None) is not None:
-            return self._held[place]  # Of a change that came after the row had got its key.
-        ranked = self._batch.ranked
-        at = -1 if place in self._moved else int(self._before[place])
-        barrier = self._barrier(at)
-        given, giver = self._given(place, column, barrier), place
-        while at >= 0:
-            if given is not None and (
-                _is_blind(ranked, at) or given >= self._rank(at) or _is_behind(ranked, at, given)
-            ):
-                return self._unless_newer(place, given, self._held[giver])
-            held = self._held.get(at) if ranked.ops[at] == UPSERT else None
-            if held is None or not _waits(held, column):
-                rank = self._rank(at) if self._order is not None else None
-                return self._unless_newer(place, rank, held or self._written.get(at))
-            other = self._given(at, column, barrier)
-            if other is not None and (given is None or other > given):
-                given, giver = other, at
-            at = int(self._before[at])
-        if given is not None:
-            return self._unless_newer(place, given, self._held[giver])
-        # Looked for on behalf of the change that decides the key.
-        return None if self._batch.folded.cut >= 0 else self._live.get(place)
+    def _read(self, column: str, source: int, rows: Ints) -> pa.Array:
+        tables = self._held.tables
+        if source < len(tables):
+            return one_array(tables[source][column]).take(pa.array(rows))
+        (values,) = read_columns(self._target, self._files[source - len(tables)], [(column,)], rows)
+        return values
 
-    def _barrier(self, at: int) -> tuple[int, ...] | None:
-        """Where the delete without an ordering value is that this change, or one before it, follows."""
-        while at >= 0 and not _is_blind(self._batch.ranked, at):
-            at = int(self._before[at])
-        return _arrival(self._batch.ranked, at) if at >= 0 else None
+    def _sources(self, column: str, rows: Ints) -> RowPlaces:
+        """Where the values are that these held rows wait for."""
+        # Looked for on behalf of the changes that decide their keys.
+        found = self._live.take(rows) if self._batch.folded.cut < 0 else RowPlaces.nowhere(rows.size)
+        givers = self._held.givers(column)
+        is_moved = self._are_moved[rows]
+        if givers is not None and is_moved.any():
+            # Of changes that came after the rows had got their keys.
+            given = np.flatnonzero(is_moved & (givers.all_numbers[rows] != NONE))
+            here = self._held.here(rows[given])
+            found.put(given, here.sources, here.rows)
+        self._look_back(column, rows, np.flatnonzero(~is_moved), found)
+        return found
 
-    def _given(self, place: int, column: str, barrier: tuple[int, ...] | None) -> tuple[Any, ...] | None:
-        """Where in the order the change is that has given a held row its value; None where the value is its own, or went
-        with a delete.
+    def _look_back(self, column: str, rows: Ints, left: Ints, found: RowPlaces) -> None:
+        """Looks through the changes before these, one step for all of them at a time, and notes in `found` which have the
+        value. left: the rows that are not decided.
         """
-        held, row = self._held[place]
-        if GIVEN + column not in held.schema.names:
-            return None
-        found = held[GIVEN + column][row].as_py()
-        if found is None or found["order"] is None or (barrier is not None and tuple(found.values())[1:] < barrier):
-            return None
-        return tuple(found.values())
+        held, givers, waits = self._held, self._held.givers(column), self._held.wait_for(column)
+        here = rows.copy()
+        by = givers.of(rows) if givers is not None else np.full(rows.size, NONE)
+        while left.size:
+            now, previous = here[left], held.previous[here[left]]
+            is_given = by[left] != NONE
+            if givers is not None and is_given.any():
+                is_given[is_given] = held.are_given_later(givers, by[left][is_given], now[is_given])
+                done = left[is_given]
+                self._settle(rows, done, held.here(by[done]), givers.places(by[done]), found)
+            is_end = ~is_given & ((previous == NONE) | ~waits[previous])
+            for is_held in (True, False):
+                done = left[is_end & (held.follows[now] != NONE) & ((previous != NONE) == is_held)]
+                there = held.here(held.previous[here[done]]) if is_held else self._written.take(here[done])
+                self._settle(rows, done, there, held.places_followed(here[done]), found)
+            goes_on = ~is_given & ~is_end
+            left, previous = left[goes_on], previous[goes_on]
+            here[left] = previous
+            if givers is not None:
+                by[left] = _later(by[left], givers.of(previous), givers)
 
-    def _rank(self, place: int) -> tuple[Any, ...]:
-        """Where in the order a change is."""
-        assert self._order is not None
-        return self._order[place].as_py(), *_arrival(self._batch.ranked, place)
-
-    def _unless_newer(self, place: int, rank: tuple[Any, ...] | None, source: _Source | None) -> _Source | None:
-        """What a change at this place of the order has, or the live row where that is newer: the change is none to it. A row
-        of a snapshot is not newer than what came behind it, before the change that decides; what came later is repeated.
+    def _settle(self, rows: Ints, done: Ints, there: RowPlaces, places: tuple[Ints, ...], found: RowPlaces) -> None:
+        """Notes where values are, of changes at these places of the order; unless the live row is newer, as what is older is
+        no change to it. A row of a snapshot is not newer than what came behind it, before the change that decides; what came
+        later is repeated.
         """
-        newest = self._newest.get(place)
-        if newest is None or rank is None or rank[0] is None or newest <= rank[0]:
-            return source
-        is_behind = place in self._behind and rank[1:] < _arrival(self._batch.ranked, place)
-        return source if is_behind else self._live.get(place)
-
-    def _read(self, column: str, source: LiveFile | pa.Table, rows: Ints) -> pa.Array:
-        if isinstance(source, LiveFile):
-            (values,) = read_columns(self._target, source, [(column,)], rows)
-            return values
-        return pa.concat_arrays(source[column].chunks).take(pa.array(rows))
+        newest = self._held.newest[rows[done]]
+        is_newer = (newest > 0) & (places[0] > 0) & (newest > places[0])
+        if is_newer.any():
+            mine = self._held.arrivals(self._held.places[rows[done]])
+            is_newer &= ~(self._are_behind[rows[done]] & are_less(places[1:], mine))
+        counts = np.flatnonzero(~is_newer)
+        found.put(done[counts], there.sources[counts], there.rows[counts])
 
 
-def _is_blind(changes: Ranked, place: int) -> bool:
-    return bool(changes.ops[place] == DELETE and changes.blind[place])
-
-
-def _is_behind(changes: Ranked, place: int, given: tuple[Any, ...]) -> bool:
-    """Whether what has given a value, at this place of the order, came behind a row of a snapshot in its partition."""
-    if changes.read is None or not changes.read[place]:
-        return False
-    mine, other = _arrival(changes, place), given[1:]
-    return bool(mine[:2] == other[:2] and mine < other)
-
-
-def _arrival(changes: Ranked, place: int) -> tuple[int, ...]:
-    """Where a change is by arrival."""
-    return tuple(int(one[place]) for one in (changes.source, changes.partition, changes.offset, changes.step))
-
-
-def _waits(held: tuple[pa.Table, int], column: str) -> bool:
-    rows, at = held
-    return WAITING + column in rows.schema.names and bool(rows[WAITING + column][at].as_py())
+def _later(ones: Ints, others: Ints, givers: Givers) -> Ints:
+    """Of two held rows each the one whose value was given later; the other where one is NONE."""
+    is_other = (others != NONE) & (ones == NONE)
+    both = np.flatnonzero((others != NONE) & (ones != NONE))
+    is_other[both] = are_less(givers.places(ones[both]), givers.places(others[both]))
+    return np.where(is_other, others, ones)

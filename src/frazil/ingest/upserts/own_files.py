@@ -21,7 +21,9 @@ from frazil.ingest.shape import as_written
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import KEY_PLACE
 from frazil.ingest.upserts.changes import UPSERT
+from frazil.ingest.upserts.delete_files import bits_of
 from frazil.ingest.upserts.fold import Ints
+from frazil.ingest.upserts.live_rows import one_array
 from frazil.ingest.upserts.merged import MergedChanges
 from frazil.ingest.upserts.moves import Bools
 from frazil.ingest.upserts.old_rows import complete_held
@@ -67,7 +69,7 @@ def sort_out(batch: MergedChanges, late: Bools, ids: Ints | None) -> OwnFiles:
     for file, rows, places in _own_rows(batch, (lost | (ids != NO_ID)) & ~held):
         gone = rows[lost[places]]
         if (ids[places] == NO_ID).all():
-            own.superseded.append((file, BitMap64(gone.astype(np.uint64).tolist())))
+            own.superseded.append((file, bits_of(gone)))
             continue
         again = _Again(file, np.ones(file.record_count, np.bool_), np.full(file.record_count, NO_ID))
         again.stays[gone], again.ids[rows] = False, ids[places]
@@ -130,11 +132,7 @@ def _read_again(target: TableTarget, again: _Again) -> Iterator[pa.Table]:
         for number in range(parquet.num_row_groups):
             read = parquet.read_row_group(number).combine_chunks()
             part = slice(begin, begin := begin + read.num_rows)
-            columns = [as_written(_one(read[field.name]), field.type) for field in target.arrow_schema]
+            columns = [as_written(one_array(read[field.name]), field.type) for field in target.arrow_schema]
             rows = pa.Table.from_arrays(columns, schema=target.arrow_schema)
             rows = with_row_ids(target, rows, again.ids[part])
             yield rows if again.stays[part].all() else rows.filter(pa.array(again.stays[part]))
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

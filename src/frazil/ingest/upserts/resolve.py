@@ -34,7 +34,7 @@ from frazil.ingest.decode.envelopes.positions import split_read
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.bloom import KeyFilters
 from frazil.ingest.upserts.bounds import bounds_of
-from frazil.ingest.upserts.delete_files import read_deletes
+from frazil.ingest.upserts.delete_files import are_in, read_deletes
 from frazil.ingest.upserts.equality import are_deleted
 from frazil.ingest.upserts.fold import KeySet
 from frazil.ingest.upserts.key_index import KeyIndex
@@ -156,8 +156,8 @@ def _look(
 def _live(target: TableTarget, file: LiveFile, rows: Ints, keys: Ints) -> Iterator[Hits]:
     """Those of the rows at these places that are alive."""
     deleted = read_deletes(target, file.path, file.deletes)
-    if len(deleted):
-        gone = np.fromiter((row in deleted for row in rows.tolist()), np.bool_, rows.size)
+    if deleted:
+        gone = are_in(rows, deleted)
         rows, keys = rows[~gone], keys[~gone]
     gone = are_deleted(target, file, rows)
     if gone.any():

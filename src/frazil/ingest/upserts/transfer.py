@@ -10,12 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap64
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import UnavailableError
 from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
+from frazil.ingest.upserts.delete_files import bits_of, read_deletes, rows_of, write_deletes
 from frazil.ingest.upserts.fold import key_codes
 from frazil.ingest.upserts.live_rows import key_columns
 from frazil.ingest.upserts.resolve import find_rows
@@ -41,7 +40,7 @@ def transfer_deletes(
         found = find_rows(target, new, keys, target.changes.paths)
         if sum(hits.rows.size for hits in found.hits) != count:
             return None
-        gone = {hits.file: BitMap64(hits.rows.astype(np.uint64).tolist()) for hits in found.hits}
+        gone = {hits.file: bits_of(hits.rows) for hits in found.hits}
         return write_deletes(target, gone, format_version)
     except OSError as error:
         raise UnavailableError(f"the store does not give or take a file: {error}", where=target.name) from None
@@ -55,6 +54,6 @@ def _keys_gone(target: TableTarget, before: Sequence[LiveFile], now: Sequence[Li
     for file in now:
         gone = read_deletes(target, file.path, file.deletes) - read_deletes(target, file.path, then[file.path])
         if gone:
-            rows = pa.array(np.fromiter(gone, np.int64, len(gone)))
+            rows = pa.array(rows_of(gone))
             parts.append([key.take(rows) for key in key_columns(target, file, target.changes.paths)])
     return tuple(pa.concat_arrays(column) for column in zip(*parts, strict=True)) if parts else None

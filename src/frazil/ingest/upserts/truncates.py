@@ -21,7 +21,7 @@ from frazil.errors import RecordError, SpecError
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.bounds import bounds_of, null_count_of
 from frazil.ingest.upserts.changes import TRUNCATE, Changes
-from frazil.ingest.upserts.delete_files import read_deletes
+from frazil.ingest.upserts.delete_files import are_in, bits_of, read_deletes, rows_of
 from frazil.ingest.upserts.equality import are_deleted
 from frazil.ingest.upserts.fold import Ranked
 from frazil.ingest.upserts.live_rows import column_pieces
@@ -103,7 +103,7 @@ class Truncated:
 
     def _left_of(self, hits: Hits) -> Hits:
         _, gone = self.gone[hits.file.path]
-        stays = np.fromiter((row not in gone for row in hits.rows.tolist()), np.bool_, hits.rows.size)
+        stays = ~are_in(hits.rows, gone)
         return replace(hits, rows=hits.rows[stays], keys=hits.keys[stays])
 
 
@@ -162,8 +162,8 @@ class _Order:
         older, untold, begin = BitMap64(), BitMap64(), 0
         for piece in column_pieces(self._target, file, self._path):
             stays = np.asarray(pc.fill_null(pc.greater_equal(piece, self._place), False))
-            older |= BitMap64(begin + np.flatnonzero(~stays))
-            untold |= BitMap64(begin + np.flatnonzero(np.asarray(piece.is_null())))
+            older |= bits_of(begin + np.flatnonzero(~stays))
+            untold |= bits_of(begin + np.flatnonzero(np.asarray(piece.is_null())))
             begin += len(piece)
         return older, untold
 
@@ -172,5 +172,5 @@ def _without_equal(target: TableTarget, file: LiveFile, rows: BitMap64) -> BitMa
     """Without the rows that equality deletes of other writers have taken away."""
     if not rows or all(delete.kind != "equality" for delete in file.deletes):
         return rows
-    places = np.asarray(rows.to_array()).astype(np.int64)
-    return BitMap64(places[~are_deleted(target, file, places)])
+    places = rows_of(rows)
+    return bits_of(places[~are_deleted(target, file, places)])

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap64
 
 from frazil.catalog.port import Catalog, NotSent, TableMoved, TableState
 from frazil.catalog.scans import Scan
@@ -21,7 +20,7 @@ from frazil.failpoints import hit
 from frazil.ingest.files.lineage import has_lineage
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.column_cache import forget_files, note_live
-from frazil.ingest.upserts.delete_files import write_deletes
+from frazil.ingest.upserts.delete_files import bits_of, write_deletes
 from frazil.ingest.upserts.fold import Folded, Ranked
 from frazil.ingest.upserts.lineage import kept_ids
 from frazil.ingest.upserts.merged import MergedChanges, merge_changes
@@ -181,7 +180,7 @@ def _resolve(
     for hits in (replace(one, rows=one.rows[~late[one.keys]]) for one in found.hits):
         if hits.rows.size:
             _, known = gone.get(hits.file.path, (hits.file, hits.deleted))
-            gone[hits.file.path] = (hits.file, known | BitMap64(hits.rows.astype(np.uint64).tolist()))
+            gone[hits.file.path] = (hits.file, known | bits_of(hits.rows))
             deleted += hits.rows.size
     emptied = [file for file, bits in gone.values() if batch.emptied and len(bits) == file.record_count]
     for file in emptied:
