@@ -125,8 +125,8 @@ class Table:
         now_ms = self._jvm.java.lang.System.currentTimeMillis()
         self._java.expireSnapshots().expireOlderThan(now_ms + 1).retainLast(1).commit()
 
-    def compact_two(self) -> None:
-        """A foreign compaction: two data files of one partition and schema become one. Nothing where there are no two, or
+    def compact_two(self) -> bool:
+        """A foreign compaction: two data files of one partition and schema become one. False where there are no two, or
         where somebody else was quicker.
         """
         self._java.refresh()
@@ -137,7 +137,7 @@ class Table:
             groups.setdefault(alike, []).append(file)
         chosen = next((files[:2] for files in groups.values() if len(files) > 1), [])
         if not chosen:
-            return
+            return False
         paths = [str(file.location()) for file in chosen]
         path = f"{self._java.location()}/data/{new_id()}.parquet"
         rows = pa.concat_tables([pq.read_table(one) for one in paths])
@@ -151,6 +151,8 @@ class Table:
             rewrite.deleteFile(file)
         with suppress(Py4JJavaError):
             rewrite.commit()
+            return True
+        return False
 
     def scatter_manifests(self) -> None:
         """Every data file gets a manifest of its own, in one commit."""

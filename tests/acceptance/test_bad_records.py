@@ -14,7 +14,7 @@ import pytest
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run, ancestor
-from tests.acceptance.verifier import canonical, place_of, read_newest
+from tests.acceptance.verifier import canonical, place_of, read_newest, unnamed
 from tests.fixtures.odd_values import BAD, DECLARED, ODD, VALUES
 from tests.fixtures.readers import DIGESTS
 
@@ -37,13 +37,17 @@ class Zoo:
         known = (*VALUES, "neighbour")
         first = [f"first_{name}" for name in (*FIRST_BAD, *FIRST_ODD)]
         self.tables = {name: pipeline.add_fed_table(name, 1, on_bad_record="stop") for name in (*known, *first)}
+        self.tables["scattered"] = pipeline.add_fed_table(
+            "scattered", 1, partition_by=["id"], limits={"partitions": GOOD}
+        )
         self.tables["dropping"] = pipeline.add_fed_table("dropping", 1, columns=DECLARED, undeclared="drop")
-        self.run = self._start([self.tables[name] for name in known])
+        self.run = self._start([self.tables[name] for name in (*known, "scattered")])
         self.daemons = self._daemons()
         for name, value in VALUES.items():
             pipeline.feed.send(self.tables[name][1], [*events(10, GOOD), value, *events(10, GOOD + 10)])
         for name in first:
             pipeline.feed.send(self.tables[name][1], [VALUES[name.removeprefix("first_")], *events(10)])
+        pipeline.feed.send(self.tables["scattered"][1], events(20 * GOOD, GOOD))
         pipeline.feed.produce(self.tables["dropping"][1], [*VALUES.values(), *events(300)])
 
     def _start(self, known: list[tuple[str, str]]) -> Run:
@@ -105,6 +109,15 @@ def test_an_odd_value_is_a_row_like_any_other(zoo: Zoo, name: str) -> None:
     table, _ = zoo.tables[name]
     zoo.pipeline.wait_for_commit_of(table, zoo.run)
     zoo.pipeline.check(table)
+
+
+def test_rows_of_more_partitions_than_a_batch_may_write_stop_their_table(zoo: Zoo) -> None:
+    table, _ = zoo.tables["scattered"]
+    state = zoo.pipeline.wait_for_state(zoo.run, table, "stopped")
+    assert f"more than {GOOD} partitions" in state["reason"]
+    assert "limits.partitions" in state["remedy"]
+    zoo.pipeline.check(table, is_complete=False)
+    assert unnamed(zoo.metadata(table)) == frozenset(), "nothing of the batch is left"
 
 
 @pytest.mark.parametrize("name", FIRST_BAD)

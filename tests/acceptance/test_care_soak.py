@@ -7,6 +7,7 @@ and table care that are killed at random, a foreign compactor in the same tables
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,6 +18,7 @@ from frazil.clock import SystemClock
 from tests.acceptance.ledger import Feed, events
 from tests.acceptance.mirrors import Mirror
 from tests.acceptance.operator import Operator
+from tests.acceptance.operator import Table as JavaTable
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
 from tests.acceptance.soaking import chance, die, live_on, soak_s
@@ -39,15 +41,19 @@ STEPS = (
     "care.orphans.found",
 )
 LIVES_MS = 12_000
+LOOKED_AFTER_S = 15.0
+"""After so long a run has looked after some table, and dies of it where it is to."""
 ROUND_MS = 20_000
 """As long as a round of care may take before it is killed."""
 TIDY_WITHIN_S = 300.0
 FIELD_EVERY = 3000
 """Records of one topic between two new fields."""
+SHOWING = ("compact", "expire", "orphans removed", "foreign compaction", "death in care of run", "death in maintain")
+"""Without any of these half an hour has shown nothing."""
 
 
 class Soak:
-    """A pipeline of tables that differ in their partitions, and of a mirror."""
+    """A pipeline of tables that differ in their partitions, and of a mirror. seen: what has happened, and how often."""
 
     def __init__(self, pipeline: Pipeline, operator: Operator, seed: int) -> None:
         self.pipeline = pipeline
@@ -63,6 +69,8 @@ class Soak:
         self.tables = [*self._fed, self._mirror.table]
         self._feed = Feed(pipeline.servers, pipeline.ledger)
         self._told = 0
+        self.seen = Counter[str]()
+        self._in_other_hands: dict[str, JavaTable] = {}
 
     def produce(self) -> None:
         """Some records for every table; now and then they get a new field, at the top and inside."""
@@ -80,12 +88,14 @@ class Soak:
     def compact(self) -> None:
         """What other hands do, which know nothing of deletes."""
         for table in self._fed:
-            self._operator.open(self.pipeline.folder, table).compact_two()
+            if table not in self._in_other_hands:
+                self._in_other_hands[table] = self._operator.open(self.pipeline.folder, table)
+            self.seen["foreign compaction"] += self._in_other_hands[table].compact_two()
 
     def live_and_die(self, number: int) -> None:
         """One run, every third of which dies in its care, and beside every other one a round of care that dies too."""
-        step = STEPS[chance(self._seed, number, len(STEPS))]
-        run = self.pipeline.run(failpoints=f"{step}=kill@2" if number % 3 == 0 else "")
+        step, is_armed = STEPS[chance(self._seed, number, len(STEPS))], number % 3 == 0
+        run = self.pipeline.run(failpoints=f"{step}=kill@2" if is_armed else "")
         with suppress(AssertionError):  # It may have died of its failpoint before that.
             run.wait_for("batch_committed")
         if number % 2:
@@ -93,9 +103,20 @@ class Soak:
             failpoints = f"{STEPS[number // 4 % len(STEPS)]}=kill" if number % 4 == 1 else ""
             code = self.pipeline.attempt("maintain", failpoints=failpoints, within_s=180 if failpoints else within_s)
             assert code in (0, -signal.SIGKILL), (self.pipeline.folder / "attempts.log").read_text()[-3000:]
-        live_on(run, chance(self._seed, number + 1000, LIVES_MS) / 1000)
-        assert troubles(run) == []
+            self.seen["death in maintain"] += bool(failpoints) and code != 0
+        # At the first there is nothing to care for yet.
+        at_least_s = LOOKED_AFTER_S if is_armed and number else 0.0
+        live_on(run, at_least_s + chance(self._seed, number + 1000, LIVES_MS) / 1000)
+        self.seen["death in care of run"] += is_armed and not run.is_running and run.wait() == -signal.SIGKILL
+        self.note(run)
         die(run, number)
+
+    def note(self, run: Run) -> None:
+        """Counts what table care has done in a run, which had no trouble."""
+        assert troubles(run) == []
+        for done in run.seen("care_done"):
+            self.seen[done["action"]] += 1
+            self.seen["orphans removed"] += done["removed"] if done["action"] == "orphans" else 0
 
     def check(self) -> None:
         """Lost 0, doubled 0."""
@@ -149,8 +170,8 @@ def lead_lives(soak: Soak, is_over: Callable[[int], bool]) -> None:
 
 @pytest.mark.soak
 def test_half_an_hour_of_everything(pipeline: Pipeline, operator: Operator) -> None:
-    soak, clock = Soak(pipeline, operator, 0), SystemClock()
-    end_s = clock.monotonic_s() + soak_s(SOAK_S)
+    soak, clock, lasting_s = Soak(pipeline, operator, 0), SystemClock(), soak_s(SOAK_S)
+    end_s = clock.monotonic_s() + lasting_s
     lead_lives(soak, lambda _: clock.monotonic_s() > end_s)
     with pipeline.running() as run:
         for table in soak.tables:
@@ -158,8 +179,9 @@ def test_half_an_hour_of_everything(pipeline: Pipeline, operator: Operator) -> N
         run.wait_while_running(lambda: not soak.untidy(), "files are as they should be", TIDY_WITHIN_S)
         run.wait_while_running(lambda: not soak.unnamed(), "orphans are gone", SAFETY_AGE_S + TIDY_WITHIN_S)
         assert run.stop() == 0, run.tail()
-        assert troubles(run) == []
+        soak.note(run)
     soak.check()
+    assert lasting_s < SOAK_S or [what for what in SHOWING if not soak.seen[what]] == [], soak.seen
 
 
 def test_a_minute_of_everything(pipeline: Pipeline, operator: Operator) -> None:

@@ -83,6 +83,20 @@ def test_files_that_are_enough_for_one_become_it_while_records_arrive(lake: Lake
     assert "compact" not in kinds(lake.care(table, spec, "busy"))
 
 
+@pytest.mark.parametrize("shares", [(0.85, 0.05), (0.6, 0.65)], ids=["beside a nearly full one", "too large for one"])
+def test_a_table_at_rest_keeps_no_two_files_of_which_one_could_be(
+    lake: Lake, table: str, shares: tuple[float, float]
+) -> None:
+    for number, share in enumerate(shares):
+        lake.commit(table, [(number * 10 + i, noise(number * 10 + i, int(share * TARGET / 10))) for i in range(10)])
+    rows, sizes = lake.rows(table), [file.size_bytes / TARGET for file in lake.look(table).files]
+    assert sorted(sizes) == pytest.approx(sorted(shares), rel=0.1)
+    assert "compact" in kinds(lake.care(table))
+    assert len(lake.look(table).files) == 1
+    assert lake.rows(table) == rows
+    assert "compact" not in kinds(lake.care(table))
+
+
 def test_queries_on_snapshots_that_are_kept_find_their_files(lake: Lake, table: str) -> None:
     lake.fill(table, 3)
     before = {snapshot: lake.rows(table, snapshot) for snapshot in lake.look(table).snapshots}

@@ -10,13 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import StaticTable
 
 from frazil.catalog.layout import Layout
 from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
-from frazil.ingest.evolve import new_schema
+from frazil.ingest.evolve import extend_schema, new_schema
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.letters.target import letters_target
+from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.resolve import find_rows
 from frazil.runtime.jvm import Jvm
 from frazil.spec.partitioning import parse_term
@@ -52,24 +54,70 @@ def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 @pytest.mark.parametrize("kind", _LAYOUTS)
 def test_every_key_is_found_in_the_files_of_its_partition(lake: Lake, kind: str) -> None:
     for words in _LAYOUTS[kind]:
-        name = f"t.keys_{new_id()[:8]}"
-        lake.catalog.create(
-            name, new_schema([("k", parse_type(kind))]), PROPERTIES, 3, Layout((parse_term(words),), ())
-        )
-        state = lake.catalog.load(name)
-        assert state is not None
-        target = letters_target(state)
-        writer = FileWriter(target)
-        keys = pa.array(_KEYS[kind], target.arrow_schema.field("k").type)
-        writer.write(pa.Table.from_arrays([keys], schema=target.arrow_schema))
-        progress = Progress({"topic": {0: 1}}, {"topic": "id"}, "c", new_id(), 1, "run")
-        lake.catalog.commit(Commit(name, tuple(writer.finish()), progress, state.progress))
-        fresh = lake.connect()
-        fresh.load(name)
-        files = [_without_bounds(file) for file in fresh.scan(name).files]
+        name = _create(lake, kind, words)
+        target, keys = _write(lake, name, _KEYS[kind])
+        files = _files(lake, name)
         found = [find_rows(target, files, [keys.slice(n, 1)], [("k",)]) for n in range(len(keys))]
         assert [sum(hit.rows.size for hit in one.hits) for one in found] == [1] * len(keys), words
         assert [one.looked_at for one in found] == [1] * len(keys), words
+
+
+_WIDER: dict[str, tuple[str, list[Any], list[Any], tuple[str, ...]]] = {
+    "int": ("long", [-25, -1, 0, 77, 2**31 - 1], [2**40], ("k", "truncate(k, 10)", "bucket(k, 8)")),
+    "decimal(9,2)": (
+        "decimal(20,2)",
+        [Decimal("-1.00"), Decimal("0.01"), Decimal("9999999.99")],
+        [Decimal("123456789012345678.01")],
+        ("k", "truncate(k, 300)", "bucket(k, 8)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", _WIDER)
+def test_a_column_that_files_are_partitioned_by_may_become_wider(lake: Lake, kind: str) -> None:
+    wide, before, new, layouts = _WIDER[kind]
+    for words in layouts:
+        name = _create(lake, kind, words)
+        _write(lake, name, before)
+        lake.catalog.evolve(name, lambda schema: extend_schema(schema, {(): {"k": parse_type(wide)}}))
+        target, keys = _write(lake, name, [*before, *new])
+        expected = [2] * len(before) + [1] * len(new)
+        for turn in range(2):
+            files = _files(lake, name)
+            found = [find_rows(target, files, [keys.slice(n, 1)], [("k",)]) for n in range(len(keys))]
+            assert [sum(hit.rows.size for hit in one.hits) for one in found] == expected, (words, turn)
+            static = StaticTable.from_metadata(str(lake.java(name).operations().current().metadataFileLocation()))
+            of_each = [static.scan(f"k = {key}").to_arrow().num_rows for key in keys.to_pylist()]
+            assert of_each == expected, (words, turn)
+            if not turn:
+                assert [one.failure for one in lake.care(name) if one.action.kind == "compact"] == [""]
+        assert len(files) == len(lake.look(name).files) == len({file.partition for file in lake.look(name).files})
+
+
+def _create(lake: Lake, kind: str, words: str) -> str:
+    name = f"t.keys_{new_id()[:8]}"
+    lake.catalog.create(name, new_schema([("k", parse_type(kind))]), PROPERTIES, 3, Layout((parse_term(words),), ()))
+    return name
+
+
+def _write(lake: Lake, name: str, values: list[Any]) -> tuple[TableTarget, pa.Array]:
+    """A batch of these keys."""
+    state = lake.catalog.load(name)
+    assert state is not None
+    target = letters_target(state)
+    writer = FileWriter(target)
+    keys = pa.array(values, target.arrow_schema.field("k").type)
+    writer.write(pa.Table.from_arrays([keys], schema=target.arrow_schema))
+    progress = Progress({"topic": {0: 1}}, {"topic": "id"}, "c", new_id(), 1, "run")
+    lake.catalog.commit(Commit(name, tuple(writer.finish()), progress, state.progress))
+    return target, keys
+
+
+def _files(lake: Lake, name: str) -> list[LiveFile]:
+    """As a fresh process has them, and as if nothing but their partitions told of their keys."""
+    fresh = lake.connect()
+    fresh.load(name)
+    return [_without_bounds(file) for file in fresh.scan(name).files]
 
 
 def _without_bounds(file: LiveFile) -> LiveFile:

@@ -25,6 +25,8 @@ import yaml
 from confluent_kafka import Producer
 from pyarrow import parquet
 from pyiceberg.table import StaticTable
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import LongType
 
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.layout import Layout, words_of
@@ -54,9 +56,12 @@ _LAYOUTS = {
 _BEFORE_1970 = "\"at\" = TIMESTAMPTZ '1969-12-31 23:30:00+00:00'"
 _FILTERS = (
     "id = 77", "id > 150 and id < 160", "n = -3", "b = true", "b is null", "s = 'é 日/1'", "d = -1.25", "d >= 2",
-    "day = DATE '1969-12-31'", "day > DATE '2026-01-01'", "deep.s = 'aé0'", "deep.\"in\".z = -2", "deep.\"in\".z is null",
+    "day = DATE '1969-12-31'", "day > DATE '2026-01-01'", "day < DATE '0002-01-01'", "day >= DATE '9999-12-31'",
+    "deep.s = 'aé0'", "deep.\"in\".z = -2", "deep.\"in\".z is null",
     "\"at\" >= TIMESTAMPTZ '1970-01-01 00:00:00+00:00'", _BEFORE_1970,
+    "\"at\" < TIMESTAMPTZ '0001-01-02 00:00:00+00:00'", "\"at\" > TIMESTAMPTZ '9999-12-31 23:00:00+00:00'",
 )  # fmt: skip
+_BUCKET = BucketTransform(4).transform(LongType())
 Ids = list[int]
 # What DuckDB 1.5 answers wrongly, by table and filter: it misses a negative decimal among truncated ones, and a moment
 # before 1970 among days. Polars is asked in its place.
@@ -67,17 +72,21 @@ _DUCKDB_IS_WRONG: Mapping[tuple[str, str], pl.Expr] = {
 
 
 def _record(number: int) -> dict[str, Any]:
-    """Every column has nulls, few values, and such that implementations differ about."""
-    moments = ["1969-12-31T23:30:00Z", "1970-01-01T00:00:00Z", "2026-03-29T01:30:00Z", "1900-02-28T12:00:00.000001Z"]
+    """Every column has nulls, few values, and such that implementations differ about: some clocks are as wrong as can be."""
+    moments = [
+        "1969-12-31T23:30:00Z", "1970-01-01T00:00:00Z", "2026-03-29T01:30:00Z", "1900-02-28T12:00:00.000001Z",
+        "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z",
+    ]  # fmt: skip
+    days = ["1969-12-31", "1970-01-01", "2026-02-28", "0044-03-15", "0001-01-01", "9999-12-31"]
     full = {
         "id": number,
         "n": number % 7 - 3,
         "b": number % 3 == 0,
         "s": f"é 日/{number % 4}",
         "d": f"{number % 5 - 2}.{'25' if number % 2 else '50'}",
-        "day": ["1969-12-31", "1970-01-01", "2026-02-28", "0044-03-15"][number % 4],
-        "at": moments[number % 4],
-        "local": moments[(number + 1) % 4].removesuffix("Z"),
+        "day": days[number % 6],
+        "at": moments[number % 6],
+        "local": moments[(number + 1) % 6].removesuffix("Z"),
         "u": str(uuid.UUID(int=(number % 3) << 100)),
         "raw": base64.b64encode(bytes([255 - number % 2, number % 3])).decode(),
         "two": base64.b64encode(bytes([number % 2, 255])).decode(),
@@ -320,14 +329,30 @@ def test_the_layout_is_what_the_file_says_and_else_what_it_was(scene: Scene) -> 
     assert len(specs) == 2, "old files keep their spec"
 
 
-@pytest.mark.parametrize("name", ["adopted", "times"])
+_SORTED: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+    "adopted": lambda row: -row["id"],
+    "nested": lambda row: -row["id"],
+    "times": lambda row: (
+        row["s"] is None,
+        [-ord(letter) for letter in row["s"] or ""],
+        _BUCKET(row["id"]),
+        row["n"] is None,
+        row["n"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _SORTED)
 def test_files_of_a_sorted_table_are_sorted(scene: Scene, name: str) -> None:
-    for task in scene.table(name).scan().plan_files():
-        path = local_path(task.file.file_path)
-        ids = parquet.ParquetFile(path).read(columns=["id"])["id"].to_pylist()
-        assert task.file.sort_order_id == 1
-        if name == "adopted":
-            assert ids == sorted(ids, reverse=True)
+    """Of one that was not at first, those of the new partition spec."""
+    table = scene.table(name)
+    files = [task.file for task in table.scan().plan_files() if task.file.spec_id == table.spec().spec_id]
+    read = [parquet.ParquetFile(local_path(file.file_path)).read(columns=["id", "n", "s"]) for file in files]
+    assert {file.sort_order_id for file in files} == {1}
+    assert max(rows.num_rows for rows in read) > 2, "there is something to sort"
+    for rows in read:
+        found = rows.to_pylist()
+        assert found == sorted(found, key=_SORTED[name])
 
 
 def test_plan_shows_what_a_change_would_do(scene: Scene, tmp_path: Path) -> None:

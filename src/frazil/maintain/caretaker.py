@@ -205,6 +205,8 @@ class Caretaker:
             known.last_ms = self._clock.now_ms()
         compactions = [outcome for outcome in outcomes if outcome.action.kind == "compact"]
         known.has_more = any(_has_more(outcome) for outcome in compactions)
+        if any(_has_rest(outcome) for outcome in compactions):
+            known.thorough_at = ""
         is_undone = any(outcome.rewritten.lost and not outcome.rewritten.removed for outcome in compactions)
         is_lost = is_undone or any(outcome.is_lost for outcome in compactions)
         known.lost_rounds = known.lost_rounds + 1 if is_lost else known.lost_rounds if known.has_more else 0
@@ -316,6 +318,11 @@ def _has_more(outcome: Outcome) -> bool:
     most = compaction.options.get("max-files-to-rewrite") if compaction is not None else None
     is_at_limit = most is not None and outcome.rewritten.removed >= int(most)
     return outcome.is_lost or outcome.rewritten.lost > 0 or is_at_limit
+
+
+def _has_rest(outcome: Outcome) -> bool:
+    """Whether files became fewer, of which some may go together now. Each time there are fewer, so it comes to an end."""
+    return outcome.action.has_rest and outcome.rewritten.removed > outcome.rewritten.added
 
 
 def _slowed_by(known: _Known) -> float:

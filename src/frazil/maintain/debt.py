@@ -94,3 +94,19 @@ def small_files(look: TableLook, below_bytes: int) -> Mapping[str, list[int]]:
         if file.size_bytes < below_bytes:
             found.setdefault(file.partition, []).append(file.size_bytes)
     return {partition: sizes for partition, sizes in found.items() if len(sizes) > 1}
+
+
+def small_beside_larger(look: TableLook, target_bytes: int) -> Mapping[str, list[int]]:
+    """Of each partition whose small files fit into one of the target size, all of them and the smallest of the larger ones:
+    the sizes of these. What came while the others were put together is else a file of its own for good.
+    """
+    below_bytes = int(target_bytes * SMALL_SHARE_OF_TARGET)
+    larger: dict[str, int] = {}
+    small: dict[str, list[int]] = {}
+    for file in look.files:
+        if file.size_bytes < below_bytes:
+            small.setdefault(file.partition, []).append(file.size_bytes)
+        else:
+            larger[file.partition] = min(file.size_bytes, larger.get(file.partition, file.size_bytes))
+    together = {partition: [*sizes, larger[partition]] for partition, sizes in small.items() if partition in larger}
+    return {partition: sizes for partition, sizes in together.items() if sum(sizes) < target_bytes}

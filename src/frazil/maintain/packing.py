@@ -7,7 +7,7 @@ rewritten when it has enough files, or more in it than one file should have; wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
 from frazil.maintain.debt import SMALL_SHARE_OF_TARGET
@@ -44,12 +44,15 @@ class Packing:
 @dataclass(frozen=True)
 class Chosen:
     """Small files that become fewer. groups: their sizes, those together that become one. below_bytes: the smallest size of
-    none of them. fewest: files of a group that is worth it.
+    none of them. fewest: files of a group that is worth it. packing: how they are put together. has_rest: when all is done,
+    some files may go together that could not before.
     """
 
     groups: tuple[tuple[int, ...], ...]
     below_bytes: int
     fewest: int
+    packing: Packing
+    has_rest: bool
 
     @property
     def sizes(self) -> list[int]:
@@ -57,26 +60,62 @@ class Chosen:
         return list(chain.from_iterable(self.groups))
 
     @property
+    def files_after(self) -> int:
+        """About so many files they become."""
+        return sum(max(1, round(sum(group) / self.packing.target_bytes)) for group in self.groups)
+
+    @property
     def options(self) -> dict[str, str]:
         """Iceberg's, by which it chooses these files, as far as it can be told."""
-        return {"min-file-size-bytes": str(self.below_bytes), "min-input-files": str(self.fewest)}
+        return {
+            "target-file-size-bytes": str(self.packing.target_bytes),
+            "max-file-group-size-bytes": str(self.packing.group_bytes),
+            "min-file-size-bytes": str(self.below_bytes),
+            "min-input-files": str(self.fewest),
+        }
 
 
 def choose(small: Mapping[str, Sequence[int]], packing: Packing) -> Chosen | None:
-    """What is worth rewriting now; None: nothing. small: sizes of small files by partition, in the order of the table."""
+    """What is worth rewriting now; None: nothing.
+
+    small: sizes of files by partition, in the order of the table, two at least; all of them small, or such that they fit
+    into one file of the target size.
+    """
+    chosen = _choose(small, packing)
+    if chosen is None and packing.mode == "thorough":
+        # No two small files of a partition fit into one of the target size any more: two make one half as large again.
+        of_two = 2 * int(packing.target_bytes * SMALL_SHARE_OF_TARGET)
+        chosen = _choose(small, replace(packing, target_bytes=of_two, group_bytes=of_two))
+    return chosen
+
+
+def _choose(small: Mapping[str, Sequence[int]], packing: Packing) -> Chosen | None:
     groups: list[tuple[int, ...]] = []
-    largest, fewest = 0, packing.fewest_now
+    largest, fewest, has_rest = 0, packing.fewest_now, False
     for sizes in small.values():
-        whole = _whole(sizes, packing)
+        looked_at = _looked_at(sizes, packing) if packing.mode == "thorough" else sizes
+        whole = _whole(looked_at, packing)
         few = _few(sizes, packing) if not whole and packing.mode != "thorough" else []
         groups += whole or few
-        largest = max(largest, max(sizes if whole else chain.from_iterable(few), default=0))
+        largest = max(largest, max(looked_at if whole else chain.from_iterable(few), default=0))
         # Files may come in another order, and then fewer of them fill a group.
         fewest = min([fewest, *(max(2, 3 * len(group) // 4) for group in whole)])
+        is_one = [len(group) for group in whole] == [len(sizes)] and sum(sizes) <= packing.target_bytes
+        has_rest = has_rest or not is_one
     if not groups:
         return None
-    floor = int(packing.target_bytes * SMALL_SHARE_OF_TARGET)
-    return Chosen(tuple(groups), min(floor, largest + 1), fewest)
+    return Chosen(tuple(groups), largest + 1, fewest, packing, has_rest)
+
+
+def _looked_at(sizes: Sequence[int], packing: Packing) -> Sequence[int]:
+    """The files of a partition among which neighbours fit into one: all of them; else the smaller ones, which others between
+    them would keep apart for good; none where not even the two smallest fit.
+    """
+    for most in (max(sizes), packing.target_bytes // 2, sorted(sizes)[1]):
+        found = [size for size in sizes if size <= most]
+        if _whole(found, packing):
+            return found
+    return ()
 
 
 def _whole(sizes: Sequence[int], packing: Packing) -> list[tuple[int, ...]]:

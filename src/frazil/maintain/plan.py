@@ -8,7 +8,14 @@ from typing import Literal
 
 from frazil.catalog.look import StoredData, TableLook
 from frazil.catalog.upkeep import Compaction, Transfer
-from frazil.maintain.debt import MOST_SMALL_FILES, SMALL_SHARE_OF_TARGET, Debt, measure, small_files
+from frazil.maintain.debt import (
+    MOST_SMALL_FILES,
+    SMALL_SHARE_OF_TARGET,
+    Debt,
+    measure,
+    small_beside_larger,
+    small_files,
+)
 from frazil.maintain.packing import Packing, choose
 from frazil.maintain.retention import Retention, expirable, kept_count, needs_carrying, progress_depth
 from frazil.spec.models import MaintenanceSpec
@@ -62,7 +69,7 @@ class Holds:
 
 @dataclass(frozen=True)
 class Action:
-    """One thing to do. reason: why, in words; gain: what will be better."""
+    """One thing to do. reason: why, in words; gain: what will be better. has_rest: there may be more of it afterwards."""
 
     kind: Kind
     table: str
@@ -70,6 +77,7 @@ class Action:
     gain: str
     compaction: Compaction | None = None
     snapshots: tuple[int, ...] = ()
+    has_rest: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,9 +176,12 @@ def _rewrites(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Iterator[A
 
 def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action | None:
     small = small_files(look, int(care.target_bytes * SMALL_SHARE_OF_TARGET))
+    beside = small_beside_larger(look, care.target_bytes) if mode == "thorough" else {}
+    count = debt.small_files + len(beside.keys() - small.keys())
+    small = {**small, **beside}
     group_bytes = _group_bytes(look, care, small)
     chosen = None
-    is_too_much = debt.small_share > care.spec.small_file_share or debt.small_files > MOST_SMALL_FILES
+    is_too_much = count > MOST_SMALL_FILES or count / max(1, debt.files) > care.spec.small_file_share
     if mode != "thorough" or is_too_much:
         chosen = choose(small, Packing(care.target_bytes, group_bytes, care.spec.min_input_files, mode))
     files = chosen.sizes if chosen is not None else []
@@ -201,9 +212,9 @@ def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action |
     others = [f.size_bytes for f in look.files if _is_worn(f, most, f.deleted) or (takes_all and f.has_deletes)]
     options |= _limit([*files, *others], care, 2 if files else 1)
     compaction = Compaction(options, care.spec.sort, care.spec.zorder, removes_dangling=debt.equality_deletes > 0)
-    after = sum(max(1, round(sum(group) / care.target_bytes)) for group in chosen.groups) if chosen is not None else 0
+    after, has_rest = (chosen.files_after, chosen.has_rest) if chosen is not None else (0, False)
     gain = f"{len(files):,} files become about {after:,}" if files else "readers skip no deleted rows there"
-    return Action("compact", look.name, "; ".join(reasons), gain, compaction)
+    return Action("compact", look.name, "; ".join(reasons), gain, compaction, has_rest=has_rest)
 
 
 def _is_worn(file: StoredData, most: float, deleted: int) -> bool:
@@ -225,6 +236,8 @@ def _limit(files: list[int], care: Care, least: int) -> dict[str, str]:
     if care.most_bytes is None or not files:
         return {}
     affordable = max(least, int(care.most_bytes / max(1.0, sum(files) / len(files))))
+    # Of the last two that belong together not one: it would be written anew as it is.
+    affordable -= affordable % least
     return {"max-files-to-rewrite": str(affordable)}
 
 

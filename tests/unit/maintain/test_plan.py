@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from statistics import median
 from typing import cast
 
 import pytest
@@ -68,11 +71,18 @@ def compaction(found: Plan) -> Action | None:
         ([90 * MIB, 90 * MIB, 5 * MIB], "busy", 0),
         ([90 * MIB] * 4 + [MIB] * 50, "busy", 39),
         ([90 * MIB] * 4, "quiet", 0),
-        ([90 * MIB] * 4, "thorough", 0),
+        ([90 * MIB] * 4, "thorough", 4),
+        ([90 * MIB] * 3, "thorough", 2),
+        ([40 * MIB, 94 * MIB, 60 * MIB, 94 * MIB, 40 * MIB], "thorough", 2),
         ([MIB] * 2, "quiet", 2),
         ([MIB, 2 * MIB, 90 * MIB], "quiet", 2),
         ([MIB, 90 * MIB], "quiet", 0),
         ([MIB, 90 * MIB], "thorough", 2),
+        ([MIB, 120 * MIB], "quiet", 0),
+        ([MIB, 120 * MIB], "thorough", 2),
+        ([120 * MIB, MIB, 110 * MIB], "thorough", 2),
+        ([MIB, MIB, 120 * MIB], "thorough", 3),
+        ([8 * MIB, 120 * MIB], "thorough", 0),
         ([MIB, 128 * MIB], "thorough", 0),
         ([MIB], "thorough", 0),
         ([], "thorough", 0),
@@ -156,6 +166,42 @@ def test_no_bytes_are_rewritten_for_ever(
     assert compaction(plan({"[0,[]]": sizes}, mode, spec)) is None
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.lists(st.one_of(st.integers(1, 30), st.integers(1, 200)), max_size=25), min_size=1, max_size=5),
+    st.integers(1, 3),
+    st.sampled_from([{}, {"sort": ("id",)}, {"zorder": ("id",)}]),
+    st.sampled_from([0.0, 0.1]),
+)
+def test_a_table_at_rest_ends_with_files_as_they_should_be(
+    sizes: list[list[int]], cores: int, order: dict[str, tuple[str, ...]], share: float
+) -> None:
+    spec = MaintenanceSpec(cores=cores, small_file_share=share).model_copy(update=order)
+    files = {f"[0,[{number}]]": [size * MIB for size in found] for number, found in enumerate(sizes)}
+    total, largest, written = sum(chain(*files.values())), max(chain(*files.values()), default=0), 0
+    while (action := compaction(plan(files, "thorough", spec))) is not None:
+        assert action.compaction is not None
+        options = action.compaction.options
+        assert int(options["min-file-size-bytes"]) < int(options["target-file-size-bytes"]), "Iceberg asks for it"
+        after = {partition: rewritten(found, options, bool(order)) for partition, found in files.items()}
+        assert len([*chain(*after.values())]) < len([*chain(*files.values())]), "it comes to an end"
+        written += sum((Counter(chain(*after.values())) - Counter(chain(*files.values()))).elements())
+        files = after
+    assert written <= 3 * total + TARGET * len(files)
+    assert max(chain(*files.values()), default=0) <= max(largest, 1.5 * TARGET)
+    small = sum(map(small_for_good, files.values()))
+    assert small <= share * len([*chain(*files.values())])
+    if not share:
+        assert all(len(found) < 2 or median(found) >= TARGET / 2 for found in files.values())
+
+
+def small_for_good(sizes: Sequence[int]) -> int:
+    """How many of a partition's files are small though each could be part of a larger one."""
+    small = [size for size in sizes if size < 0.75 * TARGET]
+    larger = min((size for size in sizes if size >= 0.75 * TARGET), default=TARGET)
+    return len(small) if len(small) > 1 or sum(small) + larger < TARGET else 0
+
+
 def test_a_sorted_table_is_rewritten_once() -> None:
     spec = MaintenanceSpec(cores=2, sort=("id",))
     action = compaction(plan({"[0,[]]": [MIB] * 160}, "thorough", spec))
@@ -179,6 +225,17 @@ def test_a_round_rewrites_no_more_than_it_may() -> None:
     assert action is not None
     assert action.compaction is not None
     assert action.compaction.options["max-files-to-rewrite"] == "100"
+
+
+def test_a_round_has_no_half_of_two_files_that_become_one() -> None:
+    look = table(line(3), {f"[0,[{number}]]": [100 * MIB, 10 * MIB] for number in range(50)})
+    for mib, most in ((300, "4"), (10, "2")):
+        action = compaction(
+            plan_care(look, Care(MaintenanceSpec(), TARGET, mib * MIB), Holds(), 10_000, "thorough", NOTED)
+        )
+        assert action is not None
+        assert action.compaction is not None
+        assert action.compaction.options["max-files-to-rewrite"] == most
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,32 @@ def test_a_table_that_really_rests_is_put_together(every_s: int, commits: int) -
     assert len(feed.files) == 1
 
 
+def test_what_comes_last_joins_a_file_that_is_nearly_full() -> None:
+    feed = Feed([StoredData(size * MIB, ROWS, f"[0,[{size}]]") for size in (100, 110, 120)])
+    feed.commit([*feed.files, *(StoredData(MIB, ROWS, file.partition) for file in feed.files)])
+    feed.rest(600)
+    assert [file.size_bytes for file in feed.files] == [101 * MIB, 111 * MIB, 121 * MIB]
+    assert feed.upkeep.written == sum(file.size_bytes for file in feed.files)
+
+
+def test_what_fits_together_only_after_a_round_is_put_together_soon_after_it() -> None:
+    feed = Feed()
+    feed.commit([StoredData(size * MIB, ROWS, "[0,[]]") for size in (40, 94, 60, 94, 40)])
+    feed.rest(300)
+    assert sorted(file.size_bytes // MIB for file in feed.files) == [40, 100, 188]
+    feed.upkeep.calls.clear()
+    feed.rest(3600)
+    assert feed.upkeep.calls == []
+
+
+def test_a_file_that_is_nearly_full_is_not_written_anew_for_each_row_that_comes() -> None:
+    feed = Feed([StoredData(100 * MIB, ROWS, "[0,[]]")])
+    for _ in range(96):
+        feed.commit([*feed.files, StoredData(MIB // 10, ROWS, "[0,[]]")])
+        feed.rest(3600)
+    assert feed.upkeep.written <= 6 * TARGET, "once a day, and what comes meanwhile"
+
+
 def test_bursts_with_pauses_are_no_reason_to_write_everything_anew_in_every_pause() -> None:
     feed = Feed()
     for _ in range(60):
