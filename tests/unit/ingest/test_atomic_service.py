@@ -12,11 +12,13 @@ import fastavro
 import pytest
 
 from frazil.catalog.progress import from_summary
+from frazil.ingest.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.outcomes import HELD
+from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
 from frazil.ingest.transactions import look
 from frazil.spec.models import AtomicSpec, EnvelopeSpec, TopicSelector, ValueSpec
-from frazil.testing import live_rows
+from frazil.testing import FakeClock, live_rows
 from frazil.types import Offsets
 from tests.unit.ingest.test_shaped_service import World
 
@@ -357,3 +359,23 @@ def test_a_transaction_that_its_connector_has_died_in_is_not_counted(tmp_path: P
         world.end(number, 1)
     world.catch_up()
     assert world.shown() == {1: "a", 2: "a", 3: "a", 9: "b"}
+
+
+def test_a_table_that_is_rolled_back_learns_again_where_its_transactions_end(tmp_path: Path) -> None:
+    world, clock = AtomicWorld(tmp_path, partitions=2, events=True), FakeClock()
+    service = world.process(clock)
+    for transaction, value in ((1, "a"), (2, "b")):
+        world.tell(transaction, (transaction, value))
+        world.end(transaction, 1)
+        _turn(service, clock)
+    assert world.shown() == {1: "a", 2: "b"}
+    world.catalog.roll_back("n.t", None)
+    _turn(service, clock)
+    assert world.shown() == {1: "a", 2: "b"}
+
+
+def _turn(service: Service, clock: FakeClock) -> None:
+    """Long enough for an idle table to be loaded again, and for a batch."""
+    clock.sleep(RELOAD_IDLE_EVERY_S)
+    for _ in range(30):
+        service.turn()

@@ -63,7 +63,8 @@ class _Followed:
             if self.ends is not None:
                 self.ends.forget({run.transaction for run in done})
         elif position != self.position:
-            self.logs, self.behind = {}, {}
+            # As after a table was rolled back: what was forgotten of transactions that were in it is needed again.
+            self.logs, self.behind, self.ends = {}, {}, None
         self.position, self.cut = position, None
         added = [partition for partition in planned.table.partitions() if partition not in self.logs]
         for topic, number in added:
