@@ -12,6 +12,7 @@ from tests.acceptance.lakes import RemoteLake
 from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline, opened
 from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.registry import ApicurioRegistry
 
 NewPipeline = Callable[[], Pipeline]
 
@@ -40,6 +41,16 @@ def pipeline(broker: EmbeddedBroker, spark: ForeignSpark, tmp_path: Path) -> Ite
     """A pipeline for one test."""
     with opened(tmp_path, broker.bootstrap_servers, spark) as made:
         yield made
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[ApicurioRegistry]:
+    """A registry that takes every change."""
+    made = ApicurioRegistry(tmp_path / "registry")
+    made.start()
+    made.ask("PUT", "/config", {"compatibility": "NONE"})
+    yield made
+    made.kill()
 
 
 @pytest.fixture(scope="module")

@@ -38,10 +38,11 @@ class Mirrors:
         if others is None:
             self._select("mirror", source.tables, mirror)
             return
+        log = {**_LOG, **{name: held for name, held in settings.items() if name == "value"}}
         self._select("other", self._twice, {"mode": "upsert", "key": {"format": "json"}, **others})
         pipeline.document["tables"] = {
             **{self.name(table): {"topic": source.topic(table), **mirror} for table in source.tables},
-            **{self.name(table, "log"): {"topic": source.topic(table), **_LOG} for table in self._twice},
+            **{self.name(table, "log"): {"topic": source.topic(table), **log} for table in self._twice},
         }
 
     def name(self, table: SourceTable, namespace: str = "mirror") -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.databases import Mirrors
 from tests.acceptance.pipelines import Pipeline
+from tests.fixtures.debezium import in_avro
+from tests.fixtures.registry import ApicurioRegistry
 from tests.fixtures.source import Source, running
 from tests.fixtures.source_types import BIGINT, ENDLESS_DOUBLE, ENDLESS_REAL, INTEGER, LONG_TEXT
 from tests.fixtures.workload import SourceTable, usual_tables
@@ -51,6 +54,21 @@ def test_mirrors_equal_their_tables_after_every_pause(
     with running(made) as source:
         mirror = Mirrors(pipeline, source, _IN_ORDER, others=_BY_ARRIVAL)
         mirror.live_through(rounds, connector_killed_at=rounds - 1, seed=seed)
+
+
+@pytest.mark.soak
+def test_mirrors_of_avro_equal_their_tables_after_every_pause(
+    registry: ApicurioRegistry, pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    settings = in_avro(registry.url)
+    # The converter itself fails at rows of a table that has got another column.
+    tables = [*(replace(table, can_be_altered=False) for table in usual_tables()), _endless()]
+    made = Source(tmp_path / "connect", broker.bootstrap_servers, 9, settings, tables, moves_alone=True)
+    pipeline.document["registry"] = {"url": registry.api}
+    avro = {part: {"format": "avro"} for part in ("key", "value")}
+    with running(made) as source:
+        mirror = Mirrors(pipeline, source, _IN_ORDER | avro, others=_BY_ARRIVAL | avro)
+        mirror.live_through(2, connector_killed_at=1, seed=9)
 
 
 @pytest.mark.soak

@@ -6,13 +6,12 @@ once. One of the tables is flattened, another takes no change, rescues, and send
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -206,16 +205,6 @@ class Stream:
         metadata = self.pipeline.metadata(table)
         assert metadata is not None, f"there is no table {table}"
         return read_newest(metadata)
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[ApicurioRegistry]:
-    """A registry that takes every change."""
-    made = ApicurioRegistry(tmp_path / "registry")
-    made.start()
-    made.ask("PUT", "/config", {"compatibility": "NONE"})
-    yield made
-    made.kill()
 
 
 class History:
