@@ -18,15 +18,17 @@ from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
 from frazil.spec import PipelineSpec
-from frazil.spec.models import CommitSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
+from frazil.spec.models import ColumnSpec, CommitSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
+from frazil.spec.types import parse_type
 from frazil.testing import FakeClock
 from frazil.types import Progress
 from tests.simulation.forms import UNSENT
-from tests.simulation.scene import Scene, pipeline_of
-from tests.simulation.shop import Said, Shop
+from tests.simulation.scene import Scene, arranged, pipeline_of
+from tests.simulation.shop import Said, Shop, Ways, key_of
 from tests.simulation.tables import Meddling, SharedTable, words
 
 _TABLE, _LOG, _TOPIC = "lake.orders", "lake.changes", "shop.public.orders"
+_LAYOUTS = (None, "", "bucket(id, 3)", "truncate(n, 20)", "bucket(id, 2);n")
 _LONG_S = 120.0
 """Longer than anybody waits for the other half of a change of a key."""
 
@@ -52,13 +54,14 @@ class SlowClock(FakeClock):
 
 class DatabaseHistory(Scene):
     """is_ordered: by the places in the log of the source; else by arrival. has_marks: deleted rows stay. has_log: there is a
-    change log beside the mirror.
+    change log beside the mirror. is_composite: keys have two columns. has_bad: records of others are in the topic too.
+    is_plain: as histories were when seeds failed that are played again.
     """
 
     topics_grow = False
     moves_keys = True
 
-    def __init__(self, seed: int, root: Path) -> None:
+    def __init__(self, seed: int, root: Path, *, is_plain: bool = False) -> None:
         fate = Meddling(seed)
         super().__init__(fate, root)
         self.clock: SlowClock = SlowClock()
@@ -68,6 +71,8 @@ class DatabaseHistory(Scene):
         partitions = fate.pick(1, 3)
         self.has_log = fate.maybe(0.4)
         self.can_empty = fate.maybe(0.5) and (self.is_ordered or partitions == 1)
+        self.is_plain, self.splits_partitions = is_plain, not is_plain
+        self.is_composite, self.has_bad = (not is_plain and fate.maybe(share) for share in (0.4, 0.3))
         self.source.create(_TOPIC, partitions)
         self.arrived: list[tuple[int, int, Said]] = []
         self.shop = Shop(
@@ -75,9 +80,12 @@ class DatabaseHistory(Scene):
             fate.pick(2, 12),
             partitions,
             self._deliver,
-            marks=self.has_marks,
-            can_repeat_moves=self.is_ordered,  # By arrival nothing tells a row that came since from the one that moved.
-            moves_keys=self.moves_keys,
+            Ways(
+                marks=self.has_marks,
+                can_repeat_moves=self.is_ordered,  # By arrival nothing tells a row that came since from the one that moved.
+                moves_keys=self.moves_keys,
+                is_composite=self.is_composite,
+            ),
         )
         self.spec = self._spec()
 
@@ -96,8 +104,8 @@ class DatabaseHistory(Scene):
         """Each key that is settled, in this snapshot."""
         rows: dict[int, str] = {}
         for row in self.table.rows_at(snapshot):
-            assert row["id"] not in rows, f"snapshot {snapshot}: {row['id']} is there twice"
-            rows[row["id"]] = words(row)
+            assert key_of(row) not in rows, f"snapshot {snapshot}: {key_of(row)} is there twice"
+            rows[key_of(row)] = words(row)
         emptied = max((one.place for one in said if one.op == "t"), default=(0, 0))
         for key, versions in self.shop.versions.items():
             mine = [one for one in said if one.key in (key, None)]
@@ -167,16 +175,35 @@ class DatabaseHistory(Scene):
 
     def _deliver(self, said: Said) -> None:
         key, value, headers = said.record
+        if self.has_bad and said.op != "tombstone" and self.fate.maybe(0.02):
+            self._spoil(said.partition)
         gap = self.fate.pick(1, 3) if self.fate.maybe(0.05) else 0
         told: dict[str, Any] = {"key": key, "headers": headers}
         offset = self.source.produce(_TOPIC, said.partition, value, self.clock.now_ms(), gap, **told)
         self.arrived.append((said.partition, offset, said))
 
+    def _spoil(self, partition: int) -> None:
+        value = (b"{", b"[]", b"\xff")[self.fate.pick(0, 2)]
+        offset = self.source.produce(_TOPIC, partition, value, self.clock.now_ms(), key=b"{")
+        self.bad[_TOPIC, partition, offset] = value
+
     def _touch_tables(self) -> None:
         if self.fate.maybe(0.06):
             self._meddle()
         if self.fate.maybe(0.02):
-            self.table.roll_back()
+            self._roll_back(_TABLE)
+        if not self.is_plain:
+            for table in (_TABLE, _LOG):
+                if self.fate.maybe(0.005):
+                    self._drop(table)
+            if self.fate.maybe(0.01):
+                self._roll_back(_LOG)
+
+    def _wanted(self) -> PipelineSpec:
+        """The pipeline as its owner has it by now: the tables are partitioned in another way from one start to the next."""
+        if self.is_plain or not self.fate.is_arranged:
+            return self.spec
+        return arranged(self.spec, _LAYOUTS[self.fate.pick(0, len(_LAYOUTS) - 1)])
 
     def _meddle(self) -> None:
         """What somebody else does to the table: compacts it, or commits nothing."""
@@ -206,10 +233,11 @@ class DatabaseHistory(Scene):
         offsets = self.check().offsets.get(_TOPIC, {})
         behind = [one for partition, offset, one in self.arrived if offsets.get(partition, 0) <= offset]
         assert not behind, f"not complete: {behind[:5]}"
-        assert self.check_letters(_TABLE) == []
+        for table in service.tables:
+            assert self.bad.keys() == set(self.check_letters(table.name)), f"{table.name} lacks dead letters"
         newest = self.catalog.ancestors(_TABLE)[0].id
         alive = [row for row in self.table.rows_at(newest) if not row.get("_deleted")]
-        shown = {row["id"]: words({name: row.get(name) for name in self.shop.rows[row["id"]]}) for row in alive}
+        shown = {key_of(row): words({name: row.get(name) for name in self.shop.rows[key_of(row)]}) for row in alive}
         assert shown == {key: words(row) for key, row in self.shop.rows.items()}
         if self.has_log:
             told = {(partition, offset): said.op for partition, offset, said in self.arrived if said.op != "tombstone"}
@@ -230,11 +258,17 @@ class DatabaseHistory(Scene):
             "topics": (TopicSelector(literal=_TOPIC),),
             "envelope": EnvelopeSpec(kind="debezium"),
             "commit": CommitSpec(interval_s=0.1),
+            "columns": self._declared(),
         }
         mirror = TableSpec(name=_TABLE, key=ValueSpec(format="json"), mode="upsert", **shared, **settings)
         placed = {"op": "_op", "partition": "_partition", "offset": "_offset"}
         log = TableSpec(name=_LOG, changelog=True, metadata=placed, **shared)
         return pipeline_of(self.root, mirror, *((log,) if self.has_log else ()))
+
+    def _declared(self) -> tuple[ColumnSpec, ...]:
+        """What a table is partitioned by must be known before there are records of it."""
+        names = () if self.is_plain or not self.fate.is_arranged else ("id", "n")
+        return tuple(ColumnSpec(name=name, type=parse_type("long")) for name in names)
 
 
 class DividedHistory(DatabaseHistory):

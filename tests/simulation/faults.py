@@ -103,17 +103,21 @@ class UnsureSource:
 
 class UnsureCatalog:
     """A catalog whose questions and answers may be lost; a commit may land all the same. others: get their turn while it
-    is not known that one has landed.
+    is not known that one has landed. As a client of Iceberg's does, it commits to no other table than the one it has loaded.
     """
 
     def __init__(self, catalog: MemoryCatalog, fate: Fate, others: Callable[[], None] = lambda: None) -> None:
         self._catalog = catalog
         self._fate = fate
         self._others = others
+        self._known: dict[str, str] = {}
 
     def load(self, table: str) -> TableState | None:
         self._fate.step("catalog.load")
-        return self._catalog.load(table)
+        found = self._catalog.load(table)
+        if found is not None:
+            self._known[table] = found.uuid
+        return found
 
     def size(self, table: str) -> TableSize:
         return self._catalog.size(table)
@@ -128,18 +132,21 @@ class UnsureCatalog:
     ) -> TableState:
         self._fate.step("catalog.create")
         made = self._catalog.create(table, schema, properties, format_version, layout)
+        self._known[table] = made.uuid
         self._fate.step("catalog.created")
         return made
 
     def arrange(self, table: str, layout: Layout) -> TableState:
         self._fate.step("catalog.arrange")
         arranged = self._catalog.arrange(table, layout)
+        self._known[table] = arranged.uuid
         self._fate.step("catalog.arranged")
         return arranged
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
         self._fate.step("catalog.evolve")
         evolved = self._catalog.evolve(table, change)
+        self._known[table] = evolved.uuid
         self._fate.step("catalog.evolved")
         return evolved
 
@@ -147,12 +154,16 @@ class UnsureCatalog:
         self._fate.step("catalog.commit")
         if self._fate.maybe(self._fate.outage / 2):
             raise ConflictError("refused by another writer's commit", where=commit.table)
-        committed = self._catalog.commit(commit)
+        committed = self._commit(commit)
         if self._fate.maybe(self._fate.outage / 2):
             self._others()
-            committed = self._catalog.commit(commit)  # The client sends again what it has no answer to.
+            committed = self._commit(commit)  # The client sends again what it has no answer to.
         self._fate.step("catalog.committed")
         return committed
+
+    def _commit(self, commit: Commit) -> Progress:
+        self._refuse_another(commit.table)
+        return self._catalog.commit(commit)
 
     def turn(self, table: str) -> AbstractContextManager[object]:
         return self._catalog.turn(table)
@@ -176,22 +187,30 @@ class UnsureCatalog:
 
     def rewrite(self, rewrite: Rewrite) -> None:
         self._fate.step("catalog.rewrite")
+        self._refuse_another(rewrite.table)
         self._catalog.rewrite(rewrite)
         self._fate.step("catalog.rewritten")
 
     def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
         self._fate.step("catalog.append_once")
+        self._refuse_another(table)
         self._catalog.append_once(table, files, name, value, since)
         self._fate.step("catalog.appended")
 
     def replace_once(self, replacement: Replacement) -> None:
         self._fate.step("catalog.replace_once")
+        self._refuse_another(replacement.table)
         self._catalog.replace_once(replacement)
         self._fate.step("catalog.replaced")
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         self._fate.step("catalog.delete_files")
         self._catalog.delete_files(table, paths)
+
+    def _refuse_another(self, table: str) -> None:
+        now = self._catalog.load(table)
+        if now is None or now.uuid != self._known.get(table):
+            raise UnavailableError("the table is gone", where=table)
 
 
 class UnsureOutbox:
@@ -208,15 +227,19 @@ class UnsureOutbox:
 
 
 class UnsureJobs:
-    """Jobs that may fail before, between and after their tasks; a failed one leaves files behind. divides_ranges: a task may
-    read a piece of one, as where there is much to read.
+    """Jobs that may fail before, between and after their tasks; a failed one leaves files behind. splits_partitions: what is
+    read of one may be shared by two tasks; divides_ranges: it always is, as where there is much to read, and often between
+    a delete and its tombstone.
     """
 
     parallelism = 1
 
-    def __init__(self, source: MemorySource, fate: Fate, *, divides_ranges: bool = False) -> None:
+    def __init__(
+        self, source: MemorySource, fate: Fate, *, splits_partitions: bool = True, divides_ranges: bool = False
+    ) -> None:
         self._source = source
         self._fate = fate
+        self._splits_partitions = splits_partitions
         self._divides_ranges = divides_ranges
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
@@ -236,6 +259,8 @@ class UnsureJobs:
             pieces = [piece for one in ranges for piece in self._pieces(one)]
             ends = [len(pieces) * n // count for n in range(count + 1)]
             return [tuple(pieces[start:end]) for start, end in pairwise(ends) if start < end]
+        if self._splits_partitions and count > 1 and self._fate.maybe(0.5):
+            ranges = [piece for r in ranges for piece in self._cut(r)]
         shares = [tuple(ranges[n::count]) for n in range(count)]
         return [share for share in shares if share]
 
@@ -248,3 +273,10 @@ class UnsureJobs:
             cut = tombstones[self._fate.pick(0, len(tombstones) - 1)]
         pieces = (replace(whole, end=cut), replace(whole, start=cut))
         return [piece for piece in pieces if piece.span]
+
+    def _cut(self, r: OffsetRange) -> list[OffsetRange]:
+        """In two, which are not of the same task."""
+        if r.span < 2:
+            return [r]
+        middle = self._fate.pick(r.start + 1, r.end - 1)
+        return [replace(r, end=middle), replace(r, start=middle)]

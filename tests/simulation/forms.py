@@ -15,6 +15,12 @@ from tests.simulation.mirror import Change, Key, Place, Row
 PLACES = ("_topic", "_partition", "_offset")
 UNSENT = "__debezium_unavailable_value"
 _NAMES = {"value": ("id",), "record": ("region", "code"), "text": ("_key",), "nested": ("o.id", "region")}
+_KINDS = {
+    "value": {"id": "long"},
+    "record": {"region": "long", "code": "string"},
+    "text": {},
+    "nested": {"o": "struct<id: long, x: string>", "region": "string"},
+}
 
 
 @dataclass(frozen=True)
@@ -58,10 +64,24 @@ class Form:
             fields[struct or name] = {member: value} if struct else value
         return fields
 
-    def key_of(self, row: Row) -> str:
-        """The key of a table's row, as text."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What they are called."""
+        return _NAMES[self.keys]
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """Their types, but for those that a table has of its own."""
+        return _KINDS[self.keys]
+
+    def values_of(self, row: Row) -> list[Any]:
+        """The key of a table's row."""
         structs = [(row[struct], member) for struct, _, member in (name.partition(".") for name in _NAMES[self.keys])]
-        return json.dumps([value[member] if member else value for value, member in structs])
+        return [value[member] if member else value for value, member in structs]
+
+    def key_of(self, row: Row) -> str:
+        """The same as text."""
+        return json.dumps(self.values_of(row))
 
     def own_fields(self, number: int) -> dict[str, Any]:
         """Those that the value has."""
@@ -81,6 +101,10 @@ class Form:
             return json.dumps(row).encode()
         images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
         return json.dumps({"op": op, **images, "source": {"ts_ms": at_ms}}).encode()
+
+    def truncation(self, at_ms: int) -> bytes:
+        """Of a record that takes all rows away."""
+        return json.dumps({"op": "t", "before": None, "after": None, "source": {"ts_ms": at_ms}}).encode()
 
     def written(self, place: Place, number: int, row: Row, at_ms: int) -> Change:
         """What a record that writes the row asks for."""

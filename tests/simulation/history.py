@@ -26,11 +26,10 @@ from frazil.spec.models import (
     TableSpec,
     TopicSelector,
 )
-from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
 from frazil.types import Progress
 from tests.simulation.faults import Fate
-from tests.simulation.scene import Place, Scene, pipeline_of
+from tests.simulation.scene import Place, Scene, arranged, pipeline_of
 
 _PLACE: dict[MetadataField, str] = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
 # partition_by and sort_by; None: the file does not say.
@@ -52,10 +51,9 @@ class History(Scene):
     def __init__(self, seed: int, root: Path) -> None:
         super().__init__(Fate(seed), root)
         self.has_bad = self.fate.maybe(0.4)
-        # By a fate of its own: seeds that have failed once play as they did.
-        self.is_flattened = Fate(seed + 1_000_003).maybe(0.4)
-        self.spec = _spec(root, has_bad=self.has_bad)
-        self.is_rolled_back = False
+        self.is_flattened, self.loses_records = self.fate.maybe(0.4), self.fate.maybe(0.25)
+        self.spec = _spec(root, has_bad=self.has_bad, loses_records=self.loses_records)
+        self.is_read_anew = False
         self.produced: dict[Place, dict[str, Any]] = {}
         for topic in "abc":
             self.source.create(topic, self.fate.pick(1, 3))
@@ -67,9 +65,13 @@ class History(Scene):
             if self.fate.maybe(0.03):
                 self.catalog.append_foreign(table)
             if self.fate.maybe(0.02):
-                line = [None, *(snapshot.id for snapshot in self.catalog.ancestors(table))]
-                self.is_rolled_back = True
-                self.catalog.roll_back(table, line[self.fate.pick(0, len(line) - 1)])
+                self.is_read_anew = True
+                self._roll_back(table)
+            if self.fate.maybe(0.005):
+                self.is_read_anew = True
+                self._drop(table)
+        if self.loses_records and self.fate.maybe(0.1):
+            self._lose_records()
 
     def _produce(self) -> None:
         for _ in range(self.fate.pick(1, 15)):
@@ -111,27 +113,23 @@ class History(Scene):
         one start to the next.
         """
         words = _LAYOUTS[self.fate.pick(0, len(_LAYOUTS) - 1)] if self.fate.is_arranged else _LAYOUTS[0]
-        layout = {
-            "partition_by": None if words[0] is None else tuple(map(parse_term, filter(None, words[0].split(";")))),
-            "sort_by": None if words[1] is None else tuple(map(parse_sort, filter(None, words[1].split(";")))),
-        }
         flatten = _FLATTEN[self.fate.pick(0, len(_FLATTEN) - 1)] if self.is_flattened else None
-        tables = tuple(table.model_copy(update={**layout, "flatten": flatten}) for table in self.spec.tables)
-        return self.spec.model_copy(update={"tables": tables})
+        tables = tuple(table.model_copy(update={"flatten": flatten}) for table in self.spec.tables)
+        return arranged(self.spec.model_copy(update={"tables": tables}), *words)
 
     # The truth
 
     def _check_end(self, service: Service) -> None:
         for table in service.tables:
             progress = self.check_table(table.name)
-            mine = {place for place in self.produced if f"lake.{place[0]}" == table.name or place[0] in table.name[5:]}
+            mine = {place for place in self.produced if place[0] in table.name[5:] and self._is_left(place)}
             bad = sorted(self.bad.keys() & mine)
             if table.spec.on_bad_record == "dead_letter":
                 assert table.run_state is not RunState.STOPPED, f"{table.name} stopped: {table.reason} ({table.where})"
                 letters = self.check_letters(table.name)
                 missing = set(bad) - set(letters)
                 sent = self.outbox.topics.get("bad", [])
-                assert self.is_rolled_back or len(sent) == len(letters), "the topic has not every letter once"
+                assert self.is_read_anew or len(sent) == len(letters), "the topic has not every letter once"
                 assert not missing, f"{table.name} has no dead letter of {sorted(missing)[:5]}"
             elif table.run_state is RunState.STOPPED:
                 words = [f"topic {t}, partition {p}, offset {o}" for t, p, o in bad]
@@ -155,6 +153,7 @@ class History(Scene):
         }
         rows: dict[Place, list[str]] = {}
         progress = Progress()
+        lost: set[Place] = set()
         files: set[str] = set()
         for snapshot in reversed(self.catalog.ancestors(table)):
             for file in snapshot.files:
@@ -167,8 +166,11 @@ class History(Scene):
                     assert place not in rows, f"{place} is there twice"
                     rows[place] = _leaves(row)
             progress = from_summary("sim", snapshot.summary) or progress
+            lost |= self._lost(self.produced, progress)
             expected = {
-                (t, p, o): held for (t, p, o), held in truth.items() if o < progress.offsets.get(t, {}).get(p, 0)
+                (t, p, o): held
+                for (t, p, o), held in truth.items()
+                if o < progress.offsets.get(t, {}).get(p, 0) and (t, p, o) not in lost
             }
             assert rows == expected, _difference(rows, expected)
         return progress
@@ -188,27 +190,25 @@ def _difference(rows: dict[Place, list[str]], expected: dict[Place, list[str]]) 
     return f"lost={lost} more={more} other={other}"
 
 
-def _spec(root: Path, has_bad: bool) -> PipelineSpec:
+def _spec(root: Path, *, has_bad: bool, loses_records: bool) -> PipelineSpec:
     def topics(names: str) -> tuple[TopicSelector, ...]:
         return tuple(TopicSelector(literal=name) for name in names)
 
-    commit = CommitSpec(interval_s=0.5)
+    on_loss = "skip" if loses_records else "stop"
+    shared: dict[str, Any] = {"metadata": _PLACE, "commit": CommitSpec(interval_s=0.5), "on_data_loss": on_loss}
     # The bad values must be bad whenever they are read: the type of `id` may not be inferred from them.
     known = (ColumnSpec(name="id", type=parse_type("long")),) if has_bad else ()
     declared = (ColumnSpec(name="id", type=parse_type("long")),)
     letters = DeadLettersSpec(topic="bad")
-    table = TableSpec(
-        name="lake.ab", topics=topics("ab"), metadata=_PLACE, commit=commit, columns=known, dead_letters=letters
-    )
+    table = TableSpec(name="lake.ab", topics=topics("ab"), columns=known, dead_letters=letters, **shared)
     stopping = (
         TableSpec(
             name=f"lake.{names}",
             topics=topics(names),
-            metadata=_PLACE,
-            commit=commit,
             columns=declared,
             undeclared="drop",
             on_bad_record="stop",
+            **shared,
         )
         for names in ("c", "bc")
     )

@@ -18,7 +18,16 @@ from frazil.ingest.letters.later import Witness
 from frazil.ingest.letters.letters import Selection
 from frazil.ingest.letters.retry import Retrier
 from frazil.spec import PipelineSpec
-from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector, ValueSpec
+from frazil.spec.models import (
+    ColumnSpec,
+    CommitSpec,
+    DeadLettersSpec,
+    EnvelopeSpec,
+    MetadataField,
+    TableSpec,
+    TopicSelector,
+    ValueSpec,
+)
 from frazil.spec.types import parse_type
 from frazil.testing import live_rows
 from frazil.types import DataFile
@@ -33,12 +42,15 @@ _BROKEN = (b"{", b"[]", b'{"id": "x"}')
 
 
 class LateReplay(Replay):
-    """Topic `a` feeds a mirror whose column `n` was too narrow for a while."""
+    """Topic `a` feeds a mirror whose column `n` was too narrow for a while. is_wrapped: the records are envelopes of
+    Debezium's, and in order where their source's log tells it.
+    """
 
     def __init__(self, seed: int, root: Path) -> None:
         super().__init__(seed, root)
         self.is_ordered = bool(seed % 2)
         self.has_places = bool(seed // 2 % 2)
+        self.is_wrapped = bool(seed // 4 % 2)
         self.key_count = 3 + seed % 7
         self.changes: list[Change] = []
 
@@ -102,33 +114,56 @@ class LateReplay(Replay):
             row: dict[str, Any] = {"id": key, "n": number + (_LARGE if self.fate.maybe(0.25) else 0)}
             row["at"] = number // 3 - (self.fate.pick(0, 8) if self.fate.maybe(0.3) else 0)
             is_broken, is_gone = self.fate.maybe(0.05), self.fate.maybe(0.2)
-            value = None if is_gone else json.dumps(row).encode()
+            # Of some deletes the tombstone is all there is.
+            is_bare = is_gone and not (self.is_wrapped and self.fate.maybe(0.9))
+            value = None if is_bare else self._value(row, number, is_gone=is_gone)
             if is_broken:
                 value = _BROKEN[self.fate.pick(0, len(_BROKEN) - 1)]
-            partition = key % 2
-            offset = self.source.produce("a", partition, value, self.clock.now_ms(), key=str(key).encode())
-            self.produced[partition, offset] = value
-            place = ("a", partition, offset)
+            place = self._send(key, value)
             if is_broken:
-                self.broken.add((partition, offset))
-            elif is_gone:
-                self.changes.append(Change("delete", place, (key,)))
-            else:
-                self.changes.append(Change("upsert", place, (key,), row, row["at"] if self.is_ordered else None))
+                self.broken.add(place[1:])
+                continue
+            order = None if is_bare or not self.is_ordered else number if self.is_wrapped else row["at"]
+            self.changes.append(Change("delete" if is_gone else "upsert", place, (key,), {} if is_gone else row, order))
+            if is_gone and not is_bare and self.fate.maybe(0.7):
+                self._send(key, None)
+
+    def _send(self, key: int, value: bytes | None) -> tuple[str, int, int]:
+        name = json.dumps({"id": key} if self.is_wrapped else key).encode()
+        offset = self.source.produce("a", key % 2, value, self.clock.now_ms(), key=name)
+        self.produced[key % 2, offset] = value
+        return "a", key % 2, offset
+
+    def _value(self, row: dict[str, Any], number: int, *, is_gone: bool) -> bytes:
+        if not self.is_wrapped:
+            return json.dumps(row).encode()
+        op = "d" if is_gone else "cur"[self.fate.pick(0, 2)]
+        images = {"before": {"id": row["id"]}, "after": None} if is_gone else {"before": None, "after": row}
+        # A row that is read beside the stream tells the place in `sequence` alone.
+        source = {"connector": "postgresql", "lsn": None if op == "r" else number, "sequence": f'[null,"{number}"]'}
+        return json.dumps({"op": op, **images, "source": source}).encode()
 
     def _spec(self) -> PipelineSpec:
         kinds = {"id": "long", "n": "long" if self.is_fixed else "int", "at": "long"}
         table = TableSpec(
             name=_TABLE,
             topics=(TopicSelector(literal="a"),),
-            metadata={"partition": "_partition", "offset": "_offset"} if self.has_places else {},
+            metadata=self._metadata(),
             commit=CommitSpec(interval_s=0.1),
             columns=tuple(ColumnSpec(name=name, type=parse_type(kind)) for name, kind in kinds.items()),
             dead_letters=DeadLettersSpec(stop_above=1.0),
             mode="upsert",
             key=ValueSpec(format="json"),
             key_columns=("id",),
-            order_by="at" if self.is_ordered else None,
+            order_by=("_source_order" if self.is_wrapped else "at") if self.is_ordered else None,
+            envelope=EnvelopeSpec(kind="debezium") if self.is_wrapped else None,
             format_version=3,
         )
         return pipeline_of(self.root, table)
+
+    def _metadata(self) -> dict[MetadataField, str]:
+        """Columns for where rows are from."""
+        names: list[MetadataField] = ["partition", "offset"] if self.has_places else []
+        if self.is_wrapped and self.is_ordered:
+            names.append("source_order")
+        return {name: f"_{name}" for name in names}

@@ -5,6 +5,7 @@ to the tables and what must be true is each history's own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,7 +16,9 @@ from frazil.ingest.service import Service
 from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import PipelineSpec
 from frazil.spec.models import CatalogSpec, TableSpec
+from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
+from frazil.types import Progress
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureOutbox, UnsureSource
 
 Place = tuple[str, int, int]
@@ -33,14 +36,28 @@ def pipeline_of(root: Path, *tables: TableSpec) -> PipelineSpec:
     )
 
 
+def arranged(spec: PipelineSpec, partition_by: str | None, sort_by: str | None = None) -> PipelineSpec:
+    """The pipeline with all tables partitioned and sorted by these terms, one behind the other with a semicolon; None: the
+    file does not say.
+    """
+    layout = {
+        "partition_by": None if partition_by is None else tuple(map(parse_term, filter(None, partition_by.split(";")))),
+        "sort_by": None if sort_by is None else tuple(map(parse_sort, filter(None, sort_by.split(";")))),
+    }
+    tables = tuple(table.model_copy(update=layout) for table in spec.tables)
+    return spec.model_copy(update={"tables": tables})
+
+
 class Scene(ABC):
     """One pipeline on the ports in memory. bad: the records that cannot become rows, with their values. topics_grow: they
-    get more partitions now and then, which moves the keys of rows to others. divides_ranges: as UnsureJobs.
+    get more partitions now and then, which moves the keys of rows to others. splits_partitions, divides_ranges: as of
+    UnsureJobs.
     """
 
     spec: PipelineSpec
     topics_grow = True
     divides_ranges = False
+    splits_partitions = True
 
     def __init__(self, fate: Fate, root: Path) -> None:
         self.fate = fate
@@ -52,6 +69,7 @@ class Scene(ABC):
         self.services: list[Service] = []
         self.started = 0
         self.bad: dict[Place, bytes | None] = {}
+        self._floors: dict[str, int | None] = {}
         self._turning: Service | None = None
         self._is_overtaken = False
 
@@ -101,6 +119,50 @@ class Scene(ABC):
             self.services.pop(self.fate.pick(0, len(self.services) - 1))
         self._touch_tables()
 
+    def _roll_back(self, table: str) -> None:
+        """To any snapshot before, or to none; to none from before records were lost, as nobody could say where it begins."""
+        if self.catalog.load(table) is None:
+            return
+        line: list[int | None] = [None, *(snapshot.id for snapshot in self.catalog.ancestors(table))]
+        floor = self._floors.get(table)
+        if floor is not None:
+            line = [number for number in line if number is not None and number >= floor]
+        self.catalog.roll_back(table, line[self.fate.pick(0, len(line) - 1)])
+
+    def _drop(self, table: str) -> None:
+        """Away with it: its records are read anew."""
+        if self.catalog.load(table) is not None and table not in self._floors:
+            self.catalog.drop(table)
+
+    def _lose_records(self) -> None:
+        """Retention takes the oldest records of a partition, once the tables have begun with all topics."""
+        for table in self.spec.tables:
+            state = self.catalog.load(table.name)
+            topics = {selector.literal for selector in table.topics}
+            if state is None or state.progress.offsets.keys() != topics:
+                return
+            self._floors.setdefault(table.name, state.progress.snapshot_id)
+        names = sorted(self.source.by_name)
+        name = names[self.fate.pick(0, len(names) - 1)]
+        topic = self.source.by_name[name]
+        partition = self.fate.pick(0, len(topic.partitions) - 1)
+        self.source.trim(name, partition, self.fate.pick(topic.first.get(partition, 0), topic.end(partition)))
+
+    def _is_left(self, place: Place) -> bool:
+        """Whether the topic still has the record."""
+        topic, partition, offset = place
+        return offset >= self.source.by_name[topic].first.get(partition, 0)
+
+    def _lost(self, places: Iterable[Place], progress: Progress) -> set[Place]:
+        """Those that a commit says it has passed over; the topics must have lost them."""
+        lost: set[Place] = set()
+        for topic, partitions in progress.skipped.items():
+            for partition, (start, end) in partitions.items():
+                lost |= {place for place in places if place[:2] == (topic, partition) and start <= place[2] < end}
+        still = sorted(place for place in lost if self._is_left(place))[:5]
+        assert not still, f"{still} were passed over, and are there"
+        return lost
+
     def _start(self) -> Service:
         self.started += 1
         clock, fate = self.clock, self.fate
@@ -108,7 +170,9 @@ class Scene(ABC):
         parts = Parts(
             source=source,
             catalog=UnsureCatalog(self.catalog, fate, self._go_on),
-            jobs=UnsureJobs(self.source, fate, divides_ranges=self.divides_ranges),
+            jobs=UnsureJobs(
+                self.source, fate, splits_partitions=self.splits_partitions, divides_ranges=self.divides_ranges
+            ),
             clock=clock,
             lanes=StepLanes(clock),
             outbox=UnsureOutbox(self.outbox, fate),

@@ -22,6 +22,7 @@ from tests.simulation.forms import UNSENT
 Row = Mapping[str, Any]
 Headers = tuple[tuple[str, bytes], ...]
 LARGE = ("big", "blob")
+_SITES = 3
 _MOST_REPEATED = 30
 _EPOCH_MS = 1_700_000_000_000
 
@@ -30,7 +31,7 @@ _EPOCH_MS = 1_700_000_000_000
 class Said:
     """One record. at: its place among all that the connector says; lsn: in the source's log. key: None of a truncate. row:
     as it is sent; None of a tombstone. to, since: the key that the row has from now on, or had before. number: of the
-    change in its transaction.
+    change in its transaction. is_composite: as of Shop.
     """
 
     at: int
@@ -43,13 +44,14 @@ class Said:
     since: int | None = None
     transaction: int = 0
     number: int = 0
+    is_composite: bool = False
 
     @property
     def record(self) -> tuple[bytes | None, bytes | None, Headers]:
         """Key, value and headers."""
-        key = None if self.key is None else json.dumps({"id": self.key}).encode()
+        key = None if self.key is None else self._spelt(self.key)
         told = (("__debezium.newkey", self.to), ("__debezium.oldkey", self.since))
-        headers = tuple((name, json.dumps({"id": other}).encode()) for name, other in told if other is not None)
+        headers = tuple((name, self._spelt(other)) for name, other in told if other is not None)
         if self.op == "tombstone":
             return key, None, headers
         images = {"before": self.row, "after": None} if self.op == "d" else {"before": None, "after": self.row}
@@ -88,9 +90,23 @@ class Said:
             columns |= {"_deleted": is_gone, "_deleted_at": time_of(self.at) if is_gone else None}
         return columns
 
+    def _spelt(self, key: int) -> bytes:
+        return json.dumps(key_fields(key, is_composite=self.is_composite)).encode()
+
     @property
     def _mark(self) -> str:
         return f"/r{self.partition}" if self.op == "r" else ""
+
+
+def key_fields(key: int, *, is_composite: bool) -> Row:
+    """The columns of a key: one, or two of which a change of the key may leave one as it is."""
+    return {"id": key // _SITES, "site": f"s{key % _SITES}"} if is_composite else {"id": key}
+
+
+def key_of(row: Row) -> int:
+    """The key that a row has."""
+    number: int = row["id"]
+    return number if row.get("site") is None else number * _SITES + int(row["site"].removeprefix("s"))
 
 
 def time_of(at: int) -> datetime:
@@ -108,10 +124,21 @@ class Transaction:
     count: int = 0
 
 
+@dataclass(frozen=True)
+class Ways:
+    """What a source and its connector do. marks: whether deleted rows stay. moves_keys: whether rows get other keys;
+    can_repeat_moves: whether a connector that died may say so again. is_composite: keys have two columns.
+    """
+
+    marks: bool
+    can_repeat_moves: bool
+    moves_keys: bool = True
+    is_composite: bool = False
+
+
 class Shop:
     """keys: how many; partitions: of the topic. deliver: takes what arrives. versions: of each key what its row was after a
-    change, by that change's place among all. marks: whether deleted rows stay. moves_keys: whether rows get other keys;
-    can_repeat_moves: whether a connector that died may say so again.
+    change, by that change's place among all.
     """
 
     def __init__(
@@ -120,10 +147,7 @@ class Shop:
         keys: int,
         partitions: int,
         deliver: Callable[[Said], None],
-        *,
-        marks: bool,
-        can_repeat_moves: bool,
-        moves_keys: bool = True,
+        ways: Ways,
     ) -> None:
         self.rows: dict[int, Row] = {}
         self.versions: dict[int, dict[int, Row | None]] = {key: {} for key in range(keys)}
@@ -132,9 +156,7 @@ class Shop:
         self._chance = chance
         self._partitions = partitions
         self._deliver = deliver
-        self._marks = marks
-        self._can_repeat_moves = can_repeat_moves
-        self._moves_keys = moves_keys
+        self._ways = ways
         self._at = self._lsn = self._next = self._columns = 0
         self._on_the_way: list[deque[int]] = [deque() for _ in range(partitions)]
 
@@ -160,7 +182,7 @@ class Shop:
             self._write(mine, "c", key, self._row(key))
         elif turn < 0.15:
             self._delete(mine, key, row)
-        elif turn < 0.35 and self._moves_keys:
+        elif turn < 0.35 and self._ways.moves_keys:
             self._move(mine, key, row, self.pick(0, len(self.versions) - 1))
         else:
             self._update(mine, key, row)
@@ -219,17 +241,20 @@ class Shop:
             assert said.key is not None
             if said.op == "d":
                 gone = self.rows.pop(said.key)
-                self.versions[said.key][self._at] = said.shown(gone, self._marks) if self._marks else None
+                self.versions[said.key][self._at] = said.shown(gone, self._ways.marks) if self._ways.marks else None
             else:
                 assert row is not None
                 self.rows[said.key] = row
-                self.versions[said.key][self._at] = said.shown(row, self._marks)
+                self.versions[said.key][self._at] = said.shown(row, self._ways.marks)
         if mine in self._open:
             self._open.remove(mine)
 
     def _row(self, key: int) -> dict[str, Any]:
-        row = {"id": key, "n": self._lsn, **{name: f"{name} {self._lsn}" for name in LARGE}}
+        row = {**self._key_fields(key), "n": self._lsn, **{name: f"{name} {self._lsn}" for name in LARGE}}
         return {**row, **{f"new{n}": f"text {self._lsn}" for n in range(min(2, self._columns))}}
+
+    def _key_fields(self, key: int) -> Row:
+        return key_fields(key, is_composite=self._ways.is_composite)
 
     def _update(self, mine: Transaction, key: int, old: Row) -> None:
         new = self._row(key)
@@ -249,7 +274,7 @@ class Shop:
 
     def _delete(self, mine: Transaction, key: int, row: Row, to: int | None = None) -> None:
         self._lsn += 1
-        gone = {name: value if name == "id" else None for name, value in row.items()}
+        gone = {**dict.fromkeys(row), **self._key_fields(key)}
         self._say(mine, "d", key, gone, to=to)
         self._say(mine, "tombstone", key, None, to=to)
         mine.rows[key] = None
@@ -276,7 +301,8 @@ class Shop:
         if op != "tombstone":
             mine.count += 1
         number = mine.count if mine.number else 0
-        said = Said(0, self._lsn, op, key, key % self._partitions, sent, to, since, mine.number, number)
+        places = (key % self._partitions, sent, to, since, mine.number, number, self._ways.is_composite)
+        said = Said(0, self._lsn, op, key, *places)
         mine.said.append((said, row))
 
     def _empty(self) -> None:
@@ -292,9 +318,10 @@ class Shop:
         """A snapshot reads a row beside the changes. Its place is that of what the connector has said last, or beyond it."""
         self._at += 1
         lsn = self.log[-1].lsn if self._chance.random() < 0.3 else self._lsn
-        said = Said(self._at, lsn, "r", key, key % self._partitions, self.rows[key])
+        told: dict[str, Any] = {"row": self.rows[key], "is_composite": self._ways.is_composite}
+        said = Said(self._at, lsn, "r", key, key % self._partitions, **told)
         self.log.append(said)
-        self.versions[key][self._at] = said.shown(self.rows[key], self._marks)
+        self.versions[key][self._at] = said.shown(self.rows[key], self._ways.marks)
 
     def _send(self) -> None:
         if self._next < len(self.log):
@@ -314,7 +341,7 @@ class Shop:
         waiting = {number for entries in self._on_the_way for number in entries}
         has_moved = [n for n in range(self._next) if n not in waiting and self.log[n].since is not None]
         first = max(0, lost - self.pick(0, _MOST_REPEATED))
-        if not self._can_repeat_moves:
+        if not self._ways.can_repeat_moves:
             first = max([first, *(n + 1 for n in has_moved)])
             if first > lost:
                 return  # What is lost would be told behind what cannot be told again.

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
-from frazil.catalog.scans import LiveFile
+from frazil.catalog.scans import LiveFile, delete_file_of
+from frazil.clock import new_id
 from frazil.ingest.files.lineage import lineage_schema
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.letters.target import letters_target
 from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.delete_files import read_deletes
+from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
 from frazil.testing import MemoryCatalog
 from frazil.types import DataFile
 from tests.fixtures.lineage import COLUMNS, ids_of_file
@@ -44,6 +48,7 @@ class SharedTable:
         self._fate = fate
         self._rows_of_files: dict[str, list[Row]] = {}
         self._deleted: dict[LiveFile, frozenset[int]] = {}
+        self._equal: dict[str, Callable[[Row], bool]] = {}
 
     @property
     def has_snapshots(self) -> bool:
@@ -62,6 +67,10 @@ class SharedTable:
             return None
         return self._catalog.append_foreign(self._name, self._written(target, [row]))
 
+    def has_columns(self, names: Iterable[str]) -> bool:
+        """Whether it has columns of these names."""
+        return {field.name for field in self._target().fields}.issuperset(names)
+
     def compact(self) -> None:
         """Some files become one, without the rows that are deleted."""
         chosen = [file for file in self._catalog.scan(self._name).files if self._fate.maybe(0.6)]
@@ -71,11 +80,39 @@ class SharedTable:
             paths = frozenset(file.path for file in chosen)
             self._catalog.append_foreign(self._name, self._written(target, rows) if rows else (), paths)
 
-    def roll_back(self) -> None:
-        """To any snapshot before, or to none."""
-        if self._catalog.load(self._name) is not None:
-            line = [None, *(snapshot.id for snapshot in self._catalog.ancestors(self._name))]
-            self._catalog.roll_back(self._name, line[self._fate.pick(0, len(line) - 1)])
+    def delete(self, is_gone: Callable[[Row], bool]) -> int:
+        """Takes rows away by their places; the snapshot."""
+        target, deleted = self._target(), dict[LiveFile, BitMap64]()
+        for file in self._catalog.scan(self._name).files:
+            places = [place for place, row in self._placed(target, file) if is_gone(row)]
+            if places:
+                deleted[file] = read_deletes(target, file.path, file.deletes) | BitMap64(places)
+        replaced = frozenset(delete for file in deleted for delete in file.deletes if delete.is_of_one_file)
+        state = self._catalog.load(self._name)
+        assert state is not None
+        deletes = tuple(write_deletes(target, deleted, state.format_version))
+        return self._catalog.append_foreign(self._name, deletes=deletes, replaced=replaced)
+
+    def delete_equal(self, row: Row, names: Sequence[str], is_gone: Callable[[Row], bool]) -> int:
+        """Takes rows away that have the values of `row` in these columns, as writers do that do not look rows up; the
+        snapshot.
+        """
+        target = self._target()
+        path = Path(target.location) / f"{new_id()}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        schema = pa.schema([target.arrow_schema.field(name) for name in row])
+        pq.write_table(pa.Table.from_pylist([dict(row)], schema=schema), path)
+        content = {"content": "equality-deletes", "file-path": str(path), "file-format": "PARQUET", "record-count": 1}
+        ids = [target.schema.find_field(name).field_id for name in names]
+        delete = delete_file_of(json.dumps({**content, "equality-ids": ids}))
+        self._equal[str(path)] = is_gone
+        files = self._catalog.scan(self._name).files
+        deletes = tuple(replace(delete, data_file=file.path) for file in files)
+        return self._catalog.append_foreign(self._name, deletes=deletes)
+
+    def upgrade(self) -> None:
+        """Its format is the newest; what was written in an older one stays."""
+        self._catalog.upgrade(self._name, 3)
 
     def rows_at(self, snapshot: int) -> list[Row]:
         """What a reader sees."""
@@ -100,6 +137,10 @@ class SharedTable:
 
     def _rows(self, target: TableTarget, file: LiveFile) -> list[Row]:
         """What is left of a file's rows."""
+        return [row for _, row in self._placed(target, file)]
+
+    def _placed(self, target: TableTarget, file: LiveFile) -> Iterator[tuple[int, Row]]:
+        """The same with their places in the file."""
         if file.path not in self._rows_of_files:
             rows, ids = pq.read_table(file.path).to_pylist(), ids_of_file(file)
             self._rows_of_files[file.path] = [
@@ -109,7 +150,10 @@ class SharedTable:
             self._deleted[file] = frozenset(read_deletes(target, file.path, file.deletes))
         rows, deleted = self._rows_of_files[file.path], self._deleted[file]
         assert len(rows) == file.record_count
-        return [row for place, row in enumerate(rows) if place not in deleted]
+        equal = [self._equal[delete.path] for delete in file.deletes if delete.kind == "equality"]
+        for place, row in enumerate(rows):
+            if place not in deleted and not any(is_gone(row) for is_gone in equal):
+                yield place, row
 
 
 def words(row: Row) -> str:

@@ -73,7 +73,7 @@ def test_every_snapshot_is_the_same_wherever_tasks_begin_to_read(
     ("seed", "rounds"), [(248, 108), (1070, 60), (2075, 60), (2094, 60), (2132, 60), (5510032, 80), (5510036, 80)]
 )
 def test_histories_that_have_failed_once_hold(seed: int, rounds: int, tmp_path: Path) -> None:
-    DatabaseHistory(seed, tmp_path).play(rounds)
+    DatabaseHistory(seed, tmp_path, is_plain=True).play(rounds)
 
 
 def _play_all(

@@ -1,5 +1,6 @@
 """One seeded history of a table that mirrors a bank's accounts in whole transactions: the connector dies and repeats,
-services come and go, trouble between any two steps; and no snapshot shows a part of a transfer.
+services come and go, others compact the table, roll it back or drop it, trouble between any two steps; and no snapshot
+shows a part of a transfer.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from frazil.types import Offsets
 from tests.simulation.bank import EACH, EVENTS, TOPIC, Bank, Said, check_shown
 from tests.simulation.faults import Fate
 from tests.simulation.scene import Scene, pipeline_of
+from tests.simulation.tables import SharedTable
 
 _TABLE = "lake.accounts"
 
@@ -35,6 +37,7 @@ class TransferHistory(Scene):
         self.source.create(EVENTS, fate.pick(1, 2))
         self.arrived: dict[tuple[int, int], Said] = {}
         self.checked: set[int] = set()
+        self.table = SharedTable(self.catalog, _TABLE, fate)
         self.bank = Bank(fate.chance, fate.pick(3, 12), partitions, self._deliver)
         self.spec = self._spec()
 
@@ -57,8 +60,16 @@ class TransferHistory(Scene):
 
     def _touch_tables(self) -> None:
         """A rewrite, or somebody else's commit, carries no progress."""
-        if self.fate.maybe(0.05) and self.catalog.load(_TABLE) is not None and self.catalog.ancestors(_TABLE):
-            self.catalog.append_foreign(_TABLE)
+        if self.table.has_snapshots and self.fate.maybe(0.1):
+            if self.fate.maybe(0.5):
+                self.table.touch()
+            else:
+                self.table.compact()
+        if self.fate.maybe(0.02):
+            self._roll_back(_TABLE)
+        if self.fate.maybe(0.01):
+            self._drop(_TABLE)
+            self.checked.clear()  # Snapshots of the next one have their ids too.
 
     def _something(self) -> None:
         self.clock.sleep(self.fate.pick(0, 2))

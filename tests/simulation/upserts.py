@@ -16,18 +16,21 @@ from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
 from frazil.spec import PipelineSpec
-from frazil.spec.models import CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
+from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
+from frazil.spec.types import parse_type
 from frazil.types import Progress
 from tests.simulation.forms import UNSENT, draw_form
 from tests.simulation.mirror import Change, Held, Key, Mirror, Row
-from tests.simulation.scene import Place, Scene, pipeline_of
+from tests.simulation.scene import Place, Scene, arranged, pipeline_of
 from tests.simulation.tables import ROW_ID, Lineage, Meddling, SharedTable, words
 
 _TABLE = "lake.u"
 
 
 class UpsertHistory(Scene):
-    """Topics `a` and `b` feed `lake.u`. is_scattered: changes of a key come through several partitions."""
+    """Topics `a` and `b` feed `lake.u`. is_scattered: changes of a key come through several partitions. can_empty: the
+    source's table is emptied at times; then there is one partition, as only there a truncate has a place among all changes.
+    """
 
     def __init__(self, seed: int, root: Path) -> None:
         fate = Meddling(seed)
@@ -37,14 +40,18 @@ class UpsertHistory(Scene):
         self.form = draw_form(fate)
         # Without an ordering column a key must stay in its partition for the values before a change to mean anything.
         self.is_scattered = fate.maybe(0.5) and (self.form.is_ordered or not self.form.fills_rows)
+        self.can_empty = self.form.is_wrapped and fate.maybe(0.25)
+        self.topics_grow, self.topics = not self.can_empty, "a" if self.can_empty else "ab"
         self.has_bad = fate.maybe(0.4)
+        self.loses_records = fate.maybe(0.15)
         self.key_count = fate.pick(100, 1000) if fate.maybe(0.1) else fate.pick(2, 40)
         self.spec = self._spec()
         self.count = 0
         self.changes: dict[Place, Change] = {}
         self.foreign: dict[int, tuple[Key, Row]] = {}
-        for topic in "ab":
-            self.source.create(topic, fate.pick(1, 3))
+        self.taken: dict[int, Key] = {}
+        for topic in self.topics:
+            self.source.create(topic, 1 if self.can_empty else fate.pick(1, 3))
 
     def check(self) -> Progress:
         """Compares every snapshot of the main branch with the dictionary; the newest progress."""
@@ -52,14 +59,13 @@ class UpsertHistory(Scene):
         for snapshot in reversed(self.catalog.ancestors(_TABLE)):
             before = progress
             progress = from_summary("sim", snapshot.summary) or progress
-            mirror.apply(
-                change
-                for (topic, partition, offset), change in self.changes.items()
-                if _at(before, topic, partition) <= offset < _at(progress, topic, partition)
-            )
+            read = {place for place in self.changes if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2])}
+            mirror.apply(self.changes[place] for place in read - self._lost(read, progress))
             if snapshot.id in self.foreign:
                 key, row = self.foreign[snapshot.id]
                 mirror.adopt(key, row, row["at"])
+            if snapshot.id in self.taken:
+                mirror.rows.pop(self.taken[snapshot.id], None)
             rows = self.table.rows_at(snapshot.id)
             self._compare(snapshot.id, rows, mirror.rows)
             if self.spec.tables[0].format_version > 2:
@@ -72,7 +78,9 @@ class UpsertHistory(Scene):
         for _ in range(self.fate.pick(1, 15)):
             number = self.fate.pick(0, self.key_count - 1)
             topic, partition = self._partition_of(number)
-            if self.has_bad and self.fate.maybe(0.05):
+            if self.can_empty and self.fate.maybe(0.01):
+                self._empty()
+            elif self.has_bad and self.fate.maybe(0.05):
                 key, value = self._spoilt(number)
                 place, _ = self._send(topic, partition, key, value)
                 self.bad[place] = value
@@ -106,6 +114,10 @@ class UpsertHistory(Scene):
         if self.fate.maybe(0.5):
             self._send(topic, partition, key, self._tombstone())
 
+    def _empty(self) -> None:
+        place, _ = self._send("a", 0, None, self.form.truncation(self.clock.now_ms()))
+        self.changes[place] = Change("truncate", place)
+
     def _send(self, topic: str, partition: int, key: bytes | None, value: bytes | None) -> tuple[Place, int]:
         """Where the record is now, and Kafka's time of it."""
         gap = self.fate.pick(1, 3) if self.fate.maybe(0.1) else 0
@@ -119,9 +131,9 @@ class UpsertHistory(Scene):
 
     def _partition_of(self, key_number: int) -> tuple[str, int]:
         """One for each key, as a producer chooses it; where keys are scattered, often any."""
-        topic = "ab"[key_number % 2]
+        topic = self.topics[key_number % len(self.topics)]
         if self.is_scattered and self.fate.maybe(0.4):
-            topic = "ab"[self.fate.pick(0, 1)]
+            topic = self.topics[self.fate.pick(0, len(self.topics) - 1)]
             return topic, self.fate.pick(0, len(self.source.by_name[topic].partitions) - 1)
         return topic, 0
 
@@ -164,17 +176,32 @@ class UpsertHistory(Scene):
         if self.fate.maybe(0.06):
             self._meddle()
         if self.fate.maybe(0.02):
-            self.table.roll_back()
+            self._roll_back(_TABLE)
+        if self.fate.maybe(0.01):
+            self._drop(_TABLE)
+        if self.loses_records and self.fate.maybe(0.1):
+            self._lose_records()
+
+    def _drop(self, table: str) -> None:
+        """Snapshots of the next one have their ids too."""
+        super()._drop(table)
+        if self.catalog.load(table) is None:
+            self.foreign.clear()
+            self.taken.clear()
 
     def _meddle(self) -> None:
-        """What somebody else does to the table: compacts it, adds a row, commits nothing."""
+        """What somebody else does to the table: compacts or upgrades it, adds a row, takes rows away, commits nothing."""
         if not self.table.has_snapshots:
             return
-        turn = self.fate.pick(0, 3)
+        turn = self.fate.pick(0, 4)
         if turn == 0:
             self.table.touch()
         elif turn == 1:
             self._add_row()
+        elif turn == 2:
+            self._take_rows()
+        elif turn == 3 and self.fate.maybe(0.3):
+            self.table.upgrade()
         else:
             self.table.compact()
 
@@ -188,6 +215,31 @@ class UpsertHistory(Scene):
         if snapshot is not None:
             self.foreign[snapshot] = (self.form.key(number), row)
 
+    def _take_rows(self) -> None:
+        """Those of a key, by their places or by their values."""
+        number, form = self.fate.pick(0, self.key_count - 1), self.form
+        key, fields = list(form.key(number)), form.key_fields(number)
+        if self.fate.maybe(0.5) or not self.table.has_columns(fields):
+            snapshot = self.table.delete(lambda row: form.values_of(row) == key)
+        else:
+            snapshot = self.table.delete_equal(fields, form.names, lambda row: form.values_of(row) == key)
+        self.taken[snapshot] = form.key(number)
+
+    def _wanted(self) -> PipelineSpec:
+        """The pipeline as its owner has it by now: the table is partitioned in another way from one start to the next."""
+        if not self.fate.is_arranged:
+            return self.spec
+        first, last = self.form.names[0], self.form.names[-1]
+        layouts = (
+            None,
+            "",
+            "truncate(n, 20)",
+            f"bucket({first}, 3)",
+            f"_topic;bucket({last}, 2)",
+            f"bucket({first}, 2);n",
+        )
+        return arranged(self.spec, layouts[self.fate.pick(0, len(layouts) - 1)])
+
     # The truth
 
     def _check_end(self, service: Service) -> None:
@@ -197,9 +249,10 @@ class UpsertHistory(Scene):
             assert not any(change.op == "upsert" for change in self.changes.values())
             return
         progress = self.check()
-        behind = [place for place in (*self.changes, *self.bad) if _at(progress, *place[:2]) <= place[2]]
+        left = [place for place in (*self.changes, *self.bad) if self._is_left(place)]
+        behind = [place for place in left if _at(progress, *place[:2]) <= place[2]]
         assert not behind, f"not complete: {behind[:5]}"
-        missing = self.bad.keys() - set(self.check_letters(_TABLE))
+        missing = self.bad.keys() & set(left) - set(self.check_letters(_TABLE))
         assert not missing, f"no dead letter of {sorted(missing)[:5]}"
 
     @staticmethod
@@ -213,14 +266,21 @@ class UpsertHistory(Scene):
     def _spec(self) -> PipelineSpec:
         table = TableSpec(
             name=_TABLE,
-            topics=tuple(TopicSelector(literal=name) for name in "ab"),
+            topics=tuple(TopicSelector(literal=name) for name in self.topics),
             commit=CommitSpec(interval_s=0.1),
             mode="upsert",
             format_version=3 if self.fate.maybe(0.6) else 2,
+            columns=self._declared(),
+            on_data_loss="skip" if self.loses_records else "stop",
             dead_letters=DeadLettersSpec(stop_above=1.0),
             **self.form.settings(),
         )
         return pipeline_of(self.root, table)
+
+    def _declared(self) -> tuple[ColumnSpec, ...]:
+        """What a table is partitioned by must be known before there are records of it."""
+        kinds = {"n": "long", **self.form.kinds} if self.fate.is_arranged else {}
+        return tuple(ColumnSpec(name=name, type=parse_type(kind)) for name, kind in kinds.items())
 
 
 def _at(progress: Progress, topic: str, partition: int) -> int:

@@ -24,7 +24,7 @@ from frazil.catalog.layout import (
     spec_change,
     spec_of,
 )
-from frazil.catalog.port import Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
+from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import from_summary, key, to_summary
 from frazil.catalog.scans import LiveFile, Scan, numbered
 from frazil.clock import new_id
@@ -33,7 +33,7 @@ from frazil.failpoints import hit
 from frazil.spec.partitioning import transform_of
 from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta
 
-_LINEAGE_SINCE = 3
+_NEWEST_FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class _Table:
     def number_rows(self, files: Iterable[DataFile]) -> Iterator[DataFile]:
         """The files as their commit makes them: in format 3 each row gets an id."""
         for file in files:
-            content = numbered(file.content, self.next_row_id if self.state.format_version >= _LINEAGE_SINCE else None)
+            content = numbered(file.content, self.next_row_id if self.state.format_version >= _NEWEST_FORMAT else None)
             self.next_row_id += file.record_count
             yield replace(file, content=content)
 
@@ -104,7 +104,7 @@ class MemoryCatalog:
         """See the port."""
         files = self.data_files(table)
         rows, size = sum(f.record_count for f in files), sum(f.size_bytes for f in files)
-        return TableSize(rows, len(files), size, len(self._tables[table].snapshots))
+        return TableSize(rows, len(files), size, len(self._there(table).snapshots))
 
     def create(
         self,
@@ -134,9 +134,7 @@ class MemoryCatalog:
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
         """See the port."""
         with self._lock:
-            found = self._tables.get(table)
-            if found is None:
-                raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
+            found = self._there(table)
             wanted = change(found.state.schema)
             refuse_taken_names(found.state.schema, wanted, found.specs, table)
             if wanted != found.state.schema:
@@ -149,9 +147,7 @@ class MemoryCatalog:
     def arrange(self, table: str, layout: Layout) -> TableState:
         """See the port."""
         with self._lock:
-            found = self._tables.get(table)
-            if found is None:
-                raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
+            found = self._there(table)
             state = found.state
             if not is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
                 hit("arrange.before")
@@ -164,9 +160,7 @@ class MemoryCatalog:
     def commit(self, commit: Commit) -> Progress:
         """See the port."""
         with self._lock:
-            found = self._tables.get(commit.table)
-            if found is None:
-                raise UnavailableError("the table is gone", remedy="see who dropped it", where=commit.table)
+            found = self._there(commit.table)
             loss = self._lost_question()
             newest = self._progress(found)
             if newest.commit_id != commit.expected.commit_id:
@@ -216,6 +210,8 @@ class MemoryCatalog:
 
     def _check_delta(self, found: _Table, table: str, delta: RowDelta) -> None:
         """Refuses it when the table has changed since the snapshot it was made for, or lacks what it speaks of."""
+        if found.state.format_version >= _NEWEST_FORMAT and any(one.kind == "positions" for one in delta.deletes):
+            raise NotSent("a table of format 3 takes deletion vectors alone", where=table)
         for snapshot in self._ancestors(found):
             if snapshot.id == delta.read_at:
                 break
@@ -236,12 +232,12 @@ class MemoryCatalog:
 
     def scan(self, table: str) -> Scan:
         """See the port."""
-        found = self._tables[table]
+        found = self._there(table)
         return Scan(found.head, tuple(_live_files(self._ancestors(found))))
 
     def files(self, table: str) -> list[StoredFile]:
         """See the port."""
-        live = _live_files(self._ancestors(self._tables[table]))
+        live = _live_files(self._ancestors(self._there(table)))
         deleted = {file.path for file in live if file.deletes}
         return [
             StoredFile(file.path, file.record_count, file.size_bytes, file.path in deleted)
@@ -251,7 +247,7 @@ class MemoryCatalog:
     def mark(self, table: str, name: str, value: str | None) -> None:
         """See the port."""
         with self._lock:
-            found = self._tables[table]
+            found = self._there(table)
             properties = {n: v for n, v in found.state.properties.items() if n != key(self._pipeline, name)}
             if value is not None:
                 properties[key(self._pipeline, name)] = value
@@ -259,12 +255,12 @@ class MemoryCatalog:
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
         """See the port."""
-        return self._said(self._tables[table], names)
+        return self._said(self._there(table), names)
 
     def rewrite(self, rewrite: Rewrite) -> None:
         """See the port."""
         with self._lock:
-            found = self._tables[rewrite.table]
+            found = self._there(rewrite.table)
             loss = self._lost_question()
             if was_said(self._said(found, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
                 return
@@ -280,7 +276,7 @@ class MemoryCatalog:
     def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
         """See the port."""
         with self._lock:
-            found = self._tables[table]
+            found = self._there(table)
             loss = self._lost_question()
             is_said = was_said(self._said(found, (name,)), name, value, since)
             if is_said is None:
@@ -293,7 +289,7 @@ class MemoryCatalog:
         """See the port."""
         made, table = replacement, replacement.table
         with self._lock:
-            found = self._tables[table]
+            found = self._there(table)
             loss = self._lost_question()
             history = self._said(found, (RETRY_ID, COMMIT_ID))
             if not is_unmoved(history, made.since, made.expected.commit_id):
@@ -302,6 +298,12 @@ class MemoryCatalog:
             words = {**made.words, RETRY_ID: made.id}
             self._add_delta(found, made.files, made.delta, {key(self._pipeline, n): v for n, v in words.items()})
             _lose_outcome(loss)
+
+    def _there(self, table: str) -> _Table:
+        found = self._tables.get(table)
+        if found is None:
+            raise UnavailableError("the table is gone", remedy="see who dropped it", where=table)
+        return found
 
     def _lost_question(self) -> str:
         """What will go wrong with this commit; the question that is lost is lost here."""
@@ -343,7 +345,7 @@ class MemoryCatalog:
 
     def data_files(self, table: str) -> list[DataFile]:
         """The files of the newest snapshot."""
-        return _files_of(self._ancestors(self._tables[table]))
+        return _files_of(self._ancestors(self._there(table)))
 
     def roll_back(self, table: str, snapshot_id: int | None) -> None:
         """What an operator does by hand."""
@@ -353,12 +355,33 @@ class MemoryCatalog:
         """Forgets one snapshot, as an operator may do by hand."""
         del self._tables[table].snapshots[snapshot_id]
 
-    def append_foreign(
-        self, table: str, files: tuple[DataFile, ...] = (), removed: frozenset[str] = frozenset()
-    ) -> int:
-        """A snapshot of another writer, or of a compaction, that takes files away: no progress in it. Its id."""
+    def drop(self, table: str) -> None:
+        """What an operator does by hand; the next table of this name is another one."""
         with self._lock:
-            return self._add(self._tables[table], files, {}, removed)
+            del self._tables[table]
+
+    def upgrade(self, table: str, format_version: int) -> None:
+        """What an operator does by hand: files that are there stay as they are."""
+        with self._lock:
+            found = self._tables[table]
+            found.state = replace(found.state, format_version=format_version)
+
+    def append_foreign(
+        self,
+        table: str,
+        files: tuple[DataFile, ...] = (),
+        removed: frozenset[str] = frozenset(),
+        deletes: tuple[DeleteFile, ...] = (),
+        replaced: frozenset[DeleteFile] = frozenset(),
+    ) -> int:
+        """A snapshot of another writer, or of a compaction, that takes files away: no progress in it. Its id. deletes:
+        files that say which rows of live files are gone; replaced: those that they take the place of.
+        """
+        with self._lock:
+            found = self._tables[table]
+            number = self._add(found, files, {}, removed)
+            found.snapshots[number] = replace(found.snapshots[number], deletes=deletes, replaced=replaced)
+        return number
 
     @staticmethod
     def _ancestors(found: _Table) -> list[MemorySnapshot]:

@@ -160,7 +160,7 @@ def test_a_catalog_that_does_not_answer_is_exit_code_one(
 
 
 def test_a_table_that_is_stopped_is_an_error_with_its_remedy(frazil: Command, scene: Scene) -> None:
-    del scene.catalog._tables[LETTERS]
+    scene.catalog.drop(LETTERS)
     code, document = frazil("list")
     assert code == 1
     assert "is gone" in document["error"]["message"]

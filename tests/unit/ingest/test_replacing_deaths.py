@@ -176,7 +176,7 @@ def test_where_nobody_can_tell_whether_rows_were_committed_everything_stops(tmp_
 def test_a_table_that_was_dropped_leaves_its_letters_letters(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
     _die_at("retry.replaced", scene)
-    del scene.catalog._tables[TABLE]
+    scene.catalog.drop(TABLE)
     scene.retrier.settled(scene.table)
     assert sorted(letter["offset"] for letter in scene.letters()) == [1, 2, 4]
 

@@ -339,7 +339,7 @@ def test_rows_for_a_table_that_is_gone_stop_everything(tmp_path: Path) -> None:
 
 def test_a_table_that_is_not_there_takes_no_letters(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
-    del scene.catalog._tables[TABLE]
+    scene.catalog.drop(TABLE)
     with pytest.raises(SpecError, match="there is no such table"):
         scene.retrier.retry(scene.table, ALL)
 
