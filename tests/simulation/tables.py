@@ -169,6 +169,10 @@ class Lineage:
         self._now: dict[str, set[int]] = {}
         self._seen: set[int] = set()
 
+    def begin_anew(self) -> None:
+        """All rows are gone: those that come have other ids."""
+        self._now = {}
+
     def go_on(self, rows: list[tuple[str, int]], snapshot: int) -> None:
         """rows: key and id of those in the next snapshot."""
         now: dict[str, set[int]] = {}

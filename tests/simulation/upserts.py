@@ -66,6 +66,8 @@ class UpsertHistory(Scene):
                 mirror.adopt(key, row, row["at"])
             if snapshot.id in self.taken:
                 mirror.rows.pop(self.taken[snapshot.id], None)
+            if any(self.changes[place].op == "truncate" for place in read):
+                lineage.begin_anew()
             rows = self.table.rows_at(snapshot.id)
             self._compare(snapshot.id, rows, mirror.rows)
             if self.spec.tables[0].format_version > 2:
