@@ -42,6 +42,7 @@ def _bytes(number: int) -> str:
 
 KINDS = [
     Kind("int32", "io.debezium.time.Date", (20_000, 20_001), 20_000),
+    Kind("int32", "io.debezium.time.Date", (2_145_031_948, 20_001), 2_145_031_948),
     Kind("int64", "io.debezium.time.MicroTime", (3_600_000_000, 5), 3_600_000_000),
     Kind("int64", "io.debezium.time.Timestamp", (1_700_000_000_123, 5), 1_700_000_000_123),
     Kind("int64", "io.debezium.time.MicroTimestamp", (1_700_000_000_123_456, 5), 1_700_000_000_123_456),
@@ -174,3 +175,20 @@ def test_a_row_gets_another_key_and_keeps_what_was_not_sent(
     world.change("c", 1, partition, {"__debezium.oldkey": {"id": kind.told}}, v="b", big=PLACEHOLDER)
     world.catch_up()
     assert (world.shown(), world.letters()) == ([("b", "of 0")], [])
+
+
+def test_a_key_that_is_no_number_is_the_same_after_an_update_and_the_old_one_of_a_row(tmp_path: Path) -> None:
+    world = TypedAvroWorld(tmp_path, Kind("double", "", (float("nan"), 1.5), float("nan")))
+    world.change("c", 0, v="a", big="of 0")
+    world.catch_up()
+    image = {"id": float("nan"), "v": "a", "big": PLACEHOLDER}
+    world.lsn += 1
+    update = {"op": "u", "before": image, "after": {**image, "v": "b"}, "source": {"lsn": world.lsn}}
+    world._send(0, 0, update, {})
+    world.catch_up()
+    assert (world.shown(), world.letters()) == ([("b", "of 0")], [])
+    world.lsn += 1
+    world.change("d", 0, headers={"__debezium.newkey": {"id": "new"}})
+    world.change("c", 1, headers={"__debezium.oldkey": {"id": float("nan")}}, v="c", big=PLACEHOLDER)
+    world.catch_up()
+    assert (world.shown(), world.letters()) == ([("c", "of 0")], [])

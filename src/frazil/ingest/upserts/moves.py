@@ -102,21 +102,23 @@ def find_moves(
     does, that counts, if there is one of each at the position. marks: the changes that mark a row as deleted.
     departed: records of deletes whose row gets another key.
     """
-    deletes: dict[Any, int] = {}
-    at_position: dict[str, dict[Any, int]] = {}
     moved = moved_places(old_keys)
-    are_near = _are_near(ranked, old_keys, positions, np.array(moved, np.int64))
+    keys, old = _codes(ranked, old_keys, np.array(moved, np.int64))
+    told = dict(zip(moved, old.tolist(), strict=True))
+    deletes: dict[Any, int] = {}
+    at_position: dict[str, dict[int, int]] = {}
+    are_near = np.isin(keys, old) | _have_position_of(positions, moved)
     for place in np.flatnonzero(((ranked.ops == DELETE) | marks) & are_near).tolist():
-        key, position = _key(ranked.keys, place), positions[place].as_py()
+        key, position = int(keys[place]), positions[place].as_py()
         deletes[key, record_of(ranked, place)] = place
         if position is not None:
             deletes.setdefault((key, position), place)
             if record_of(ranked, place) in departed:
                 at_position.setdefault(position, {}).setdefault(key, place)
     found = {}
-    counts = Counter(at for at, _ in {(positions[place].as_py(), _key(ranked.keys, place)) for place in moved})
+    counts = Counter(at for at, _ in {(positions[place].as_py(), int(keys[place])) for place in moved})
     for place in moved:
-        key, position = _key(old_keys, place), positions[place].as_py()
+        key, position = told[place], positions[place].as_py()
         own = deletes.get((key, record_of(ranked, place)), -1)
         found[place] = deletes.get((key, position), -1) if own < 0 and position is not None else own
         others = list(at_position.get(position, {}).values())
@@ -125,12 +127,17 @@ def find_moves(
     return Moves(found, marks)
 
 
-def _are_near(ranked: Ranked, old_keys: Sequence[pa.Array], positions: pa.Array, moved: Ints) -> Bools:
-    """Which changes have a key that one of these had, or the position of one: mostly few, of all deletes of a batch."""
+def _codes(ranked: Ranked, old_keys: Sequence[pa.Array], moved: Ints) -> tuple[Ints, Ints]:
+    """The keys of all changes and the old ones of those that have one, as numbers that are the same where the keys are."""
     at, count = pa.array(moved), len(ranked)
     codes = key_codes([pa.concat_arrays([own, old.take(at)]) for own, old in zip(ranked.keys, old_keys, strict=True)])
-    has_position = pc.is_in(positions, value_set=positions.take(at).drop_null())
-    return np.asarray(np.isin(codes[:count], codes[count:]) | np.asarray(has_position), np.bool_)
+    return codes[:count], codes[count:]
+
+
+def _have_position_of(positions: pa.Array, moved: Sequence[int]) -> Bools:
+    """Which changes have the position of one of these: mostly few, of all deletes of a batch."""
+    of_moved = positions.take(pa.array(moved, pa.int64())).drop_null()
+    return np.asarray(pc.is_in(positions, value_set=of_moved), np.bool_)
 
 
 def moved_places(old_keys: Sequence[pa.Array]) -> list[int]:
@@ -140,10 +147,6 @@ def moved_places(old_keys: Sequence[pa.Array]) -> list[int]:
         is_moved |= np.asarray(key.is_valid())
     found: list[int] = np.flatnonzero(is_moved).tolist()
     return found
-
-
-def _key(keys: Sequence[pa.Array], place: int) -> tuple[Any, ...]:
-    return tuple(key[place].as_py() for key in keys)
 
 
 def record_of(ranked: Ranked, place: int) -> Place:

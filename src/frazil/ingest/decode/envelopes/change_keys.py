@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +31,7 @@ from frazil.ingest.decode.regroup import member_at
 from frazil.ingest.envelope import OLD_KEY
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.changes import DELETE
+from frazil.ingest.upserts.fold import key_codes
 from frazil.ingest.upserts.key_fields import find_key_fields
 from frazil.ingest.upserts.key_names import places_of
 from frazil.ingest.upserts.live_rows import has_column
@@ -105,12 +105,12 @@ def is_needless(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
     if not keys or not is_first.any():
         return is_first & np.False_
     here = np.flatnonzero(is_first)
-    same, lacking = np.ones(here.size, np.bool_), np.zeros(here.size, np.bool_)
-    for key in keys:
-        old, new = key.take(pa.array(here)), key.take(pa.array(here + 1))
-        lacking |= np.asarray(old.is_null())
-        same &= np.asarray(pc.fill_null(pc.equal(old, new), False))
-    is_first[here] = same | lacking
+    olds = [key.take(pa.array(here)) for key in keys]
+    lacking = np.logical_or.reduce([np.asarray(old.is_null()) for old in olds])
+    codes = key_codes(
+        [pa.concat_arrays([old, key.take(pa.array(here + 1))]) for old, key in zip(olds, keys, strict=True)]
+    )
+    is_first[here] = (codes[: here.size] == codes[here.size :]) | lacking
     return is_first
 
 
@@ -126,24 +126,28 @@ def old_keys_of(
     for flags in unsent.values():
         needs |= flags
     moved = np.flatnonzero(needs & _follows_delete(plan, keys))
-    olds: dict[int, list[Any]] = {int(n): [key[n - 1].as_py() for key in keys] for n in moved.tolist()}
+    places = np.full(plan.ops.size, -1, np.int64)
+    places[moved] = moved - 1
+    told: list[list[pa.Scalar]] = []
     created = np.flatnonzero(needs & (making.opened.op[plan.records] == CREATE))
     for n in created.tolist():
-        told = _told_old_key(making, int(plan.records[n]), [key.type for key in keys])
-        if told is None and _is_told_elsewhere(making, int(plan.records[n])):
-            told = [key[n].as_py() for key in keys]
-        if told is None:
+        key = _told_old_key(making, int(plan.records[n]), [key.type for key in keys])
+        if key is not None:
+            places[n] = plan.ops.size + len(told)
+            told.append(key)
+        elif _is_told_elsewhere(making, int(plan.records[n])):
+            places[n] = n
+        else:
             bad = np.zeros(making.check.refused.size, np.bool_)
             bad[plan.records[n]] = True
             name = next(making.target.fields[c].name for c, flags in unsent.items() if flags[n])
             making.check.refuse(bad, "unsent_value", _UNSENT.format(name), name)
-        else:
-            olds[n] = told
-    if not olds:
+    if (places < 0).all():
         return None
-    empty = [None] * len(keys)
-    rows = [olds.get(n, empty) for n in range(plan.ops.size)]
-    return [pa.array([row[k] for row in rows], key.type) for k, key in enumerate(keys)]
+    rows = pa.array(places, mask=places < 0)
+    return [
+        pa.concat_arrays([key, pa.array([one[k] for one in told], key.type)]).take(rows) for k, key in enumerate(keys)
+    ]
 
 
 def _follows_delete(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
@@ -164,14 +168,14 @@ def _headers(making: Making, record: int, name: str) -> list[bytes]:
     return [one["value"] for one in headers or [] if one["key"] == name]
 
 
-def _told_old_key(making: Making, record: int, kinds: Sequence[pa.DataType]) -> list[Any] | None:
+def _told_old_key(making: Making, record: int, kinds: Sequence[pa.DataType]) -> list[pa.Scalar] | None:
     """The key that Debezium's header tells, in the order of the key columns; None without one that can be read."""
     raw = next(iter(_headers(making, record, OLD_KEY)), None)
     try:
         told = json.loads(raw or b"")
         told = told["payload"] if isinstance(told, dict) and told.keys() == {"schema", "payload"} else told
         names = [_field_of(making.target, path[0]) for path in making.envelope.keys]
-        return [pa.scalar(told[name], kind).as_py() for name, kind in zip(names, kinds, strict=True)]
+        return [pa.scalar(told[name], kind) for name, kind in zip(names, kinds, strict=True)]
     except (ValueError, KeyError, TypeError, OverflowError, pa.ArrowException):
         return None
 
