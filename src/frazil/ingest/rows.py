@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.decode.fit import Fitting, Place, require
+from frazil.ingest.decode.fit import Fitting, Place, require, require_inside
 from frazil.ingest.decode.json.records import list_paths
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.keys import decode_keys
@@ -66,6 +66,7 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
             columns.append(own_column(fitting, shaping, field, records))
         else:
             columns.append(_column(layout, decoded, field, path))
+            require_inside(fitting, columns[-1], field.field_type, place.inside(field.name))
         if field.required and (path is None or len(path) > 1):
             require(fitting, columns[-1], place, (field.name,))
     return replace(

@@ -348,6 +348,40 @@ def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> Non
     fitting.refuse(column, missing, place.owner, path, "missing", reason)
 
 
+def require_inside(fitting: Fitting, column: pa.Array, kind: IcebergType, place: Place) -> None:
+    """The same of the fields inside a column, of which some may have been left out."""
+    if not _requires(kind):
+        return
+    if column.offset:
+        column = pa.concat_arrays([column])  # What is inside is taken as it lies in memory.
+    if isinstance(kind, StructType):
+        there = np.asarray(column.is_valid())
+        for n, member in enumerate(kind.fields):
+            inner, values = Place((*place.path, member.name), place.owner, there), column.field(n)
+            if member.required:
+                require(fitting, values, inner, inner.path)
+            require_inside(fitting, values, member.field_type, inner)
+    elif isinstance(kind, ListType):
+        inner = _elements(column, place, "element")
+        if kind.element_required:
+            require(fitting, column.values, inner, inner.path)
+        require_inside(fitting, column.values, kind.element_type, inner)
+    elif isinstance(kind, MapType):
+        inner = _elements(column, place, "value")
+        if kind.value_required:
+            require(fitting, column.items, inner, inner.path)
+        require_inside(fitting, column.items, kind.value_type, inner)
+
+
+def _requires(kind: IcebergType) -> bool:
+    """Whether something inside a type is required."""
+    if isinstance(kind, StructType):
+        return any(member.required or _requires(member.field_type) for member in kind.fields)
+    if isinstance(kind, ListType):
+        return kind.element_required or _requires(kind.element_type)
+    return isinstance(kind, MapType) and (kind.value_required or _requires(kind.value_type))
+
+
 def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, place: Place) -> None:
     path, undeclared = (*place.path, member.name), fitting.reading.undeclared
     if undeclared == "add" and path in fitting.reading.barred_at:

@@ -12,6 +12,7 @@ from pyiceberg.io import OutputFile
 
 from frazil.failpoints import hit
 from frazil.ingest.files.cluster import Partition
+from frazil.ingest.files.hidden_nulls import hides_nulls, without_hidden_nulls
 
 
 class OpenFile:
@@ -31,6 +32,7 @@ class OpenFile:
         self.partition = partition
         self._output = output
         self._buffer = pa.BufferOutputStream() if is_small else None
+        self._hides_nulls = [n for n, kind in enumerate(schema.types) if hides_nulls(kind)]
         self._stream: Any = self._buffer or output.create(overwrite=True)
         self._writer = pq.ParquetWriter(self._stream, schema, store_schema=False, **options)
 
@@ -42,6 +44,8 @@ class OpenFile:
 
     def append(self, rows: pa.Table, row_group_bytes: int) -> None:
         """Writes the rows in row groups of about this size; OSError when the store refuses them."""
+        for n in self._hides_nulls:
+            rows = rows.set_column(n, rows.schema.field(n), without_hidden_nulls(rows.column(n)))
         count = rows.num_rows
         if self._buffer is None:
             count = min(count, rows.num_rows * row_group_bytes // max(1, rows.nbytes))
