@@ -22,7 +22,7 @@ from frazil.clock import Clock, SystemClock, new_id
 from frazil.errors import UnavailableError
 from frazil.runtime.broker_properties import HOST, broker_properties, render
 from frazil.runtime.jars import jars
-from frazil.runtime.java import find_java
+from frazil.runtime.java import find_java, with_one_collector
 from frazil.runtime.tether import spawn_tethered
 
 _START_TIMEOUT_S = 60.0
@@ -132,7 +132,7 @@ class EmbeddedBroker:
     def _java(self, main: str, *words: str) -> list[str]:
         folder = jars("broker")[0].parent
         paths = [str(self.directory / word) if word == "server.properties" else word for word in words]
-        return [str(find_java().path), *_JVM, *_LOGGING, "-cp", f"{folder}/*", main, *paths]
+        return [str(find_java().path), *with_one_collector(_JVM), *_LOGGING, "-cp", f"{folder}/*", main, *paths]
 
     def _wait_until_it_answers(self) -> None:
         deadline = self._clock.monotonic_s() + _START_TIMEOUT_S

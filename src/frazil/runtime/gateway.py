@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import struct
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.runtime.jars import cache_directory
-from frazil.runtime.java import find_java
+from frazil.runtime.java import find_java, with_one_collector
 
 RECORD_VARIABLE = "FRAZIL_RECORD_CLASSES"
 _START_TIMEOUT_S = 60.0
@@ -109,12 +108,10 @@ def _command(
     path = os.pathsep.join(map(str, [*classpath, *jars, *last, *hadoop]))
     memory = settings.get("spark.driver.memory", "1g")
     own = settings.get("spark.driver.extraJavaOptions", "").split()
-    if any(map(_is_collector, own)):  # Java takes one garbage collector.
-        options = [option for option in options if not _is_collector(option)]
     return [
         str(find_java().path),
         *_SPARK_OPTIONS,
-        *options,
+        *with_one_collector(options, own),
         *sharing,
         f"-Xms{memory}",
         f"-Xmx{memory}",
@@ -122,10 +119,6 @@ def _command(
         "-cp",
         path,
     ]
-
-
-def _is_collector(option: str) -> bool:
-    return re.fullmatch(r"-XX:\+Use\w+GC", option) is not None
 
 
 def _wait_for(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:

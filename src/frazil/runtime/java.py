@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ SUPPORTED_VERSIONS = (17, 21)
 REMEDY = "install openjdk-17-jre-headless or set JAVA_HOME to a Java 17 or 21"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _VERSION_TIMEOUT_S = 20.0
+_COLLECTOR = re.compile(r"-XX:\+Use\w+(?<!System)GC")
+_FOR_EVERY_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,16 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     if version not in SUPPORTED_VERSIONS:
         raise UnavailableError(f"Spark does not run on this Java: version={version}", remedy=REMEDY, where=str(path))
     return Java(path, version)
+
+
+def with_one_collector(options: Sequence[str], own: Sequence[str] = ()) -> list[str]:
+    """The options of a JVM, without a garbage collector where the user's own, or the environment's for every Java, name
+    another: Java takes one.
+    """
+    named = [*own, *(word for name in _FOR_EVERY_JAVA for word in os.environ.get(name, "").split())]
+    if not any(map(_COLLECTOR.fullmatch, named)):
+        return list(options)
+    return [option for option in options if not _COLLECTOR.fullmatch(option)]
 
 
 def _locate(environment: Mapping[str, str]) -> Path:

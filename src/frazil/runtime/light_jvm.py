@@ -13,7 +13,7 @@ from typing import Any
 
 from frazil.errors import UnavailableError
 from frazil.runtime.jars import Use, jars
-from frazil.runtime.java import find_java
+from frazil.runtime.java import find_java, with_one_collector
 
 _OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 # What Iceberg needs of the jars that PySpark ships; opening all of them doubles the time.
@@ -37,7 +37,7 @@ class LightJvm:
             port, token, self._process = launch_gateway(
                 jarpath=next(str(jar) for jar in shipped if jar.name.startswith("py4j-")),
                 classpath=":".join([*map(str, shipped), *_declared_jars(conf, needs_s3)]),
-                javaopts=[*_OPTIONS, log4j],
+                javaopts=[*with_one_collector(_OPTIONS), log4j],
                 java_path=str(java.path),
                 die_on_exit=True,
                 enable_auth=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,20 @@ from frazil.runtime.jvm import JVM_OPTIONS
 
 
 @pytest.mark.parametrize(
-    ("own", "collectors"),
-    [("-Dx=1", ["-XX:+UseParallelGC"]), ("-XX:+UseG1GC -Dx=1", ["-XX:+UseG1GC"])],
+    ("own", "of_every_java", "collectors"),
+    [
+        ("-Dx=1", "-Dy=1", ["-XX:+UseParallelGC"]),
+        ("-XX:+UseG1GC -Dx=1", "", ["-XX:+UseG1GC"]),
+        ("-Dx=1", "-Dy=1 -XX:+UseG1GC", []),
+        ("-Dx=1 -XX:+UseAdaptiveSizePolicyWithSystemGC", "", ["-XX:+UseParallelGC"]),
+    ],
 )
-def test_the_garbage_collector_that_the_file_names_is_the_only_one(own: str, collectors: list[str]) -> None:
+@pytest.mark.parametrize("variable", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"])
+def test_the_garbage_collector_that_the_user_names_is_the_only_one(
+    monkeypatch: pytest.MonkeyPatch, own: str, of_every_java: str, collectors: list[str], variable: str
+) -> None:
+    monkeypatch.setenv(variable, of_every_java)
     settings = {"spark.driver.extraJavaOptions": own}
     command = gateway._command(Path("/spark"), settings, (), JVM_OPTIONS, ())
-    assert [word for word in command if word.startswith("-XX:+Use") and word.endswith("GC")] == collectors
+    assert [word for word in command if re.fullmatch(r"-XX:\+Use[A-Z][A-Za-z0-9]{0,9}GC", word)] == collectors
     assert {"-XX:NewRatio=1", "-Dx=1"} <= set(command)

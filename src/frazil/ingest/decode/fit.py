@@ -6,7 +6,7 @@ wanted, or refused where the table may not change; everything else is a misfit w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -354,23 +354,23 @@ def require_inside(fitting: Fitting, column: pa.Array, kind: IcebergType, place:
         return
     if column.offset:
         column = pa.concat_arrays([column])  # What is inside is taken as it lies in memory.
+    for values, inner_kind, is_required, inner in _inside(column, kind, place):
+        if is_required:
+            require(fitting, values, inner, inner.path)
+        require_inside(fitting, values, inner_kind, inner)
+
+
+def _inside(column: pa.Array, kind: IcebergType, place: Place) -> Iterator[tuple[pa.Array, IcebergType, bool, Place]]:
+    """What is one level down in a column: the values, their type, whether they are required, and where they are."""
     if isinstance(kind, StructType):
         there = np.asarray(column.is_valid())
         for n, member in enumerate(kind.fields):
-            inner, values = Place((*place.path, member.name), place.owner, there), column.field(n)
-            if member.required:
-                require(fitting, values, inner, inner.path)
-            require_inside(fitting, values, member.field_type, inner)
+            inner = Place((*place.path, member.name), place.owner, there)
+            yield column.field(n), member.field_type, member.required, inner
     elif isinstance(kind, ListType):
-        inner = _elements(column, place, "element")
-        if kind.element_required:
-            require(fitting, column.values, inner, inner.path)
-        require_inside(fitting, column.values, kind.element_type, inner)
+        yield column.values, kind.element_type, kind.element_required, _elements(column, place, "element")
     elif isinstance(kind, MapType):
-        inner = _elements(column, place, "value")
-        if kind.value_required:
-            require(fitting, column.items, inner, inner.path)
-        require_inside(fitting, column.items, kind.value_type, inner)
+        yield column.items, kind.value_type, kind.value_required, _elements(column, place, "value")
 
 
 def _requires(kind: IcebergType) -> bool:

@@ -34,8 +34,7 @@ def _shown(array: pa.Array) -> pa.Array:
         return _shown_struct(array)
     if pa.types.is_map(kind):
         parts = [array.keys, _shown(array.items)]
-        entries = pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])
-        children = [entries]
+        children = [pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])]
     else:
         children = [_shown(array.values)]
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=children)
