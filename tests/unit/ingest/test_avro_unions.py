@@ -244,3 +244,22 @@ def test_of_a_list_with_a_union_the_one_value_that_does_not_fit_is_rescued() -> 
     assert found == [[1, None]]
     assert decoded.rescued is not None
     assert list(json.loads(decoded.rescued[0].as_py())) == ["v.element"]
+
+
+def test_a_union_with_a_type_that_has_a_meaning_is_still_one(tmp_path: Path) -> None:
+    """As Kafka Connect's converter names types, inside of a branch."""
+    meant = {"type": "long", "connect.name": "org.apache.kafka.connect.data.Timestamp"}
+    record = {"type": "record", "name": "R", "fields": [{"name": "at", "type": meant}]}
+    row = {"type": "record", "name": "Row", "fields": [
+        {"name": "id", "type": "int"}, {"name": "v", "type": ["null", "int", record]},
+    ]}  # fmt: skip
+    text = json.dumps({"type": "record", "name": "Envelope", "fields": [
+        {"name": "before", "type": "null"}, {"name": "after", "type": row}, {"name": "op", "type": "string"},
+    ]})  # fmt: skip
+    columns = (ColumnSpec(name="id", type=parse_type("int")), ColumnSpec(name="v", type=parse_type("int")))
+    world = World(tmp_path, columns=columns, envelope=EnvelopeSpec(kind="debezium"), dead_letters={"stop_above": 1.0})
+    world.produce(world.register(text), text, {"before": None, "after": {"id": 1, "v": 5}, "op": "c"})
+    service = world.start()
+    world.settle(service)
+    assert [table.reason for table in service.tables] == [""]
+    assert world.rows() == [{"id": 1, "v": 5}]

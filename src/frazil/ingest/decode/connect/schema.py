@@ -207,7 +207,7 @@ class _Reading:
         arrow = pa.struct([pa.field(f.name, one.type) for f, (one, _) in zip(fields, read, strict=True)])
         children = [one for one, _ in read]
         made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
-        return made, StructType(*fields)
+        return made, type(kind)(*fields)  # A union stays one.
 
     def _note(self, meant: Meant, meaning: Meaning, path: Path, owner: NDArray[np.int64]) -> None:
         rows = np.unique(owner[meant.bad])
