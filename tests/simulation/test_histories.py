@@ -70,10 +70,15 @@ def test_every_snapshot_is_the_same_wherever_tasks_begin_to_read(
 
 
 @pytest.mark.parametrize(
-    ("seed", "rounds"), [(248, 108), (1070, 60), (2075, 60), (2094, 60), (2132, 60), (5510032, 80), (5510036, 80)]
+    ("seed", "rounds"),
+    [(22, 82), (248, 108), (1070, 60), (2075, 60), (2094, 60), (2132, 60), (5510032, 80), (5510036, 80)],
 )
 def test_histories_that_have_failed_once_hold(seed: int, rounds: int, tmp_path: Path) -> None:
     DatabaseHistory(seed, tmp_path, is_plain=True).play(rounds)
+
+
+def test_a_longer_history_that_has_failed_once_holds(tmp_path: Path) -> None:
+    DatabaseHistory(2202, tmp_path).play(rounds=62)
 
 
 def _play_all(

@@ -298,6 +298,79 @@ def test_a_move_that_is_told_again_takes_nothing_of_a_row_that_came_back(tmp_pat
     assert world.letters() == []
 
 
+def test_what_a_connector_repeats_gives_a_moved_row_nothing_that_is_newer_in_the_table(tmp_path: Path) -> None:
+    """The connector died: behind the newest changes it tells older ones once more, and not yet all of them."""
+    world = MirrorWorld(tmp_path, **_BY_SOURCE)
+    log = Log(world)
+    log.write({"id": 3, "v": "a", "big": "of 3"})
+    log.move(3, 1, "b")
+    log.write({"id": 1, "v": "c", "big": "newer"}, op="u")
+    world.catch_up()
+    log.keep(1, "d")
+    log.lsn = 0
+    log.write({"id": 3, "v": "a", "big": "of 3"})
+    log.move(3, 1, "b")
+    world.catch_up()
+    assert [(row["id"], row["v"], row["big"]) for row in world.by_id() if row["id"] == 1] == [(1, "d", "newer")]
+    assert world.letters() == []
+
+
+@pytest.mark.parametrize("marks", [False, True])
+def test_a_moved_row_has_what_its_old_row_has_in_the_table_where_older_changes_are_repeated(
+    tmp_path: Path, *, marks: bool
+) -> None:
+    names = {**_BY_SOURCE["metadata"], **(MARKS["metadata"] if marks else {})}
+    world = MirrorWorld(tmp_path, **_BY_SOURCE | (MARKS if marks else {}) | {"metadata": names})
+    log = Log(world)
+    log.write({"id": 3, "v": "a", "big": "of 3"})
+    log.write({"id": 3, "v": "b", "big": "newer"}, op="u")
+    world.catch_up()
+    log.move(3, 5, "c")
+    log.lsn = 0
+    log.write({"id": 3, "v": "a", "big": "of 3"})
+    world.catch_up()
+    assert [(row["v"], row["big"]) for row in world.by_id() if row["id"] == 5] == [("c", "newer")]
+    assert world.letters() == []
+
+
+@pytest.mark.parametrize("order", ["source_order", "source_ts"])
+def test_a_repeated_change_since_a_row_has_got_its_key_gives_nothing_that_is_newer_in_the_table(
+    tmp_path: Path, order: str
+) -> None:
+    world = MirrorWorld(tmp_path, metadata={order: "_order"}, order_by="_order")
+    log = Log(world)
+
+    def change(v: str, blob: str) -> None:
+        log.write({"id": 2, "v": v, "big": PLACEHOLDER, "blob": blob}, op="u")
+
+    log.write({"id": 1, "v": "a", "big": "of 1", "blob": "a"})
+    log.move(1, 2, "b")
+    change("c", "older")
+    change("d", "newer")
+    world.catch_up()
+    change("e", PLACEHOLDER)
+    log.lsn = 1
+    log.move(1, 2, "b")
+    change("c", "older")
+    world.catch_up()
+    assert [(row["v"], row["big"], row["blob"]) for row in world.by_id()] == [("e", "of 1", "newer")]
+
+
+def test_a_row_of_a_snapshot_is_no_newer_than_the_change_behind_it_that_a_moved_row_has_its_value_of(
+    tmp_path: Path,
+) -> None:
+    world = MirrorWorld(tmp_path, **_BY_SOURCE)
+    log = Log(world)
+    log.lsn = 99
+    log.write({"id": 1, "v": "a", "big": "read"}, op="r")
+    world.catch_up()
+    log.lsn = 50
+    log.write({"id": 1, "v": "b", "big": "of 1"}, op="u")
+    log.move(1, 2, "c")
+    world.catch_up()
+    assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [(2, "c", "of 1")]
+
+
 def test_a_row_that_the_key_had_before_has_nothing_for_the_one_that_gets_it(tmp_path: Path) -> None:
     """A snapshot has read both rows at a place beyond that of the transaction, which was open."""
     world = MirrorWorld(tmp_path, **_BY_SOURCE)

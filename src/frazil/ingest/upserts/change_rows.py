@@ -6,7 +6,7 @@ those that it takes (see `ingest.upsert`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -239,18 +239,23 @@ def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
     masks = {name: mask for name, mask in part.waits.items() if mask[kept].any()}
     before = previous_places(part.ranked) if masks else kept
     asked: dict[int, Walk] = {}
+    without: set[int] = set()
     given: dict[str, pa.Array] = {}
     lost: set[int] = set()
     for name, mask in masks.items():
         walked = _walk(part.ranked, before, mask, kept, moves)
         sources, waiting = _sources(part.ranked, kept, walked)
-        givers = _givers(walked)
+        givers = _givers(part.ranked, walked)
         if part.ranked.order is not None and (givers >= 0).any():
             waiting |= givers >= 0
             given[GIVEN + name] = _places_of(part.ranked, givers)
         moved = walked.moved.items()
         lost |= {int(kept[n]) for n, walk in moved if walk.is_lost or (walk.at < 0 and folded.cut >= 0)}
-        asked |= {n: walk for n, walk in moved if walk.at < 0}
+        for n, walk in moved:
+            # One that goes further passes all that the others do.
+            if (walk.at < 0 or givers[n] >= 0) and (n not in asked or len(walk.movers) > len(asked[n].movers)):
+                asked[n] = walk
+        without |= {n for n, walk in moved if walk.at < 0}
         place = rows.schema.get_field_index(name)
         column = part.rows.column(place).take(pa.array(sources))
         rows = rows.set_column(place, rows.schema.field(place), column)
@@ -259,7 +264,7 @@ def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
     # After a truncate there is no old row whose values could stay.
     places = np.array(sorted(lost), np.int64)
     deciding = places[np.isin(places, folded.last)].tolist()
-    return _Filled(rows, waits if folded.cut < 0 else {}, {**_hidden(part, kept, asked), **given}, deciding)
+    return _Filled(rows, waits if folded.cut < 0 else {}, {**_hidden(part, kept, asked, without), **given}, deciding)
 
 
 @dataclass(frozen=True)
@@ -299,12 +304,12 @@ def _sources(ranked: Ranked, kept: Ints, walked: _Walked) -> tuple[Ints, NDArray
     return np.where(has_value, walked.at, kept), walked.lack & (walked.at < 0)
 
 
-def _givers(walked: _Walked) -> Ints:
+def _givers(ranked: Ranked, walked: _Walked) -> Ints:
     """Per kept change which one in the order of a column has given it a value, or has left none; -1: none. Of a row with
-    another key there is nothing between the two.
+    another key it may be one that the connector repeats, where the order is that of the source's log.
     """
     givers = np.where(walked.lack, walked.at, -1)
-    givers[list(walked.moved)] = -1
+    givers[[n for n, walk in walked.moved.items() if ranked.read is None or walk.is_lost]] = -1
     return givers
 
 
@@ -318,8 +323,10 @@ def _places_of(ranked: Ranked, places: Ints) -> pa.Array:
     return pa.StructArray.from_arrays(columns, names, mask=pa.array(places < 0))
 
 
-def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk]) -> dict[str, pa.Array]:
-    """Columns that name the rows that kept changes wait for, where these had another key."""
+def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk], without: Collection[int]) -> dict[str, pa.Array]:
+    """Columns that name the rows that kept changes wait for, where these had another key. without: those that have a value
+    which the table alone can have.
+    """
     if not asked:
         return {}
     origins, alone, movers = kept.copy(), np.full(kept.size, -1), np.full(kept.size, -1)
@@ -331,7 +338,9 @@ def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk]) -> dict[str, pa.
     times = part.times.take(others)
     if times.null_count < len(times):
         keys = [pc.coalesce(old.take(others), key) for old, key in zip(part.old_keys, keys, strict=True)]
-    found = {MOVED: pa.array(movers >= 0), MOVED_AT: times, **{f"{OLD_KEY}{n}": key for n, key in enumerate(keys)}}
+    is_without = np.zeros(kept.size, np.bool_)
+    is_without[list(without)] = True
+    found = {MOVED: pa.array(is_without), MOVED_AT: times, **{f"{OLD_KEY}{n}": key for n, key in enumerate(keys)}}
     if part.ranked.order is not None:
         found[MOVED_ORDER] = part.ranked.order.take(pa.array(movers, mask=movers < 0))
         here = pa.array(origins, mask=(origins == kept) | (alone >= 0))

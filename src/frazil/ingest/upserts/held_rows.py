@@ -24,12 +24,13 @@ arrival."""
 @dataclass(frozen=True)
 class Givers:
     """The changes that have given held rows their values of a column. numbers: per held row which of them, NONE where the
-    value is its own; all_numbers: also where a delete has taken such a value away since.
+    value is its own; all_numbers: also where a delete has taken such a value away since. orders: the ordering values.
     """
 
     numbers: Ints
     all_numbers: Ints
     columns: _Columns
+    orders: pa.Array
 
     def of(self, rows: Ints) -> Ints:
         """Of these held rows those that such a value was given to, NONE in place of the others."""
@@ -103,7 +104,7 @@ class HeldRows:
         self._ranks, self.newest[rows], *others = np.split(codes, np.cumsum([len(one) for one in pieces])[:-1])
         for (name, (numbers, changes)), ranks in zip(given.items(), others, strict=True):
             columns = (ranks, *(np.asarray(one).astype(np.int64) for one in changes[1:]))
-            self._given[name] = Givers(self._behind_barriers(numbers, columns), numbers, columns)
+            self._given[name] = Givers(self._behind_barriers(numbers, columns), numbers, columns, changes[0])
 
     def givers(self, column: str) -> Givers | None:
         """What has given values of a column; None where nothing has."""

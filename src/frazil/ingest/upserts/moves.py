@@ -38,7 +38,9 @@ GOT = "\x00got"
 old one, the last one first, each with the `order` and the `partition` of the change that gave it.
 """
 MOVED = "\x00moved"
-"""A column of held rows: they had another key, and that no row has their values is not the same as null."""
+"""A column of held rows: they had another key, and wait for values that nothing in the batch has; that no row has these is
+not the same as null.
+"""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from frazil.ingest.upserts.change_rows import WAITING
 from frazil.ingest.upserts.changes import UPSERT
 from frazil.ingest.upserts.fold import Ranked, key_codes
 from frazil.ingest.upserts.held_rows import Givers, HeldRows
-from frazil.ingest.upserts.live_rows import one_array, read_columns
+from frazil.ingest.upserts.live_rows import as_numbers, one_array, read_columns
 from frazil.ingest.upserts.merged import MergedChanges
 from frazil.ingest.upserts.moves import GOT, MOVED, MOVED_AT, MOVED_IN, MOVED_ORDER, OLD_KEY
 from frazil.ingest.upserts.resolve import Found, find_rows, newest_order
@@ -88,6 +88,7 @@ class _OldRows:
             rows = self._held.of(batch.folded.last[hits.keys])
             mine = rows != NONE
             self._live.put(rows[mine], self._number(hits.file), hits.rows[mine])
+        self._others = RowPlaces.nowhere(0)  # By other orders than that of the log: the rows of their own keys.
         self._are_moved = np.zeros(len(self._held), np.bool_)
         self._are_behind = np.zeros(len(self._held), np.bool_)
         self._put_in_order(found)
@@ -135,6 +136,10 @@ class _OldRows:
         is_wanted: the changes that decide a key.
         """
         gone: list[Ints] = []
+        assert self._target.changes is not None
+        if any(MOVED in held.schema.names for held in self._held.tables):
+            is_told = self._target.changes.has_source_order
+            self._others = RowPlaces.nowhere(len(self._held)) if is_told else self._live.copy()
         for held, begin in zip(self._held.tables, self._held.begins.tolist(), strict=False):
             if MOVED not in held.schema.names:
                 continue
@@ -149,8 +154,12 @@ class _OldRows:
             self._take_got(held, every, found, files)
             others = np.flatnonzero(found.are_there)
             self._live.put(every[others], found.sources[others], found.rows[others])
+            if self._target.changes.has_source_order:
+                self._others.put(every[others], found.sources[others], found.rows[others])
             moved = every[np.asarray(held[MOVED])]
             self._are_moved[moved] = True
+            if GOT in held.schema.names:
+                self._are_moved[every[np.asarray(pc.list_value_length(held[GOT])) > 0]] = True
             places = self._held.places[moved]
             gone.append(places[is_wanted[places] & ~self._live.take(moved).are_there])
         if any(places.size for places in gone):
@@ -310,12 +319,32 @@ class _OldRows:
         givers = self._held.givers(column)
         is_moved = self._are_moved[rows]
         if givers is not None and is_moved.any():
-            # Of changes that came after the rows had got their keys.
             given = np.flatnonzero(is_moved & (givers.all_numbers[rows] != NONE))
-            here = self._held.here(rows[given])
+            is_newer = self._are_others_newer(givers, rows[given])
+            newer, given = given[is_newer], given[~is_newer]
+            there, here = self._others.take(rows[newer]), self._held.here(rows[given])
+            found.put(newer, there.sources, there.rows)
             found.put(given, here.sources, here.rows)
         self._look_back(column, rows, np.flatnonzero(~is_moved), found)
         return found
+
+    def _are_others_newer(self, givers: Givers, rows: Ints) -> Bools:
+        """Whether the live row of a key that these held rows had, or have got, is newer than the change that has given them
+        their value, which is a repeated one then. As in _settle, no row of a snapshot is newer than what came behind it.
+        """
+        reading, others, numbers = self._target.changes, self._others.take(rows), givers.all_numbers[rows]
+        assert reading is not None
+        order = self._gather(reading.order_by, others, self._target.arrow_schema.field(reading.order_by).type)
+        read_in = np.full(rows.size, -1)
+        if reading.has_source_order:
+            order, read_in = split_read(order)
+        orders = as_numbers(order).cast(givers.orders.type)
+        is_newer = np.asarray(pc.fill_null(pc.greater(orders, givers.orders.take(pa.array(numbers))), False))
+        given = tuple(column[numbers] for column in givers.columns[1:])
+        mine = self._held.arrivals(self._held.places[rows])
+        is_same_lane = (given[0] == mine[0]) & (given[1] == mine[1])
+        is_before = (read_in >= 0) & (read_in == given[1]) & reading.is_one_topic
+        return np.asarray(is_newer & ~(is_before & ~(is_same_lane & are_less(mine, given))), np.bool_)
 
     def _look_back(self, column: str, rows: Ints, left: Ints, found: RowPlaces) -> None:
         """Looks through the changes before these, one step for all of them at a time, and notes in `found` which have the

@@ -25,6 +25,10 @@ class RowPlaces:
         """So many rows that are not there."""
         return cls(np.full(count, NONE, np.int32), np.full(count, NONE))
 
+    def copy(self) -> RowPlaces:
+        """The same, to be changed apart."""
+        return RowPlaces(self.sources.copy(), self.rows.copy())
+
     @property
     def are_there(self) -> Bools:
         """Which have been found."""
