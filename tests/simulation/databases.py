@@ -71,7 +71,7 @@ class DatabaseHistory(Scene):
         partitions = fate.pick(1, 3)
         self.has_log = fate.maybe(0.4)
         self.can_empty = fate.maybe(0.5) and (self.is_ordered or partitions == 1)
-        self.is_plain, self.splits_partitions = is_plain, not is_plain
+        self.is_plain, self.divided = is_plain, 0.0 if is_plain else self.divided
         self.is_composite, self.has_bad = (not is_plain and fate.maybe(share) for share in (0.4, 0.3))
         self.source.create(_TOPIC, partitions)
         self.arrived: list[tuple[int, int, Said]] = []
@@ -274,5 +274,5 @@ class DatabaseHistory(Scene):
 class DividedHistory(DatabaseHistory):
     """The same, where tasks read pieces of partitions. A change of a key would have one task read all."""
 
-    divides_ranges = True
+    divided = 1.0
     moves_keys = False

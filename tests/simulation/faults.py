@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from pyiceberg.schema import Schema
@@ -227,20 +226,16 @@ class UnsureOutbox:
 
 
 class UnsureJobs:
-    """Jobs that may fail before, between and after their tasks; a failed one leaves files behind. splits_partitions: what is
-    read of one may be shared by two tasks; divides_ranges: it always is, as where there is much to read, and often between
-    a delete and its tombstone.
+    """Jobs that may fail before, between and after their tasks; a failed one leaves files behind. divided: how often two
+    tasks share what is read of one partition, 0 to 1.
     """
 
     parallelism = 1
 
-    def __init__(
-        self, source: MemorySource, fate: Fate, *, splits_partitions: bool = True, divides_ranges: bool = False
-    ) -> None:
+    def __init__(self, source: MemorySource, fate: Fate, *, divided: float = 0.5) -> None:
         self._source = source
         self._fate = fate
-        self._splits_partitions = splits_partitions
-        self._divides_ranges = divides_ranges
+        self._divided = divided
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         self._fate.step("job.begin")
@@ -255,12 +250,8 @@ class UnsureJobs:
     def _tasks(self, ranges: Sequence[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
         """The ranges, shared out to one task or to several."""
         count = self._fate.pick(1, 3)
-        if self._divides_ranges:
-            pieces = [piece for one in ranges for piece in self._pieces(one)]
-            ends = [len(pieces) * n // count for n in range(count + 1)]
-            return [tuple(pieces[start:end]) for start, end in pairwise(ends) if start < end]
-        if self._splits_partitions and count > 1 and self._fate.maybe(0.5):
-            ranges = [piece for r in ranges for piece in self._cut(r)]
+        if count > 1 and self._divided and self._fate.maybe(self._divided):
+            ranges = [piece for one in ranges for piece in self._pieces(one)]
         shares = [tuple(ranges[n::count]) for n in range(count)]
         return [share for share in shares if share]
 
@@ -273,10 +264,3 @@ class UnsureJobs:
             cut = tombstones[self._fate.pick(0, len(tombstones) - 1)]
         pieces = (replace(whole, end=cut), replace(whole, start=cut))
         return [piece for piece in pieces if piece.span]
-
-    def _cut(self, r: OffsetRange) -> list[OffsetRange]:
-        """In two, which are not of the same task."""
-        if r.span < 2:
-            return [r]
-        middle = self._fate.pick(r.start + 1, r.end - 1)
-        return [replace(r, end=middle), replace(r, start=middle)]

@@ -50,14 +50,12 @@ def arranged(spec: PipelineSpec, partition_by: str | None, sort_by: str | None =
 
 class Scene(ABC):
     """One pipeline on the ports in memory. bad: the records that cannot become rows, with their values. topics_grow: they
-    get more partitions now and then, which moves the keys of rows to others. splits_partitions, divides_ranges: as of
-    UnsureJobs.
+    get more partitions now and then, which moves the keys of rows to others. divided: as of UnsureJobs.
     """
 
     spec: PipelineSpec
     topics_grow = True
-    divides_ranges = False
-    splits_partitions = True
+    divided = 0.5
 
     def __init__(self, fate: Fate, root: Path) -> None:
         self.fate = fate
@@ -170,9 +168,7 @@ class Scene(ABC):
         parts = Parts(
             source=source,
             catalog=UnsureCatalog(self.catalog, fate, self._go_on),
-            jobs=UnsureJobs(
-                self.source, fate, splits_partitions=self.splits_partitions, divides_ranges=self.divides_ranges
-            ),
+            jobs=UnsureJobs(self.source, fate, divided=self.divided),
             clock=clock,
             lanes=StepLanes(clock),
             outbox=UnsureOutbox(self.outbox, fate),

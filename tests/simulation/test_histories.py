@@ -21,6 +21,8 @@ _SEED = os.environ.get("FRAZIL_SEED")
 _SLICE = [int(_SEED)] if _SEED else range(24)
 _MOST_SHOWN = 10
 _DIVIDED = (DividedHistory, DividedUpserts)
+_DIVIDED_SLICE = [int(_SEED)] if _SEED else (0, 1, 2, 3, 4, 8, 22)
+"""8 and 22 fail where a tombstone that a task reads first is taken for one without a delete."""
 
 
 class Playable(Protocol):
@@ -62,7 +64,7 @@ def test_every_snapshot_of_a_mirror_is_what_its_source_was(seed: int, tmp_path: 
 
 
 @pytest.mark.parametrize("history", _DIVIDED)
-@pytest.mark.parametrize("seed", _SLICE[:7])
+@pytest.mark.parametrize("seed", _DIVIDED_SLICE)
 def test_every_snapshot_is_the_same_wherever_tasks_begin_to_read(
     history: Callable[[int, Path], Playable], seed: int, tmp_path: Path
 ) -> None:

@@ -292,4 +292,4 @@ def _at(progress: Progress, topic: str, partition: int) -> int:
 class DividedUpserts(UpsertHistory):
     """The same, where tasks read pieces of partitions."""
 
-    divides_ranges = True
+    divided = 1.0

@@ -18,7 +18,8 @@ row would be written again for each power of two between the size of a commit an
 """
 _LARGEST_SHARE = 0.25
 """A file joins smaller ones up to this share of all of them together. At 1, each file would wait for as much as it has
-itself, and rows be written again for each power of two; at 0.25 they are a quarter to a third less often.
+itself, and rows be written again for each power of two; at 0.25 they are a quarter to a third less often. Where fewer than
+eight files are said to be worth it, it is more: so many of one size are to go together.
 """
 _LARGEST_SHARE_AT_REST = 2
 """When records have stopped coming, for little more comes to join."""
@@ -134,7 +135,7 @@ def _few(sizes: Sequence[int], packing: Packing) -> list[tuple[int, ...]]:
     written again a few times only, however small the commits are.
     """
     fewest = packing.fewest_now
-    share = _LARGEST_SHARE_AT_REST if packing.mode == "quiet" else _LARGEST_SHARE
+    share = _LARGEST_SHARE_AT_REST if packing.mode == "quiet" else max(_LARGEST_SHARE, 2 / fewest)
     ordered = sorted(sizes)
     smaller = list(accumulate(ordered))
     count = next((n for n in range(len(ordered), 1, -1) if ordered[n - 1] <= share * smaller[n - 2]), 0)

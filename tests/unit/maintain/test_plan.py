@@ -95,6 +95,13 @@ def test_files_are_put_together_when_it_is_worth_it(sizes: list[int], mode: Mode
         assert action.reason.startswith(f"{chosen} files of ")
 
 
+@pytest.mark.parametrize("fewest", range(3, 9))
+def test_so_many_files_of_about_one_size_as_are_worth_it_are_put_together(fewest: int) -> None:
+    spec, sizes = MaintenanceSpec(min_input_files=fewest), [MIB + number for number in range(fewest)]
+    assert compaction(plan({"[0,[]]": sizes}, "busy", spec)) is not None
+    assert compaction(plan({"[0,[]]": sizes[1:]}, "busy", spec)) is None
+
+
 @pytest.mark.parametrize(("size", "count", "fewest"), [(4 * MIB, 32, "24"), (40 * MIB, 4, "2"), (MIB, 128, "50")])
 def test_a_whole_file_s_worth_is_put_together_however_few_files_it_is(size: int, count: int, fewest: str) -> None:
     action = compaction(plan({"[0,[]]": [size] * count, "[0,[1]]": [MIB, MIB]}))
