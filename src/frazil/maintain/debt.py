@@ -11,6 +11,10 @@ from frazil.catalog.look import TableLook
 
 SMALL_SHARE_OF_TARGET = 0.75
 """A file below this share of the target size is small; Iceberg's own measure."""
+_LITTLE = 1 / 16
+"""Small files of less than this share of a larger one are little beside it."""
+_MOST_FILES_FOR_LITTLE = 4
+"""So many files of the target size may be written anew to take in what is little beside them."""
 MOST_SMALL_FILES = 10_000
 MOST_DELETE_FILES = 2_000
 MOST_DELETED_SHARE = 0.25
@@ -99,6 +103,9 @@ def small_files(look: TableLook, below_bytes: int) -> Mapping[str, list[int]]:
 def small_beside_larger(look: TableLook, target_bytes: int) -> Mapping[str, list[int]]:
     """Of each partition whose small files fit into one of the target size, all of them and the smallest of the larger ones:
     the sizes of these. What came while the others were put together is else a file of its own for good.
+
+    Where many partitions have little beside much, as after a load that touched all of them, that much is not written anew
+    for it: these are left out, all of them, until they have more.
     """
     below_bytes = int(target_bytes * SMALL_SHARE_OF_TARGET)
     larger: dict[str, int] = {}
@@ -109,4 +116,8 @@ def small_beside_larger(look: TableLook, target_bytes: int) -> Mapping[str, list
         else:
             larger[file.partition] = min(file.size_bytes, larger.get(file.partition, file.size_bytes))
     together = {partition: [*sizes, larger[partition]] for partition, sizes in small.items() if partition in larger}
-    return {partition: sizes for partition, sizes in together.items() if sum(sizes) < target_bytes}
+    fitting = {partition: sizes for partition, sizes in together.items() if sum(sizes) < target_bytes}
+    costly = {p: sum(sizes) for p, sizes in fitting.items() if sum(sizes) - larger[p] < larger[p] * _LITTLE}
+    if sum(costly.values()) <= _MOST_FILES_FOR_LITTLE * target_bytes:
+        return fitting
+    return {partition: sizes for partition, sizes in fitting.items() if partition not in costly}

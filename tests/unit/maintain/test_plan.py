@@ -209,6 +209,16 @@ def small_for_good(sizes: Sequence[int]) -> int:
     return len(small) if len(small) > 1 or sum(small) + larger < TARGET else 0
 
 
+@pytest.mark.parametrize(
+    ("partitions", "little", "chosen"), [(5, MIB, 10), (6, MIB, 0), (6, 7 * MIB, 12), (60, 7 * MIB, 120)]
+)
+def test_much_is_not_written_anew_for_little_in_many_partitions(partitions: int, little: int, chosen: int) -> None:
+    action = compaction(plan({f"[0,[{n}]]": [100 * MIB, little] for n in range(partitions)}, "thorough"))
+    assert (action is not None) == (chosen > 0)
+    if action is not None:
+        assert action.reason.startswith(f"{chosen} files of ")
+
+
 def test_a_sorted_table_is_rewritten_once() -> None:
     spec = MaintenanceSpec(cores=2, sort=("id",))
     action = compaction(plan({"[0,[]]": [MIB] * 160}, "thorough", spec))
