@@ -23,6 +23,7 @@ from frazil.catalog.look import TableLook
 from frazil.catalog.upkeep import Transfer
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.files.write import FileWriter
+from frazil.ingest.merge import merge_of
 from frazil.ingest.target import TableTarget
 from frazil.maintain.plan import Care, Mode
 from frazil.maintain.run import Carer, Charge, Outcome
@@ -47,7 +48,7 @@ class Lake:
         self.jvm = jvm
         self.root = root
         self.catalog = self.connect()
-        self.upkeep = IcebergUpkeep(self.catalog, jvm.session)
+        self.upkeep = IcebergUpkeep(self.catalog, jvm.session, merge_of=merge_of)
         self.carer = Carer(self.upkeep, "p", SystemClock())
 
     def connect(self, pipeline: str = "p") -> IcebergCatalog:

@@ -10,6 +10,7 @@ import pytest
 from frazil.catalog.iceberg_upkeep import POOL, IcebergUpkeep
 from frazil.catalog.upkeep import Compaction
 from frazil.clock import SystemClock, new_id
+from frazil.ingest.merge import merge_of
 from frazil.maintain.run import DELETES_OPTIONS
 from frazil.runtime.jvm import Jvm
 from tests.integration.lakes import Lake, noise
@@ -86,7 +87,7 @@ def owing(lake: Lake) -> str:
 def test_care_has_no_more_tasks_at_a_time_than_it_may(lake: Lake, cores: int) -> None:
     table, spark = owing(lake), lake.jvm.session()
     rows = lake.rows(table)
-    upkeep, tasks = IcebergUpkeep(lake.catalog, lake.jvm.session, cores), Tasks(spark)
+    upkeep, tasks = IcebergUpkeep(lake.catalog, lake.jvm.session, cores, merge_of), Tasks(spark)
     small = {"target-file-size-bytes": str(SMALL_TARGET), "rewrite-all": "true"}
     actions: Mapping[str, Callable[[], Any]] = {
         "statistics": lambda: upkeep.compute_statistics(table),

@@ -29,6 +29,7 @@ from frazil.clock import SystemClock, new_id
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.letters.target import letters_target
+from frazil.ingest.merge import merge_of
 from frazil.ingest.target import ChangeReading, Reading, TableTarget, metadata_columns
 from frazil.ingest.task import Job
 from frazil.ingest.upserts.upsert import commit_changes
@@ -372,7 +373,7 @@ def test_files_of_one_group_are_pieces_of_the_curve(lake: Lake) -> None:
     options = {"rewrite-all": "true", "target-file-size-bytes": str(target), "min-file-size-bytes": "1"}
     options["max-file-size-bytes"] = str(10 * target)
     before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
-    upkeep = IcebergUpkeep(lake.catalog, lake.jvm.session, cores=3)
+    upkeep = IcebergUpkeep(lake.catalog, lake.jvm.session, 3, merge_of)
     assert upkeep.compact(table.name, Compaction(options, zorder=("id", "v"))).added > 1
     assert table.read() == in_order(rows)
     made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before

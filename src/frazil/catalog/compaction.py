@@ -1,4 +1,5 @@
-"""Data files rewritten by Spark through Iceberg's own reader and writer, group by group, each committed soon.
+"""Data files rewritten group by group, each committed soon: where that will do by Frazil's own reader and writer, else by
+Spark through Iceberg's.
 
 Iceberg's action for the whole table is not used: it cannot read a table with a column such as `_partition`, keeps the
 reason of a failed group to itself, and commits all at the end or in lots of its own choosing.
@@ -11,13 +12,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
+from frazil.catalog.merging import open_merger
 from frazil.catalog.record_rewrite import is_readable_by_spark, rewrite_records, worth_rewriting
 from frazil.catalog.swap import Swap
-from frazil.catalog.upkeep import Compaction, Rewritten, Transfer
+from frazil.catalog.upkeep import Compaction, MergeOf, Rewritten, Transfer
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 
@@ -49,9 +52,15 @@ class _Order:
 
 
 def compact_table(
-    spark: SparkSession, catalog: IcebergCatalog, table: str, compaction: Compaction, transfer: Transfer | None = None
+    spark: SparkSession,
+    catalog: IcebergCatalog,
+    table: str,
+    compaction: Compaction,
+    transfer: Transfer | None = None,
+    merge_of: MergeOf | None = None,
 ) -> Rewritten:
-    """Rewrites the files that `compaction.options` choose.
+    """Rewrites the files that `compaction.options` choose. merge_of: what writes them where it can; all else, and what is to
+    be in some order, is Iceberg's.
 
     Groups whose commit was refused are counted as lost. Raises what the JVM raises where a group cannot be rewritten.
     """
@@ -65,12 +74,16 @@ def compact_table(
         options = dict(compaction.options)
         most = int(options.pop(_MOST_FILES, sys.maxsize))
         planned = worth_rewriting(catalog.gateway, java, _planned(jvm, seen_as, options), most)
+    merger = None
+    if merge_of is not None and not (compaction.sort or compaction.zorder):
+        merger = open_merger(spark, catalog, table, java, merge_of, _cores(spark))
     swap = Swap(catalog, table, java, transfer)
     removed = added = size = lost = 0
     for groups in _lots(planned):
-        for group in groups:
-            hit("care.compact.begins")
-            group.setOutputFiles(rewrite_group(group))
+        hit("care.compact.begins")
+        merged = merger.write(groups) if merger else []
+        for group, files in zip_longest(groups, merged):
+            group.setOutputFiles(rewrite_group(group) if files is None else files)
         hit("care.compact.written")
         if not swap.commit(groups):
             lost += sum(int(group.inputFileNum()) for group in groups)

@@ -58,6 +58,11 @@ class DataFiles:
             for first in range(0, len(found), _AT_ONCE):
                 self._reader.readTree(f"[{','.join(found[first : first + _AT_ONCE])}]").forEach(tell_one)
 
+    def read(self, contents: Iterable[str], spec: Any) -> list[Any]:
+        """Java's data files, all of this partition spec."""
+        parser = self._jvm.org.apache.iceberg.ContentFileParser
+        return [parser.fromJson(self._reader.readTree(_as_read(content, spec)), spec) for content in contents]
+
     def texts(self, words: Iterable[str]) -> Any:
         """A Java list of these; none may have a NUL in it."""
         separated = self._jvm.java.util.regex.Pattern.compile("\x00").splitAsStream("\0".join(words))

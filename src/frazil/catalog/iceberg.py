@@ -79,7 +79,7 @@ class IcebergCatalog:
             location = java.operations().current().metadataFileLocation()
             known = self._states.get(table)
             if known is None or known[0] != location or self._is_rest:
-                known = self._states[table] = (location, self._state(table, java))
+                known = self._states[table] = (location, self.state_of(table, java))
         except Py4JJavaError as error:
             if is_not_there(error):
                 self._forget(table)
@@ -446,7 +446,8 @@ class IcebergCatalog:
         VENDED.note(properties)
         return {name: value for name, value in properties.items() if name.startswith(_STORE_PROPERTIES)}
 
-    def _state(self, table: str, java: Any) -> TableState:
+    def state_of(self, table: str, java: Any) -> TableState:
+        """What a Java table says of itself, as it was last loaded."""
         iceberg = self._jvm.org.apache.iceberg
         progress, is_cut = self._progress(java)
         properties = self._strings_of(java.properties())

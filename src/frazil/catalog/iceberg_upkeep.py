@@ -23,7 +23,7 @@ from frazil.catalog.progress import key
 from frazil.catalog.record_rewrite import is_readable_by_spark
 from frazil.catalog.sending import send
 from frazil.catalog.shared_folder import find_stranger, plain
-from frazil.catalog.upkeep import Compaction, Rewritten, Transfer
+from frazil.catalog.upkeep import Compaction, MergeOf, Rewritten, Transfer
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import Commit, Progress
@@ -46,23 +46,28 @@ _WITH_DELETES = {"delete-file-threshold": "1", "min-file-size-bytes": "0"}
 """Chooses data files that deletes count for, and those that are much too large."""
 _GONE = ("No such file", "FileNotFoundException")
 """What listing a folder says of a file that goes meanwhile: another process has expired a snapshot."""
+_IN_PYTHON = "exception was thrown from the Python worker"
 _LASTING = ("ValidationException",)
 """Here it is no other commit that is in the way, but the table itself, as with `gc.enabled`."""
 
 
 class IcebergUpkeep:
-    """Works on tables of `catalog`. session: None where only what needs no Spark is asked for. cores: tasks at a time."""
+    """Works on tables of `catalog`. session: None where only what needs no Spark is asked for. cores: tasks at a time.
+    merge_of: what puts files together where it can; None: Iceberg's own writer does.
+    """
 
     def __init__(
         self,
         catalog: IcebergCatalog,
         session: Callable[[], SparkSession] | None = None,
         cores: int = 1,
+        merge_of: MergeOf | None = None,
     ) -> None:
         self._catalog = catalog
         self._jvm = catalog.gateway.jvm
         self._session = session
         self._cores = cores
+        self._merge_of = merge_of
         self._own: dict[SparkSession, SparkSession] = {}
 
     def look(self, table: str, with_files: bool) -> TableLook | None:
@@ -82,7 +87,7 @@ class IcebergUpkeep:
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
         """See the port."""
         with _explained("data files cannot be rewritten", table):
-            done = compact_table(self._activated(), self._catalog, table, compaction, transfer)
+            done = compact_table(self._activated(), self._catalog, table, compaction, transfer, self._merge_of)
             if compaction.removes_dangling:
                 java, staging = self._staged(table)
                 self._actions().removeDanglingDeleteFiles(staging).execute()
@@ -94,7 +99,9 @@ class IcebergUpkeep:
         with _explained("delete files cannot be rewritten", table):
             java, staging = self._staged(table)
             if not is_readable_by_spark(self._jvm, java):
-                return compact_table(self._activated(), self._catalog, table, Compaction(_WITH_DELETES))
+                return compact_table(
+                    self._activated(), self._catalog, table, Compaction(_WITH_DELETES), merge_of=self._merge_of
+                )
             action = self._actions().rewritePositionDeletes(staging)
             for name, value in options.items():
                 action = action.option(name, value)
@@ -414,9 +421,10 @@ def _explained(what: str, table: str, conflicts: Sequence[str] = (), lasting: Se
 
 
 def _failure(what: str, error: Exception, table: str, is_lost: bool) -> FrazilError:
-    failure = unavailable(what, error, table)
-    first_line = failure.message.splitlines()[0]
-    return ConflictError(first_line, where=table) if is_lost else UnavailableError(first_line, where=table)
+    said = [line for line in unavailable(what, error, table).message.splitlines() if line.strip()]
+    # Of a Python task the trace comes first and what happened last.
+    line = f"{what}: {said[-1]}" if _IN_PYTHON in str(error) else said[0]
+    return ConflictError(line, where=table) if is_lost else UnavailableError(line, where=table)
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:

@@ -7,13 +7,34 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from frazil.catalog.look import TableLook
+from frazil.catalog.port import TableState
 from frazil.catalog.scans import LiveFile
-from frazil.types import DeleteFile
+from frazil.types import DataFile, DeleteFile
 
 Transfer = Callable[[Sequence[LiveFile], Sequence[LiveFile], Sequence[LiveFile]], Sequence[DeleteFile] | None]
 """Given files as they were read for a rewrite, the same as they are now, and the files that have their rows: deletes of the
 latter for the rows that were deleted meanwhile; None where these cannot be told apart.
 """
+
+
+@dataclass(frozen=True)
+class Merging:
+    """Data files of one partition and of the table's newest spec that become one, or several of about `most_bytes`.
+
+    files: each with its data sequence number. folder: of the partition, as Iceberg names it; empty without one.
+    """
+
+    files: tuple[tuple[LiveFile, int], ...]
+    folder: str
+    most_bytes: int
+
+
+Merge = Callable[[Merging], Sequence[DataFile] | None]
+"""Writes the rows of some files, in their order, to new ones, in a Spark task. None where these are not for it, or cannot be
+read or written: then nothing is left of it.
+"""
+MergeOf = Callable[[TableState], Merge | None]
+"""What merges files of a table; None where none of its files are for it."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from frazil.cli.wiring import (
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.job import named_jvm_death
+from frazil.ingest.merge import merge_of
 from frazil.ingest.table import Table
 from frazil.maintain.plan import Action, Plan
 from frazil.maintain.run import Carer, Charge, Outcome
@@ -78,7 +79,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
         with running_jvm(spec) as jvm, named_jvm_death():
             catalog = open_catalog(jvm, spec)
             load_mirrors(known, catalog)
-            upkeep = IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores)
+            upkeep = IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores, merge_of)
             cared = list(_round(upkeep, spec, _chosen(known, table)))
     output.result(document_of(cared, dry_run), _render(cared, dry_run))
     return FAILED if any(found.failure or any(_is_bad(o) for o in found.outcomes) for found in cared) else 0

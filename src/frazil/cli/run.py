@@ -22,6 +22,7 @@ from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.job import SparkJobs, named_jvm_death
+from frazil.ingest.merge import merge_of
 from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, Table
@@ -81,7 +82,7 @@ def _run(output: Output, spec: PipelineSpec, until_caught_up: bool) -> Sequence[
         jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected)
         outbox = KafkaOutbox(spec.kafka)
         reader = KafkaReader(spec.kafka, clock)
-        carer = Carer(IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores), spec.pipeline, clock)
+        carer = Carer(IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores, merge_of), spec.pipeline, clock)
         caretaker = Caretaker(carer, clock)
         schemas = open_schemas(spec)
         parts = Parts(source, catalog, jobs, clock, schemas=schemas, outbox=outbox, reader=reader, pace=caretaker)

@@ -15,7 +15,7 @@ from frazil.ingest.target import TableTarget
 ROW_ID = "_row_id"
 ROW_ID_FIELD = 2147483540
 _UPDATED = "_last_updated_sequence_number"
-_UPDATED_FIELD = 2147483539
+UPDATED_FIELD = 2147483539
 _SINCE = 3
 NO_ID = -1
 
@@ -30,7 +30,7 @@ def has_lineage(target: TableTarget, format_version: int) -> bool:
 def lineage_schema(target: TableTarget) -> pa.Schema:
     """The schema of the target's files with the columns."""
     schema = target.arrow_schema
-    for name, field_id in ((ROW_ID, ROW_ID_FIELD), (_UPDATED, _UPDATED_FIELD)):
+    for name, field_id in ((ROW_ID, ROW_ID_FIELD), (_UPDATED, UPDATED_FIELD)):
         schema = schema.append(pa.field(name, pa.int64(), metadata={b"PARQUET:field_id": str(field_id).encode()}))
     return schema
 

@@ -49,6 +49,11 @@ def path_of(names: Iterable[str], words: Iterable[str]) -> str:
     return "/".join(_short(f"{quote_plus(name)}={quote_plus(word)}") for name, word in zip(names, words, strict=True))
 
 
+def short_path(path: str) -> str:
+    """The folder of a partition as Iceberg names it, with names cut as `path_of` does."""
+    return "/".join(_short(name) for name in path.split("/"))
+
+
 def _short(name: str) -> str:
     if len(name) <= _MOST_NAME_BYTES:
         return name

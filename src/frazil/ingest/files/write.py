@@ -58,8 +58,12 @@ class FileWriter:
     of very many partitions), ordered and then written, so that each partition mostly gets one file and few files are open.
     """
 
-    def __init__(self, target: TableTarget, schema: pa.Schema | None = None) -> None:
-        """schema: of the rows, where columns of Iceberg's own follow the table's."""
+    def __init__(
+        self, target: TableTarget, schema: pa.Schema | None = None, partition: Partition | None = None
+    ) -> None:
+        """schema: of the rows, where columns of Iceberg's own follow the table's. partition: that all rows are of; None: the
+        rows tell.
+        """
         self._target = target
         self._schema = schema or target.arrow_schema
         self._properties = dict(target.properties)
@@ -69,7 +73,8 @@ class FileWriter:
         # A row group is written at once, so one that is larger than a file should be would overshoot.
         self._row_group_bytes = min(_ROW_GROUP_BYTES, declared, target.target_file_size_bytes)
         self._arrangement = arrangement_of(target)
-        is_arranged = bool(self._arrangement.fields or self._arrangement.ways)
+        self._only = partition or Partition()
+        is_arranged = partition is None and bool(self._arrangement.fields or self._arrangement.ways)
         self._pending_limit = _CLUSTER_BYTES if is_arranged else self._row_group_bytes
         self._is_arranged = is_arranged
         self._pending: list[pa.Table] = []
@@ -117,7 +122,7 @@ class FileWriter:
         options = _parquet_options(self._properties, self._pending)
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         if not self._is_arranged:
-            self._append(Partition(), pa.concat_tables(pending), options)
+            self._append(self._only, pa.concat_tables(pending), options)
             return
         at: Partition | None = None
         for cluster in clusters(self._arrangement, pending):
@@ -157,7 +162,7 @@ class FileWriter:
         self._begun.append(path)
         is_small = self._is_arranged and rows.nbytes < min(_SMALL_BYTES, self._row_group_bytes)
         output = self._io.new_output(path)
-        chosen = options.small if is_small else options.usual
+        chosen = {**(options.small if is_small else options.usual), **_bloom_filters(self._properties, rows.num_rows)}
         self._open[partition] = OpenFile(path, partition, output, self._schema, chosen, is_small)
         return self._open[partition]
 
@@ -251,18 +256,18 @@ def _usual_options(properties: dict[str, str], rows: pa.Table) -> dict[str, Any]
     level = properties.get("write.parquet.compression-level", "1" if codec == "zstd" else None)
     if codec in _LEVELLED and level not in (None, "", "null"):
         options["compression_level"] = int(level)
-    filters = _bloom_filters(properties, len(rows))
-    if filters:
-        options["bloom_filter_options"] = filters
     return options
 
 
 def _bloom_filters(properties: dict[str, str], rows: int) -> dict[str, Any]:
-    """rows: for as many different values; a filter for more than there are is larger than the column."""
+    """pyarrow's option for them. rows: of a row group; for as many different values, as a filter for more than there are is
+    larger than the column, and one for fewer says yes to everything.
+    """
     prefix = "write.parquet.bloom-filter-enabled.column."
     chosen = [name.removeprefix(prefix) for name, on in properties.items() if name.startswith(prefix) and on == "true"]
     fpp = "write.parquet.bloom-filter-fpp.column."
-    return {column: {"ndv": max(1, rows), "fpp": float(properties.get(fpp + column, "0.01"))} for column in chosen}
+    found = {column: {"ndv": max(1, rows), "fpp": float(properties.get(fpp + column, "0.01"))} for column in chosen}
+    return {"bloom_filter_options": found} if found else {}
 
 
 def _dictionary_columns(rows: pa.Table) -> list[str]:
