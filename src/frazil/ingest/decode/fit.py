@@ -31,6 +31,7 @@ from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
+from frazil.ingest.selection import list_with, map_with
 from frazil.ingest.target import Reading, arrow_type
 
 Path = tuple[str, ...]
@@ -229,9 +230,9 @@ def _fit_branches(
 def _with_branch(kind: IcebergType, branch: IcebergType) -> IcebergType:
     """The type of a field that is a union, or has one in its lists and maps, with one branch in the union's place."""
     if isinstance(kind, ListType):
-        return ListType(0, _with_branch(kind.element_type, branch), False)
+        return list_with(kind, _with_branch(kind.element_type, branch), False)
     if isinstance(kind, MapType):
-        return MapType(0, kind.key_type, 0, _with_branch(kind.value_type, branch), False)
+        return map_with(kind, _with_branch(kind.value_type, branch), False)
     return branch
 
 
