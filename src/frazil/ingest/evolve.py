@@ -198,11 +198,6 @@ def new_schema(fields: Iterable[tuple[str, IcebergType]]) -> Schema:
     return extend_schema(Schema(), {(): dict(fields)})
 
 
-def list_changes(schema: Schema, wanted: Wanted) -> list[SchemaChange]:
-    """What `extend_schema` would change."""
-    return compare_schemas(schema, extend_schema(schema, wanted))
-
-
 def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
     """What is new, the outermost of it alone, and which columns are wider."""
     known = {str(before.find_column_name(field_id)): field_id for field_id in before.field_ids}
