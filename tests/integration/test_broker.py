@@ -146,11 +146,16 @@ def test_a_property_the_broker_refuses_is_named(tmp_path: Path) -> None:
         EmbeddedBroker(tmp_path, properties={"num.io.threads": "many"}).start()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_dev_broker_runs_until_it_is_told_to_stop(tmp_path: Path, how: signal.Signals) -> None:
-    words = ["dev", "broker", "--port", "0", "--dir", str(tmp_path), "--output", "json"]
+@pytest.mark.parametrize(("how", "locale"), [(signal.SIGINT, "C"), (signal.SIGTERM, "C.UTF-8")])
+def test_dev_broker_runs_in_any_folder_and_locale_until_it_is_told_to_stop(
+    tmp_path: Path, how: signal.Signals, locale: str
+) -> None:
+    words = ["dev", "broker", "--port", "0", "--dir", str(tmp_path / "jürgen" / "日"), "--output", "json"]
     command = [sys.executable, "-m", "frazil.cli.main", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    environment = {**os.environ, "LC_ALL": locale}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, encoding="utf-8"
+    ) as running:
         assert running.stdout is not None
         said = json.loads(running.stdout.readline())
         create_topic(said["bootstrap_servers"], "made")

@@ -267,16 +267,21 @@ def test_status_of_a_running_pipeline_and_of_one_that_was_killed(broker: Embedde
     assert (killed.code, killed.tables()["s.live"]["state"]) == (0, "not running")
 
 
-def test_demo_once_compares_what_was_sent_with_what_arrived_and_leaves_nothing_running(tmp_path: Path) -> None:
-    answer = frazil(tmp_path, "demo", "--once", "--records", "4000", "--picture", "demo.svg")
+def test_demo_once_compares_what_was_sent_with_what_arrived_and_leaves_nothing_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    directory = tmp_path / "jürgen"
+    directory.mkdir()
+    answer = frazil(directory, "demo", "--once", "--records", "4000", "--picture", "demo.svg")
     assert answer.code == 0, answer.err
     tables = answer.tables()
     assert sum(table["rows"] for table in tables.values()) == 4000
     assert all(table["equal"] for table in tables.values())
     assert "campaign.medium" in tables["shop.page_views"]["columns"]
     assert sum(row["views"] for row in answer.document["query"]["rows"]) > 0
-    assert (tmp_path / "demo.svg").read_text().startswith("<svg")
-    state = json.loads((tmp_path / "frazil-data/demo/frazil-data/state/demo.json").read_text())
+    assert (directory / "demo.svg").read_text().startswith("<svg")
+    state = json.loads((directory / "frazil-data/demo/frazil-data/state/demo.json").read_text())
     assert (state["ended"], is_alive(state["pid"])) == (True, False)
 
 

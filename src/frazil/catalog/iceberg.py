@@ -6,40 +6,35 @@ replace (Iceberg 1.11 and later). PyIceberg is not used to commit: it rebases on
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any
 
-from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from frazil.catalog.arranging import arrange
-from frazil.catalog.columns import read_schema
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.history import COMMIT_ID, RETRY_ID, REWRITE_ID, Said, is_undisturbed, is_unmoved, was_said
-from frazil.catalog.java import each, length, make_namespaces, strings
+from frazil.catalog.java import length, make_namespaces, strings
 from frazil.catalog.java_errors import cause_of, is_another_table, is_named, is_not_there, is_refused, unavailable
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
 from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
-from frazil.catalog.progress import from_summary, key, to_summary
+from frazil.catalog.progress import key, to_summary
 from frazil.catalog.row_deltas import row_delta
 from frazil.catalog.scans import Scan
 from frazil.catalog.sending import send
 from frazil.catalog.table_scans import TableScans, planned, stored_files
+from frazil.catalog.table_state import StateReader
 from frazil.catalog.validators import HistoryValidator, ProgressValidator, said
-from frazil.catalog.vended import VENDED
 from frazil.errors import ConflictError, InvariantError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, Progress
 
 _TRIES = 5
-# The catalog's own secrets are not among them.
-_STORE_PROPERTIES = ("s3.", "client.region", "gcs.", "adls.", "hdfs.", "py-io-impl")
 
 
 class IcebergCatalog:
@@ -56,6 +51,7 @@ class IcebergCatalog:
         self._tables: dict[str, Any] = {}
         self._adopted: set[str] = set()
         self._files = DataFiles(gateway)
+        self.reader = StateReader(gateway, pipeline, self._properties)
         self._states: dict[str, tuple[str, TableState]] = {}
         self._scans = TableScans(jvm)
         self._turns: dict[str, AbstractContextManager[object]] = {}
@@ -78,8 +74,8 @@ class IcebergCatalog:
             # with REST: its store credentials may have been renewed.
             location = java.operations().current().metadataFileLocation()
             known = self._states.get(table)
-            if known is None or known[0] != location or self._is_rest:
-                known = self._states[table] = (location, self.state_of(table, java))
+            if known is None or known[0] != location or self.reader.is_rest:
+                known = self._states[table] = (location, self.reader.state(table, java))
         except Py4JJavaError as error:
             if is_not_there(error):
                 self._forget(table)
@@ -377,8 +373,7 @@ class IcebergCatalog:
         while snapshot is not None:
             said = snapshot.summary().get(key(self._pipeline, "commit-id"))
             if said == commit.progress.commit_id:
-                summary = self._strings_of(snapshot.summary())
-                return from_summary(self._pipeline, summary, snapshot.snapshotId(), snapshot.timestampMillis())
+                return self.reader.progress_of(snapshot)
             is_older = 0 < snapshot.sequenceNumber() <= newest  # Tables of format 1 do not number their snapshots.
             if is_older or (said is not None and said == commit.expected.commit_id) or snapshot.parentId() is None:
                 return None
@@ -410,7 +405,7 @@ class IcebergCatalog:
     def _fresh(self, table: str) -> Any:
         java = self._tables.get(table)
         # A table of a REST catalog keeps the store credentials it was loaded with: only another load has new ones.
-        if java is None or self._is_rest:
+        if java is None or self.reader.is_rest:
             java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
         else:
             try:
@@ -427,74 +422,6 @@ class IcebergCatalog:
         self._tables.pop(table, None)
         self._states.pop(table, None)
         self._adopted.discard(table)
-
-    @property
-    def _is_rest(self) -> bool:
-        return self._properties.get("type") == "rest"
-
-    def _io_properties(self, java: Any) -> dict[str, str]:
-        """What a task needs to reach the table's store: of the catalog's properties and of the table's own those about
-        stores, and the credentials that the catalog vends for the longest prefix of the table's location.
-        """
-        io, location = java.io(), str(java.location())
-        properties = {**self._properties, **self._strings_of(io.properties())}
-        storage = "org.apache.iceberg.io.SupportsStorageCredentials"
-        if self._is_rest and is_instance_of(self._gateway, io, storage):
-            vended = [found for found in each(io.credentials()) if location.startswith(str(found.prefix()))]
-            for credentials in sorted(vended, key=lambda found: len(str(found.prefix()))):
-                properties |= self._strings_of(credentials.config())
-        VENDED.note(properties)
-        return {name: value for name, value in properties.items() if name.startswith(_STORE_PROPERTIES)}
-
-    def state_of(self, table: str, java: Any) -> TableState:
-        """What a Java table says of itself, as it was last loaded."""
-        iceberg = self._jvm.org.apache.iceberg
-        progress, is_cut = self._progress(java)
-        properties = self._strings_of(java.properties())
-        metadata, snapshot = java.operations().current(), java.currentSnapshot()
-        prefix = key(self._pipeline, "")
-        return TableState(
-            name=table,
-            uuid=str(java.uuid()),
-            schema=read_schema(str(iceberg.SchemaParser.toJson(java.schema())), table),
-            location=java.location(),
-            properties=properties,
-            format_version=metadata.formatVersion(),
-            spec_id=java.spec().specId(),
-            is_partitioned=java.spec().isPartitioned(),
-            progress=progress,
-            history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
-            io_properties=self._io_properties(java),
-            head_id=snapshot.snapshotId() if snapshot is not None else None,
-            partition_spec=str(iceberg.PartitionSpecParser.toJson(java.spec())),
-            sort_order=str(iceberg.SortOrderParser.toJson(java.sortOrder())),
-            marks={name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)},
-        )
-
-    def _progress(self, java: Any) -> tuple[Progress, bool]:
-        """The newest progress in the main branch's ancestry, and whether the ancestry ends in an expired snapshot."""
-        snapshot = java.currentSnapshot()
-        while snapshot is not None:
-            summary = snapshot.summary()
-            if summary.get(key(self._pipeline, "offsets")) is not None:
-                found = from_summary(
-                    self._pipeline, self._strings_of(summary), snapshot.snapshotId(), snapshot.timestampMillis()
-                )
-                return found or Progress(), False
-            parent = snapshot.parentId()
-            if parent is None:
-                return Progress(), False
-            snapshot = java.snapshot(parent)
-            if snapshot is None:
-                return Progress(), True
-        return Progress(), False
-
-    def _strings_of(self, java_map: Any) -> dict[str, str]:
-        """A Java map of strings in one call; py4j's own way makes two for each entry."""
-        found: dict[str, str] = json.loads(
-            self._jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(java_map)
-        )
-        return found
 
     def _identifier(self, table: str) -> Any:
         *namespace, name = table.split(".")

@@ -84,7 +84,7 @@ def open_merger(
 ) -> Merger | None:
     """What puts files of the table together; None where all of them are for Iceberg's own writer."""
     try:
-        merge = merge_of(catalog.state_of(table, java))
+        merge = merge_of(catalog.reader.state(table, java))
     except FrazilError:  # A column of a type that Frazil does not know.
         merge = None
     return Merger(spark, catalog, java, merge, cores) if merge is not None else None

@@ -19,6 +19,7 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and answers its exit code."""
+    _share_utf8()
     words = list(sys.argv[1:] if arguments is None else arguments)
     settings = Settings(Output(_wanted_form(words)), debug="--debug" in words)
     try:
@@ -32,6 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return settings.output.error(error, debug=settings.debug)
     finally:
         settings.output.close()
+
+
+def _share_utf8() -> None:
+    """Where Python takes names of files for UTF-8 although the locale does not say so (LC_ALL=C), so does the Java that it
+    starts.
+    """
+    if sys.flags.utf8_mode:
+        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 def _run(words: list[str], settings: Settings) -> int:

@@ -24,7 +24,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import InvariantError
-from frazil.ingest.selection import list_with
+from frazil.ingest.selection import list_with, map_with
 
 Wanted = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
 """Fields a table lacks, or has in a narrower type: by path of the struct they belong to (`element` and `value` lead into
@@ -99,7 +99,7 @@ def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...], kee
         return StructType(*(NestedField(0, name, kind, required=False) for name, kind in fields.items()))
     if isinstance(one, ListType) and isinstance(other, ListType):
         element = merge_types(one.element_type, other.element_type, (*path, "element"), keeps_first)
-        return ListType(0, element, False)
+        return ListType(element_id=0, element_type=element, element_required=False)
     if isinstance(one, MapType) and isinstance(other, MapType):
         key = merge_types(one.key_type, other.key_type, (*path, "key"), keeps_first)
         return MapType(0, key, 0, merge_types(one.value_type, other.value_type, (*path, "value"), keeps_first), False)
@@ -198,11 +198,6 @@ def new_schema(fields: Iterable[tuple[str, IcebergType]]) -> Schema:
     return extend_schema(Schema(), {(): dict(fields)})
 
 
-def list_changes(schema: Schema, wanted: Wanted) -> list[SchemaChange]:
-    """What `extend_schema` would change."""
-    return compare_schemas(schema, extend_schema(schema, wanted))
-
-
 def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
     """What is new, the outermost of it alone, and which columns are wider."""
     known = {str(before.find_column_name(field_id)): field_id for field_id in before.field_ids}
@@ -240,18 +235,8 @@ def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bo
     if isinstance(old, ListType) and isinstance(new, ListType):
         return list_with(old, _unite(old.element_type, new.element_type, ids, may_widen), old.element_required)
     if isinstance(old, MapType) and isinstance(new, MapType):
-        return MapType(
-            old.key_id,
-            old.key_type,
-            old.value_id,
-            _unite(old.value_type, new.value_type, ids, may_widen),
-            old.value_required,
-        )
+        return map_with(old, _unite(old.value_type, new.value_type, ids, may_widen), old.value_required)
     return new if may_widen and can_promote(old, new) else old
-
-
-def _with_value(kind: MapType, value: IcebergType, is_required: bool) -> MapType:
-    return MapType(kind.key_id, kind.key_type, kind.value_id, value, is_required)
 
 
 def _loosen(kind: IcebergType, path: Path) -> StructType:
@@ -269,14 +254,12 @@ def _loosen(kind: IcebergType, path: Path) -> StructType:
 def _loosen_inside(kind: IcebergType, path: Path) -> IcebergType:
     if isinstance(kind, ListType):
         if len(path) == 1:
-            return ListType(kind.element_id, kind.element_type, False)
-        return ListType(kind.element_id, _loosen_inside(kind.element_type, path[1:]), kind.element_required)
+            return list_with(kind, kind.element_type, False)
+        return list_with(kind, _loosen_inside(kind.element_type, path[1:]), kind.element_required)
     if isinstance(kind, MapType):
         if len(path) == 1:
-            return _with_value(kind, kind.value_type, False)
-        return MapType(
-            kind.key_id, kind.key_type, kind.value_id, _loosen_inside(kind.value_type, path[1:]), kind.value_required
-        )
+            return map_with(kind, kind.value_type, False)
+        return map_with(kind, _loosen_inside(kind.value_type, path[1:]), kind.value_required)
     return _loosen(kind, path) if isinstance(kind, StructType) else kind
 
 
@@ -296,7 +279,7 @@ def _extend_type(
         return list_with(kind, element, kind.element_required)
     if isinstance(kind, MapType):
         value = _extend_type(kind.value_type, wanted, (*path, "value"), ids, may_widen)
-        return _with_value(kind, value, kind.value_required)
+        return map_with(kind, value, kind.value_required)
     return kind
 
 
@@ -310,8 +293,8 @@ def _numbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
             )
         )
     if isinstance(kind, ListType):
-        element_id = next(ids)
-        return ListType(element_id, _numbered(kind.element_type, ids), kind.element_required)
+        element_id, element = next(ids), _numbered(kind.element_type, ids)
+        return ListType(element_id=element_id, element_type=element, element_required=kind.element_required)
     if isinstance(kind, MapType):
         key_id, value_id = next(ids), next(ids)
         return MapType(key_id, kind.key_type, value_id, _numbered(kind.value_type, ids), kind.value_required)

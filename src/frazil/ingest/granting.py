@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from frazil.ingest.evolve import NamesClash, Path, Wanted, extend_fields
-from frazil.ingest.selection import list_with
+from frazil.ingest.selection import list_with, map_with
 
 MOST_BARRED = 100
 """So many fields may be kept out: what makes up more of them is no record that is wrong."""
@@ -110,7 +110,7 @@ def _without(kind: IcebergType, barred: Collection[Path], path: Path) -> Iceberg
         return list_with(kind, element, kind.element_required)
     if isinstance(kind, MapType):
         value = _without(kind.value_type, barred, (*path, "value"))
-        return MapType(kind.key_id, kind.key_type, kind.value_id, value, kind.value_required)
+        return map_with(kind, value, kind.value_required)
     return kind
 
 

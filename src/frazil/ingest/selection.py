@@ -75,7 +75,7 @@ class Selection:
             value = self.prune(kind.value_type, (*path, "value"), keeps_bare)
             if value is None:
                 return None
-            return MapType(kind.key_id, kind.key_type, kind.value_id, value, kind.value_required and not is_bare(value))
+            return map_with(kind, value, kind.value_required and not is_bare(value))
         return kind if taken == "all" else None
 
     def prune_struct(self, struct: StructType, path: Path = (), keeps_bare: bool = False) -> StructType | None:
@@ -94,6 +94,11 @@ class Selection:
 def list_with(kind: ListType, element: IcebergType, is_required: bool) -> ListType:
     """The list with other elements, which PyIceberg takes for none where they are structs without members and not named."""
     return ListType(element_id=kind.element_id, element_type=element, element_required=is_required)
+
+
+def map_with(kind: MapType, value: IcebergType, is_required: bool) -> MapType:
+    """The map with other values."""
+    return MapType(kind.key_id, kind.key_type, kind.value_id, value, is_required)
 
 
 def is_bare(kind: IcebergType) -> bool:

@@ -15,9 +15,9 @@ from frazil.ingest.evolve import (
     NamesClash,
     TypesDiffer,
     can_promote,
+    compare_schemas,
     dump_wanted,
     extend_schema,
-    list_changes,
     load_wanted,
     merge_wanted,
     new_schema,
@@ -69,7 +69,7 @@ def test_a_table_becomes_what_its_records_need(case: dict[str, Any]) -> None:
         after.find_column_name(i): i for i in after.field_ids
     }.items(), "what was there keeps its id"
     assert extend_schema(after, wanted) == after, "the same change twice changes nothing"
-    changes = {change.path: _shape({"x": change.kind}) for change in list_changes(before, wanted)}
+    changes = {change.path: _shape({"x": change.kind}) for change in compare_schemas(before, after)}
     assert changes == {path: _shape({"x": kind}) for path, kind in _columns(case["changes"]).items()}
 
 

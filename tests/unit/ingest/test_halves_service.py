@@ -17,6 +17,24 @@ from tests.unit.ingest.mirror_world import Log, MirrorWorld, settle
 NOW_MS = FakeClock().now_ms()
 
 
+def half_moved(tmp_path: Path, at_ms: int = NOW_MS) -> tuple[MirrorWorld, Log]:
+    """A row is in the table, and of its move to another key the delete has come."""
+    world = MirrorWorld(tmp_path)
+    log = Log(world, at_ms)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    log.move(1, 2, "b", (0, None))
+    return world, log
+
+
+def insert_sent_whole(log: Log) -> dict[str, Any]:
+    """The insert of the move, with all values of the row, which this is."""
+    row = {"id": 2, "v": "b", "big": "sent"}
+    value = {"op": "c", "before": None, "after": row, "source": {"connector": "postgresql", "lsn": log.lsn}}
+    log.send(1, {"id": 2}, value, (("__debezium.oldkey", b'{"id": 1}'),))
+    return row
+
+
 @pytest.mark.parametrize("first", [(0, None), (None, 1)])
 def test_one_half_of_a_key_change_waits_for_the_other_one(tmp_path: Path, first: tuple[int | None, int | None]) -> None:
     """Whichever comes first; what is not behind it goes on."""
@@ -80,11 +98,7 @@ def test_a_change_of_the_key_that_is_told_again_waits_for_what_has_become_of_the
 
 def test_a_half_is_not_given_up_where_a_run_ends_before_the_other_one(tmp_path: Path) -> None:
     """A run that is to end reads what was there when it began, and records go on coming."""
-    world = MirrorWorld(tmp_path)
-    log = Log(world, NOW_MS)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    world.catch_up()
-    log.move(1, 2, "b", (0, None))
+    world, log = half_moved(tmp_path)
     service = world.process(FakeClock(NOW_MS))
     for _ in range(100):
         service.turn(until_caught_up=True)
@@ -156,11 +170,7 @@ def test_a_half_is_not_given_up_where_the_times_of_records_are_ahead_of_the_cloc
 
 
 def test_a_half_of_long_ago_is_not_waited_for_when_the_topic_goes_on(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
-    log = Log(world, NOW_MS - 61_000)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    world.catch_up()
-    log.move(1, 2, "b", (0, None))
+    world, log = half_moved(tmp_path, NOW_MS - 61_000)
     log.at_ms = NOW_MS
     log.write({"id": 3, "v": "a", "big": "of 3"})
     table = world.catch_up()
@@ -168,15 +178,9 @@ def test_a_half_of_long_ago_is_not_waited_for_when_the_topic_goes_on(tmp_path: P
 
 
 def test_a_change_of_the_key_of_which_all_was_sent_is_shown_as_one(tmp_path: Path) -> None:
-    world = MirrorWorld(tmp_path)
-    log = Log(world, NOW_MS)
-    log.write({"id": 1, "v": "a", "big": "of 1"})
-    world.catch_up()
-    log.move(1, 2, "b", (0, None))
+    world, log = half_moved(tmp_path)
     assert (world.catch_up().reason, [row["id"] for row in world.by_id()]) == (AWAITED, [1])
-    row = {"id": 2, "v": "b", "big": "sent"}
-    value = {"op": "c", "before": None, "after": row, "source": {"connector": "postgresql", "lsn": log.lsn}}
-    log.send(1, {"id": 2}, value, (("__debezium.oldkey", b'{"id": 1}'),))
+    row = insert_sent_whole(log)
     assert (world.catch_up().reason, world.by_id()) == ("", [row])
 
 
@@ -187,9 +191,7 @@ def test_the_delete_of_an_insert_that_is_in_the_table_waits_for_nothing(tmp_path
     service = world.process(clock)
     settle(service, clock)
     log.lsn += 1
-    row = {"id": 2, "v": "b", "big": "sent"}
-    value = {"op": "c", "before": None, "after": row, "source": {"connector": "postgresql", "lsn": log.lsn}}
-    log.send(1, {"id": 2}, value, (("__debezium.oldkey", b'{"id": 1}'),))
+    insert_sent_whole(log)
     settle(service, clock)
     assert [found["id"] for found in world.by_id()] == [1, 2]
     log.lsn -= 1

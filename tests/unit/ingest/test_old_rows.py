@@ -154,10 +154,13 @@ def test_where_rows_are() -> None:
 
 
 def test_ends_of_chains_are_found_however_long_these_are() -> None:
-    long = np.maximum(np.arange(1000) - 1, 0)
-    assert not ends_of_chains(long).any()
-    assert ends_of_chains(np.array([0, 0, 2, 2, 3])).tolist() == [0, 0, 2, 2, 2]
-    assert ends_of_chains(np.zeros(0, np.int64)).size == 0
+    before = np.arange(1000) - 1
+    every = np.ones(1000, np.bool_)
+    assert (ends_of_chains(before, every) == -1).all()
+    assert not ends_of_chains(before, before >= 0).any()
+    two = np.array([-1, 0, -1, 2, 3])
+    assert ends_of_chains(two, np.arange(5) != 2).tolist() == [-1, -1, 2, 2, 2]
+    assert ends_of_chains(np.zeros(0, np.int64), np.zeros(0, np.bool_)).size == 0
 
 
 def test_numbers_are_compared_by_the_first_that_differs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,38 @@ SCHEMAS = {1: schema("a"), 2: schema("b", "a"), 3: schema("c", "b", "a")}
 NAMES = {1: "a", 2: "b", 3: "c"}
 
 
-def value(number: int, of: int) -> bytes:
-    (raw,) = framed(number, SCHEMAS[number], {NAMES[number]: of, "in": {NAMES[number]: of}})
+def record(number: int) -> dict[str, Any]:
+    return {NAMES[number]: number, "in": {NAMES[number]: number}}
+
+
+def value(number: int) -> bytes:
+    (raw,) = framed(number, SCHEMAS[number], record(number))
     return raw
+
+
+def read_all(
+    world: World,
+    schemas: Mapping[int, WriterSchema],
+    records: Mapping[int, dict[str, Any]],
+    order: Sequence[int],
+    is_one_batch: bool,
+) -> None:
+    """Writes the record of each schema in this order, and reads them, all at once or each by itself."""
+    for number in schemas:
+        assert world.register(schemas[number].text) == number
+    for number in order:
+        (raw,) = framed(number, schemas[number], records[number])
+        world.source.produce("a", 0, raw)
+        if not is_one_batch:
+            world.settle(world.start())
+    service = world.start()
+    world.settle(service)
+    assert [(table.run_state, table.reason) for table in service.tables] == [(RunState.WAITING, "")]
 
 
 @pytest.mark.parametrize("order", list(permutations((1, 2, 3))))
 def test_a_first_batch_with_all_of_them_wants_the_oldest_name_alone(order: tuple[int, ...]) -> None:
-    values = [value(number, number) for number in order]
+    values = [value(number) for number in order]
     wanted = decode(values, (), SCHEMAS).wanted
     ((path, members),) = wanted.items()
     (field,) = members["in"].fields  # type: ignore[attr-defined]
@@ -47,7 +72,7 @@ def test_a_first_batch_with_all_of_them_wants_the_oldest_name_alone(order: tuple
 @pytest.mark.parametrize("column", ["a", "b", "c"])
 def test_whichever_name_the_column_has_they_are_all_in_it(column: str) -> None:
     fields = fields_of(**{column: "long", "in": f"struct<{column}: long>"})
-    decoded = decode([value(number, number) for number in (1, 2, 3)], fields, SCHEMAS)
+    decoded = decode([value(number) for number in (1, 2, 3)], fields, SCHEMAS)
     assert decoded.wanted == {}
     assert rows(decoded, fields) == [{column: n, "in": {column: n}} for n in (1, 2, 3)]
 
@@ -58,15 +83,7 @@ def test_a_table_has_one_column_in_whatever_order_its_records_come(
     tmp_path: Path, order: tuple[int, ...], is_one_batch: bool
 ) -> None:
     world = World(tmp_path)
-    for number in (1, 2, 3):
-        assert world.register(SCHEMAS[number].text) == number
-    for number in order:
-        world.source.produce("a", 0, value(number, number))
-        if not is_one_batch:
-            world.settle(world.start())
-    service = world.start()
-    world.settle(service)
-    assert [table.run_state for table in service.tables] == [RunState.WAITING]
+    read_all(world, SCHEMAS, {number: record(number) for number in SCHEMAS}, order, is_one_batch)
     state = world.catalog.load("n.t")
     assert state is not None
     (column,) = {field.name for field in state.schema.fields} - {"in"}
@@ -91,16 +108,7 @@ def test_of_two_fields_with_one_former_name_the_first_has_its_column(
     schemas = {1: split(("name", [])), 2: split(("first", ["name"]), ("last", ["name"]))}
     rows = {1: {"name": "a b"}, 2: {"first": "a", "last": "b"}}
     world = World(tmp_path)
-    for number in (1, 2):
-        assert world.register(schemas[number].text) == number
-    for number in order:
-        (raw,) = framed(number, schemas[number], {**rows[number], "in": rows[number]})
-        world.source.produce("a", 0, raw)
-        if not is_one_batch:
-            world.settle(world.start())
-    service = world.start()
-    world.settle(service)
-    assert [(table.run_state, table.reason) for table in service.tables] == [(RunState.WAITING, "")]
+    read_all(world, schemas, {number: {**row, "in": row} for number, row in rows.items()}, order, is_one_batch)
     column = "name" if is_one_batch or order == (1, 2) else "first"
     found = {1: {column: "a b", "last": None}, 2: {column: "a", "last": "b"}}
     assert [{name: row.get(name) for name in (column, "last")} for row in world.rows()] == [found[n] for n in order]
@@ -117,17 +125,8 @@ def test_so_have_those_of_records_in_lists_and_maps(tmp_path: Path, order: tuple
 
     schemas = {1: schema_of("a"), 2: schema_of("b", "a")}
     world = World(tmp_path)
-    for number in (1, 2):
-        assert world.register(schemas[number].text) == number
-    for number in order:
-        held = {NAMES[number]: number}
-        (raw,) = framed(number, schemas[number], {"l": [held, None], "m": {"k": held}})
-        world.source.produce("a", 0, raw)
-        if not is_one_batch:
-            world.settle(world.start())
-    service = world.start()
-    world.settle(service)
-    assert [(table.run_state, table.reason) for table in service.tables] == [(RunState.WAITING, "")]
+    records = {n: {"l": [{NAMES[n]: n}, None], "m": {"k": {NAMES[n]: n}}} for n in schemas}
+    read_all(world, schemas, records, order, is_one_batch)
     column = "a" if is_one_batch else NAMES[order[0]]
     assert world.rows() == [{"l": [{column: n}, None], "m": [("k", {column: n})]} for n in order]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,12 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct
 from frazil.ingest.decode.epochs import from_numbers
+from frazil.ingest.decode.exact import cast_exactly, may_convert
 from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
+from frazil.ingest.selection import list_with, map_with
 from frazil.ingest.target import Reading, arrow_type
 
 Path = tuple[str, ...]
@@ -38,8 +39,6 @@ Owner = NDArray[np.int32]
 NOT_ADDED = "not added: `on_drift` is `freeze`"
 """How the refusal of a new field ends."""
 
-_ROOMY = 60
-_WIDEST = 76
 _NO_COLUMN = "the table has no such column, and `on_drift: freeze` lets it have none"
 
 
@@ -231,9 +230,9 @@ def _fit_branches(
 def _with_branch(kind: IcebergType, branch: IcebergType) -> IcebergType:
     """The type of a field that is a union, or has one in its lists and maps, with one branch in the union's place."""
     if isinstance(kind, ListType):
-        return ListType(0, _with_branch(kind.element_type, branch), False)
+        return list_with(kind, _with_branch(kind.element_type, branch), False)
     if isinstance(kind, MapType):
-        return MapType(0, kind.key_type, 0, _with_branch(kind.value_type, branch), False)
+        return map_with(kind, _with_branch(kind.value_type, branch), False)
     return branch
 
 
@@ -284,12 +283,12 @@ def _fit_map(
     items, keys = _elements(array, place, "value"), array.keys
     if written.key_type != wanted.key_type:
         target = arrow_type(wanted.key_type)
-        if not _may_convert(keys.type, target):
+        if not may_convert(keys.type, target):
             return _convert(fitting, array, kinds, place)
         if can_promote(wanted.key_type, written.key_type):  # Iceberg lets values of maps become wider, and no keys.
             what = f"{wanted.key_type} is not widened to {written.key_type}"
             fitting.refuse_change((*place.path, "key"), what)
-        keys = _exact(keys, target)
+        keys = cast_exactly(keys, target)
         if keys.null_count:
             array, items, keys = _without_misfits(fitting, array, keys, wanted.key_type, place)
     values = fit_value(fitting, array.items, (written.value_type, wanted.value_type), items, top)
@@ -313,7 +312,7 @@ def _without_misfits(
     )
     rows = pa.array(np.arange(len(array)), mask=bad)
     kept = array.take(rows)
-    return kept, _elements(kept, place, "value"), _exact(kept.keys, keys.type)
+    return kept, _elements(kept, place, "value"), cast_exactly(kept.keys, keys.type)
 
 
 def _elements(array: pa.Array, place: Place, name: str) -> Place:
@@ -414,9 +413,9 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
     unit = fitting.reading.unit_at.get(place.path) if fitting.reading.units else None
     if unit is not None and _is_number(array.type) and isinstance(wanted, TimestampType | TimestamptzType):
         return _from_epoch(fitting, array, wanted, place, unit)
-    if not _may_convert(array.type, target):
+    if not may_convert(array.type, target):
         fitting.refuse_change(place.path, f"{_word(written)} does not fit {_word(wanted)}")
-    back = _exact(array, target)
+    back = cast_exactly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
     if bad.any():
         reason = f"{{value}} ({_word(written)}) does not fit {_word(wanted)}"
@@ -438,80 +437,3 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def _word(kind: IcebergType) -> str:
     return str(kind).split("<")[0]
-
-
-def _may_convert(written: pa.DataType, wanted: pa.DataType) -> bool:
-    """Numbers to numbers, and bytes to bytes: nothing else means the same in another type."""
-    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    is_number = [any(is_kind(kind) for is_kind in kinds) for kind in (written, wanted)]
-    if pa.types.is_floating(written) and not pa.types.is_floating(wanted):
-        return False
-    is_bytes = [pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind) for kind in (written, wanted)]
-    is_day = pa.types.is_date(written) and pa.types.is_timestamp(wanted)
-    return all(is_number) or all(is_bytes) or (is_day and wanted.tz is None)
-
-
-def _exact(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The values that are the same in the target's type; null for the others."""
-    if not _may_convert(array.type, target):
-        return pa.nulls(len(array), target)
-    if pa.types.is_decimal(array.type) or pa.types.is_decimal(target) or not pa.types.is_primitive(target):
-        return _exact_by_value(array, target)
-    converted = array.cast(target, safe=False)
-    again = converted.cast(array.type, safe=False)
-    same = pc.equal(array, again)
-    if pa.types.is_floating(array.type):
-        same = pc.or_(same, pc.is_nan(array))
-    elif pa.types.is_floating(target):  # What is rounded up to 2**63 does not come back the same on every machine.
-        same = pc.and_(same, pc.less(pc.abs(converted), 2.0**63))
-    return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
-
-
-def _exact_by_value(array: pa.Array, target: pa.DataType) -> pa.Array:
-    if pa.types.is_integer(array.type):
-        # Arrow asks for room for every integer there could be.
-        array = array.cast(pa.decimal256(_ROOMY, target.scale))
-    array = pc.if_else(_is_in_range(array, target), array, pa.scalar(None, array.type))
-    is_rounded = pa.types.is_decimal(array.type) and not pa.types.is_floating(target)
-    try:
-        converted = array.cast(target, safe=not is_rounded)
-        same = pc.equal(converted.cast(array.type), array)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # It refuses all for some of them.
-        return _exact_one_by_one(array, target)
-    return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
-
-
-def _is_in_range(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The values that are not too large, or too long, for the target's type, as far as one look tells."""
-    if pa.types.is_fixed_size_binary(target) and not pa.types.is_decimal(target):
-        return pc.equal(pc.binary_length(array), target.byte_width)
-    if not pa.types.is_decimal(array.type) or pa.types.is_floating(target):
-        return pa.repeat(True, len(array))
-    if pa.types.is_integer(target):
-        most = 2 ** (target.bit_width - 1) - 1
-        least = -most - 1
-    else:
-        digits = target.precision - target.scale
-        if digits >= array.type.precision - array.type.scale:
-            return pa.repeat(True, len(array))
-        most = 10**digits
-        least = -most
-    wide = pa.decimal256(_WIDEST, array.type.scale)
-    values = array.cast(wide)
-    inside = pc.and_(
-        pc.less_equal(values, pa.scalar(Decimal(most), wide)), pc.greater_equal(values, pa.scalar(Decimal(least), wide))
-    )
-    if pa.types.is_integer(target):
-        return inside
-    return pc.and_(inside, pc.not_equal(pc.abs(values), pa.scalar(Decimal(most), wide)))
-
-
-def _exact_one_by_one(array: pa.Array, target: pa.DataType) -> pa.Array:
-    out: list[Any] = []
-    for value in array:
-        try:
-            one = value.cast(target)
-            out.append(one.as_py() if one.cast(value.type).equals(value) else None)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            out.append(None)
-    return pa.array(out, target)

@@ -84,6 +84,9 @@ def _python(value: pa.Scalar) -> Any:
 
 
 def _of_far(value: pa.Scalar) -> Any:
+    """A day or a timestamp for which Python has none, or what has one in it: times of day all have one, as readers refuse
+    those beyond 24 hours.
+    """
     kind = value.type
     if pa.types.is_struct(kind):
         return {name: _python(member) for name, member in value.items()}

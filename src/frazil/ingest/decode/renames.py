@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
+from frazil.ingest.selection import list_with, map_with
+
 Path = tuple[str, ...]
 
 
@@ -45,10 +47,9 @@ class Renames:
                 names.add(members[-1].name)
             return StructType(*members)
         if isinstance(kind, ListType):
-            return ListType(kind.element_id, self._named(kind.element_type, (*path, "element")), kind.element_required)
+            return list_with(kind, self._named(kind.element_type, (*path, "element")), kind.element_required)
         if isinstance(kind, MapType):
-            value = self._named(kind.value_type, (*path, "value"))
-            return MapType(kind.key_id, kind.key_type, kind.value_id, value, kind.value_required)
+            return map_with(kind, self._named(kind.value_type, (*path, "value")), kind.value_required)
         return kind
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import quote_plus
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 from pyiceberg.types import (
     BinaryType,
@@ -27,8 +26,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.literals import spell_day, spell_moment
+
 _MOST_NAME_BYTES = 180
-_DAY_MICROS = 86_400_000_000
 Word = tuple[Any, str]
 """A value for JSON, and for a path."""
 
@@ -68,22 +68,10 @@ def _plain(values: pa.Array) -> pa.Array:
     return values.view(pa.int64()) if pa.types.is_timestamp(kind) or pa.types.is_time(kind) else values
 
 
-def _date(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a day since 1970."""
-    day = np.datetime64(days, "D")
-    month = day.astype("datetime64[M]")
-    months = int(month.astype(np.int64))
-    return 1970 + months // 12, months % 12 + 1, int((day - month).astype(np.int64)) + 1
-
-
-def _iso_year(year: int) -> str:
-    sign = "+" if year > 9999 else "-" if year < 0 else ""
-    return f"{sign}{abs(year):04d}"
-
-
 def _day_word(days: int) -> Word:
-    year, month, day = _date(days)
-    return f"{_iso_year(year)}-{month:02d}-{day:02d}", f"{year:04d}-{month:02d}-{day:02d}"
+    """In a path, years beyond four digits have no sign, and those before 0 three digits, as Java formats numbers."""
+    text = spell_day(days)
+    return text, f"{int(text[:-6]):04d}{text[-6:]}"
 
 
 def _year_word(years: int) -> Word:
@@ -98,14 +86,8 @@ def _hour_word(hours: int) -> Word:
     return hours, f"{_day_word(hours // 24)[1]}-{hours % 24:02d}"
 
 
-def _clock(micros: int) -> str:
-    seconds, micros = divmod(micros, 1_000_000)
-    fraction = f".{micros:06d}".rstrip("0") if micros else ""
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
-
-
 def _timestamp_word(micros: int) -> Word:
-    text = f"{_day_word(micros // _DAY_MICROS)[0]}T{_clock(micros % _DAY_MICROS)}"
+    text = _without_zeros(spell_moment(micros))
     return text, text
 
 
@@ -116,11 +98,16 @@ def _timestamptz_word(micros: int) -> Word:
 
 def _time_word(micros: int) -> Word:
     """In a path without seconds that are zero, and with three or six digits after them, as Java says times."""
-    text = _clock(micros)
+    text = _without_zeros(spell_moment(micros).partition("T")[2])
     if micros % 60_000_000 == 0:
         return text, text[:5]
     whole, _, fraction = text.partition(".")
     return text, f"{whole}.{fraction.ljust(3 if len(fraction) <= 3 else 6, '0')}" if fraction else text
+
+
+def _without_zeros(time: str) -> str:
+    """A time without zeros that end its fraction, as Java says times."""
+    return time.rstrip("0") if "." in time else time
 
 
 def _float_word(value: float) -> Word:

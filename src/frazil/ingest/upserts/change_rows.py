@@ -280,15 +280,10 @@ class _Walked:
 
 def _walk(ranked: Ranked, before: Ints, mask: NDArray[np.bool_], kept: Ints, moves: Moves) -> _Walked:
     """See _Walked. Changes that had another key alone are gone through one by one."""
-    end = len(ranked)
     lacks = mask & (ranked.ops == UPSERT)
-    goes_on = np.r_[lacks, False]
-    goes_on[list(moves.deletes)] = False
-    following = np.where(goes_on, np.r_[np.where(before < 0, end, before), end], np.arange(end + 1))
-    at = ends_of_chains(following)[kept]
-    at[at == end] = -1
-    is_moved = np.zeros(end, np.bool_)
+    is_moved = np.zeros(len(ranked), np.bool_)
     is_moved[list(moves.deletes)] = True
+    at = ends_of_chains(before, lacks & ~is_moved)[kept]
     moved = {}
     for n in np.flatnonzero((at >= 0) & lacks[kept] & (lacks & is_moved)[at]).tolist():
         moved[n] = moves.walk(ranked, before, mask, int(kept[n]))

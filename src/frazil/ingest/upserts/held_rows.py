@@ -138,13 +138,8 @@ class HeldRows:
         """
         if self._ranked.order is None or not self._is_blind.any():
             return None
-        end = len(self._ranked)
-        places = np.arange(end + 1)
-        goes_on = np.r_[~self._is_blind, False]
-        following = np.where(goes_on, np.r_[np.where(before == NONE, end, before), end], places)
-        found: Ints = ends_of_chains(following)[self.follows]
-        found[(self.follows == NONE) | (found == end)] = NONE
-        return found
+        ends = ends_of_chains(before, ~self._is_blind)
+        return np.where(self.follows == NONE, NONE, ends[self.follows])
 
     def _behind_barriers(self, numbers: Ints, columns: _Columns) -> Ints:
         """Without the changes that a delete without an ordering value has taken away."""

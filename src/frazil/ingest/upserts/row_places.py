@@ -55,11 +55,15 @@ class RowPlaces:
         return [part for part in np.split(order, cuts) if part.size]
 
 
-def ends_of_chains(following: Ints) -> Ints:
-    """Per place the one that is reached from it by going on to what `following` names, up to one that names itself."""
+def ends_of_chains(before: Ints, goes_on: Bools) -> Ints:
+    """Per place the one that is reached from it by going back to the one before, as long as `goes_on`; NONE where there is
+    none before.
+    """
+    end = before.size
+    following = np.r_[np.where(goes_on, np.where(before == NONE, end, before), np.arange(end)), end]
     while not np.array_equal(further := following[following], following):
         following = further
-    return following
+    return np.where(following == end, NONE, following)[:end]
 
 
 def are_less(ones: Sequence[Ints], others: Sequence[Ints]) -> Bools:

@@ -13,7 +13,6 @@ FIELD_WIDTH = 9
 
 # Columns of the table of messages: the first of its fields, how many, where its part of the index begins, its size - 1.
 FIRST, COUNT, INDEX_AT, INDEX_MASK = range(4)
-MESSAGE_WIDTH = 4
 NOTHING, ROOT = range(2)  # Messages: what an unknown group is read as, and the record.
 
 # What is wrong with a record.

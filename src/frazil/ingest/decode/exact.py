@@ -1,0 +1,89 @@
+"""Values in another type where they are the same in it: numbers, bytes, and days as times."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_ROOMY = 60
+_WIDEST = 76
+
+
+def may_convert(written: pa.DataType, wanted: pa.DataType) -> bool:
+    """Numbers to numbers, bytes to bytes and days to times without a zone: nothing else means the same in another type."""
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    is_number = [any(is_kind(kind) for is_kind in kinds) for kind in (written, wanted)]
+    if pa.types.is_floating(written) and not pa.types.is_floating(wanted):
+        return False
+    is_bytes = [pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind) for kind in (written, wanted)]
+    is_day = pa.types.is_date(written) and pa.types.is_timestamp(wanted)
+    return all(is_number) or all(is_bytes) or (is_day and wanted.tz is None)
+
+
+def cast_exactly(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The values that are the same in the target's type; null for the others."""
+    if not may_convert(array.type, target):
+        return pa.nulls(len(array), target)
+    if pa.types.is_decimal(array.type) or pa.types.is_decimal(target) or not pa.types.is_primitive(target):
+        return _exact_by_value(array, target)
+    converted = array.cast(target, safe=False)
+    again = converted.cast(array.type, safe=False)
+    same = pc.equal(array, again)
+    if pa.types.is_floating(array.type):
+        same = pc.or_(same, pc.is_nan(array))
+    elif pa.types.is_floating(target):  # What is rounded up to 2**63 does not come back the same on every machine.
+        same = pc.and_(same, pc.less(pc.abs(converted), 2.0**63))
+    return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
+
+
+def _exact_by_value(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(array.type):
+        # Arrow asks for room for every integer there could be.
+        array = array.cast(pa.decimal256(_ROOMY, target.scale))
+    array = pc.if_else(_is_in_range(array, target), array, pa.scalar(None, array.type))
+    is_rounded = pa.types.is_decimal(array.type) and not pa.types.is_floating(target)
+    try:
+        converted = array.cast(target, safe=not is_rounded)
+        same = pc.equal(converted.cast(array.type), array)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # It refuses all for some of them.
+        return _exact_one_by_one(array, target)
+    return pc.if_else(pc.fill_null(same, False), converted, pa.scalar(None, target))
+
+
+def _is_in_range(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The values that are not too large, or too long, for the target's type, as far as one look tells."""
+    if pa.types.is_fixed_size_binary(target) and not pa.types.is_decimal(target):
+        return pc.equal(pc.binary_length(array), target.byte_width)
+    if not pa.types.is_decimal(array.type) or pa.types.is_floating(target):
+        return pa.repeat(True, len(array))
+    if pa.types.is_integer(target):
+        most = 2 ** (target.bit_width - 1) - 1
+        least = -most - 1
+    else:
+        digits = target.precision - target.scale
+        if digits >= array.type.precision - array.type.scale:
+            return pa.repeat(True, len(array))
+        most = 10**digits
+        least = -most
+    wide = pa.decimal256(_WIDEST, array.type.scale)
+    values = array.cast(wide)
+    inside = pc.and_(
+        pc.less_equal(values, pa.scalar(Decimal(most), wide)), pc.greater_equal(values, pa.scalar(Decimal(least), wide))
+    )
+    if pa.types.is_integer(target):
+        return inside
+    return pc.and_(inside, pc.not_equal(pc.abs(values), pa.scalar(Decimal(most), wide)))
+
+
+def _exact_one_by_one(array: pa.Array, target: pa.DataType) -> pa.Array:
+    out: list[Any] = []
+    for value in array:
+        try:
+            one = value.cast(target)
+            out.append(one.as_py() if one.cast(value.type).equals(value) else None)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            out.append(None)
+    return pa.array(out, target)
