@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.iceberg_upkeep import IcebergUpkeep
 from frazil.catalog.look import TableLook
-from frazil.catalog.upkeep import Transfer
+from frazil.catalog.upkeep import MergeOf, Transfer
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.merge import merge_of
@@ -43,7 +43,8 @@ TARGET = 1024 * 1024
 class Lake:
     """One warehouse with a catalog for the pipeline `p`."""
 
-    def __init__(self, jvm: Jvm, root: Path) -> None:
+    def __init__(self, jvm: Jvm, root: Path, merge_of: MergeOf | None = merge_of) -> None:
+        """merge_of: as of IcebergUpkeep."""
         root.mkdir(parents=True, exist_ok=True)
         self.jvm = jvm
         self.root = root

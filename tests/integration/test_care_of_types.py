@@ -30,6 +30,13 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 Row = dict[str, Any]
 TIMES = {"id": "long", "region": "string", "t": "time", "inside": "struct<at: time, n: long>"}
+PLAIN = {
+    "id": "long",
+    "region": "string",
+    "n": "int",
+    "at_place": "long",
+    "inside": "struct<words: list<struct<w: string>>, x: double>",
+}
 CASES = {"id": "long", "Id": "long", "region": "string"}
 
 
@@ -158,8 +165,11 @@ def test_files_with_times_of_an_old_partition_spec_stay_of_that_spec(lake: Lake)
     assert len(files & set(table.files())) >= 2, "files that are alone in their old partition are left alone"
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_deleted_rows_of_files_with_times_stay_deleted_and_the_others_keep_their_ids(lake: Lake, version: int) -> None:
+@pytest.mark.parametrize(("version", "is_own"), [(2, True), (3, True), (2, False), (3, False)])
+def test_deleted_rows_of_files_with_times_stay_deleted_and_the_others_keep_their_ids(
+    lake: Lake, version: int, is_own: bool
+) -> None:
+    lake = lake if is_own else Lake(lake.jvm, lake.root, None)
     table = Kept(lake, TIMES, version)
     for start in range(0, 60, 20):
         table.append([row_with_times(start + number) for number in range(20)])
@@ -168,9 +178,48 @@ def test_deleted_rows_of_files_with_times_stay_deleted_and_the_others_keep_their
     assert [one.failure for one in lake.care(table.name)][:1] == [""]
     assert table.read() == in_order(table.rows)
     assert (len(table.files()), lake.look(table.name).deletes) == (1, ())
+    assert [path for path in table.files() if is_own_file(path)] == (table.files() if is_own else [])
     assert version == 2 or table.row_ids() == row_ids
     table.append([row_with_times(100)])
     assert table.read() == in_order(table.rows)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_own_writer_takes_columns_as_they_are_and_icebergs_those_that_were_widened(lake: Lake, version: int) -> None:
+    table = Kept(lake, PLAIN, version, "truncate(region, 3)", "bucket(n, 2)")
+    for start in range(0, 60, 20):
+        table.append([plain_row(start + number) for number in range(20)])
+    table.delete_first(1)
+    row_ids = table.row_ids() if version == 3 else {}
+    assert {one.failure for one in lake.care(table.name)} == {""}
+    assert all(is_own_file(path) for path in table.files())
+    assert table.read() == in_order(table.rows)
+    java = lake.java(table.name)
+    java.updateSchema().updateColumn("n", java.schema().findType("at_place")).addColumn(
+        "late", java.schema().findType("region")
+    ).commit()
+    table.rows = [{**row, "late": None} for row in table.rows]
+    table.append([{**plain_row(n), "late": "x"} for n in range(60, 80)])
+    assert version == 2 or {**table.row_ids(), **row_ids} == table.row_ids()
+    assert {one.failure for one in lake.care(table.name)} == {""}
+    assert {is_own_file(path) for path in table.files()} == {False}
+    assert table.read() == in_order(table.rows)
+    assert version == 2 or {**table.row_ids(), **row_ids} == table.row_ids()
+    table.append([{**plain_row(n), "late": None} for n in range(80, 100)])
+    assert {one.failure for one in lake.care(table.name)} == {""}
+    assert {is_own_file(path) for path in table.files()} == {True}, "what Iceberg has widened is as the table's is"
+    assert table.read() == in_order(table.rows)
+    assert version == 2 or {**table.row_ids(), **row_ids} == table.row_ids()
+
+
+def plain_row(number: int) -> Row:
+    region = ("nörd/st", "a b%", None)[number % 3]
+    inside = {"words": [{"w": str(number)}, None], "x": number / 4} if number % 4 else None
+    return {"id": number, "region": region, "n": number % 5, "at_place": number, "inside": inside}
+
+
+def is_own_file(path: Path) -> bool:
+    return str(pq.read_metadata(path).created_by).startswith("parquet-cpp-arrow")
 
 
 def test_many_manifests_of_tables_with_times_become_few(lake: Lake) -> None:

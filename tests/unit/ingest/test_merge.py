@@ -1,0 +1,263 @@
+"""Files put together by table care: every row as it was, with its id; and what is left to Iceberg's own writer."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.types import LongType, NestedField, StringType
+from pyroaring import BitMap64
+
+from frazil import failpoints
+from frazil.catalog.port import TableState
+from frazil.catalog.scans import LiveFile, numbered
+from frazil.catalog.upkeep import Merging
+from frazil.ingest import merge
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.files.write import FileWriter
+from frazil.ingest.merge import merge_files, merge_of
+from frazil.ingest.target import TableTarget
+from frazil.ingest.upserts.delete_files import write_deletes
+from frazil.spec.types import parse_type
+from frazil.types import DataFile, Progress
+from tests.unit.ingest.targets import target_of
+
+Row = dict[str, Any]
+LARGE = 1 << 30
+COLUMNS = {
+    "id": "long", "n": "int", "f": "float", "x": "double", "b": "boolean", "s": "string", "d": "decimal(9,2)",
+    "day": "date", "at": "timestamptz", "local": "timestamp", "t": "time", "u": "uuid", "raw": "binary",
+    "two": "fixed[2]", "l": "list<struct<k: string>>", "m": "map<string,list<long>>",
+    "deep": "struct<a: struct<z: long>>",
+}  # fmt: skip
+FULL: Row = {
+    "id": 7, "n": 1, "f": 0.5, "x": -0.0, "b": True, "s": "é" * 20, "d": Decimal("1.50"), "day": date(2026, 1, 31),
+    "at": datetime(2026, 1, 31, 12, tzinfo=UTC), "local": datetime.fromisoformat("2026-01-31T12:00"), "t": time(12),
+    "u": bytes(16), "raw": b"\x00\xff", "two": b"ab", "l": [{"k": "a"}, None, {"k": None}], "m": [("k", [1, 2]), ("e", [])],
+    "deep": {"a": {"z": 5}},
+}  # fmt: skip
+EMPTY: Row = dict.fromkeys(FULL)
+
+
+def written(target: TableTarget, rows: Sequence[Row], first_row_id: int | None = None) -> LiveFile:
+    writer = FileWriter(target)
+    writer.write(pa.Table.from_pylist(list(rows), target.arrow_schema))
+    (file,) = writer.finish()
+    return live(file, first_row_id)
+
+
+def live(file: DataFile, first_row_id: int | None = None) -> LiveFile:
+    return LiveFile(file.path, file.record_count, numbered(file.content, first_row_id))
+
+
+def merged(target: TableTarget, *files: LiveFile, keeps_ids: bool = False) -> list[DataFile] | None:
+    return merge_files(target, keeps_ids, Merging(tuple((file, 10 + n) for n, file in enumerate(files)), "", LARGE))
+
+
+def rows_of(path: str) -> list[Row]:
+    rows: list[Row] = pq.read_table(path).to_pylist()
+    return rows
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*.*") if path.is_file()}
+
+
+def test_rows_of_every_type_go_over_as_they_are_in_the_order_of_their_files(tmp_path: Path) -> None:
+    target = target_of(tmp_path, COLUMNS)
+    first, second = written(target, [FULL, EMPTY]), written(target, [EMPTY, {**FULL, "id": -1}])
+    (file,) = merged(target, first, second) or []
+    assert rows_of(file.path) == rows_of(first.path) + rows_of(second.path) == [FULL, EMPTY, EMPTY, {**FULL, "id": -1}]
+    assert pq.read_schema(file.path).equals(pq.read_schema(first.path), check_metadata=True)
+    said = json.loads(file.content)
+    assert said["record-count"] == file.record_count == 4
+    assert bytes.fromhex(dict(zip(*said["lower-bounds"].values(), strict=True))[1]) == struct.pack("<q", -1)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_deleted_rows_do_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    monkeypatch.setattr(merge, "_ROWS", 7)
+    target = target_of(tmp_path, {"id": "long", "s": "string"})
+    files = [written(target, [{"id": start + n, "s": str(n)} for n in range(20)]) for start in (0, 100, 200)]
+    gone = {files[0]: BitMap64([0, 6, 7, 13, 19]), files[1]: BitMap64(range(20))}
+    for delete in write_deletes(target, gone, version):
+        for place, file in enumerate(files):
+            if delete.data_file == file.path:
+                files[place] = replace(file, deletes=(*file.deletes, delete))
+    (file,) = merged(target, *files) or []
+    left = [n for n in range(20) if n not in (0, 6, 7, 13, 19)] + [200 + n for n in range(20)]
+    assert [row["id"] for row in rows_of(file.path)] == left
+
+
+def test_files_of_which_every_row_is_deleted_become_none(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"id": "long"})
+    file = written(target, [{"id": 1}, {"id": 2}])
+    (delete,) = write_deletes(target, {file: BitMap64([0, 1])}, 3)
+    assert merged(target, replace(file, deletes=(delete,)), keeps_ids=True) == []
+
+
+def test_rows_keep_their_ids_and_when_they_last_changed_however_often_files_are_put_together(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"id": "long"})
+    files = [written(target, [{"id": n}] * 3, first) for n, first in ((0, 40), (1, 900), (2, None))]
+    (delete,) = write_deletes(target, {files[1]: BitMap64([0])}, 3)
+    files[1] = replace(files[1], deletes=(delete,))
+    (once,) = merged(target, *files, keeps_ids=True) or []
+    ids = [(0, 40, 10), (0, 41, 10), (0, 42, 10), (1, 901, 11), (1, 902, 11), *[(2, None, None)] * 3]
+    assert lineage_of(once.path) == ids
+    (twice,) = merged(target, live(once, 5000), written(target, [{"id": 3}], 6000), keeps_ids=True) or []
+    # The commit numbers what had no number, by its place in the file that it was committed in.
+    new = [(2, 5005, 10), (2, 5006, 10), (2, 5007, 10), (3, 6000, 11)]
+    assert lineage_of(twice.path) == [*ids[:5], *new]
+
+
+def lineage_of(path: str) -> list[tuple[int, int | None, int | None]]:
+    return [(row["id"], row["_row_id"], row["_last_updated_sequence_number"]) for row in rows_of(path)]
+
+
+def test_columns_that_are_older_than_a_file_or_were_dropped_since_are_told_by_their_ids(tmp_path: Path) -> None:
+    old = target_of(tmp_path, {"id": "long", "gone": "string", "name": "string"})
+    fields = {field.name: field for field in old.schema.fields}
+    now = old.schema.model_copy(update={"fields": (
+        fields["name"].model_copy(update={"name": "title"}), fields["id"],
+        NestedField(9, "added", LongType(), required=False), NestedField(10, "gone", StringType(), required=False),
+    )})  # fmt: skip
+    target = replace(old, schema_json=now.model_dump_json())
+    (file,) = merged(target, written(old, [{"id": 1, "gone": "x", "name": "a"}])) or []
+    assert rows_of(file.path) == [{"title": "a", "id": 1, "added": None, "gone": None}]
+
+
+def test_a_filter_is_for_all_rows_of_the_new_file(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"k": "long"}, properties={"write.parquet.bloom-filter-enabled.column.k": "true"})
+    files = [written(target, [{"k": 100 * start + n} for n in range(100)]) for start in range(50)]
+    (file,) = merged(target, *files) or []
+    sizes = [pq.read_metadata(path).row_group(0).column(0).bloom_filter_length for path in (files[0].path, file.path)]
+    assert sizes[1] > 20 * sizes[0], "one for so few values would say yes to all"
+
+
+def test_files_of_a_partition_stay_in_its_folder_with_its_values(tmp_path: Path) -> None:
+    spec = {"spec-id": 0, "fields": [{"name": "s", "transform": "identity", "source-id": 2, "field-id": 1000}]}
+    target = target_of(tmp_path, {"id": "long", "s": "string"}, partition_spec=json.dumps(spec))
+    long = "ü" * 300
+    files = [written(target, [{"id": n, "s": long}]) for n in range(2)]
+    folder = f"s={'%C3%BC' * 300}"
+    (done,) = merge_files(target, False, Merging(tuple((one, 1) for one in files), folder, LARGE)) or []
+    assert Path(done.path).parent == Path(files[0].path).parent
+    assert json.loads(done.content)["partition"] == json.loads(files[0].content)["partition"]
+    by_id = [
+        replace(one, content=json.dumps({**json.loads(one.content), "partition": {"1000": long}})) for one in files
+    ]
+    (done,) = merge_files(target, False, Merging(tuple((one, 1) for one in by_id), folder, LARGE)) or []
+    assert json.loads(done.content)["partition"] == [long]
+
+
+def test_a_file_ends_at_the_size_that_is_asked_for(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"s": "string"})
+    chance = np.random.default_rng(1)
+    files = [written(target, [{"s": chance.bytes(500).hex()} for _ in range(100)]) for _ in range(20)]
+    sizes = [json.loads(file.content)["file-size-in-bytes"] for file in files]
+    done = merge_files(target, False, Merging(tuple((one, 1) for one in files), "", sum(sizes) // 4)) or []
+    assert len(done) in (4, 5)
+    assert [row for file in done for row in rows_of(file.path)] == [row for file in files for row in rows_of(file.path)]
+
+
+def _other_type(target: TableTarget) -> TableTarget:
+    return target_of(Path(target.location).parent.parent, {"id": "double", "s": "string", "in": "struct<a: long>"})
+
+
+def _inside(target: TableTarget) -> TableTarget:
+    return target_of(
+        Path(target.location).parent.parent, {"id": "long", "s": "string", "in": "struct<a: long, b: long>"}
+    )
+
+
+def _with(target: TableTarget, *more: NestedField) -> TableTarget:
+    fields = (*target.schema.fields, *more)
+    return replace(target, schema_json=target.schema.model_copy(update={"fields": fields}).model_dump_json())
+
+
+def _defaulted(target: TableTarget) -> TableTarget:
+    return _with(target, NestedField(30, "new", LongType(), required=False, initial_default=5))
+
+
+def _required(target: TableTarget) -> TableTarget:
+    return _with(target, NestedField(30, "new", LongType(), required=True, initial_default=5))
+
+
+def _required_now(target: TableTarget) -> TableTarget:
+    first, *others = target.schema.fields
+    fields = (first.model_copy(update={"required": True}), *others)
+    return replace(target, schema_json=target.schema.model_copy(update={"fields": fields}).model_dump_json())
+
+
+def _of_a_partition(target: TableTarget) -> TableTarget:
+    spec = {"spec-id": 0, "fields": [{"name": "p", "transform": "identity", "source-id": 30, "field-id": 1000}]}
+    return replace(_with(target, NestedField(30, "p", LongType(), required=False)), partition_spec=json.dumps(spec))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_other_type, _inside, _defaulted, _required, _required_now, _of_a_partition],
+    ids=lambda one: one.__name__,
+)
+def test_files_with_other_columns_than_the_table_are_left_to_iceberg(
+    tmp_path: Path, change: Callable[[TableTarget], TableTarget]
+) -> None:
+    target = target_of(tmp_path, {"id": "long", "s": "string", "in": "struct<a: long>"})
+    files = [written(target, [{"id": 1, "s": "a", "in": {"a": 1}}]) for _ in range(2)]
+    there = files_in(tmp_path)
+    assert merged(change(target), *files) is None
+    assert files_in(tmp_path) == there
+
+
+def test_files_that_go_by_names_or_are_damaged_or_other_than_told_are_left_to_iceberg(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"id": "long"})
+    good, other = written(target, [{"id": 1}]), written(target, [{"id": 1}])
+    there = files_in(tmp_path)
+    assert merged(target, good, replace(other, record_count=2)) is None
+    pq.write_table(pa.table({"id": pa.array([1])}), other.path)
+    assert merged(target, good, other) is None
+    Path(other.path).write_bytes(Path(other.path).read_bytes()[:-9])
+    assert merged(target, good, other) is None
+    Path(other.path).unlink()
+    assert merged(target, good, other) is None
+    assert files_in(tmp_path) == there - {other.path}
+
+
+@pytest.mark.parametrize("action", ["enospc", "error"])
+def test_nothing_is_left_of_what_could_not_be_written(tmp_path: Path, action: str) -> None:
+    target = target_of(tmp_path, {"id": "long"})
+    files = [written(target, [{"id": n}]) for n in range(2)]
+    there = files_in(tmp_path)
+    try:
+        failpoints.arm({failpoints.VARIABLE: f"task.close={action}"})
+        with pytest.raises(RuntimeError) if action == "error" else nullcontext():
+            assert merged(target, *files) is None
+    finally:
+        failpoints.arm({})
+    assert files_in(tmp_path) == there
+
+
+def state_of(columns: dict[str, str], version: int, **other: Any) -> TableState:
+    fields = {name: parse_type(word) for name, word in columns.items()}
+    return TableState("n.t", "u", new_schema(fields.items()), "file:/x", {}, version, 0, False, Progress(), **other)
+
+
+def test_tables_that_only_icebergs_own_writer_can_write_are_left_to_it() -> None:
+    by_id = {"transform": "identity", "source-id": 1, "direction": "asc", "null-order": "nulls-first"}
+    order = {"order-id": 1, "fields": [by_id]}
+    assert merge_of(state_of({"id": "long"}, 2)) is not None
+    assert merge_of(state_of({"_row_id": "long"}, 2)) is not None
+    assert merge_of(state_of({"_row_id": "long"}, 3)) is None
+    assert merge_of(state_of({}, 3)) is None
+    assert merge_of(state_of({"id": "long"}, 3, sort_order=json.dumps(order))) is None
