@@ -418,10 +418,10 @@ def test_a_row_that_got_a_key_when_another_had_left_it_has_nothing_for_that_one(
 
     def tell(cut: int = 0) -> None:
         log.write({"id": 1, "v": "a", "big": "of 1"})
-        for number, change in enumerate((lambda: log.move(1, 2, "b"), lambda: log.move(2, 3, "c")), 1):
+        for number, (old, new, v) in enumerate(((1, 2, "b"), (2, 3, "c")), 1):
             if number == cut:
                 world.catch_up()
-            change()
+            log.move(old, new, v)
         if cut == 3:
             world.catch_up()
         log.write({"id": 2, "v": "d", "big": "of another"})
