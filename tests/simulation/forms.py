@@ -47,6 +47,11 @@ class Form:
         """Whether rows get values of rows before them. Which of two rows of one key gives them nobody says."""
         return self.has_marks or self.is_wrapped
 
+    @property
+    def marks_in_order(self) -> bool:
+        """Whether a delete needs an ordering value."""
+        return self.is_ordered and self.has_marks
+
     def key(self, number: int) -> Key:
         """The key of this number."""
         return {
@@ -123,6 +128,10 @@ class Form:
             marks["at"] = at
         return Change("upsert", place, key, {**self._placed(place, number, at_ms), **marks}, order, is_mark=True)
 
+    def tombstone(self, place: Place, number: int, at_ms: int) -> tuple[Change, ...]:
+        """What a record without a value asks for: nothing, where envelopes tell of deletes that are marked."""
+        return () if self.is_wrapped and self.has_marks else (self.deleted(place, number, at_ms),)
+
     def settings(self) -> Mapping[str, Any]:
         """Of the table."""
         metadata = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
@@ -146,7 +155,8 @@ class Form:
         return {**dict(zip(PLACES, place, strict=True)), **self.key_fields(number), **times}
 
     def _order(self, row: Row, at_ms: int) -> Any:
-        return {None: None, "_at": at_ms, "at": row["at"]}[self.order_by]
+        """Rows have it though nothing is ordered by it yet."""
+        return at_ms if self.order_by == "_at" else row["at"]
 
 
 def draw_form(fate: Fate) -> Form:

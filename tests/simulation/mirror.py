@@ -35,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Held:
-    """A row with its ordering value. row: None for one that this batch has deleted."""
+    """A row with its ordering value, None where it has none. row: None for one that this batch has deleted."""
 
     order: Any
     row: Row | None
@@ -44,12 +44,12 @@ class Held:
 class Mirror:
     """The rows by key. Only another writer can bring a second row of one key; the next change that counts replaces both.
 
-    is_ordered: whether an ordering column is declared; without one every delete is by place.
+    is_ordered: whether an ordering column is declared, for the next batch; without one every delete is by place.
     """
 
     def __init__(self, *, is_ordered: bool) -> None:
         self.rows: dict[Key, list[Held]] = {}
-        self._is_ordered = is_ordered
+        self.is_ordered = is_ordered
 
     def adopt(self, key: Key, row: Row, order: Any = None) -> None:
         """A row that another writer has added."""
@@ -73,23 +73,23 @@ class Mirror:
         if cleared >= 0:
             there = []
         left = changes[cleared + 1 :]
-        if self._is_ordered:
+        if self.is_ordered:
             left = sorted(left, key=lambda change: (change.order, change.place))
         for change in left:
             newest = self._newest(there)
-            if newest is None or not self._is_ordered or change.order >= newest.order:
+            if newest is None or newest.order is None or not self.is_ordered or change.order >= newest.order:
                 there = [_after(change, newest)]
         there = [held for held in there if held.row is not None]
         if there:
             self.rows[key] = there
 
     def _newest(self, there: list[Held]) -> Held | None:
-        if not self._is_ordered:
+        if not self.is_ordered:
             return there[-1] if there else None
         return max(there, key=lambda held: held.order, default=None)
 
     def _is_blind(self, change: Change) -> bool:
-        return change.op == "delete" and (not self._is_ordered or change.order is None)
+        return change.op == "delete" and (not self.is_ordered or change.order is None)
 
 
 def _after(change: Change, before: Held | None) -> Held:
@@ -97,7 +97,8 @@ def _after(change: Change, before: Held | None) -> Held:
         return Held(change.order, None)
     old = before.row if before is not None and before.row is not None else {}
     if change.is_mark:
-        return Held(change.order, _over(old, change.row))
+        order = before.order if before is not None and change.order is None else change.order
+        return Held(order, _over(old, change.row))
     return Held(change.order, {**change.row, **{name: old.get(name) for name in change.unavailable}})
 
 

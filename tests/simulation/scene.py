@@ -50,12 +50,14 @@ def arranged(spec: PipelineSpec, partition_by: str | None, sort_by: str | None =
 
 class Scene(ABC):
     """One pipeline on the ports in memory. bad: the records that cannot become rows, with their values. topics_grow: they
-    get more partitions now and then, which moves the keys of rows to others. divided: as of UnsureJobs.
+    get more partitions now and then, which moves the keys of rows to others. divided: as of UnsureJobs. ends: how often
+    a service does.
     """
 
     spec: PipelineSpec
     topics_grow = True
     divided = 0.5
+    ends = 0.03
 
     def __init__(self, fate: Fate, root: Path) -> None:
         self.fate = fate
@@ -113,7 +115,7 @@ class Scene(ABC):
             topic.partitions.append([])
         if self.fate.maybe(0.25) and len(self.services) < 2:
             self._start()
-        if self.fate.maybe(0.03) and self.services:
+        if self.fate.maybe(self.ends) and self.services:
             self.services.pop(self.fate.pick(0, len(self.services) - 1))
         self._touch_tables()
 

@@ -15,7 +15,7 @@ from tests.simulation.databases import DatabaseHistory, DividedHistory
 from tests.simulation.history import History
 from tests.simulation.late import LateReplay
 from tests.simulation.replay import Replay
-from tests.simulation.upserts import DividedUpserts, UpsertHistory
+from tests.simulation.upserts import ChangingUpserts, DividedUpserts, UpsertHistory
 
 _SEED = os.environ.get("FRAZIL_SEED")
 _SLICE = [int(_SEED)] if _SEED else range(24)
@@ -23,6 +23,8 @@ _MOST_SHOWN = 10
 _DIVIDED = (DividedHistory, DividedUpserts)
 _DIVIDED_SLICE = [int(_SEED)] if _SEED else (0, 1, 2, 3, 4, 8, 22)
 """8 and 22 fail where a tombstone that a task reads first is taken for one without a delete."""
+
+_CHANGING_SLICE = [int(_SEED)] if _SEED else range(12)
 
 
 class Playable(Protocol):
@@ -56,6 +58,11 @@ def test_letters_of_a_mirror_come_late_and_never_over_something_newer(seed: int,
 @pytest.mark.parametrize("seed", _SLICE)
 def test_every_snapshot_of_an_upsert_table_is_what_a_dictionary_says(seed: int, tmp_path: Path) -> None:
     UpsertHistory(seed, tmp_path).play(rounds=60)
+
+
+@pytest.mark.parametrize("seed", _CHANGING_SLICE)
+def test_every_snapshot_is_what_the_file_said_when_it_was_made(seed: int, tmp_path: Path) -> None:
+    ChangingUpserts(seed, tmp_path).play(rounds=60)
 
 
 @pytest.mark.parametrize("seed", _SLICE[:12])
@@ -124,6 +131,12 @@ def test_thousands_of_longer_histories_hold_too(tmp_path: Path) -> None:
 @pytest.mark.timeout(7200)
 def test_thousands_of_longer_histories_of_upserts_hold_too(tmp_path: Path) -> None:
     _play_all(UpsertHistory, tmp_path, lambda seed: 60 + seed % 200 if seed % 100 else 1500)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_thousands_of_longer_histories_of_files_that_change_hold_too(tmp_path: Path) -> None:
+    _play_all(ChangingUpserts, tmp_path, lambda seed: 60 + seed % 200)
 
 
 @pytest.mark.soak

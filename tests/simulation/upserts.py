@@ -9,6 +9,8 @@ values of the very record that it came from; every bad record is a dead letter o
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,14 @@ from frazil.spec import PipelineSpec
 from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
 from frazil.spec.types import parse_type
 from frazil.types import Progress
-from tests.simulation.forms import UNSENT, draw_form
+from tests.simulation.forms import UNSENT, Form, draw_form
 from tests.simulation.mirror import Change, Held, Key, Mirror, Row
 from tests.simulation.scene import Place, Scene, arranged, pipeline_of
 from tests.simulation.tables import ROW_ID, Lineage, Meddling, SharedTable, words
 
 _TABLE = "lake.u"
+Told = Callable[[Form], tuple[Change, ...]]
+"""What a record asks for, as the file is when it is read."""
 
 
 class UpsertHistory(Scene):
@@ -37,9 +41,10 @@ class UpsertHistory(Scene):
         super().__init__(fate, root)
         fate.meddle = self._meddle
         self.table = SharedTable(self.catalog, _TABLE, fate)
-        self.form = draw_form(fate)
+        self.forms = self._forms(draw_form(fate))
+        self.form = self.forms[0]
         # Without an ordering column a key must stay in its partition for the values before a change to mean anything.
-        self.is_scattered = fate.maybe(0.5) and (self.form.is_ordered or not self.form.fills_rows)
+        self.is_scattered = fate.maybe(0.5) and all(one.is_ordered or not one.fills_rows for one in self.forms)
         self.can_empty = self.form.is_wrapped and fate.maybe(0.25)
         self.topics_grow, self.topics = not self.can_empty, "a" if self.can_empty else "ab"
         self.has_bad = fate.maybe(0.4)
@@ -47,7 +52,8 @@ class UpsertHistory(Scene):
         self.key_count = fate.pick(100, 1000) if fate.maybe(0.1) else fate.pick(2, 40)
         self.spec = self._spec()
         self.count = 0
-        self.changes: dict[Place, Change] = {}
+        self.forms_of_runs: dict[str, Form] = {}
+        self.changes: dict[Place, Told] = {}
         self.foreign: dict[int, tuple[Key, Row]] = {}
         self.taken: dict[int, Key] = {}
         for topic in self.topics:
@@ -55,24 +61,31 @@ class UpsertHistory(Scene):
 
     def check(self) -> Progress:
         """Compares every snapshot of the main branch with the dictionary; the newest progress."""
-        mirror, progress, lineage = Mirror(is_ordered=self.form.is_ordered), Progress(), Lineage()
+        mirror, progress, lineage = Mirror(is_ordered=False), Progress(), Lineage()
         for snapshot in reversed(self.catalog.ancestors(_TABLE)):
             before = progress
             progress = from_summary("sim", snapshot.summary) or progress
             read = {place for place in self.changes if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2])}
-            mirror.apply(self.changes[place] for place in read - self._lost(read, progress))
+            form = self.forms_of_runs.get(progress.run_id, self.form)
+            mirror.is_ordered = form.is_ordered
+            asked = list(self._asked(read - self._lost(read, progress), form))
+            mirror.apply(asked)
             if snapshot.id in self.foreign:
                 key, row = self.foreign[snapshot.id]
                 mirror.adopt(key, row, row["at"])
             if snapshot.id in self.taken:
                 mirror.rows.pop(self.taken[snapshot.id], None)
-            if any(self.changes[place].op == "truncate" for place in read):
+            if any(change.op == "truncate" for change in asked):
                 lineage.begin_anew()
             rows = self.table.rows_at(snapshot.id)
             self._compare(snapshot.id, rows, mirror.rows)
             if self.spec.tables[0].format_version > 2:
                 lineage.go_on([(self.form.key_of(row), row[ROW_ID]) for row in rows], snapshot.id)
         return progress
+
+    def _asked(self, places: Iterable[Place], form: Form) -> Iterator[Change]:
+        """What these records ask for, as the file was when they were committed."""
+        return (change for place in places for change in self.changes[place](form))
 
     # What happens
 
@@ -98,27 +111,26 @@ class UpsertHistory(Scene):
             row["big"] = UNSENT if op == "u" and self.fate.maybe(0.6) else f"big {self.count}"
         told_ms = self.clock.now_ms()
         place, at_ms = self._send(topic, partition, self.form.record_key(number), self.form.value(row, op, told_ms))
-        self.changes[place] = self.form.written(place, number, row, at_ms)
+        self.changes[place] = lambda form: (form.written(place, number, row, at_ms),)
 
     def _delete(self, topic: str, partition: int, number: int) -> None:
         """By a tombstone; where records are wrapped, mostly by an envelope, and a tombstone may follow."""
         key = self.form.record_key(number)
         if not self.form.is_wrapped or self.fate.maybe(0.2):
             place, at_ms = self._send(topic, partition, key, self._tombstone())
-            if not (self.form.is_wrapped and self.form.has_marks):
-                self.changes[place] = self.form.deleted(place, number, at_ms)
+            self.changes[place] = lambda form: form.tombstone(place, number, at_ms)
             return
-        at = self._at() if self.form.is_ordered and self.form.has_marks else None
+        at = self._at() if any(one.marks_in_order for one in self.forms) else None
         told_ms = self.clock.now_ms()
         before = {**self.form.key_fields(number), "at": at}
         place, _ = self._send(topic, partition, key, self.form.value(before, "d", told_ms))
-        self.changes[place] = self.form.deleted(place, number, told_ms, at)
-        if self.fate.maybe(0.5):
+        self.changes[place] = lambda form: (form.deleted(place, number, told_ms, at if form.marks_in_order else None),)
+        if self.fate.maybe(0.5) and len(self.forms) == 1:
             self._send(topic, partition, key, self._tombstone())
 
     def _empty(self) -> None:
         place, _ = self._send("a", 0, None, self.form.truncation(self.clock.now_ms()))
-        self.changes[place] = Change("truncate", place)
+        self.changes[place] = lambda _: (Change("truncate", place),)
 
     def _send(self, topic: str, partition: int, key: bytes | None, value: bytes | None) -> tuple[Place, int]:
         """Where the record is now, and Kafka's time of it."""
@@ -170,7 +182,7 @@ class UpsertHistory(Scene):
             names = form.key_fields(key_number).keys()
             lacking = {name: member for name, member in row.items() if name not in names}
             broken.append(form.value(lacking, "c", 0))
-        if form.order_by == "at":
+        if all(one.order_by == "at" for one in self.forms):
             broken.append(form.value({**row, "at": None}, "c", 0))
         return key, broken[self.fate.pick(0, len(broken) - 1)]
 
@@ -210,7 +222,7 @@ class UpsertHistory(Scene):
     def _add_row(self) -> None:
         """A row of another writer, of a key that may be there already."""
         number = self.fate.pick(0, self.key_count - 1)
-        if self.form.fills_rows:
+        if any(one.fills_rows for one in self.forms):
             number, self.key_count = self.key_count, self.key_count + 1
         row = {**self.form.key_fields(number), "n": -1, "at": self.fate.pick(0, 40)}
         snapshot = self.table.add(row) if self.form.order_by != "_at" else None
@@ -248,7 +260,7 @@ class UpsertHistory(Scene):
         [table] = service.tables
         assert table.run_state is not RunState.STOPPED, f"{table.name} stopped: {table.reason} ({table.where})"
         if self.catalog.load(_TABLE) is None:
-            assert not any(change.op == "upsert" for change in self.changes.values())
+            assert not any(change.op == "upsert" for change in self._asked(self.changes, self.form))
             return
         progress = self.check()
         left = [place for place in (*self.changes, *self.bad) if self._is_left(place)]
@@ -264,6 +276,10 @@ class UpsertHistory(Scene):
         if found != wanted:
             only, lacking = [row for row in found if row not in wanted], [row for row in wanted if row not in found]
             raise AssertionError(f"snapshot {snapshot}: not expected {only[:3]}; not there {lacking[:3]}")
+
+    def _forms(self, drawn: Form) -> tuple[Form, ...]:
+        """What the file says of the table, one way or the other; `form` is one of them."""
+        return (drawn,)
 
     def _spec(self) -> PipelineSpec:
         table = TableSpec(
@@ -293,3 +309,21 @@ class DividedUpserts(UpsertHistory):
     """The same, where tasks read pieces of partitions."""
 
     divided = 1.0
+
+
+class ChangingUpserts(UpsertHistory):
+    """The same, where the file says `order_by` and `deletes` in another way from one start to the next."""
+
+    ends = 0.1
+
+    def _forms(self, drawn: Form) -> tuple[Form, ...]:
+        # Tombstones have no ordering value but Kafka's time, which rows do not have that were written without marks.
+        ways = [(False, False), (True, False), (False, True), *([(True, True)] if drawn.is_wrapped else [])]
+        return tuple(replace(drawn, is_ordered=is_ordered, has_marks=has_marks) for is_ordered, has_marks in ways)
+
+    def _wanted(self) -> PipelineSpec:
+        form = self.forms[self.fate.pick(0, len(self.forms) - 1)]
+        self.forms_of_runs[f"run-{self.started:04}"] = form
+        spec = super()._wanted()
+        [table] = spec.tables
+        return spec.model_copy(update={"tables": (table.model_copy(update=dict(form.settings())),)})

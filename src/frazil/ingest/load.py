@@ -11,9 +11,9 @@ from frazil.ingest.discovery import Discovery
 from frazil.ingest.layouts import arranged, has_layout_columns
 from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.parts import Parts
-from frazil.ingest.pipeline import Identity, Pipeline, declared_adder
+from frazil.ingest.pipeline import Identity, Pipeline
 from frazil.ingest.schemas import may_change
-from frazil.ingest.table import Table, own_columns
+from frazil.ingest.table import Table
 from frazil.ingest.upserts.live_rows import check_columns
 from frazil.ingest.upserts.text_order import text_order
 
@@ -70,7 +70,7 @@ class Loader:
         if table.state is None and table.spec.columns and has_layout_columns(table.spec):
             table.state = self.pipeline.create(table)
         if table.state is not None:
-            self._add_declared_columns(table)
+            table.state = self.pipeline.with_declared(table, table.state)
             table.state = arranged(self._parts.catalog, table.spec, table.state)
             if table.spec.mode == "upsert":
                 check_columns(table.target())
@@ -130,13 +130,6 @@ class Loader:
         if ends_ms is None or clock.monotonic_s() - table.asked_at_s < _CREDENTIALS_EVERY_S:
             return False
         return clock.now_ms() >= ends_ms - _CREDENTIALS_MARGIN_MS
-
-    def _add_declared_columns(self, table: Table) -> None:
-        assert table.state is not None
-        names = {field.name for field in table.state.schema.fields}
-        declared = [*(column.name for column in table.spec.columns), *own_columns(table.spec)]
-        if not names.issuperset(declared):
-            table.state = self._parts.catalog.evolve(table.name, declared_adder(table.spec))
 
     def _compare_writers(self, table: Table, was_known: bool) -> None:
         """Ends this process when a later run has written a table that this one knew, also when there is nothing to commit:

@@ -173,7 +173,15 @@ class Pipeline:
         schema = document(new_schema(columns.items()), docs)
         check_measured_columns(spec, schema)
         properties = new_table_properties(spec.properties)
-        return self._catalog.create(table.name, schema, properties, spec.format_version, layout_of(spec))
+        made = self._catalog.create(table.name, schema, properties, spec.format_version, layout_of(spec))
+        return self.with_declared(table, made)
+
+    def with_declared(self, table: Table, state: TableState) -> TableState:
+        """The table with its declared columns and those of its own. Another run may have made it whose file has others."""
+        declared = {*(column.name for column in table.spec.columns), *own_columns(table.spec)}
+        if declared <= {field.name for field in state.schema.fields}:
+            return state
+        return self._catalog.evolve(table.name, declared_adder(table.spec))
 
     def _check_topic_ids(self, planned: Sequence[Planned]) -> None:
         """A topic made anew while we read would give other records under the same offsets: the ids before and after the

@@ -12,7 +12,7 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.testing import FakeClock
 from frazil.types import Commit, Progress
-from tests.unit.ingest.mirror_world import MARKS, Log, MirrorWorld, made
+from tests.unit.ingest.mirror_world import MARKS, Log, MirrorWorld, made, tombstone
 
 NOW_MS = FakeClock().now_ms()
 
@@ -408,3 +408,34 @@ def test_a_row_that_a_truncate_has_taken_has_nothing_for_the_one_that_gets_its_k
     world.catch_up()
     assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [(1, "b", "of 5")]
     assert world.letters() == []
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+def test_a_row_that_got_a_key_when_another_had_left_it_has_nothing_for_that_one(tmp_path: Path, cut: int) -> None:
+    """The connector begins again with the tombstone of a delete that is older than the row of that key."""
+    world = MirrorWorld(tmp_path, **_BY_SOURCE)
+    log = Log(world)
+
+    def tell(cut: int = 0) -> None:
+        log.write({"id": 1, "v": "a", "big": "of 1"})
+        for number, (old, new, v) in enumerate(((1, 2, "b"), (2, 3, "c")), 1):
+            if number == cut:
+                world.catch_up()
+            log.move(old, new, v)
+        if cut == 3:
+            world.catch_up()
+        log.write({"id": 2, "v": "d", "big": "of another"})
+        world.catch_up()
+
+    log.write({"id": 3, "v": "z", "big": "of 3"})
+    log.remove(3)
+    begin = log.lsn
+    tell()
+    world.say(tombstone(3))
+    log.lsn = begin
+    tell(cut)
+    # What was read up to there has taken the row of the old key, and brought none under the one that another has by now.
+    is_nowhere = cut == 2
+    found = [(row["id"], row["v"], row["big"]) for row in world.by_id()]
+    assert found == [(2, "d", "of another"), *([] if is_nowhere else [(3, "c", "of 1")])]
+    assert [kind for kind, _ in world.letters()] == ["moved_in_part"] * is_nowhere

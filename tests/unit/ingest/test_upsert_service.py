@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 from structlog.testing import capture_logs
 
+from frazil.catalog.port import TableState
 from frazil.ingest import plan
 from frazil.ingest.sizes import held_row_bytes
 from frazil.ingest.table import RunState, Table
@@ -74,6 +76,23 @@ def test_the_json_text_null_is_no_value(tmp_path: Path) -> None:
     world.source.produce("a", 0, b"null", key=b'{"id":1}')
     world.catch_up()
     assert world.mirror() == [{"id": 2, "v": "a"}]
+
+
+def test_a_table_that_another_run_has_made_gets_the_columns_that_this_ones_file_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were started before there was one, and the file was changed between."""
+    marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="mark", metadata=marks)
+    create = world.catalog.create
+
+    def create_second(name: str, schema: Schema, *more: Any) -> TableState:
+        create(name, Schema(*(field for field in schema.fields if field.name not in marks.values())), *more)
+        return create(name, schema, *more)
+
+    monkeypatch.setattr(world.catalog, "create", create_second)
+    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}), ("2", None))
+    assert [(row["id"], row["_deleted"]) for row in world.mirror()] == [(1, False), (2, True)]
 
 
 def test_rows_are_kept_and_marked_when_a_tombstone_deletes_them(tmp_path: Path) -> None:

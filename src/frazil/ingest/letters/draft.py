@@ -31,7 +31,8 @@ class Draft:
     """Takes letters for as long as nothing is found that must be there first; all of them are in memory until `finish`.
 
     topics: of the letters. stamps: of the records that were taken, by place. misfits: of those that cannot be changes, what
-    is wrong with them. lost: as in ChangeRows. report: as a task's, of no letters; None unless it is finished.
+    is wrong with them. truncates: those among the letters, which all stay. lost: as in ChangeRows. report: as a task's, of
+    no letters; None unless it is finished.
     """
 
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
@@ -40,6 +41,7 @@ class Draft:
         self.needs = Needs()
         self.stamps: dict[Place, Stamp] = {}
         self.misfits: dict[Place, Misfit] = {}
+        self.truncates: list[Ranked] = []
         self.report: TaskReport | None = None
         self.writer = FileWriter(target)
         self._rows = ChangeRows(target, self.topics)
@@ -85,6 +87,8 @@ class Draft:
         self.needs.key_columns = self.needs.key_columns or changes.key_columns
         if not self.needs.is_met:
             return
+        told = changes.without_refused()
+        self._note_truncates(topic, told.only(told.ops == TRUNCATE), records)
         known = first_misfits(changes.decoded) | {misfit.row: misfit for misfit in self._refuse(changes)}
         places = places_of(letters)
         self.stamps |= dict(zip(places, _stamps(records), strict=True))
@@ -96,6 +100,12 @@ class Draft:
             rows = rows_of(self.target, kept, of_change)
             self._rows.take(topic, rows, kept, of_change)
             self._ranked.append(rank(self.target, self.topics.index(topic), rows, kept, of_change))
+
+    def _note_truncates(self, topic: str, truncates: Changes, records: Mapping[str, pa.Array]) -> None:
+        if truncates.ops.size:
+            of_change = pick(records, truncates.records)
+            rows = rows_of(self.target, truncates, of_change)
+            self.truncates.append(rank(self.target, self.topics.index(topic), rows, truncates, of_change))
 
     def _refuse(self, changes: Changes) -> list[Misfit]:
         """What ingestion can do and a letter cannot: it does not come in its place."""

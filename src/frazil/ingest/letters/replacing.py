@@ -32,7 +32,6 @@ from frazil.ingest.letters.target import letters_target
 from frazil.ingest.letters.verdict import (
     APPLY,
     ASK,
-    OUTRUN,
     SUPERSEDED,
     Bools,
     Verdicts,
@@ -125,7 +124,7 @@ class _Judge:
         verdicts[is_truncated(draft.target, keys, self.progress.emptied)] = SUPERSEDED
         is_new = (verdicts == APPLY) & (keys.ops == UPSERT) & ~live
         if self._waiting is not None and is_new.any():
-            verdicts[is_new & self._waiting.take_away(changes, folded)] = OUTRUN
+            verdicts[is_new] = self._waiting.verdicts(changes, folded)[is_new]
         late, verdicts = staying(draft.changes, draft.topics, keys.keys, verdicts, live)
         self.misfits = {**draft.misfits, **late}
         self.has_effect = bool(((verdicts == APPLY) & ((keys.ops == UPSERT) | live)).any())
@@ -209,12 +208,14 @@ class _Replacing:
         return Later(self._witness, asked, draft.target, self._fetch)
 
     def _waiting(self, draft: Draft) -> Waiting | None:
-        if self._letters.selection == Selection():
+        if self._letters.selection == Selection() and not draft.truncates:
             return None
-        return Waiting(self._others, draft.topics, draft.target, self._fetch)
+        return Waiting(self._others, draft.truncates, draft.topics, draft.target, self._fetch)
 
     def _others(self) -> Iterator[pa.Table]:
         """The letters that are not meant."""
+        if self._letters.selection == Selection():
+            return
         target = letters_target(self._letters.state)
         for file in self._catalog.files(self._letters.state.name):
             for rows in pieces(target, file):

@@ -39,7 +39,10 @@ _UNKNOWN = Misfit(
     "nobody can tell whether a newer change of the row has come since: neither the row in the table nor the topic does",
 )
 _OUTRUN = Misfit(
-    0, "", "newer_letter", "a newer change takes the row away, and is a dead letter itself: retry them together"
+    0,
+    "",
+    "newer_letter",
+    "a newer change takes the row away, and is a dead letter itself: retry them together, or drop both if it is a truncate",
 )
 
 

@@ -1,5 +1,5 @@
 """Letters that wait while others are retried, and would take away the rows that these bring: the delete of a row may be a
-dead letter itself, and no look at the table or at what came after in the topic tells of it.
+dead letter itself, and no look at the table or at what came after in the topic tells of it. Truncates always wait.
 """
 
 from __future__ import annotations
@@ -14,40 +14,58 @@ from numpy.typing import NDArray
 
 from frazil.ingest.letters.later import Fetch, read_with
 from frazil.ingest.letters.letters import records_of
+from frazil.ingest.letters.verdict import APPLY, OUTRUN, UNKNOWN, Verdicts
 from frazil.ingest.picking import pick
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import rank
 from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.ingest.upserts.fold import Folded, KeySet, Ranked, concat_ranked, fold, key_codes
 from frazil.ingest.upserts.row_changes import rows_of
-from frazil.ingest.upserts.truncates import have_place
+from frazil.ingest.upserts.truncates import have_place, is_truncated
 
 
 class Waiting:
-    """letters: those that wait, some at a time; read when they are first asked for. topics: of those that are retried, by
-    their numbers. target, fetch: as Later. What cannot be read today is in nobody's way.
+    """letters: those that wait, some at a time; read when they are first asked for. truncates: of those that are retried,
+    which wait too. topics: of those that are retried, by their numbers. target, fetch: as Later. What cannot be read today
+    is in nobody's way.
     """
 
     def __init__(
-        self, letters: Callable[[], Iterable[pa.Table]], topics: Sequence[str], target: TableTarget, fetch: Fetch
+        self,
+        letters: Callable[[], Iterable[pa.Table]],
+        truncates: Sequence[Ranked],
+        topics: Sequence[str],
+        target: TableTarget,
+        fetch: Fetch,
     ) -> None:
         self._letters = letters
+        self._truncates = truncates
         self._topics = topics
         self._target = target
         self._fetch = fetch
         self._found: list[Ranked] | None = None
 
-    def take_away(self, changes: Ranked, folded: Folded) -> NDArray[np.bool_]:
-        """Per key that retried letters decide, whether its row would be gone with these letters. changes, folded: of those
-        that are retried, always the same.
+    def verdicts(self, changes: Ranked, folded: Folded) -> Verdicts:
+        """Per key that retried letters decide, whether its row would be gone with these letters, or nobody can tell: a
+        truncate of another partition may be from before it. changes, folded: of those that are retried, always the same.
         """
+        keys = changes.take(folded.last)
         if self._found is None:
-            self._found = list(self._read(KeySet(changes.take(folded.last).keys)))
+            self._found = [*self._truncates, *self._read(KeySet(keys.keys))]
         whole = concat_ranked([changes, *self._found])
+        are_placed = have_place(self._target, whole)
+        is_gone = is_truncated(self._target, keys, _newest(whole, are_placed))
+        whole = whole.take(np.flatnonzero(~are_placed))
         codes, last = key_codes(whole.keys), fold(whole).last
         stays = np.zeros(int(codes.max()) + 1, np.bool_)
         stays[codes[last[whole.ops[last] == UPSERT]]] = True
-        return ~stays[codes[folded.last]]
+        is_gone |= ~stays[codes[folded.last]]
+        is_unknown = np.zeros(len(keys), np.bool_)
+        for source, partition, offset in _last_truncates(whole):
+            is_same = (keys.source == source) & (keys.partition == partition)
+            is_gone |= is_same & (keys.offset < offset)
+            is_unknown |= ~is_same
+        return np.where(is_unknown, UNKNOWN, np.where(is_gone, OUTRUN, APPLY)).astype(np.int8)
 
     def _read(self, keys: KeySet) -> Iterator[Ranked]:
         """The changes of these keys, and truncates."""
@@ -63,13 +81,27 @@ class Waiting:
         records = records_of(letters)
         changes, self._target = read_with(self._fetch, self._target, topic, records)
         kept = changes.without_refused()
-        kept = kept.only(~have_place(self._target, kept))
         if not kept.ops.size:
             return None
         of_change = pick(records, kept.records)
         number = self._topics.index(topic) if topic in self._topics else len(self._topics)
         ranked = rank(self._target, number, rows_of(self._target, kept, of_change), kept, of_change)
         return replace(ranked, ops=np.where(_are_marks(kept), DELETE, ranked.ops).astype(np.int8))
+
+
+def _newest(changes: Ranked, are_placed: NDArray[np.bool_]) -> str:
+    """The place of the newest of these truncates; empty where there is none."""
+    if changes.order is None or not are_placed.any():
+        return ""
+    return str(pc.max(changes.order.filter(pa.array(are_placed))))
+
+
+def _last_truncates(changes: Ranked) -> Iterator[tuple[int, int, int]]:
+    """Topic, partition and offset of the last truncate of each partition."""
+    are_truncates = changes.ops == TRUNCATE
+    numbers = (column[are_truncates].tolist() for column in (changes.source, changes.partition, changes.offset))
+    last = {(source, partition): offset for source, partition, offset in sorted(zip(*numbers, strict=True))}
+    yield from ((*lane, offset) for lane, offset in last.items())
 
 
 def _are_marks(changes: Changes) -> NDArray[np.bool_]:

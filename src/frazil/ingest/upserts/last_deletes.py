@@ -17,8 +17,10 @@ from frazil.types import LastDelete, Offsets, Progress, TaskReport
 TOLD = "\x00told"
 """A column of records: which come right behind the delete of their key."""
 _FURTHEST = 4
-"""How far apart the two may be: where a producer's transaction ends between them Kafka keeps a marker there, which nobody
-reads. Where records are compacted there is no telling what was between.
+"""How far apart the two may be. Side by side it is 1. A producer's transaction that ends between them leaves a marker there,
+which nobody reads: 2. Where the next one, with the tombstone, is aborted as its producer dies, and the tombstone is written
+once more, the first one and another marker are between them too: 4. From further on it may be that of another delete: where
+records are compacted there is no telling what was between.
 """
 Records = Mapping[str, pa.Array]
 

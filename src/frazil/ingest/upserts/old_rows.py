@@ -199,7 +199,7 @@ class _OldRows:
     def _take_got(self, held: pa.Table, every: Ints, found: RowPlaces, files: Sequence[LiveFile]) -> None:
         """Rows that are there under a key which they have got already have the values. A connector that repeats itself may
         have brought the row of the old key again, as its last changes are, without what these did not send. A row that its
-        own key had before has gone, as by a truncate that is told elsewhere.
+        own key had before has gone, as by a truncate that is told elsewhere; one that a key has got since is another row.
         """
         if GOT not in held.schema.names:
             return
@@ -215,6 +215,11 @@ class _OldRows:
         have_values = np.asarray(pc.fill_null(pc.greater_equal(newest, orders), False)) & ~is_before
         are_older = np.asarray(pc.fill_null(pc.less(newest, orders), False))
         owns = (np.cumsum(lengths) - lengths)[lengths > 0]
+        # The change that gave the next key ended the one before.
+        ends = np.arange(len(orders)) - 1
+        ends[owns] = NONE
+        left_at = orders.take(pa.array(ends, mask=ends == NONE))
+        have_values &= ~np.asarray(pc.fill_null(pc.greater(newest, left_at), False))
         self._live.drop(every[of[owns[are_older[owns]]]])
         last_first = np.flatnonzero(have_values)
         rows, firsts = np.unique(of[last_first], return_index=True)

@@ -52,7 +52,7 @@ def part_truncates(target: TableTarget, changes: Changes) -> Parted:
     return Parted(~(is_placed | is_unplaced), newest, is_unplaced)
 
 
-def have_place(target: TableTarget, changes: Changes) -> Bools:
+def have_place(target: TableTarget, changes: Changes | Ranked) -> Bools:
     """The truncates that have a place among the changes of all partitions."""
     assert target.changes is not None
     if not target.changes.has_source_order or changes.order is None:
