@@ -91,10 +91,8 @@ def test_deleted_rows_do_not_come_back(tmp_path: Path, monkeypatch: pytest.Monke
     target = target_of(tmp_path, {"id": "long", "s": "string"})
     files = [written(target, [{"id": start + n, "s": str(n)} for n in range(20)]) for start in (0, 100, 200)]
     gone = {files[0]: BitMap64([0, 6, 7, 13, 19]), files[1]: BitMap64(range(20))}
-    for delete in write_deletes(target, gone, version):
-        for place, file in enumerate(files):
-            if delete.data_file == file.path:
-                files[place] = replace(file, deletes=(*file.deletes, delete))
+    deletes = write_deletes(target, gone, version)
+    files = [replace(one, deletes=tuple(d for d in deletes if d.data_file == one.path)) for one in files]
     (file,) = merged(target, *files) or []
     left = [n for n in range(20) if n not in (0, 6, 7, 13, 19)] + [200 + n for n in range(20)]
     assert [row["id"] for row in rows_of(file.path)] == left
