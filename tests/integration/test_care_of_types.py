@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from pyroaring import BitMap64
 
 from frazil.catalog.layout import Layout
+from frazil.catalog.upkeep import Compaction
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
@@ -210,6 +212,24 @@ def test_own_writer_takes_columns_as_they_are_and_icebergs_those_that_were_widen
     assert {is_own_file(path) for path in table.files()} == {True}, "what Iceberg has widened is as the table's is"
     assert table.read() == in_order(table.rows)
     assert version == 2 or {**table.row_ids(), **row_ids} == table.row_ids()
+
+
+def test_files_of_other_partitions_than_those_chosen_are_left_alone(lake: Lake) -> None:
+    table = Kept(lake, PLAIN, 2, "region", "n")
+    for start in range(0, 60, 20):
+        table.append([plain_row(start + number) for number in range(20)])
+    before, files = set(table.files()), lake.look(table.name).files
+    chosen = sorted({file.partition for file in files})[:4]
+    options = {"rewrite-all": "true", "max-files-to-rewrite": "7"}
+    done = lake.upkeep.compact(table.name, Compaction(options, partitions=frozenset(chosen)))
+    counts = Counter(file.partition for file in lake.look(table.name).files)
+    assert [name for name in chosen if counts[name] == 1]
+    assert {name: count for name, count in counts.items() if name not in chosen} == {
+        name: count for name, count in Counter(file.partition for file in files).items() if name not in chosen
+    }
+    assert 7 <= done.removed < 7 + 3
+    assert len(before - set(table.files())) == done.removed
+    assert table.read() == in_order(table.rows)
 
 
 def plain_row(number: int) -> Row:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
+from frazil.catalog.look import partition_text
 from frazil.catalog.merging import open_merger
 from frazil.catalog.record_rewrite import is_readable_by_spark, rewrite_records, worth_rewriting
 from frazil.catalog.swap import Swap
@@ -66,14 +67,18 @@ def compact_table(
     """
     jvm, java = catalog.gateway.jvm, catalog.java_table(table)
     seen_as = _seen_as(jvm, java, with_no_order=bool(compaction.zorder))
-    if is_readable_by_spark(jvm, java):
+    options, is_readable = dict(compaction.options), is_readable_by_spark(jvm, java)
+    is_chosen_here = compaction.partitions is not None or not is_readable
+    most = int(options.pop(_MOST_FILES, sys.maxsize)) if is_chosen_here else sys.maxsize
+    planned = _planned(jvm, seen_as, options)
+    if compaction.partitions is not None:
+        planned = _of_partitions(jvm, java, planned, compaction.partitions)
+    if is_readable:
         rewrite_group = _group_rewriter(spark, jvm, java, seen_as, compaction)
-        planned = _planned(jvm, seen_as, compaction.options)
     else:
         rewrite_group = partial(rewrite_records, catalog.gateway, java)
-        options = dict(compaction.options)
-        most = int(options.pop(_MOST_FILES, sys.maxsize))
-        planned = worth_rewriting(catalog.gateway, java, _planned(jvm, seen_as, options), most)
+        planned = worth_rewriting(catalog.gateway, java, planned)
+    planned = _up_to(planned, most)
     merger = None
     if merge_of is not None and not (compaction.sort or compaction.zorder):
         merger = open_merger(spark, catalog, table, java, merge_of, _cores(spark))
@@ -127,6 +132,25 @@ def _planned(jvm: Any, table: Any, options: Mapping[str, str]) -> Iterator[Any]:
     groups = planner.plan().groups().iterator()
     while groups.hasNext():
         yield groups.next()
+
+
+def _of_partitions(jvm: Any, java: Any, groups: Iterator[Any], partitions: Set[str]) -> Iterator[Any]:
+    """Those of the groups that are of these partitions, or of an older spec: of all of them Iceberg makes one."""
+    parser, specs = jvm.org.apache.iceberg.ContentFileParser, java.specs()
+    for group in groups:
+        file = group.fileScanTasks().get(0).file()
+        described = json.loads(str(parser.toJson(file, specs.get(file.specId()))))
+        if int(file.specId()) != int(group.outputSpecId()) or partition_text(described) in partitions:
+            yield group
+
+
+def _up_to(groups: Iterator[Any], most: int) -> Iterator[Any]:
+    """Until they have so many files."""
+    for group in groups:
+        if most <= 0:
+            return
+        most -= int(group.inputFileNum())
+        yield group
 
 
 def _lots(groups: Iterator[Any]) -> Iterator[list[Any]]:

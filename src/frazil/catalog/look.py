@@ -231,13 +231,18 @@ def _snapshot(document: Mapping[str, Any]) -> Snapshot:
     )
 
 
+def partition_text(file: Mapping[str, Any]) -> str:
+    """A file's partition spec and values, from Iceberg's JSON of it."""
+    return as_json([file["spec-id"], file.get("partition", [])])
+
+
 def _data(task: Mapping[str, Any], deletes: list[StoredDeletes]) -> StoredData:
     file = task["data-file"]
     applied = [deletes[number] for number in task.get("delete-file-references", ())]
     return StoredData(
         size_bytes=file["file-size-in-bytes"],
         record_count=file["record-count"],
-        partition=as_json([file["spec-id"], file.get("partition", [])]),
+        partition=partition_text(file),
         deleted=sum(file.record_count for file in applied if file.is_scoped),
         has_deletes=bool(applied),
     )

@@ -4,6 +4,7 @@ third of the CPU that Iceberg's Spark writer takes.
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -15,6 +16,8 @@ import pyarrow as pa
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
+from frazil.catalog.scans import LiveFile
+from frazil.catalog.sending import remove
 from frazil.catalog.table_scans import Described
 from frazil.catalog.upkeep import Merge, MergeOf, Merging
 from frazil.errors import FrazilError
@@ -31,6 +34,7 @@ class Merger:
         self._sets = catalog.gateway.jvm.org.apache.iceberg.util.DataFileSet
         self._described = Described(catalog.gateway.jvm, java)
         self._files = DataFiles(catalog.gateway)
+        self._java = java
         self._spec = java.spec()
         self._merge = merge
         self._cores = cores
@@ -60,18 +64,18 @@ class Merger:
             return []
         found.sort(key=lambda one: one[0].first_row_id or 0)  # As they came, where that is known.
         folder = str(self._spec.partitionToPath(tasks[0].file().partition())) if self._spec.isPartitioned() else ""
-        sizes, largest = (
-            [int(file.description["file-size-in-bytes"]) for file, _ in found],
-            int(group.maxOutputFileSize()),
-        )
+        sizes = [int(file.description["file-size-in-bytes"]) for file, _ in found]
+        largest = int(group.maxOutputFileSize())
         cuts = list(pairwise(_cuts(sizes, int(group.expectedOutputFiles()))))
         if any(sum(sizes[begin:end]) > largest for begin, end in cuts):
             return []
         # Should it become larger than its parts were, it is one file nevertheless, and not a small one besides.
-        return [Merging(tuple(found[begin:end]), folder, 2 * largest) for begin, end in cuts]
+        slim = [(_slim(file), number) for file, number in found]
+        return [Merging(tuple(slim[begin:end]), folder, 2 * largest) for begin, end in cuts]
 
     def _as_set(self, parts: Sequence[Any]) -> Any:
         if any(part is None for part in parts):
+            remove(self._java, (file.path for part in parts for file in part or ()))
             return None
         made = self._sets.create()
         for file in self._files.read((file.content for part in parts for file in part), self._spec):
@@ -88,6 +92,11 @@ def open_merger(
     except FrazilError:  # A column of a type that Frazil does not know.
         merge = None
     return Merger(spark, catalog, java, merge, cores) if merge is not None else None
+
+
+def _slim(file: LiveFile) -> LiveFile:
+    """The file without what its JSON says of columns: it goes to the tasks."""
+    return LiveFile(file.path, file.record_count, json.dumps(file.description), file.deletes)
 
 
 def _merged(merge: Merge, tasks: Sequence[Merging], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -53,16 +53,13 @@ def rewrite_records(gateway: Any, java: Any, group: Any) -> Any:
     return written
 
 
-def worth_rewriting(gateway: Any, java: Any, groups: Iterator[Any], most: int) -> Iterator[Any]:
-    """Those of the groups that become fewer files, or lose deleted rows, until they have `most` files. Iceberg plans all the
-    files of older specs as one group, for they would become files of the new one.
+def worth_rewriting(gateway: Any, java: Any, groups: Iterator[Any]) -> Iterator[Any]:
+    """Those of the groups that become fewer files, or lose deleted rows. Iceberg plans all the files of older specs as one
+    group, for they would become files of the new one.
     """
     for group in groups:
-        if most <= 0:
-            return
         lots = _by_partition(gateway.jvm.org.apache.iceberg, java, group)
         if any(len(tasks) > 1 or not tasks[0].deletes().isEmpty() for tasks in lots):
-            most -= int(group.inputFileNum())
             yield group
 
 

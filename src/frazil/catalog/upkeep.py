@@ -51,13 +51,15 @@ class Rewritten:
 class Compaction:
     """How data files are rewritten. options: Iceberg's own of `rewrite_data_files`. sort: columns with asc or desc; zorder:
     columns; neither: the table's own sort order, or that in which files are packed together. removes_dangling: whether
-    delete files go that no data file is left for.
+    delete files go that no data file is left for. partitions: those of the newest spec whose files are rewritten, as
+    StoredData has them, for the options go for all alike; None: all.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
     sort: tuple[str, ...] = ()
     zorder: tuple[str, ...] = ()
     removes_dangling: bool = False
+    partitions: frozenset[str] | None = None
 
 
 class Upkeep(Protocol):

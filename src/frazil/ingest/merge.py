@@ -27,8 +27,10 @@ from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import read_deletes, rows_of
 from frazil.types import DataFile
 
-_ROWS = 65_536
+_ROWS = 8192
 """So many rows of a file are read at a time."""
+_BYTES = 16 * 1024 * 1024
+"""About so many bytes of it at most, unless a single row is larger."""
 _ID = b"PARQUET:field_id"
 _LINEAGE_SINCE = 3
 
@@ -98,7 +100,7 @@ def _rows(target: TableTarget, schema: pa.Schema, file: LiveFile, number: int) -
         places = _places(target, parquet.schema_arrow)
         gone = rows_of(read_deletes(target, file.path, file.deletes))
         at = 0
-        for batch in parquet.iter_batches(_ROWS, use_threads=False):
+        for batch in parquet.iter_batches(_rows_at_once(parquet.metadata), use_threads=False):
             columns = [
                 pa.nulls(len(batch), field.type) if place is None else as_written(batch.column(place), field.type)
                 for place, field in zip(places, target.arrow_schema, strict=True)
@@ -112,6 +114,11 @@ def _rows(target: TableTarget, schema: pa.Schema, file: LiveFile, number: int) -
             at += len(batch)
             if rows.num_rows:
                 yield rows
+
+
+def _rows_at_once(found: pq.FileMetaData) -> int:
+    size = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
+    return int(max(1, min(_ROWS, _BYTES * found.num_rows // max(1, size))))
 
 
 def _places(target: TableTarget, found: pa.Schema) -> list[int | None]:

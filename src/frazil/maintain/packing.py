@@ -44,11 +44,12 @@ class Packing:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Small files that become fewer. groups: their sizes, those together that become one. below_bytes: the smallest size of
-    none of them. fewest: files of a group that is worth it. packing: how they are put together. has_rest: when all is done,
-    some files may go together that could not before.
+    """Small files that become fewer. partitions: theirs. groups: their sizes, those together that become one. below_bytes:
+    the smallest size of none of them. fewest: files of a group that is worth it. packing: how they are put together.
+    has_rest: when all is done, some files may go together that could not before.
     """
 
+    partitions: frozenset[str]
     groups: tuple[tuple[int, ...], ...]
     below_bytes: int
     fewest: int
@@ -92,12 +93,15 @@ def choose(small: Mapping[str, Sequence[int]], packing: Packing) -> Chosen | Non
 
 def _choose(small: Mapping[str, Sequence[int]], packing: Packing) -> Chosen | None:
     groups: list[tuple[int, ...]] = []
+    partitions = set()
     largest, fewest, has_rest = 0, packing.fewest_now, False
-    for sizes in small.values():
+    for partition, sizes in small.items():
         looked_at = _looked_at(sizes, packing) if packing.mode == "thorough" else sizes
         whole = _whole(looked_at, packing)
         few = _few(sizes, packing) if not whole and packing.mode != "thorough" else []
         groups += whole or few
+        if whole or few:
+            partitions.add(partition)
         largest = max(largest, max(looked_at if whole else chain.from_iterable(few), default=0))
         # Files may come in another order, and then fewer of them fill a group.
         fewest = min([fewest, *(max(2, 3 * len(group) // 4) for group in whole)])
@@ -105,7 +109,7 @@ def _choose(small: Mapping[str, Sequence[int]], packing: Packing) -> Chosen | No
         has_rest = has_rest or not is_one
     if not groups:
         return None
-    return Chosen(tuple(groups), largest + 1, fewest, packing, has_rest)
+    return Chosen(frozenset(partitions), tuple(groups), largest + 1, fewest, packing, has_rest)
 
 
 def _looked_at(sizes: Sequence[int], packing: Packing) -> Sequence[int]:

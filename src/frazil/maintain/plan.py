@@ -211,7 +211,9 @@ def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action |
     takes_all = debt.equality_deletes or loose
     others = [f.size_bytes for f in look.files if _is_worn(f, most, f.deleted) or (takes_all and f.has_deletes)]
     options |= _limit([*files, *others], care, 2 if files else 1)
-    compaction = Compaction(options, care.spec.sort, care.spec.zorder, removes_dangling=debt.equality_deletes > 0)
+    # The options are the table's: what is worth it in one partition must not be what others are rewritten for.
+    partitions = chosen.partitions if chosen is not None and not (debt.equality_deletes or worn or loose) else None
+    compaction = Compaction(options, care.spec.sort, care.spec.zorder, debt.equality_deletes > 0, partitions)
     after, has_rest = (chosen.files_after, chosen.has_rest) if chosen is not None else (0, False)
     gain = f"{len(files):,} files become about {after:,}" if files else "readers skip no deleted rows there"
     return Action("compact", look.name, "; ".join(reasons), gain, compaction, has_rest=has_rest)

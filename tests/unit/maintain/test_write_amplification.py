@@ -38,7 +38,7 @@ class Rewriting(PaperUpkeep):
         removed = 0
         left: list[StoredData] = []
         for partition, files in by_partition.items():
-            if removed >= most:
+            if removed >= most or (compaction.partitions is not None and partition not in compaction.partitions):
                 left += files
                 continue
             after = [*self._without_worn(files, options), *self._together(partition, files, options)]
@@ -111,6 +111,15 @@ def test_each_row_is_written_anew_a_few_times_only(every_s: int, mib: int, parti
     assert feed.upkeep.written <= 3 * commits * mib * MIB
     small = Counter(file.partition for file in feed.files if file.size_bytes < 0.75 * TARGET)
     assert max(small.values(), default=0) <= 52
+
+
+def test_what_one_partition_is_written_anew_for_is_nothing_to_the_others() -> None:
+    feed = Feed()
+    for _ in range(300):
+        thirds = StoredData(42 * MIB, ROWS, "[0,[0]]")
+        feed.commit([*feed.files, thirds, *(StoredData(2 * MIB, ROWS, f"[0,[{n}]]") for n in range(1, 11))])
+        feed.rest(1)
+    assert feed.upkeep.written <= 1.1 * 300 * 62 * MIB
 
 
 @pytest.mark.parametrize("every_s", [30, 120, 300, 3600])
