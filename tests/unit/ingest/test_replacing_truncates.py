@@ -9,12 +9,15 @@ import pytest
 
 from frazil.ingest.letters.letters import Retried, Selection
 from frazil.spec.models import EnvelopeSpec
-from tests.unit.ingest.replacing_scene import ALL, Mirrored
+from frazil.testing import live_rows
+from tests.unit.ingest.letter_scene import TABLE
+from tests.unit.ingest.replacing_scene import ALL, PLACES, Mirrored
 from tests.unit.ingest.test_replacing_envelopes import Source
 
 _IN_ORDER: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
 _FIRST, _NEXT = Selection(offset=0), Selection(offset=1)
 _TRUNCATE = ("t", None)
+_MARKED = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
 
 
 class _Unwrapped(Source):
@@ -68,6 +71,16 @@ def test_a_row_that_is_there_takes_an_update_from_before_the_truncate(tmp_path: 
     scene.tell((5, 50))
     scene.told(("u", 5), ("c", 1), _TRUNCATE)
     assert (scene.retry(), scene.mirror()) == (Retried(1, 2), {5: 1})
+
+
+@pytest.mark.parametrize("knows", ["topic", "both"])
+def test_a_row_that_is_marked_as_deleted_does_not_come_back_either(tmp_path: Path, knows: str) -> None:
+    scene = _Unwrapped(tmp_path, knows=knows)
+    scene.declare({"id": "long", "v": "int"}, deletes="mark", metadata=_MARKED)
+    scene.tell((1, 5), (2, 5), (1, None), (2, None))
+    scene.told(("c", 1), _TRUNCATE, ("c", 2))
+    assert scene.retry() == Retried(1, 2)
+    assert {row["id"]: row["_deleted"] for row in live_rows(scene.catalog, TABLE)} == {1: True, 2: False}
 
 
 @pytest.mark.parametrize("is_first", [True, False])

@@ -35,6 +35,7 @@ from frazil.ingest.letters.verdict import (
     SUPERSEDED,
     Bools,
     Verdicts,
+    are_marked,
     by_table,
     not_reached,
     staying,
@@ -122,7 +123,7 @@ class _Judge:
         if (verdicts >= ASK).any():
             verdicts = with_log(verdicts, self._ask(changes, folded, verdicts >= ASK))
         verdicts[is_truncated(draft.target, keys, self.progress.emptied)] = SUPERSEDED
-        is_new = (verdicts == APPLY) & (keys.ops == UPSERT) & ~live
+        is_new = (verdicts == APPLY) & (keys.ops == UPSERT) & (~live | are_marked(draft.target, found, len(keys)))
         if self._waiting is not None and is_new.any():
             verdicts[is_new] = self._waiting.verdicts(changes, folded)[is_new]
         late, verdicts = staying(draft.changes, draft.topics, keys.keys, verdicts, live)

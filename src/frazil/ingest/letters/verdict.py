@@ -67,6 +67,15 @@ def by_table(target: TableTarget, topics: Sequence[str], only_topic: str, keys: 
     return verdicts
 
 
+def are_marked(target: TableTarget, found: Found, key_count: int) -> Bools:
+    """Per key whether its row stays in the table and says that it is deleted. OSError as the store."""
+    marked, column = np.zeros(key_count, np.bool_), dict(target.metadata).get("deleted", "")
+    for hit in found.hits if column else ():
+        (flags,) = read_columns(target, hit.file, [(column,)], hit.rows)
+        marked[hit.keys[_true(flags)]] = True
+    return marked
+
+
 def _without_row(target: TableTarget, keys: Ranked) -> Verdicts:
     """Of keys that have no row: one may have been deleted since."""
     verdicts = np.full(len(keys), ASK, np.int8)
