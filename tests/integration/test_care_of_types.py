@@ -7,6 +7,7 @@ from datetime import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -210,6 +211,22 @@ def test_own_writer_takes_columns_as_they_are_and_icebergs_those_that_were_widen
     assert {is_own_file(path) for path in table.files()} == {True}, "what Iceberg has widened is as the table's is"
     assert table.read() == in_order(table.rows)
     assert version == 2 or {**table.row_ids(), **row_ids} == table.row_ids()
+
+
+def test_nothing_is_left_of_a_group_that_the_own_writer_can_write_in_part(lake: Lake) -> None:
+    table = Kept(lake, {"id": "long", "n": "int", "s": "string"}, 3)
+    chance = np.random.default_rng(1)
+    for start in range(0, 80, 10):
+        if start == 40:
+            java = lake.java(table.name)
+            java.updateSchema().updateColumn("n", java.schema().findType("id")).commit()
+        table.append([{"id": start + n, "n": n, "s": chance.bytes(20_000).hex()} for n in range(10)])
+    old = set(table.files())
+    assert {one.failure for one in lake.care(table.name, KEEN.model_copy(update={"cores": 2}))} == {""}
+    new = set(table.files())
+    assert {is_own_file(path) for path in new} == {False}
+    assert set(next(iter(new)).parent.glob("*.parquet")) <= old | new
+    assert table.read() == in_order(table.rows)
 
 
 def plain_row(number: int) -> Row:

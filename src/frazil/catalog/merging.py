@@ -15,6 +15,8 @@ import pyarrow as pa
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
+from frazil.catalog.scans import LiveFile
+from frazil.catalog.sending import remove
 from frazil.catalog.table_scans import Described
 from frazil.catalog.upkeep import Merge, MergeOf, Merging
 from frazil.errors import FrazilError
@@ -31,6 +33,7 @@ class Merger:
         self._sets = catalog.gateway.jvm.org.apache.iceberg.util.DataFileSet
         self._described = Described(catalog.gateway.jvm, java)
         self._files = DataFiles(catalog.gateway)
+        self._java = java
         self._spec = java.spec()
         self._merge = merge
         self._cores = cores
@@ -53,17 +56,16 @@ class Merger:
         spec_id, tasks = int(self._spec.specId()), list(group.fileScanTasks())
         if int(group.outputSpecId()) != spec_id or any(int(task.file().specId()) != spec_id for task in tasks):
             return []
-        found = [(self._described.live_file(task), int(task.file().dataSequenceNumber())) for task in tasks]
-        kinds = {delete.kind for file, _ in found for delete in file.deletes}
-        formats = {str(file.description["file-format"]).lower() for file, _ in found}
-        if "equality" in kinds or formats != {"parquet"}:
-            return []
+        found: list[tuple[LiveFile, int]] = []
+        for task in tasks:
+            file = self._described.live_file(task)
+            if not _is_plain(file):
+                return []
+            found.append((file, int(task.file().dataSequenceNumber())))
         found.sort(key=lambda one: one[0].first_row_id or 0)  # As they came, where that is known.
         folder = str(self._spec.partitionToPath(tasks[0].file().partition())) if self._spec.isPartitioned() else ""
-        sizes, largest = (
-            [int(file.description["file-size-in-bytes"]) for file, _ in found],
-            int(group.maxOutputFileSize()),
-        )
+        sizes = [int(file.description["file-size-in-bytes"]) for file, _ in found]
+        largest = int(group.maxOutputFileSize())
         cuts = list(pairwise(_cuts(sizes, int(group.expectedOutputFiles()))))
         if any(sum(sizes[begin:end]) > largest for begin, end in cuts):
             return []
@@ -72,6 +74,7 @@ class Merger:
 
     def _as_set(self, parts: Sequence[Any]) -> Any:
         if any(part is None for part in parts):
+            remove(self._java, (file.path for part in parts for file in part or ()))
             return None
         made = self._sets.create()
         for file in self._files.read((file.content for part in parts for file in part), self._spec):
@@ -96,6 +99,12 @@ def _merged(merge: Merge, tasks: Sequence[Merging], batches: Iterator[pa.RecordB
         for number in batch.column(0).to_pylist():
             done = pickle.dumps(merge(tasks[number]))
             yield pa.RecordBatch.from_pydict({"number": [number], "done": pa.array([done], pa.binary())})
+
+
+def _is_plain(file: LiveFile) -> bool:
+    """Whether it is Parquet, and what is deleted in it is told by places alone."""
+    is_parquet = str(file.description["file-format"]).lower() == "parquet"
+    return is_parquet and all(delete.kind != "equality" for delete in file.deletes)
 
 
 def _cuts(sizes: Sequence[int], parts: int) -> list[int]:
