@@ -32,7 +32,7 @@ from frazil.ingest.merge import merge_files, merge_of
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import write_deletes
 from frazil.spec.types import parse_type
-from frazil.types import DataFile, Progress
+from frazil.types import DataFile, DeleteFile, Progress
 from tests.unit.ingest.targets import target_of
 
 Row = dict[str, Any]
@@ -98,6 +98,17 @@ def test_deleted_rows_do_not_come_back(tmp_path: Path, monkeypatch: pytest.Monke
     (file,) = merged(target, *files) or []
     left = [n for n in range(20) if n not in (0, 6, 7, 13, 19)] + [200 + n for n in range(20)]
     assert [row["id"] for row in rows_of(file.path)] == left
+
+
+def test_deletes_that_speak_of_many_files_take_from_each_its_own(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"id": "long"})
+    files = [written(target, [{"id": start + n} for n in range(5)]) for start in (0, 10)]
+    told = [(files[0].path, 1), (files[0].path, 4), (files[1].path, 0), (f"{files[1].path}x", 2)]
+    path = f"{tmp_path}/deletes.parquet"
+    pq.write_table(pa.table({"file_path": [of for of, _ in told], "pos": [at for _, at in told]}), path)
+    delete = DeleteFile(path, "positions", "", 4, "{}")
+    (file,) = merged(target, *(replace(one, deletes=(delete,)) for one in files)) or []
+    assert [row["id"] for row in rows_of(file.path)] == [0, 2, 3, 11, 12, 13, 14]
 
 
 def test_files_of_which_every_row_is_deleted_become_none(tmp_path: Path) -> None:
