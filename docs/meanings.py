@@ -165,7 +165,7 @@ LOG_EVENTS: dict[str, str] = {
 
 FAILPOINTS: dict[str, str] = {
     "care.planned": "an action of table care is about to begin",
-    "care.compact.begins": "a group of data files is about to be rewritten",
+    "care.compact.begins": "groups of data files are about to be rewritten",
     "care.compact.written": "the new data files are written, their commit is not sent",
     "care.compact.landed": "the commit of a compaction has landed",
     "care.deletes.begins": "delete files are about to be rewritten",

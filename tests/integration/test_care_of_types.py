@@ -8,6 +8,7 @@ from datetime import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -229,6 +230,22 @@ def test_files_of_other_partitions_than_those_chosen_are_left_alone(lake: Lake) 
     }
     assert 7 <= done.removed < 7 + 3
     assert len(before - set(table.files())) == done.removed
+    assert table.read() == in_order(table.rows)
+
+
+def test_nothing_is_left_of_a_group_that_the_own_writer_can_write_in_part(lake: Lake) -> None:
+    table = Kept(lake, {"id": "long", "n": "int", "s": "string"}, 3)
+    chance = np.random.default_rng(1)
+    for start in range(0, 80, 10):
+        if start == 40:
+            java = lake.java(table.name)
+            java.updateSchema().updateColumn("n", java.schema().findType("id")).commit()
+        table.append([{"id": start + n, "n": n, "s": chance.bytes(20_000).hex()} for n in range(10)])
+    old = set(table.files())
+    assert {one.failure for one in lake.care(table.name, KEEN.model_copy(update={"cores": 2}))} == {""}
+    new = set(table.files())
+    assert {is_own_file(path) for path in new} == {False}
+    assert set(next(iter(new)).parent.glob("*.parquet")) <= old | new
     assert table.read() == in_order(table.rows)
 
 

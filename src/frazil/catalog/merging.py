@@ -57,12 +57,14 @@ class Merger:
         spec_id, tasks = int(self._spec.specId()), list(group.fileScanTasks())
         if int(group.outputSpecId()) != spec_id or any(int(task.file().specId()) != spec_id for task in tasks):
             return []
-        found = [(self._described.live_file(task), int(task.file().dataSequenceNumber())) for task in tasks]
-        kinds = {delete.kind for file, _ in found for delete in file.deletes}
-        formats = {str(file.description["file-format"]).lower() for file, _ in found}
-        if "equality" in kinds or formats != {"parquet"}:
-            return []
-        found.sort(key=lambda one: one[0].first_row_id or 0)  # As they came, where that is known.
+        found: list[tuple[LiveFile, int]] = []
+        for task in tasks:
+            file = self._described.live_file(task)
+            if not _is_plain(file):
+                return []
+            found.append((file, int(task.file().dataSequenceNumber())))
+        # As they came: what differs is met first, before anything was written.
+        found.sort(key=lambda one: (one[1], one[0].first_row_id or 0))
         folder = str(self._spec.partitionToPath(tasks[0].file().partition())) if self._spec.isPartitioned() else ""
         sizes = [int(file.description["file-size-in-bytes"]) for file, _ in found]
         largest = int(group.maxOutputFileSize())
@@ -105,6 +107,12 @@ def _merged(merge: Merge, tasks: Sequence[Merging], batches: Iterator[pa.RecordB
         for number in batch.column(0).to_pylist():
             done = pickle.dumps(merge(tasks[number]))
             yield pa.RecordBatch.from_pydict({"number": [number], "done": pa.array([done], pa.binary())})
+
+
+def _is_plain(file: LiveFile) -> bool:
+    """Whether it is Parquet, and what is deleted in it is told by places alone."""
+    is_parquet = str(file.description["file-format"]).lower() == "parquet"
+    return is_parquet and all(delete.kind != "equality" for delete in file.deletes)
 
 
 def _cuts(sizes: Sequence[int], parts: int) -> list[int]:

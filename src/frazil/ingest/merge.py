@@ -27,10 +27,9 @@ from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import read_deletes, rows_of
 from frazil.types import DataFile
 
-_ROWS = 8192
-"""So many rows of a file are read at a time."""
-_BYTES = 16 * 1024 * 1024
-"""About so many bytes of it at most, unless a single row is larger."""
+_ROWS = 16_384
+_BYTES = 32 * 1024 * 1024
+"""So many rows, and bytes of them, are read of a file at a time."""
 _ID = b"PARQUET:field_id"
 _LINEAGE_SINCE = 3
 
@@ -73,7 +72,7 @@ def merge_files(target: TableTarget, keeps_ids: bool, merging: Merging) -> list[
             for rows in _rows(target, schema, file, number):
                 writer.write(rows)
         return writer.finish()
-    except (_Differs, OSError, pa.ArrowException):
+    except (_Differs, OSError, ValueError, pa.ArrowException):  # ValueError: such as of text that is no UTF-8.
         writer.abandon()
         return None
     except BaseException:
@@ -94,13 +93,13 @@ def _partition(target: TableTarget, merging: Merging) -> Partition:
 def _rows(target: TableTarget, schema: pa.Schema, file: LiveFile, number: int) -> Iterator[pa.Table]:
     """The rows of a file that are not deleted. number: its data sequence number. Raises _Differs; OSError as the store."""
     with file_io(target).new_input(file.path).open() as stream:
-        parquet = pq.ParquetFile(stream)
+        parquet = pq.ParquetFile(stream, pre_buffer=True)  # Else a store is asked for one column after the other.
         if parquet.metadata.num_rows != file.record_count:
             raise _Differs
         places = _places(target, parquet.schema_arrow)
         gone = rows_of(read_deletes(target, file.path, file.deletes))
         at = 0
-        for batch in parquet.iter_batches(_rows_at_once(parquet.metadata), use_threads=False):
+        for batch in _batches(parquet):
             columns = [
                 pa.nulls(len(batch), field.type) if place is None else as_written(batch.column(place), field.type)
                 for place, field in zip(places, target.arrow_schema, strict=True)
@@ -116,9 +115,12 @@ def _rows(target: TableTarget, schema: pa.Schema, file: LiveFile, number: int) -
                 yield rows
 
 
-def _rows_at_once(found: pq.FileMetaData) -> int:
-    size = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
-    return int(max(1, min(_ROWS, _BYTES * found.num_rows // max(1, size))))
+def _batches(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """None is of two row groups: those of Frazil's own files are small in memory too, however well they are compressed."""
+    for number in range(parquet.num_row_groups):
+        group = parquet.metadata.row_group(number)
+        count = min(_ROWS, _BYTES * group.num_rows // max(1, group.total_byte_size))
+        yield from parquet.iter_batches(max(1, count), row_groups=[number], use_threads=False)
 
 
 def _places(target: TableTarget, found: pa.Schema) -> list[int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ from frazil.ingest.merge import merge_files, merge_of
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import write_deletes
 from frazil.spec.types import parse_type
-from frazil.types import DataFile, Progress
+from frazil.types import DataFile, DeleteFile, Progress
 from tests.unit.ingest.targets import target_of
 
 Row = dict[str, Any]
@@ -96,6 +98,17 @@ def test_deleted_rows_do_not_come_back(tmp_path: Path, monkeypatch: pytest.Monke
     (file,) = merged(target, *files) or []
     left = [n for n in range(20) if n not in (0, 6, 7, 13, 19)] + [200 + n for n in range(20)]
     assert [row["id"] for row in rows_of(file.path)] == left
+
+
+def test_deletes_that_speak_of_many_files_take_from_each_its_own(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"id": "long"})
+    files = [written(target, [{"id": start + n} for n in range(5)]) for start in (0, 10)]
+    told = [(files[0].path, 1), (files[0].path, 4), (files[1].path, 0), (f"{files[1].path}x", 2)]
+    path = f"{tmp_path}/deletes.parquet"
+    pq.write_table(pa.table({"file_path": [of for of, _ in told], "pos": [at for _, at in told]}), path)
+    delete = DeleteFile(path, "positions", "", 4, "{}")
+    (file,) = merged(target, *(replace(one, deletes=(delete,)) for one in files)) or []
+    assert [row["id"] for row in rows_of(file.path)] == [0, 2, 3, 11, 12, 13, 14]
 
 
 def test_files_of_which_every_row_is_deleted_become_none(tmp_path: Path) -> None:
@@ -230,6 +243,61 @@ def test_files_that_go_by_names_or_are_damaged_or_other_than_told_are_left_to_ic
     Path(other.path).unlink()
     assert merged(target, good, other) is None
     assert files_in(tmp_path) == there - {other.path}
+
+
+def test_text_that_is_no_utf8_is_left_to_iceberg(tmp_path: Path) -> None:
+    target = target_of(tmp_path, {"s": "string"})
+    file = written(target, [{"s": "a"}])
+    ends = pa.py_buffer(np.array([0, 1], np.int32).tobytes())
+    text = pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(b"\xff")])
+    pq.write_table(pa.Table.from_arrays([text], schema=target.arrow_schema), file.path, store_schema=False)
+    assert merged(target, file) is None
+    assert files_in(tmp_path) == {file.path}
+
+
+def test_a_file_is_read_in_few_requests_however_many_columns_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[int] = []
+
+    class Asked(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            requests.append(size or 0)
+            return super().read(size)
+
+    def opened(path: str) -> SimpleNamespace:
+        return SimpleNamespace(open=lambda: pa.PythonFile(Asked(Path(path).read_bytes()), "r"))
+
+    target = target_of(tmp_path, {f"c{n}": "long" for n in range(50)})
+    file = written(target, [{f"c{n}": row for n in range(50)} for row in range(100)])
+    monkeypatch.setattr(merge, "file_io", lambda _: SimpleNamespace(new_input=opened))
+    (done,) = merged(target, file) or []
+    assert rows_of(done.path) == rows_of(file.path)
+    assert 1 <= len(requests) <= 4
+
+
+@pytest.mark.parametrize("row_group_rows", [10_000, 50])
+def test_few_rows_are_in_memory_at_a_time_where_they_are_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row_group_rows: int
+) -> None:
+    sizes: list[int] = []
+
+    class Watched(FileWriter):
+        def write(self, rows: pa.Table) -> None:
+            sizes.append(rows.nbytes)
+            super().write(rows)
+
+    target = target_of(tmp_path, {"id": "long", "s": "string"})
+    file = written(target, [{"id": 1, "s": "a"}])
+    # One text in all rows is a few bytes in the file; then row groups alone tell how many rows are not too many.
+    texts = [f"{n if row_group_rows > 1000 else 0:1000}" for n in range(1000)]
+    rows = pa.Table.from_arrays([pa.array(range(1000), pa.int64()), pa.array(texts)], schema=target.arrow_schema)
+    pq.write_table(rows, file.path, row_group_size=row_group_rows, store_schema=False)
+    monkeypatch.setattr(merge, "FileWriter", Watched)
+    monkeypatch.setattr(merge, "_BYTES", 100_000)
+    (done,) = merged(target, replace(file, record_count=1000)) or []
+    assert rows_of(done.path) == rows.to_pylist()
+    assert max(sizes) < 120_000
 
 
 @pytest.mark.parametrize("action", ["enospc", "error"])

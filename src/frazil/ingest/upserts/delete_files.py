@@ -229,6 +229,7 @@ def _read_vector(target: TableTarget, delete: DeleteFile) -> BitMap64:
 
 def _read_positions(target: TableTarget, path: str, delete: DeleteFile) -> BitMap64:
     with file_io(target).new_input(delete.path).open() as stream:
-        rows = pq.read_table(stream, columns=["file_path", "pos"])
+        # Each path once: deletes of many files may name them a million times.
+        rows = pq.read_table(stream, columns=["file_path", "pos"], read_dictionary=["file_path"])
     mine = rows.filter(pc.equal(rows["file_path"], path))["pos"]
     return bits_of(np.asarray(mine))
