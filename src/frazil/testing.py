@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
 from frazil.errors import UnavailableError
 from frazil.ingest.lanes import Done
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.shared import read_once
 from frazil.ingest.task import Job, load_report, run_task, source_columns
 from frazil.ingest.upserts.delete_files import read_deletes
@@ -149,7 +149,7 @@ def live_rows(catalog: MemoryCatalog, table: str) -> list[dict[str, Any]]:
     state = catalog.load(table)
     assert state is not None
     names = [field.name for field in state.schema.fields]
-    target = letters_target(state)
+    target = plain_target(state)
     rows: list[dict[str, Any]] = []
     for file in catalog.scan(table).files:
         deleted = read_deletes(target, file.path, file.deletes)

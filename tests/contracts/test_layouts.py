@@ -16,7 +16,7 @@ from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.ingest.evolve import extend_schema, new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
@@ -62,7 +62,7 @@ def _commit(
 ) -> None:
     state = catalog.load(_TABLE)
     assert state is not None
-    delta = None if delta_of is None else delta_of(catalog.scan(_TABLE), letters_target(state))
+    delta = None if delta_of is None else delta_of(catalog.scan(_TABLE), plain_target(state))
     progress = Progress(offsets={"a": {0: 1}}, commit_id=new_id())
     catalog.commit(Commit(_TABLE, files, progress, state.progress, delta))
 

@@ -18,7 +18,7 @@ from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.lineage import NO_ID, lineage_schema, with_row_ids
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
 from frazil.ingest.upserts.lineage import row_ids
@@ -48,7 +48,7 @@ class Hand:
 
     @property
     def target(self) -> TableTarget:
-        return letters_target(self.state)
+        return plain_target(self.state)
 
     def write(self, *ids: int) -> tuple[DataFile, ...]:
         writer = FileWriter(self.target)

@@ -28,8 +28,8 @@ from frazil.catalog.upkeep import Compaction
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.target import letters_target
 from frazil.ingest.merge import merge_of
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.target import ChangeReading, Reading, TableTarget, metadata_columns
 from frazil.ingest.task import Job
 from frazil.ingest.upserts.upsert import commit_changes
@@ -93,7 +93,7 @@ class Tended:
         state = catalog.load(self.name)
         assert state is not None
         metadata = tuple((field, METADATA_COLUMNS[field]) for field in _METADATA)
-        return replace(letters_target(state), metadata=metadata)
+        return replace(plain_target(state), metadata=metadata)
 
     def append(self, rows: Sequence[Row]) -> None:
         """One batch of rows that only come."""

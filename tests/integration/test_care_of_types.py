@@ -19,7 +19,7 @@ from frazil.catalog.upkeep import Compaction
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.upserts.delete_files import write_deletes
 from frazil.maintain.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
@@ -66,7 +66,7 @@ class Kept:
         catalog = self.lake.catalog
         state = catalog.load(self.name)
         assert state is not None
-        target = letters_target(state)
+        target = plain_target(state)
         writer = FileWriter(target)
         writer.write(pa.Table.from_pylist(list(rows), target.arrow_schema))
         self.rows += rows
@@ -91,7 +91,7 @@ class Kept:
         assert state is not None
         scan = catalog.scan(self.name)
         gone = {file: BitMap64(range(count)) for file in scan.files}
-        deletes = write_deletes(letters_target(state), gone, state.format_version)
+        deletes = write_deletes(plain_target(state), gone, state.format_version)
         for file in scan.files:
             first = pq.ParquetFile(file.path.removeprefix("file:")).read().slice(0, count).column("id").to_pylist()
             self.rows = [row for row in self.rows if row["id"] not in first]

@@ -17,7 +17,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
 from frazil.ingest.evolve import extend_schema, new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.resolve import find_rows
 from frazil.runtime.jvm import Jvm
@@ -104,7 +104,7 @@ def _write(lake: Lake, name: str, values: list[Any]) -> tuple[TableTarget, pa.Ar
     """A batch of these keys."""
     state = lake.catalog.load(name)
     assert state is not None
-    target = letters_target(state)
+    target = plain_target(state)
     writer = FileWriter(target)
     keys = pa.array(values, target.arrow_schema.field("k").type)
     writer.write(pa.Table.from_arrays([keys], schema=target.arrow_schema))

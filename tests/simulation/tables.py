@@ -16,7 +16,7 @@ from frazil.catalog.scans import LiveFile, delete_file_of
 from frazil.clock import new_id
 from frazil.ingest.files.lineage import lineage_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
 from frazil.testing import MemoryCatalog
@@ -126,7 +126,7 @@ class SharedTable:
     def _target(self) -> TableTarget:
         state = self._catalog.load(self._name)
         assert state is not None
-        return letters_target(state)
+        return plain_target(state)
 
     @staticmethod
     def _written(target: TableTarget, rows: list[Row]) -> tuple[DataFile, ...]:

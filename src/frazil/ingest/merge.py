@@ -21,6 +21,7 @@ from frazil.ingest.files.cluster import Partition
 from frazil.ingest.files.lineage import ROW_ID_FIELD, UPDATED_FIELD, has_lineage, lineage_schema
 from frazil.ingest.files.partition_values import short_path
 from frazil.ingest.files.write import FileWriter, file_io
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.release import release_memory
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import TableTarget
@@ -42,18 +43,7 @@ def merge_of(state: TableState) -> Merge | None:
     """What puts files of this table together; None where all of them need Iceberg's own writer: the table sorts its rows,
     has a type that Frazil does not write, or columns with names that are Iceberg's for the ids of rows.
     """
-    target = TableTarget(
-        name=state.name,
-        schema_json=state.schema.model_dump_json(),
-        location=state.location,
-        properties=tuple(sorted(state.properties.items())),
-        io_properties=tuple(sorted(state.io_properties.items())),
-        spec_id=state.spec_id,
-        metadata=(),
-        target_file_size_bytes=1,
-        partition_spec=state.partition_spec,
-        sort_order=state.sort_order,
-    )
+    target = plain_target(state)
     keeps_ids = state.format_version >= _LINEAGE_SINCE
     try:
         is_written = bool(target.arrow_schema) and (not keeps_ids or has_lineage(target, state.format_version))

@@ -20,8 +20,8 @@ from frazil.ingest.decode.keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.in_vain import InVain
 from frazil.ingest.job import HEAVY_BYTES
-from frazil.ingest.letters.target import letters_target
 from frazil.ingest.naming import Shaping
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
 from frazil.ingest.sizes import held_row_bytes, learn_row_bytes, stored_row_bytes
 from frazil.ingest.target import ChangeReading, Framing, Reading, TableTarget, WriterSchema, metadata_columns
@@ -305,7 +305,7 @@ class Table:
             metadata=tuple((name, column) for name, column in self.spec.metadata.items() if column != key_column),
             target_file_size_bytes=self._target_file_size(),
             reading=self._reading(),
-            letters=letters_target(self.letters) if self.letters else None,
+            letters=plain_target(self.letters) if self.letters else None,
             shaping=shaping_of(self.spec),
             key=self._key_reading() if key_column else None,
             headers=self._header_readings(),

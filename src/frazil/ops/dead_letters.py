@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.letters.letters import Selection, pieces
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
 from frazil.spec import PipelineSpec
@@ -73,7 +73,7 @@ def _topic_of(spec: PipelineSpec, table: str) -> str:
 def classes_of(catalog: Catalog, letters: TableState) -> list[LetterClass]:
     """The letters of a dead-letter table that was just loaded, by class of error, the most frequent first."""
     found: dict[str, LetterClass] = {}
-    target = letters_target(letters)
+    target = plain_target(letters)
     for file in catalog.files(letters.name):
         for rows in pieces(target, file, ("error_class", "timestamp", "message", "path")):
             named = _with_micros(rows).set_column(0, "error_class", pc.fill_null(rows["error_class"], ""))
@@ -90,7 +90,7 @@ def classes_of(catalog: Catalog, letters: TableState) -> list[LetterClass]:
 
 def count_letters(catalog: Catalog, letters: TableState, selection: Selection) -> int:
     """How many letters are meant."""
-    target = letters_target(letters)
+    target = plain_target(letters)
     counts = (
         pc.sum(selection.of(rows)).as_py() or 0
         for file in catalog.files(letters.name)
@@ -101,7 +101,7 @@ def count_letters(catalog: Catalog, letters: TableState, selection: Selection) -
 
 def newest_letters(catalog: Catalog, letters: TableState, selection: Selection, limit: int) -> list[dict[str, Any]]:
     """The newest of the letters that are meant, by record timestamp, with all their columns; timestamps in microseconds."""
-    target = letters_target(letters)
+    target = plain_target(letters)
     newest = target.arrow_schema.empty_table()
     for file in catalog.files(letters.name):
         for rows in pieces(target, file):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.service import Service
 from frazil.ingest.table import Table
 from frazil.spec.models import EnvelopeSpec
@@ -47,7 +47,7 @@ class MirrorWorld(UpsertWorld):
     def exists(self, **columns: str) -> None:
         """The table is there already, made by somebody else, with a row."""
         schema = new_schema((name, parse_type(word)) for name, word in columns.items())
-        target = letters_target(self.catalog.create("n.t", schema, {}, 3))
+        target = plain_target(self.catalog.create("n.t", schema, {}, 3))
         writer = FileWriter(target)
         writer.write(pa.Table.from_pylist([{"id": 1, "v": "old"}], schema=target.arrow_schema))
         self.catalog.append_foreign("n.t", tuple(writer.finish()))

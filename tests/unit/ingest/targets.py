@@ -25,6 +25,14 @@ _RECORD_TYPES: dict[str, pa.DataType] = {
     "value": pa.binary(),
 }
 
+EVERY_KIND = {
+    "id": "long", "n": "int", "f": "float", "x": "double", "b": "boolean", "s": "string", "d": "decimal(9,2)",
+    "day": "date", "at": "timestamptz", "local": "timestamp", "t": "time", "u": "uuid", "raw": "binary",
+    "two": "fixed[2]", "l": "list<struct<k: string>>", "m": "map<string,list<long>>",
+    "deep": "struct<a: struct<z: long>>",
+}  # fmt: skip
+"""Columns of every type, also inside others."""
+
 
 def target_of(
     folder: Path,

@@ -19,7 +19,7 @@ from frazil.clock import new_id
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.target import ChangeReading, Reading
 from frazil.ingest.upserts.change_rows import ChangeRows
 from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
@@ -62,7 +62,7 @@ class Lake:
         self.catalog = MemoryCatalog(root, "p")
         columns = {"id": parse_type("long"), "a": parse_type("string"), "b": parse_type("string")}
         self.state = self.catalog.create(_NAME, new_schema(columns.items()), {}, version)
-        self.target = replace(letters_target(self.state), changes=ChangeReading(Reading(), ("id",), order_by=order_by))
+        self.target = replace(plain_target(self.state), changes=ChangeReading(Reading(), ("id",), order_by=order_by))
         self.progress = Progress()
         self.offset = 0
 

@@ -33,16 +33,10 @@ from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import write_deletes
 from frazil.spec.types import parse_type
 from frazil.types import DataFile, DeleteFile, Progress
-from tests.unit.ingest.targets import target_of
+from tests.unit.ingest.targets import EVERY_KIND, target_of
 
 Row = dict[str, Any]
 LARGE = 1 << 30
-COLUMNS = {
-    "id": "long", "n": "int", "f": "float", "x": "double", "b": "boolean", "s": "string", "d": "decimal(9,2)",
-    "day": "date", "at": "timestamptz", "local": "timestamp", "t": "time", "u": "uuid", "raw": "binary",
-    "two": "fixed[2]", "l": "list<struct<k: string>>", "m": "map<string,list<long>>",
-    "deep": "struct<a: struct<z: long>>",
-}  # fmt: skip
 FULL: Row = {
     "id": 7, "n": 1, "f": 0.5, "x": -0.0, "b": True, "s": "é" * 20, "d": Decimal("1.50"), "day": date(2026, 1, 31),
     "at": datetime(2026, 1, 31, 12, tzinfo=UTC), "local": datetime.fromisoformat("2026-01-31T12:00"), "t": time(12),
@@ -77,7 +71,7 @@ def files_in(folder: Path) -> set[str]:
 
 
 def test_rows_of_every_type_go_over_as_they_are_in_the_order_of_their_files(tmp_path: Path) -> None:
-    target = target_of(tmp_path, COLUMNS)
+    target = target_of(tmp_path, EVERY_KIND)
     first, second = written(target, [FULL, EMPTY]), written(target, [EMPTY, {**FULL, "id": -1}])
     (file,) = merged(target, first, second) or []
     assert rows_of(file.path) == rows_of(first.path) + rows_of(second.path) == [FULL, EMPTY, EMPTY, {**FULL, "id": -1}]

@@ -22,7 +22,7 @@ from frazil.ingest.letters.dead_letter import letter_rows
 from frazil.ingest.letters.letters import Retried, Selection
 from frazil.ingest.letters.promise import Promise, announce, settle_retries
 from frazil.ingest.letters.retry import Retrier
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.target import METADATA_TYPES
 from frazil.spec.models import METADATA_COLUMNS, LimitsSpec, ValueSpec
 from frazil.testing import MemoryCatalog
@@ -122,7 +122,7 @@ def test_columns_of_record_metadata_are_those_of_the_letter(tmp_path: Path) -> N
     ).feed({"id": 0}, b"{")
     state = scene.catalog.load(LETTERS)
     assert state is not None
-    target = letters_target(state)
+    target = plain_target(state)
     headers = [{"key": "h", "value": b"v"}, {"key": "n", "value": None}]
     record = {
         "topic": pa.array(["a"]),

@@ -16,7 +16,7 @@ from frazil.errors import UnavailableError
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.lineage import lineage_schema
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.shared import read_once
 from frazil.ingest.upserts import live_rows
 from frazil.spec.models import ColumnSpec
@@ -189,7 +189,7 @@ def test_a_row_that_is_marked_as_deleted_and_comes_again_keeps_its_id(tmp_path: 
 def test_of_two_rows_of_one_key_the_least_id_stays(tmp_path: Path) -> None:
     world = _world(tmp_path)
     schema = new_schema([("id", parse_type("long")), ("v", parse_type("string"))])
-    target = letters_target(world.catalog.create("n.t", schema, {}, 3))
+    target = plain_target(world.catalog.create("n.t", schema, {}, 3))
     for v in "ab":
         writer = FileWriter(target)
         writer.write(pa.Table.from_pylist([{"id": 1, "v": v}, {"id": 2, "v": v}], schema=target.arrow_schema))
@@ -261,7 +261,7 @@ def test_ids_are_those_of_the_rows_that_are_replaced_at_last(tmp_path: Path, mon
     send = catalog.commit
 
     def rewrite() -> None:
-        target = letters_target(catalog.load("n.t"))  # type: ignore[arg-type]
+        target = plain_target(catalog.load("n.t"))  # type: ignore[arg-type]
         (file,) = catalog.scan("n.t").files
         rows = [{"id": key, "v": "a", "_row_id": first[key]} for key in (3, 1, 0, 2)]
         writer = FileWriter(target, lineage_schema(target))

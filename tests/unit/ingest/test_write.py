@@ -20,14 +20,8 @@ from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
 from frazil.types import DataFile
 from tests.unit.ingest.columns import decode
-from tests.unit.ingest.targets import target_of
+from tests.unit.ingest.targets import EVERY_KIND, target_of
 
-_COLUMNS = {
-    "id": "long", "n": "int", "f": "float", "x": "double", "b": "boolean", "s": "string", "d": "decimal(9,2)",
-    "day": "date", "at": "timestamptz", "local": "timestamp", "t": "time", "u": "uuid", "raw": "binary",
-    "two": "fixed[2]", "l": "list<struct<k: string>>", "m": "map<string,list<long>>",
-    "deep": "struct<a: struct<z: long>>",
-}  # fmt: skip
 _RECORDS: list[dict[str, Any]] = [
     {
         "id": 7, "n": 1, "f": 0.5, "x": -0.0, "b": True, "s": "é" * 20, "d": 1.5, "day": "2026-01-31",
@@ -63,7 +57,7 @@ def _inner(field: pa.Field) -> list[int]:
 
 
 def test_rows_come_back_and_every_level_has_its_field_id(tmp_path: Path) -> None:
-    target = target_of(tmp_path, _COLUMNS)
+    target = target_of(tmp_path, EVERY_KIND)
     (file,) = _write(target, _RECORDS)
     written = pq.ParquetFile(file.path).schema_arrow
     assert sorted(i for field in written for i in _ids(field)) == sorted(target.schema.field_ids)
@@ -80,7 +74,7 @@ def test_rows_come_back_and_every_level_has_its_field_id(tmp_path: Path) -> None
 
 
 def test_a_file_is_described_with_counts_and_bounds_of_every_leaf(tmp_path: Path) -> None:
-    target = target_of(tmp_path, _COLUMNS)
+    target = target_of(tmp_path, EVERY_KIND)
     (file,) = _write(target, _RECORDS)
     content = json.loads(file.content)
     size = Path(file.path).stat().st_size

@@ -25,8 +25,8 @@ from frazil.ingest.files.write import FileWriter, file_io
 from frazil.ingest.letters.dead_letter import LETTER_TYPES
 from frazil.ingest.letters.letters import Place, places_of
 from frazil.ingest.letters.promise import settle_retries
-from frazil.ingest.letters.target import letters_target
 from frazil.ingest.old_metadata import DELETES_OLD
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
 from frazil.kafka.port import Outbox, OutRecord
@@ -149,7 +149,7 @@ class LetterBox:
 
     def _send(self, outbox: Outbox, table: str, box: TableState, letters: Letters, commit_id: str) -> None:
         """Writes the letters to their topic, in one transaction and once."""
-        target = letters_target(box)
+        target = plain_target(box)
         records = [record for file in letters.files for record in _out_records(read_letters(target, file.path))]
         outbox.write(f"frazil-{self._pipeline}-{table}", letters.topic, commit_id, records)
 
@@ -157,7 +157,7 @@ class LetterBox:
         """The letters of these files without those that are there already: the table was rolled back by hand and reads
         records again whose letters have stayed.
         """
-        target = letters_target(box)
+        target = plain_target(box)
         new = pa.concat_tables([read_letters(target, file.path, _PLACE) for file in files])
         offsets = pc.unique(new["offset"])
         there: set[Place] = set()

@@ -28,7 +28,6 @@ from frazil.ingest.letters.letters import Place, Retried, Selection, pieces, pla
 from frazil.ingest.letters.needs import fetch_schemas, meet
 from frazil.ingest.letters.rewriting import abandoning, explained_anew, write_some
 from frazil.ingest.letters.taken import Taken, announce_taken, take_out, withdraw_taken
-from frazil.ingest.letters.target import letters_target
 from frazil.ingest.letters.verdict import (
     APPLY,
     ASK,
@@ -42,6 +41,7 @@ from frazil.ingest.letters.verdict import (
     with_log,
 )
 from frazil.ingest.letters.waiting import Waiting
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
@@ -71,7 +71,7 @@ class Letters:
 
     def pieces(self) -> Iterable[pa.Table]:
         """The letters of the files, some at a time."""
-        target = letters_target(self.state)
+        target = plain_target(self.state)
         return (rows for file in self.files for rows in pieces(target, file))
 
 
@@ -217,7 +217,7 @@ class _Replacing:
         """The letters that are not meant."""
         if self._letters.selection == Selection():
             return
-        target = letters_target(self._letters.state)
+        target = plain_target(self._letters.state)
         for file in self._catalog.files(self._letters.state.name):
             for rows in pieces(target, file):
                 yield rows.filter(pc.invert(self._letters.selection.of(rows)))
@@ -231,7 +231,7 @@ class _Replacing:
         return (selectors[0].literal or "") if len(selectors) == 1 else ""
 
     def _places(self, files: Iterable[StoredFile]) -> set[Place]:
-        target, columns = letters_target(self._letters.state), ("topic", "partition", "offset")
+        target, columns = plain_target(self._letters.state), ("topic", "partition", "offset")
         return {place for file in files for rows in pieces(target, file, columns) for place in places_of(rows)}
 
     # ---- changes to rows
@@ -262,7 +262,7 @@ class _Replacing:
 
     def _write_letters(self, misfits: Mapping[Place, Misfit]) -> tuple[DataFile, ...]:
         """The letters that stay, and those of the same files that were not meant."""
-        writer = FileWriter(letters_target(self._letters.state))
+        writer = FileWriter(plain_target(self._letters.state))
         with abandoning(writer):
             for rows in self._letters.pieces():
                 chosen = self._letters.selection.of(rows)

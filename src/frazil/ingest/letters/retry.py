@@ -29,8 +29,8 @@ from frazil.ingest.letters.needs import Needs, meet
 from frazil.ingest.letters.promise import Promise, announce, has_open_retries, keep, settle_retries, withdraw
 from frazil.ingest.letters.replacing import Letters, replace_rows
 from frazil.ingest.letters.rewriting import abandoning, explained_anew, write_some
-from frazil.ingest.letters.target import letters_target
 from frazil.ingest.pipeline import declared_adder
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.reading import read_records
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
@@ -124,7 +124,7 @@ class Retrier:
         files = self._touched(letters, selection)
         if not files:
             return 0
-        target, dropped = letters_target(letters), 0
+        target, dropped = plain_target(letters), 0
         writer = FileWriter(target)
         with abandoning(writer):
             for rows in (rows for file in files for rows in pieces(target, file)):
@@ -140,7 +140,7 @@ class Retrier:
         """The files with letters that are meant."""
         if letters.head_id is None:
             return []
-        target = letters_target(letters)
+        target = plain_target(letters)
         columns = list(vars(selection))
         files = self._catalog.files(letters.name)
         return [file for file in files if any(pc.any(selection.of(r)).as_py() for r in pieces(target, file, columns))]
@@ -150,7 +150,7 @@ class Retrier:
     def _write(self, table: Table, letters: TableState, files: Sequence[StoredFile], selection: Selection) -> _Written:
         """Writes the letters anew, after what they need is there."""
         for _ in range(_ROUNDS):
-            attempt = _Attempt(table.target(), letters_target(letters), selection)
+            attempt = _Attempt(table.target(), plain_target(letters), selection)
             with abandoning(attempt.writer, attempt.letter_writer):
                 for file in files:
                     for rows in pieces(attempt.letters, file):

@@ -23,7 +23,7 @@ from frazil.ingest.discovery import TableStopped
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.letters.letters import Place, pieces, places_of
 from frazil.ingest.letters.rewriting import abandoning, write_some
-from frazil.ingest.letters.target import letters_target
+from frazil.ingest.plain_target import plain_target
 from frazil.ingest.target import TableTarget
 from frazil.types import DataFile, as_json
 
@@ -129,7 +129,7 @@ def _take_out_one_by_one(catalog: Catalog, letters: str, taken: Taken) -> None:
         state = catalog.load(letters)
         if state is None:
             return
-        target = letters_target(state)
+        target = plain_target(state)
         gone = _places(target, taken, taken.removed) - _places(target, taken, (file.path for file in taken.added))
         with suppress(ConflictError):
             _leave_out(catalog, state, gone, taken.id)
@@ -152,7 +152,7 @@ def _places(letters: TableTarget, taken: Taken, paths: Iterable[str]) -> set[Pla
 
 
 def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], retry_id: str) -> None:
-    target, removed = letters_target(state), []
+    target, removed = plain_target(state), []
     writer = FileWriter(target)
     with abandoning(writer):
         for file in catalog.files(state.name):
