@@ -1,5 +1,5 @@
 """Data files put together by Frazil's own reader and writer, in Spark's Python tasks, where these are made for them: for a
-third of the CPU that Iceberg's Spark writer takes.
+quarter of the CPU that a row costs Iceberg's Spark writer.
 """
 
 from __future__ import annotations

@@ -18,21 +18,19 @@ from frazil.catalog.port import TableState
 from frazil.catalog.scans import LiveFile
 from frazil.catalog.upkeep import Merge, Merging
 from frazil.ingest.files.cluster import Partition
-from frazil.ingest.files.lineage import ROW_ID_FIELD, UPDATED_FIELD, has_lineage, lineage_schema
+from frazil.ingest.files.lineage import LINEAGE_SINCE, ROW_ID_FIELD, UPDATED_FIELD, has_lineage, lineage_schema
 from frazil.ingest.files.partition_values import short_path
 from frazil.ingest.files.write import FileWriter, file_io
 from frazil.ingest.plain_target import plain_target
 from frazil.ingest.release import release_memory
 from frazil.ingest.shape import as_written
-from frazil.ingest.target import TableTarget
+from frazil.ingest.target import TableTarget, field_id_of
 from frazil.ingest.upserts.delete_files import read_deletes, rows_of
 from frazil.types import DataFile
 
 _ROWS = 16_384
 _BYTES = 32 * 1024 * 1024
 """So many rows, and bytes of them, are read of a file at a time."""
-_ID = b"PARQUET:field_id"
-_LINEAGE_SINCE = 3
 
 
 class _Differs(Exception):
@@ -44,7 +42,7 @@ def merge_of(state: TableState) -> Merge | None:
     has a type that Frazil does not write, or columns with names that are Iceberg's for the ids of rows.
     """
     target = plain_target(state)
-    keeps_ids = state.format_version >= _LINEAGE_SINCE
+    keeps_ids = state.format_version >= LINEAGE_SINCE
     try:
         is_written = bool(target.arrow_schema) and (not keeps_ids or has_lineage(target, state.format_version))
     except KeyError:  # Of a type.
@@ -115,8 +113,8 @@ def _batches(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 def _places(target: TableTarget, found: pa.Schema) -> list[int | None]:
     """Where the file has each column of the table; None: nowhere, so all of it is null. Raises _Differs."""
-    by_id = {_id_of(field): place for place, field in enumerate(found)}
-    if None in by_id:
+    by_id = {field_id_of(field): place for place, field in enumerate(found)}
+    if -1 in by_id:
         raise _Differs  # A file that was not written for Iceberg: its columns go by their names.
     fixed = {field.source_id for field in target.partitioning.fields}
     places: list[int | None] = []
@@ -134,7 +132,7 @@ def _places(target: TableTarget, found: pa.Schema) -> list[int | None]:
 
 def _is_same(found: pa.Field, wanted: pa.Field) -> bool:
     """Whether a column can be copied: names may differ."""
-    if _id_of(found) != _id_of(wanted) or (found.nullable and not wanted.nullable):
+    if field_id_of(found) != field_id_of(wanted) or (found.nullable and not wanted.nullable):
         return False
     one, other = found.type, wanted.type
     if pa.types.is_struct(one) and pa.types.is_struct(other):
@@ -146,11 +144,6 @@ def _is_same(found: pa.Field, wanted: pa.Field) -> bool:
     return not pa.types.is_nested(one) and bool(one.equals(other))
 
 
-def _id_of(field: pa.Field) -> int | None:
-    text = (field.metadata or {}).get(_ID)
-    return None if text is None else int(text)
-
-
 def _lineage(batch: pa.RecordBatch, first: int | None, number: int, at: int) -> list[pa.Array]:
     """The ids of rows, and the sequence numbers of their last change: the file's own columns of these, and where they are
     null what the file itself says. first: the id of its first row, None where no commit has numbered it. at: the place of
@@ -160,7 +153,7 @@ def _lineage(batch: pa.RecordBatch, first: int | None, number: int, at: int) -> 
     said = [pa.nulls(count, pa.int64())] * 2
     if first is not None:
         said = [pa.array(first + at + np.arange(count, dtype=np.int64)), pa.array(np.full(count, number, np.int64))]
-    own = {_id_of(field): column for field, column in zip(batch.schema, batch.columns, strict=True)}
+    own = {field_id_of(field): column for field, column in zip(batch.schema, batch.columns, strict=True)}
     columns = []
     for field_id, inherited in zip((ROW_ID_FIELD, UPDATED_FIELD), said, strict=True):
         column = own.get(field_id)

@@ -70,6 +70,7 @@ def metadata_columns(metadata: Mapping[MetadataField, str], key_format: str = "r
     return {column: kinds[field] for field, column in metadata.items() if kinds[field] != _UNKNOWN}
 
 
+_ID = b"PARQUET:field_id"
 _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
     BooleanType: pa.bool_(),
     IntegerType: pa.int32(),
@@ -310,8 +311,13 @@ def _arrow_field(field: NestedField) -> pa.Field:
     return _with_id(field.name, arrow_type(field.field_type), field.field_id, not field.required)
 
 
+def field_id_of(field: pa.Field) -> int:
+    """The Iceberg id of a field of a file; -1 where it has none."""
+    return int((field.metadata or {}).get(_ID, b"-1"))
+
+
 def _with_id(name: str, kind: pa.DataType, field_id: int, nullable: bool) -> pa.Field:
-    return pa.field(name, kind, nullable, metadata={b"PARQUET:field_id": str(field_id).encode()})
+    return pa.field(name, kind, nullable, metadata={_ID: str(field_id).encode()})
 
 
 def arrow_type(kind: IcebergType) -> pa.DataType:

@@ -16,7 +16,7 @@ ROW_ID = "_row_id"
 ROW_ID_FIELD = 2147483540
 _UPDATED = "_last_updated_sequence_number"
 UPDATED_FIELD = 2147483539
-_SINCE = 3
+LINEAGE_SINCE = 3
 NO_ID = -1
 
 
@@ -24,7 +24,7 @@ def has_lineage(target: TableTarget, format_version: int) -> bool:
     """Whether ids of the table's rows can be kept. Not where a column of its own has the name of one of these: a file would
     have it twice.
     """
-    return format_version >= _SINCE and not {ROW_ID, _UPDATED}.intersection(target.arrow_schema.names)
+    return format_version >= LINEAGE_SINCE and not {ROW_ID, _UPDATED}.intersection(target.arrow_schema.names)
 
 
 def lineage_schema(target: TableTarget) -> pa.Schema:

@@ -17,11 +17,10 @@ from frazil.errors import SpecError
 from frazil.ingest.files.write import file_io
 from frazil.ingest.picking import is_every
 from frazil.ingest.shape import as_written
-from frazil.ingest.target import TableTarget, arrow_type
+from frazil.ingest.target import TableTarget, arrow_type, field_id_of
 from frazil.ingest.upserts.column_cache import ColumnCache
 
 _CACHE_BYTES = 512 * 1024 * 1024
-_ID = b"PARQUET:field_id"
 Path = tuple[str, ...]
 _cache = ColumnCache(_CACHE_BYTES)
 
@@ -73,7 +72,7 @@ def reserved_column(target: TableTarget, file: LiveFile, field_id: int) -> pa.Ar
     """A column of Iceberg's own with this field id; None where the file does not have it. OSError as the store."""
     with file_io(target).new_input(file.path).open() as stream:
         parquet = pq.ParquetFile(stream)
-        field = next((one for one in parquet.schema_arrow if _id_of(one) == field_id), None)
+        field = next((one for one in parquet.schema_arrow if field_id_of(one) == field_id), None)
         return None if field is None else _whole(parquet, field.name)
 
 
@@ -141,14 +140,10 @@ def member(array: pa.Array, names: Sequence[str]) -> pa.Array:
 
 
 def _field(fields: Sequence[pa.Field], name: str, field_id: int) -> pa.Field | None:
-    by_id = {_id_of(field): field for field in fields}
+    by_id = {field_id_of(field): field for field in fields}
     if any(number >= 0 for number in by_id):
         return by_id.get(field_id)
     return next((field for field in fields if field.name == name), None)
-
-
-def _id_of(field: pa.Field) -> int:
-    return int((field.metadata or {}).get(_ID, b"-1"))
 
 
 def _field_id(target: TableTarget, path: Path) -> int:
