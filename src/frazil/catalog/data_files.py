@@ -45,6 +45,7 @@ class DataFiles:
     def __init__(self, gateway: Any) -> None:
         self._gateway = gateway
         self._jvm = gateway.jvm
+        self._ways: dict[Telling, tuple[Any, Any]] = {}
 
     def tell(self, contents: Iterable[str], table: Any, update: Any, telling: Telling) -> None:
         """Calls the update's method `telling` for each file. A file has the partition spec that it was written with, which
@@ -79,26 +80,34 @@ class DataFiles:
 
     def _consumer(self, spec: Any, update: Any, telling: Telling) -> Any:
         """A Java Consumer: node -> update.telling(ContentFileParser.fromJson(node, spec))."""
-        handles = self._jvm.java.lang.invoke.MethodHandles
+        handles = self._handles
+        if telling not in self._ways:
+            self._ways[telling] = self._way(telling)
+        parse, add = self._ways[telling]
         arguments = self._gateway.new_array(self._jvm.java.lang.Object, 1)
         arguments[0] = spec
-        parse = handles.insertArguments(self._parse, 1, arguments)
+        both = handles.filterReturnValue(handles.insertArguments(parse, 1, arguments), add.bindTo(update))
+        return self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(self._consumers, both)
+
+    def _way(self, telling: Telling) -> tuple[Any, Any]:
+        """Of a method: how its file is read, (node, spec) -> file, and the method itself, (update, file) -> update."""
         owner, name = telling.split(".")
         interface = self._class(f"{_ICEBERG}.{owner}")
         file = self._class(f"{_ICEBERG}.{'DeleteFile' if telling in _OF_DELETES else 'DataFile'}")
-        kind = self._kind(interface, file)
-        add = handles.publicLookup().findVirtual(interface, name, kind).bindTo(update)
-        node = parse.type().parameterType(0)
-        both = handles.filterReturnValue(parse.asType(self._kind(file, node)), add)
-        consumer = self._class("java.util.function.Consumer")
-        return self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(consumer, both)
+        node, spec = self._class(f"{_JACKSON}.databind.JsonNode"), self._class(f"{_ICEBERG}.PartitionSpec")
+        parser, parsed = self._class(f"{_ICEBERG}.ContentFileParser"), self._class(f"{_ICEBERG}.ContentFile")
+        lookup = self._handles.publicLookup()
+        parse = lookup.findStatic(parser, "fromJson", self._kind(parsed, node, spec))
+        add = lookup.findVirtual(interface, name, self._kind(interface, file))
+        return parse.asType(self._kind(file, node, spec)), add
+
+    @property
+    def _handles(self) -> Any:
+        return self._jvm.java.lang.invoke.MethodHandles
 
     @cached_property
-    def _parse(self) -> Any:
-        node, spec = self._class(f"{_JACKSON}.databind.JsonNode"), self._class(f"{_ICEBERG}.PartitionSpec")
-        kind = self._kind(self._class(f"{_ICEBERG}.ContentFile"), node, spec)
-        lookup = self._jvm.java.lang.invoke.MethodHandles.publicLookup()
-        return lookup.findStatic(self._class(f"{_ICEBERG}.ContentFileParser"), "fromJson", kind)
+    def _consumers(self) -> Any:
+        return self._class("java.util.function.Consumer")
 
     def _kind(self, answer: Any, *parameters: Any) -> Any:
         words = self._jvm.java.util.ArrayList()

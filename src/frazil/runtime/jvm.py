@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError
 from frazil.errors import UnavailableError
 from frazil.runtime.gateway import forget_address, start_jvm
 from frazil.runtime.jars import Use, jars
+from frazil.runtime.java_names import remember_names
 from frazil.runtime.ship import executor_python, ship_settings
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Jvm:
         self._process = start_jvm(
             self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last=jars("s3") if needs_s3 else ()
         )
+        remember_names()
         self._gateway = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
         forget_address()
         _note_gateway(self._gateway)

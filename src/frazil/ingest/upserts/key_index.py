@@ -51,14 +51,27 @@ class KeyIndex:
         """
         values, order = _index(target, file, path)
         wanted, own = self._in_order
-        first, last = np.searchsorted(values, wanted, "left"), np.searchsorted(values, wanted, "right")
-        counts = last - first
+        first = np.searchsorted(values, wanted, "left")
+        counts = _run_lengths(values, wanted, first)
         starts = np.repeat(first - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
         places = starts + np.arange(int(counts.sum()))
         rows = places if order is None else order[places].astype(np.int64)
         keys = np.repeat(own, counts)
         by_row = np.argsort(rows, kind="stable")
         return rows[by_row], keys[by_row]
+
+
+def _run_lengths(values: Ints, wanted: Ints, first: Ints) -> Ints:
+    """How many of the ordered values are each of those wanted, which is at `first` if it is there. Hardly any key is there
+    twice: a search for each one's end would take as long as that for its beginning.
+    """
+    counts = np.zeros(len(wanted), np.int64)
+    for _ in range(2 if len(values) else 0):
+        at = first + counts
+        counts += (at < len(values)) & (values[np.minimum(at, len(values) - 1)] == wanted)
+    twice = counts == 2
+    counts[twice] = np.searchsorted(values, wanted[twice], "right") - first[twice]
+    return counts
 
 
 def _index(target: TableTarget, file: LiveFile, path: Path) -> tuple[Ints, NDArray[np.int32] | None]:
