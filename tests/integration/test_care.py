@@ -14,8 +14,9 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from frazil import failpoints
-from frazil.catalog import iceberg_upkeep
+from frazil.catalog import iceberg_upkeep, table_scans
 from frazil.catalog.shared_folder import find_stranger
+from frazil.catalog.table_scans import Described
 from frazil.catalog.upkeep import Compaction
 from frazil.clock import SystemClock, new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
@@ -415,9 +416,11 @@ def test_a_look_at_very_many_files_is_taken_in_lots(lake: Lake, table: str, monk
     lake.fill(table, 8)
     lake.delete_equal(table, [1, 12])
     whole = lake.look(table)
-    (text,) = lake.upkeep._files(lake.java(table))
-    monkeypatch.setattr(iceberg_upkeep, "_FILES_AT_ONCE", 3)
-    texts = list(lake.upkeep._files(lake.java(table)))
+    java = lake.java(table)
+    described = Described(lake.catalog.gateway.jvm, java)
+    (text,) = described.lots(java.newScan())
+    monkeypatch.setattr(table_scans, "_FILES_AT_ONCE", 3)
+    texts = list(described.lots(java.newScan()))
     assert [len(json.loads(lot)["file-scan-tasks"]) for lot in texts] == [3, 3, 2]
     assert max(map(len, texts)) < len(text) / 2
     look = lake.look(table)

@@ -23,6 +23,7 @@ from frazil.catalog.progress import key
 from frazil.catalog.record_rewrite import is_readable_by_spark
 from frazil.catalog.sending import send
 from frazil.catalog.shared_folder import find_stranger, plain
+from frazil.catalog.table_scans import Described
 from frazil.catalog.upkeep import Compaction, MergeOf, Rewritten, Transfer
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
@@ -39,7 +40,6 @@ _WHOLE = str(1 << 50)
 _OPENING_BYTES = 4 * 1024 * 1024
 """What Iceberg reckons to open a file costs, in bytes of it."""
 _DELETED_AT_ONCE = 100
-_FILES_AT_ONCE = 10_000
 _METADATA = ".metadata.json"
 _DAY_MS = 86_400_000
 _WITH_DELETES = {"delete-file-threshold": "1", "min-file-size-bytes": "0"}
@@ -78,7 +78,7 @@ class IcebergUpkeep:
             text = str(iceberg.TableMetadataParser.toJson(java.operations().current()))
             if not with_files or java.currentSnapshot() is None:
                 return read_look(table, text)
-            return read_look(table, text, self._files(java), self._manifests(java))
+            return read_look(table, text, Described(self._jvm, java).lots(java.newScan()), self._manifests(java))
         except Py4JJavaError as error:
             if is_not_there(error):
                 return None
@@ -224,20 +224,6 @@ class IcebergUpkeep:
         """The table, fresh from the catalog, and the same in a transaction (see `care_commits`)."""
         java = self._catalog.java_table(table)
         return java, java.newTransaction().table()
-
-    def _files(self, java: Any) -> Iterator[str]:
-        """The data files of the newest snapshot, with the deletes that count for them, as JSON. Very many are in one text:
-        few calls, and yet not all at once, for a table may be of any size.
-        """
-        iceberg = self._jvm.org.apache.iceberg
-        planned, responses = java.newScan().planFiles(), iceberg.rest.responses
-        try:
-            lots = iceberg.relocated.com.google.common.collect.Iterators.partition(planned.iterator(), _FILES_AT_ONCE)
-            while lots.hasNext():
-                response = responses.FetchScanTasksResponse.builder().withFileScanTasks(lots.next())
-                yield str(responses.FetchScanTasksResponseParser.toJson(response.withSpecsById(java.specs()).build()))
-        finally:
-            planned.close()
 
     def _manifests(self, java: Any) -> list[tuple[int, int]]:
         manifests = each(java.currentSnapshot().allManifests(java.io()))

@@ -54,15 +54,15 @@ class Merger:
 
     def _parts(self, group: Any) -> list[Merging]:
         """Its files, in parts that become one file each; none where it is not for this writer."""
-        spec_id, tasks = int(self._spec.specId()), list(group.fileScanTasks())
-        if int(group.outputSpecId()) != spec_id or any(int(task.file().specId()) != spec_id for task in tasks):
+        spec_id = int(self._spec.specId())
+        if int(group.outputSpecId()) != spec_id:
             return []
-        found: list[tuple[LiveFile, int]] = []
-        for task in tasks:
-            file = self._described.live_file(task)
-            if not _is_plain(file):
-                return []
-            found.append((file, int(task.file().dataSequenceNumber())))
+        files = self._described.live_files_of(group.fileScanTasks())
+        if not all(file.description["spec-id"] == spec_id and _is_plain(file) for file in files):
+            return []
+        tasks = list(group.fileScanTasks())
+        numbers = (int(task.file().dataSequenceNumber()) for task in tasks)
+        found = list(zip(files, numbers, strict=True))
         # As they came: what differs is met first, before anything was written.
         found.sort(key=lambda one: (one[1], one[0].first_row_id or 0))
         folder = str(self._spec.partitionToPath(tasks[0].file().partition())) if self._spec.isPartitioned() else ""

@@ -90,7 +90,7 @@ class Swap:
         if not self._has_deletes and self._transfer is None:
             return _Rewrite(groups, (), ())
         described = Described(self._jvm, self._java)
-        read = tuple(described.live_file(task) for group in groups for task in group.fileScanTasks())
+        read = tuple(file for group in groups for file in described.live_files_of(group.fileScanTasks()))
         new = tuple(described.bare_file(file) for group in groups for file in each(group.addedFiles()))
         return _Rewrite(groups, read, new)
 

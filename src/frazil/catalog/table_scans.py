@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,9 @@ from frazil.catalog.java import each
 from frazil.catalog.java_errors import unavailable
 from frazil.catalog.port import StoredFile
 from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of, is_numbered
-from frazil.types import Commit, DeleteFile
+from frazil.types import Commit
+
+_FILES_AT_ONCE = 10_000
 
 
 class TableScans:
@@ -53,8 +56,7 @@ class TableScans:
     def _read(self, table: str, java: Any, snapshot_id: int) -> Scan:
         described = Described(self._jvm, java)
         try:
-            tasks = planned(java.newScan().useSnapshot(snapshot_id).includeColumnStats())
-            files = [described.live_file(task) for task in tasks]
+            files = described.live_files(java.newScan().useSnapshot(snapshot_id).includeColumnStats())
         except Py4JJavaError as error:
             raise unavailable("the table's files cannot be listed", error, table) from None
         return Scan(snapshot_id, tuple(files))
@@ -66,23 +68,51 @@ def _first_row_ids(java: Any, snapshot: Any) -> dict[str, int]:
 
 
 class Described:
-    """Files of one Java table by Iceberg's own JSON."""
+    """Files of one Java table by Iceberg's own JSON, very many in one text: a call by py4j for each would take far longer.
+    Not all are in one, for a table may be of any size.
+    """
 
     def __init__(self, jvm: Any, java: Any) -> None:
-        self._parser = jvm.org.apache.iceberg.ContentFileParser
+        self._iceberg = jvm.org.apache.iceberg
         self._specs = java.specs()
 
-    def live_file(self, task: Any) -> LiveFile:
-        """The file of a Java scan task, with its deletes."""
-        deletes = tuple(delete_file_of(self._json(delete)) for delete in each(task.deletes()))
-        return self.bare_file(task.file(), deletes)
+    def lots(self, scan: Any) -> Iterator[str]:
+        """The tasks of a Java table scan, as JSON of the REST protocol."""
+        tasks = scan.planFiles()
+        try:
+            lots = self._iceberg.relocated.com.google.common.collect.Iterators.partition(
+                tasks.iterator(), _FILES_AT_ONCE
+            )
+            while lots.hasNext():
+                yield self._json(lots.next())
+        finally:
+            tasks.close()
 
-    def bare_file(self, file: Any, deletes: tuple[DeleteFile, ...] = ()) -> LiveFile:
-        """A Java data file."""
-        return LiveFile(str(file.location()), file.recordCount(), self._json(file), deletes)
+    def live_files(self, scan: Any) -> list[LiveFile]:
+        """The files of a Java table scan, with their deletes."""
+        return [file for lot in self.lots(scan) for file in _live_files(lot)]
 
-    def _json(self, file: Any) -> str:
-        return str(self._parser.toJson(file, self._specs.get(file.specId())))
+    def live_files_of(self, tasks: Any) -> list[LiveFile]:
+        """The files of a Java list of scan tasks, in its order, with their deletes."""
+        return list(_live_files(self._json(tasks)))
+
+    def bare_file(self, file: Any) -> LiveFile:
+        """A Java data file, without its deletes."""
+        content = str(self._iceberg.ContentFileParser.toJson(file, self._specs.get(file.specId())))
+        return LiveFile(str(file.location()), file.recordCount(), content)
+
+    def _json(self, tasks: Any) -> str:
+        responses = self._iceberg.rest.responses
+        response = responses.FetchScanTasksResponse.builder().withFileScanTasks(tasks).withSpecsById(self._specs)
+        return str(responses.FetchScanTasksResponseParser.toJson(response.build()))
+
+
+def _live_files(text: str) -> Iterator[LiveFile]:
+    found = json.loads(text)
+    deletes = [delete_file_of(json.dumps(file)) for file in found.get("delete-files", ())]
+    for task in found.get("file-scan-tasks", ()):
+        file, own = task["data-file"], tuple(deletes[number] for number in task.get("delete-file-references", ()))
+        yield LiveFile(file["file-path"], file["record-count"], json.dumps(file), own)
 
 
 def stored_files(table: str, java: Any) -> list[StoredFile]:

@@ -16,6 +16,7 @@ import structlog
 from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.maintain.debt import Debt
+from frazil.maintain.packing import fewest_files
 from frazil.maintain.plan import DAILY, DAILY_MS, QUIET_AFTER_MS, Kind, Mode, Plan, is_open
 from frazil.maintain.run import Carer, Charge, Outcome
 
@@ -27,9 +28,13 @@ LOOK_AFTER_S = 10.0
 QUIET_S = QUIET_AFTER_MS / 1000
 DAILY_S = DAILY_MS / 1000
 THOROUGH_EVERY_S = 600.0
+QUIET_MIRROR_S = 10.0
+"""A mirror rests sooner: while rows of it are deleted beside their files, every reader pays for that."""
 WATCHED_EVERY_S = 60.0
 """So often mirrors are looked at that are cared for by others."""
 THOROUGH_QUIET_S = 180.0
+_EARLY_TIMES = 9
+"""So many times as long as an early compaction took there is no other: they take a tenth of the time at most."""
 _PAUSES_KEPT = 5
 _LONGEST_USUAL_S = 3 * 3600.0
 """A table without commits for so long rests, whatever its habits."""
@@ -63,6 +68,7 @@ class _Known:
     might have been the end. is_shut: the window was closed at the last look. ended_s: when what that look led to was over,
     and noted. again: how the last round looked at it, if something came to nothing there. lost_rounds: compactions in a row
     that other commits have refused. is_behind: what it owes is above a cap, after all that the last round did.
+    fewer_files: by so many care has made them fewer since the last commit that it knows of.
     files_since_ms: no file of a batch in hand, or of a later one, is older. put_off: daily actions that came to nothing:
     until when they are not tried again, and why.
     """
@@ -83,6 +89,7 @@ class _Known:
     again: Mode | None = None
     lost_rounds: int = 0
     is_behind: bool = False
+    fewer_files: int = 0
     last_ms: int | None = None
     plan: Plan | None = None
     failure: str = ""
@@ -97,6 +104,7 @@ class Caretaker:
         self._carer = carer
         self._clock = clock
         self._known: dict[str, _Known] = {}
+        self._spare_from_s = float("-inf")
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="care", daemon=True)
@@ -124,9 +132,13 @@ class Caretaker:
                     known = _Known(seen, now_s, thorough_s=now_s, regular_s=now_s, looked_s=now_s, ended_s=now_s)
                     self._known[seen.charge.name] = known
                 elif known.seen.version != seen.version:
-                    if now_s - known.changed_s >= QUIET_S:
+                    if now_s - known.changed_s >= _quiet_s(seen):
                         known.pauses_s.append(now_s - known.changed_s)
                     known.changed_s = now_s
+                    if known.looked_at is not None:
+                        # What care itself has put together is no reason to look again.
+                        left = max(0, known.looked_at.files - known.fewer_files)
+                        known.looked_at, known.fewer_files = replace(known.looked_at, files=left), 0
                 known.seen, known.files_since_ms = seen, since_ms
 
     def said(self) -> Mapping[str, Mapping[str, Any]]:
@@ -146,8 +158,10 @@ class Caretaker:
         """Looks at the table that has waited longest, if one is due, and does what it owes; how long to rest then."""
         now_s = self._clock.monotonic_s()
         with self._lock:
-            now_ms, every = self._clock.now_ms(), self._known.items()
-            due = [(known.looked_s, name, mode) for name, known in every if (mode := _due(known, now_s, now_ms))]
+            now_ms, every, is_spare = self._clock.now_ms(), self._known.items(), now_s >= self._spare_from_s
+            due = [
+                (known.looked_s, name, mode) for name, known in every if (mode := _due(known, now_s, now_ms, is_spare))
+            ]
         if not due:
             return _NAP_S
         _, name, mode = min(due)
@@ -204,6 +218,10 @@ class Caretaker:
         if any(not outcome.failure for outcome in outcomes):
             known.last_ms = self._clock.now_ms()
         compactions = [outcome for outcome in outcomes if outcome.action.kind == "compact"]
+        early_s = sum(outcome.took_s for outcome in compactions if outcome.action.is_early)
+        if early_s:
+            self._spare_from_s = self._clock.monotonic_s() + _EARLY_TIMES * early_s
+        known.fewer_files += sum(outcome.rewritten.removed - outcome.rewritten.added for outcome in compactions)
         known.has_more = any(_has_more(outcome) for outcome in compactions)
         if any(_has_rest(outcome) for outcome in compactions):
             known.thorough_at = ""
@@ -220,8 +238,10 @@ class Caretaker:
             log.warning("care_put_off", table=known.seen.charge.name, reason=reason, retry_in_s=FAILED_RETRY_S)
 
 
-def _due(known: _Known, now_s: float, now_ms: int) -> Mode | None:
-    """Whether a table may owe something, as far as the numbers of its last commit tell, and how to look at it."""
+def _due(known: _Known, now_s: float, now_ms: int, is_spare: bool) -> Mode | None:
+    """Whether a table may owe something, as far as the numbers of its last commit tell, and how to look at it. is_spare:
+    whether there is time for what could wait.
+    """
     seen, spec, then = known.seen, known.seen.charge.care.spec, known.looked_at
     if now_s < known.not_before_s or now_s - known.looked_s < LOOK_AFTER_S:
         return None
@@ -231,8 +251,9 @@ def _due(known: _Known, now_s: float, now_ms: int) -> Mode | None:
         return "busy" if seen.charge.is_mirror and is_time and _has_changed(known) else None
     if mode := _thorough_or_regular(known, now_s):
         return mode
-    if known.has_more or _has_changed(known):
-        return "busy"
+    usual: Mode = "eager" if seen.charge.is_mirror and is_spare else "busy"
+    if known.has_more or _has_changed(known, usual):
+        return usual
     if known.again is not None:
         return known.again
     # What time alone makes due: snapshots, orphans, of which the last round noted when it was done; and what the window has
@@ -240,7 +261,7 @@ def _due(known: _Known, now_s: float, now_ms: int) -> Mode | None:
     if now_s - known.ended_s >= min(DAILY_S, spec.orphan_age_s) or (known.is_shut and is_open(spec.window, now_ms)):
         return "thorough"
     is_new = then is not None and then.version != seen.version
-    return "quiet" if is_new and _rests(known, now_s, QUIET_S, 2) else None
+    return "quiet" if is_new and _rests(known, now_s, _quiet_s(seen), 2) else None
 
 
 def _thorough_or_regular(known: _Known, now_s: float) -> Mode | None:
@@ -253,6 +274,11 @@ def _thorough_or_regular(known: _Known, now_s: float) -> Mode | None:
         return "thorough"
     is_new = known.regular_at != known.seen.version or known.has_more
     return "regular" if is_new and now_s - known.regular_s >= THOROUGH_EVERY_S else None
+
+
+def _quiet_s(seen: Seen) -> float:
+    """How long a table is without a commit at least, when it rests."""
+    return QUIET_MIRROR_S if seen.charge.is_mirror else QUIET_S
 
 
 def _rests(known: _Known, now_s: float, least_s: float, times: int) -> bool:
@@ -276,10 +302,10 @@ def _note_look(known: _Known, seen: Seen, mode: Mode, now_s: float) -> None:
         known.thorough_s, known.thorough_at = now_s, seen.version
 
 
-def _has_changed(known: _Known) -> bool:
+def _has_changed(known: _Known, mode: Mode = "busy") -> bool:
     """Whether the table has so many more files or snapshots than when it was looked at, or somebody has replaced files."""
     seen, then, spec = known.seen, known.looked_at, known.seen.charge.care.spec
-    if then is None or seen.files - then.files >= spec.min_input_files or seen.files < then.files:
+    if then is None or seen.files - then.files >= fewest_files(spec.min_input_files, mode) or seen.files < then.files:
         return True
     kept = known.plan.kept_snapshots if known.plan is not None else None
     return seen.snapshots - then.snapshots >= max(1, (kept or spec.snapshot_count) // 4)

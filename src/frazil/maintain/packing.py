@@ -6,6 +6,7 @@ rewritten when it has enough files, or more in it than one file should have; wha
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
@@ -16,6 +17,10 @@ FEWEST_REGULAR = 8
 """Of tables with few commits, so many small files are put together: waiting for more would take hours, and with fewer each
 row would be written again for each power of two between the size of a commit and that of a file.
 """
+_EAGER_SHARE = 6
+"""Where there is time to spare, a sixth of the small files that are worth it otherwise is put together."""
+_FREE_BYTES = 4 * 1024 * 1024
+"""To write so much anew costs no more than all else that such a round does, so whatever fits goes with it each time."""
 _LARGEST_SHARE = 0.25
 """A file joins smaller ones up to this share of all of them together. At 1, each file would wait for as much as it has
 itself, and rows be written again for each power of two; at 0.25 they are a quarter to a third less often. Where fewer than
@@ -39,7 +44,13 @@ class Packing:
     @property
     def fewest_now(self) -> int:
         """Small files that are worth it in this mode."""
-        return {"busy": self.fewest, "regular": min(self.fewest, FEWEST_REGULAR)}.get(self.mode, 2)
+        return fewest_files(self.fewest, self.mode)
+
+
+def fewest_files(usual: int, mode: str) -> int:
+    """Small files that are worth it in this mode, where so many usually are."""
+    modes = {"busy": usual, "eager": max(2, usual // _EAGER_SHARE), "regular": min(usual, FEWEST_REGULAR)}
+    return modes.get(mode, 2)
 
 
 @dataclass(frozen=True)
@@ -143,6 +154,8 @@ def _few(sizes: Sequence[int], packing: Packing) -> list[tuple[int, ...]]:
     ordered = sorted(sizes)
     smaller = list(accumulate(ordered))
     count = next((n for n in range(len(ordered), 1, -1) if ordered[n - 1] <= share * smaller[n - 2]), 0)
+    if packing.mode == "eager":
+        count = max(count, bisect_right(smaller, _FREE_BYTES))
     chosen = [size for size in sizes if count and size <= ordered[count - 1]]
     return [group for group in packed(chosen, packing.group_bytes) if len(group) >= fewest]
 

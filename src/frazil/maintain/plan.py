@@ -23,10 +23,10 @@ from frazil.spec.models import MaintenanceSpec
 Kind = Literal["compact", "deletes", "manifests", "carry", "expire", "orphans", "statistics"]
 REWRITES: tuple[Kind, ...] = ("compact", "deletes", "manifests")
 DAILY: tuple[Kind, ...] = ("orphans", "statistics")
-Mode = Literal["busy", "regular", "quiet", "thorough"]
+Mode = Literal["busy", "eager", "regular", "quiet", "thorough"]
 
 QUIET_AFTER_MS = 60_000
-MOST_DELETED: Mapping[Mode, float] = {"busy": 0.12, "regular": 0.12, "quiet": 0.1, "thorough": 0.05}
+MOST_DELETED: Mapping[Mode, float] = {"busy": 0.12, "eager": 0.12, "regular": 0.12, "quiet": 0.1, "thorough": 0.05}
 """A data file is written anew without its deleted rows when they are more of all than this: while changes arrive, each of
 them would else cause many rows to be written, and afterwards readers are not to pay for them for long.
 """
@@ -69,7 +69,9 @@ class Holds:
 
 @dataclass(frozen=True)
 class Action:
-    """One thing to do. reason: why, in words; gain: what will be better. has_rest: there may be more of it afterwards."""
+    """One thing to do. reason: why, in words; gain: what will be better. has_rest: there may be more of it afterwards.
+    is_early: it could wait, and is done because there is time to spare.
+    """
 
     kind: Kind
     table: str
@@ -78,6 +80,7 @@ class Action:
     compaction: Compaction | None = None
     snapshots: tuple[int, ...] = ()
     has_rest: bool = False
+    is_early: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,9 +104,10 @@ class Plan:
 def plan_care(look: TableLook, care: Care, holds: Holds, now_ms: int, mode: Mode, noted: Mapping[str, int]) -> Plan:
     """The plan for a table that was looked at with its files.
 
-    mode: `busy` while records arrive, so that each is rewritten few times; `regular` now and then among them, for what few
-    commits leave behind; `quiet` once they have ended, and a while later `thorough` does all that is worth anything. noted:
-    when what leaves no trace in the metadata was last done, by its mark.
+    mode: `busy` while records arrive, so that each is rewritten few times; `eager` among them, for a table whose readers
+    open each small file with deletes of its own, and while there is time to spare; `regular` now and then among them, for
+    what few commits leave behind; `quiet` once they have ended, and a while later `thorough` does all that is worth
+    anything. noted: when what leaves no trace in the metadata was last done, by its mark.
     """
     care = as_the_table_says(care, look)
     spec, table = care.spec, look.name
@@ -216,7 +220,8 @@ def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action |
     compaction = Compaction(options, care.spec.sort, care.spec.zorder, debt.equality_deletes > 0, partitions)
     after, has_rest = (chosen.files_after, chosen.has_rest) if chosen is not None else (0, False)
     gain = f"{len(files):,} files become about {after:,}" if files else "readers skip no deleted rows there"
-    return Action("compact", look.name, "; ".join(reasons), gain, compaction, has_rest=has_rest)
+    is_early = mode == "eager" and not (takes_all or worn)
+    return Action("compact", look.name, "; ".join(reasons), gain, compaction, has_rest=has_rest, is_early=is_early)
 
 
 def _is_worn(file: StoredData, most: float, deleted: int) -> bool:
@@ -266,7 +271,7 @@ def _carrying(look: TableLook, care: Care, mode: Mode, is_rewritten: bool) -> It
     if needs_carrying(look, _retention(look, care.spec)):
         reason = "the newest progress lies behind many snapshots of other writers"
         yield Action("carry", look.name, reason, "snapshots before it can be expired")
-    elif mode != "busy" and (depth > 1 or (depth == 1 and is_rewritten)):
+    elif mode not in ("busy", "eager") and (depth > 1 or (depth == 1 and is_rewritten)):
         tells = "does not tell" if depth > 1 else "will not tell, once files are rewritten,"
         reason = f"the newest snapshot {tells} how far the table is"
         yield Action("carry", look.name, reason, "others may expire all snapshots but the newest")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -23,11 +24,11 @@ CARE = Care(MaintenanceSpec(min_input_files=5), 128 * MIB, 256 * MIB)
 
 class PaperUpkeep:
     """Tables on paper: notes what is asked of it. failures: what the next changes raise; blindness: what looks raise;
-    look_s: what each takes.
+    look_s: what each takes; compact_s: and a compaction.
     """
 
     def __init__(self, look: TableLook, clock: FakeClock) -> None:
-        self.clock, self.look_s = clock, 0.0
+        self.clock, self.look_s, self.compact_s = clock, 0.0, 0.0
         self.tables: dict[str, TableLook] = {look.name: look}
         self.calls: list[str] = []
         self.removed: list[str] = []
@@ -46,6 +47,7 @@ class PaperUpkeep:
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:  # noqa: ARG002
         self._note("compact")
+        self.clock.sleep(self.compact_s)
         files = self.tables[table].files
         if self.loses:
             return Rewritten(lost=len(files))
@@ -308,6 +310,48 @@ def test_a_table_that_rests_while_the_window_is_closed_is_cared_for_when_it_open
     assert 58 <= compacted[0] <= 62
     assert all(58 <= minute % 1440 <= 122 for minute in compacted)
     assert any("orphans" in call for done in calls for call in done)
+
+
+def test_few_files_of_a_mirror_are_put_together_in_a_tenth_of_the_time() -> None:
+    found: dict[bool, list[int]] = {}
+    for is_mirror in (True, False):
+        beside = Beside(files=1)
+        spec = MaintenanceSpec(min_input_files=60)
+        beside.charge = Charge("t.a", replace(CARE, spec=spec), is_mirror=is_mirror)
+        beside.upkeep.compact_s = 3.0
+        times = found[is_mirror] = []
+        for second in range(1, 301):
+            files = beside.upkeep.tables["t.a"].files
+            files = (files[0], *[replace(files[0], size_bytes=1000)] * (len(files) if files[1:] else 1))
+            beside.upkeep.tables["t.a"] = replace(beside.upkeep.tables["t.a"], files=files)
+            beside.commit()
+            if "compact" in beside.after(1):
+                times.append(second)
+                beside.upkeep.tables["t.a"] = replace(beside.upkeep.tables["t.a"], files=files[:1])
+                beside.commit(1 - beside.files)
+    early, usual = found[True], found[False]
+    assert early[0] == 10, "at the first look"
+    assert {later - one for one, later in pairwise(early)} <= set(range(27, 40)), "nine times as long as one takes"
+    assert usual[0] >= 60
+
+
+def test_a_mirror_rests_after_ten_seconds_or_twice_as_long_as_it_usually_pauses() -> None:
+    beside = Beside(files=4)
+    spec = MaintenanceSpec(min_input_files=60)
+    beside.charge = Charge("t.a", replace(CARE, spec=spec), is_mirror=True)
+    beside.commit()
+    assert beside.after(10) == ["look"]
+    tidied = ["look", "compact", "carry"]
+    beside.commit()
+    assert beside.after(9) == []
+    assert beside.after(1) == tidied
+    assert beside.after(5) == []
+    for _ in range(5):
+        beside.commit()
+        assert beside.after(15) == []
+    beside.commit()
+    assert beside.after(29) == [], "it usually has one every 15 s"
+    assert beside.after(1) == tidied
 
 
 def test_a_mirror_that_others_care_for_is_measured_and_slowed_and_nothing_else() -> None:

@@ -219,6 +219,28 @@ def test_much_is_not_written_anew_for_little_in_many_partitions(partitions: int,
         assert action.reason.startswith(f"{chosen} files of ")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "chosen"),
+    [
+        ([100 * MIB] + [MIB // 20] * 7, 0),
+        ([100 * MIB] + [MIB // 20] * 8, 8),
+        ([100 * MIB, 3 * MIB] + [MIB // 20] * 7, 8),
+        ([100 * MIB, 5 * MIB] + [MIB // 20] * 8, 8),
+        ([100 * MIB, 5 * MIB, 3 * MIB] + [MIB // 20] * 8, 9),
+    ],
+)
+def test_with_time_to_spare_few_files_are_put_together_with_what_costs_no_more_than_that(
+    sizes: list[int], chosen: int
+) -> None:
+    assert compaction(plan({"[0,[]]": sizes}, "busy")) is None
+    action = compaction(plan({"[0,[]]": sizes}, "eager"))
+    assert (action is not None) == (chosen > 0)
+    if action is not None:
+        assert action.compaction is not None
+        assert (action.is_early, action.gain) == (True, f"{chosen} files become about 1")
+        assert len(sizes) - len(rewritten(sizes, action.compaction.options, is_ordered=False)) == chosen - 1
+
+
 def test_a_sorted_table_is_rewritten_once() -> None:
     spec = MaintenanceSpec(cores=2, sort=("id",))
     action = compaction(plan({"[0,[]]": [MIB] * 160}, "thorough", spec))
@@ -292,7 +314,9 @@ def test_deletes_are_worked_off() -> None:
     assert action.compaction.removes_dangling
 
 
-@pytest.mark.parametrize(("mode", "deleted"), [("busy", 12), ("regular", 12), ("quiet", 10), ("thorough", 5)])
+@pytest.mark.parametrize(
+    ("mode", "deleted"), [("busy", 12), ("eager", 12), ("regular", 12), ("quiet", 10), ("thorough", 5)]
+)
 def test_the_longer_a_table_rests_the_fewer_deleted_rows_are_left_in_it(mode: Mode, deleted: int) -> None:
     for count, is_due in ((deleted, True), (deleted - 1, False)):
         files = (StoredData(TARGET, 100, "[0,[]]", deleted=count),)
