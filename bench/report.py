@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from bench.goals import GOALS
 from bench.plot import draw
+from bench.report_kept import GOALS as GOALS_TITLE
+from bench.report_kept import SURROUNDINGS, UNMEASURED, sections_of, with_kept
 from bench.report_tables import median_of as _median
 from bench.report_tables import number as _number
 from bench.report_tables import spread_of as _spread
@@ -23,6 +25,7 @@ Measured by `make bench`; how, and how to repeat it, is in [bench/README.md](../
 {_BEGIN}
 {_END}
 """
+_PICTURE = "![CPU, throughput, freshness and memory](performance.svg)\n"
 _NAMES = {"frazil": "Frazil", "stock": "Spark Structured Streaming", "connect": "Kafka Connect Iceberg sink"}
 # What the records of FORMAT_VARIANTS are.
 _RECORDS = {
@@ -41,8 +44,9 @@ def write(settings: Settings) -> None:
     settings.docs.mkdir(parents=True, exist_ok=True)
     page = settings.docs / "performance.md"
     text = page.read_text() if page.exists() else _PAGE
-    page.write_text(between_markers(text, render(results)))
-    draw(results, settings.docs / "performance.svg")
+    page.write_text(between_markers(text, render(results, text.partition(_BEGIN)[2].partition(_END)[0])))
+    if results.of("throughput") and results.of("freshness"):
+        draw(results, settings.docs / "performance.svg")
 
 
 def between_markers(text: str, report: str) -> str:
@@ -54,27 +58,23 @@ def between_markers(text: str, report: str) -> str:
     return f"{before}{begin}\n\n{report}\n{end}{after}"
 
 
-def render(results: Results) -> str:
-    """The report as Markdown."""
-    sections = [
-        _section("Figures and goals", _goals(results)),
-        "![CPU, throughput, freshness and memory](performance.svg)\n",
-        _section("Throughput", _throughput(results)),
-        _section("Formats and bad records", _formats(results)),
-        _section("Upserts", upserts(results)),
-        _section("Table care", care(results)),
-        _section("Freshness", _freshness(results)),
-        _section("A new schema in mid-stream", _new_schema(results)),
-        _section("Idle and trickling topics", _crowds(results)),
-        _section("Start", _start(results)),
-        _section("Where and with what", _surroundings(results)),
-        _section("The files", _files(results)),
-    ]
-    return "\n".join(section for section in sections if section)
-
-
-def _section(title: str, body: str) -> str:
-    return f"## {title}\n\n{body}\n" if body else ""
+def render(results: Results, before: str = "") -> str:
+    """The report as Markdown. before: the last one, of which is kept what these results do not tell."""
+    sections = {
+        GOALS_TITLE: _goals(results),
+        "Throughput": _throughput(results),
+        "Formats and bad records": _formats(results),
+        "Upserts": upserts(results),
+        "Table care": care(results),
+        "Freshness": _freshness(results),
+        "A new schema in mid-stream": _new_schema(results),
+        "Idle and trickling topics": _crowds(results),
+        "Start": _start(results),
+        SURROUNDINGS: _surroundings(results),
+        "The files": _files(results),
+    }
+    told = [f"## {title}\n\n{body}\n" for title, body in with_kept(sections, sections_of(before)).items() if body]
+    return "\n".join([told[0], _PICTURE, *told[1:]])
 
 
 def _goals(results: Results) -> str:
@@ -82,7 +82,7 @@ def _goals(results: Results) -> str:
     for goal in GOALS:
         value = goal.measured(results)
         met = "" if value is None else "yes" if goal.is_met(value) else "**no**"
-        rows.append([goal.what, goal.text, "not measured" if value is None else _number(value), met])
+        rows.append([goal.what, goal.text, UNMEASURED if value is None else _number(value), met])
     return table(["what", "goal", "measured (median)", "met"], rows)
 
 

@@ -99,6 +99,22 @@ def test_only_what_stands_between_the_markers_is_written_anew() -> None:
     assert between_markers(written, "new\n") == written
 
 
+def test_what_was_not_measured_again_stays_with_where_it_was_measured() -> None:
+    first = render(Results([result("frazil", "running", 1.0), result("frazil", "avro", 0.5)]))
+    idle = result("frazil", "200-topics", 9.0, benchmark="idle")
+    idle.content["machine"]["commit"] = "def"
+    second = render(Results([idle]), first)
+    kept = [line for line in first.splitlines() if line.startswith(("| Frazil", "| JSON, 8 fields", "| avro "))]
+    assert len(kept) == 3
+    assert set(kept) <= set(second.splitlines())
+    assert "| idle | 200-topics |" in second
+    new, _, earlier = second.partition("What was not measured then is of earlier runs:")
+    assert ("at commit def" in new, "at commit abc" in earlier) == (True, True)
+    assert second.count("(performance.svg)") == 1
+    assert render(Results([idle]), second) == second, "once more it is the same"
+    assert render(Results([]), first) == first
+
+
 def test_a_page_without_markers_is_not_overwritten() -> None:
     with pytest.raises(ValueError, match="no markers"):
         between_markers("my page", "new")
