@@ -58,7 +58,11 @@ ORPHANS: Mapping[str, Setting] = {
 }
 TABLE_MAINTENANCE: Mapping[str, Setting] = {
     "target_file_size": Setting("The size that compaction aims at; that of `commit` unless written.", SIZE),
-    "min_input_files": Setting("How many small files of a partition are worth a compaction.", _WHOLE, default=50),
+    "min_input_files": Setting(
+        "How many small files of a partition are worth a compaction; of a mirror a sixth of them, with time to spare.",
+        _WHOLE,
+        default=50,
+    ),
     "small_file_share": Setting("The share of small files that is left alone.", _SHARE, default="10%"),
     "snapshots": Setting("Which snapshots are kept.", {"$ref": "#/$defs/snapshots"}),
     "orphans": Setting("When files are removed that no snapshot names.", {"$ref": "#/$defs/orphans"}),
