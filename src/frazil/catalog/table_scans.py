@@ -14,7 +14,8 @@ from frazil.catalog.port import StoredFile
 from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of, is_numbered
 from frazil.types import Commit
 
-_FILES_AT_ONCE = 10_000
+_FILES_AT_ONCE, _WITH_STATISTICS = 10_000, 500
+"""What is known of the columns of a file takes up to a hundred times as much as all else."""
 
 
 class TableScans:
@@ -78,28 +79,32 @@ class Described:
 
     def lots(self, scan: Any) -> Iterator[str]:
         """The tasks of a Java table scan, as JSON of the REST protocol."""
-        tasks = scan.planFiles()
-        try:
-            lots = self._iceberg.relocated.com.google.common.collect.Iterators.partition(
-                tasks.iterator(), _FILES_AT_ONCE
-            )
-            while lots.hasNext():
-                yield self._json(lots.next())
-        finally:
-            tasks.close()
+        return self._lots(scan, _FILES_AT_ONCE)
 
     def live_files(self, scan: Any) -> list[LiveFile]:
-        """The files of a Java table scan, with their deletes."""
-        return [file for lot in self.lots(scan) for file in _live_files(lot)]
+        """The files of a Java table scan that includes statistics of columns, with their deletes."""
+        return [file for lot in self._lots(scan, _WITH_STATISTICS) for file in _live_files(lot)]
 
     def live_files_of(self, tasks: Any) -> list[LiveFile]:
         """The files of a Java list of scan tasks, in its order, with their deletes."""
-        return list(_live_files(self._json(tasks)))
+        return [file for lot in self._parted(tasks, _WITH_STATISTICS) for file in _live_files(lot)]
 
     def bare_file(self, file: Any) -> LiveFile:
         """A Java data file, without its deletes."""
         content = str(self._iceberg.ContentFileParser.toJson(file, self._specs.get(file.specId())))
         return LiveFile(str(file.location()), file.recordCount(), content)
+
+    def _lots(self, scan: Any, at_once: int) -> Iterator[str]:
+        tasks = scan.planFiles()
+        try:
+            yield from self._parted(tasks, at_once)
+        finally:
+            tasks.close()
+
+    def _parted(self, tasks: Any, at_once: int) -> Iterator[str]:
+        lots = self._iceberg.relocated.com.google.common.collect.Iterators.partition(tasks.iterator(), at_once)
+        while lots.hasNext():
+            yield self._json(lots.next())
 
     def _json(self, tasks: Any) -> str:
         responses = self._iceberg.rest.responses

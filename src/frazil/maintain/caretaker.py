@@ -34,7 +34,9 @@ WATCHED_EVERY_S = 60.0
 """So often mirrors are looked at that are cared for by others."""
 THOROUGH_QUIET_S = 180.0
 _EARLY_TIMES = 9
-"""So many times as long as an early compaction took there is no other: they take a tenth of the time at most."""
+"""So many times as long as an early look took, with the compaction that came of it, there is no other: all of them together
+take a tenth of the time at most.
+"""
 _PAUSES_KEPT = 5
 _LONGEST_USUAL_S = 3 * 3600.0
 """A table without commits for so long rests, whatever its habits."""
@@ -194,6 +196,10 @@ class Caretaker:
             plan = _without_put_off(plan, known, now_s)
             known.plan, known.is_behind = plan, bool(plan.debt.above_cap)
             outcomes = list(self._carer.run(plan, charge.care, self._stopping.is_set))
+            if mode == "eager":
+                due_s = sum(outcome.took_s for outcome in outcomes if not outcome.action.is_early)
+                ended_s = self._clock.monotonic_s()
+                self._spare_from_s = ended_s + _EARLY_TIMES * (ended_s - now_s - due_s)
             self._settle(known, outcomes, mode)
             if known.is_behind and outcomes:
                 debt = self._carer.measure(charge)
@@ -218,9 +224,6 @@ class Caretaker:
         if any(not outcome.failure for outcome in outcomes):
             known.last_ms = self._clock.now_ms()
         compactions = [outcome for outcome in outcomes if outcome.action.kind == "compact"]
-        early_s = sum(outcome.took_s for outcome in compactions if outcome.action.is_early)
-        if early_s:
-            self._spare_from_s = self._clock.monotonic_s() + _EARLY_TIMES * early_s
         known.fewer_files += sum(outcome.rewritten.removed - outcome.rewritten.added for outcome in compactions)
         known.has_more = any(_has_more(outcome) for outcome in compactions)
         if any(_has_rest(outcome) for outcome in compactions):
