@@ -42,6 +42,7 @@ from frazil.ingest.task import Job
 from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.upserts.first_tombstones import without_told
 from frazil.ingest.upserts.last_deletes import still_last
+from frazil.ingest.upserts.live_rows import check_columns
 from frazil.ingest.upserts.truncates import unplaced
 from frazil.ingest.upserts.upsert import OldRowsGone, ValuesGone, commit_changes
 from frazil.ingest.watermark import advance_watermark
@@ -259,12 +260,12 @@ class Pipeline:
             if table.state is not None:
                 hit("evolve.before")
                 loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
-                change = within_limit(table, adder(table.spec, wanted, loosened))
+                change = _checked(table, adder(table.spec, wanted, loosened), report.key_columns)
                 evolved = self._catalog.evolve(table.name, change)
                 state = note_key_columns(self._catalog, evolved, report.key_columns)
                 in_vain = asked_in_vain(table.state, state, wanted, loosened, table.in_vain)
                 return Outcome(state, report, in_vain=in_vain)
-            schema = within_limit(table, adder(table.spec, wanted))(Schema())
+            schema = _checked(table, adder(table.spec, wanted), report.key_columns)(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Outcome(None, report, is_empty=True)
             hit("create.before")
@@ -368,6 +369,20 @@ def grant_columns(table: Table, wanted: Wanted) -> tuple[Wanted, dict[Path, str]
     if barred and (is_known or len(barred.keys() | table.barred.keys()) > MOST_BARRED):
         raise NamesClash(next(iter(barred.values())))
     return granted, barred
+
+
+def _checked(table: Table, change: Callable[[Schema], Schema], keys: Sequence[str]) -> Callable[[Schema], Schema]:
+    """The change, refused when the table would have too many columns, or key columns or an order that are no plain values.
+    keys: those that it would get to know. The change raises SpecError.
+    """
+
+    def checked(schema: Schema) -> Schema:
+        after = within_limit(table, change)(schema)
+        if table.spec.mode == "upsert":
+            check_columns(table.target(after), keys)
+        return after
+
+    return checked
 
 
 def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:

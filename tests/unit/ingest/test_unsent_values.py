@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 
@@ -23,6 +25,12 @@ def test_the_text_that_stands_for_what_was_not_sent_is_the_connectors_to_choose(
     values = [debezium("u", after={"id": 1, "v": "?"}), debezium("u", after={"id": 2, "v": PLACEHOLDER})]
     changes = read_changes(own, *values)
     assert (changes.unavailable[1].tolist(), changes.columns[1].to_pylist()) == ([True, False], [None, PLACEHOLDER])
+
+
+def test_a_value_that_was_not_sent_is_known_where_somebody_has_written_the_message_anew() -> None:
+    after = {"id": 1, "v": {PLACEHOLDER: PLACEHOLDER}}
+    changes = read_changes(MIRROR, json.dumps({"op": "u", "before": None, "after": after}).encode())
+    assert (changes.unavailable[1].tolist(), changes.decoded.wanted) == ([True], {})
 
 
 _RAW = PLACEHOLDER.encode()

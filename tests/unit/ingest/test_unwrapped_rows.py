@@ -29,6 +29,12 @@ def test_rows_that_debezium_unwrapped_are_read_by_what_it_left_beside_them() -> 
     assert changes.passed_over == {"tombstone": 1}
 
 
+@pytest.mark.parametrize("beside", ['"__deleted":"yes"', '"__deleted":"TRUE","__op":"u"', '"__deleted":""'])
+def test_what_is_neither_true_nor_false_of_a_deletion_is_an_unknown_operation(beside: str) -> None:
+    changes = read_changes(MIRROR, b'{"id":1,"v":"a","__op":"u"}', f'{{"id":1,"v":"b",{beside}}}'.encode())
+    assert [(row, kind) for row, kind, *_ in bad_records(changes)] == [(1, "unknown_operation")]
+
+
 _OF_ROWS: list[dict[str, Any]] = [
     {"payload": None},
     {"payload": "x"},

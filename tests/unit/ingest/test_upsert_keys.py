@@ -13,7 +13,7 @@ import fastavro
 import pytest
 
 from frazil.ingest.table import RunState
-from frazil.spec.models import ColumnSpec, FlattenSpec, ValueSpec
+from frazil.spec.models import ColumnSpec, EnvelopeSpec, FlattenSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.mirror_world import MirrorWorld
 from tests.unit.ingest.test_upsert_service import JSON_KEYS, UpsertWorld, Value
@@ -228,3 +228,26 @@ def test_what_is_no_number_is_one_key_in_records_and_their_keys(tmp_path: Path) 
         world.catch_up()
     assert len(world.mirror()) == 1
     assert world.catalog.load("n.t__dead_letters") is None
+
+
+@pytest.mark.parametrize("envelope", [None, EnvelopeSpec(kind="debezium")], ids=["rows", "debezium"])
+def test_tombstones_have_key_columns_that_come_from_no_key(tmp_path: Path, envelope: EnvelopeSpec | None) -> None:
+    columns = (
+        ColumnSpec(name="region", type=parse_type("string"), constant="eu"),
+        ColumnSpec(name="tenant", type=parse_type("string"), header="tenant"),
+    )
+    names = ("region", "tenant", "_topic", "id")
+    world = UpsertWorld(
+        tmp_path, columns=columns, key_columns=names, key=JSON_KEYS, envelope=envelope, metadata={"topic": "_topic"}
+    )
+
+    def tell(tenant: str, value: bytes | None) -> None:
+        world.source.produce("a", 0, value, key=b'{"id":1}', headers=(("tenant", tenant.encode()),))
+
+    for tenant in ("x", "y"):
+        row = {"id": 1, "v": tenant}
+        tell(tenant, json.dumps(row if envelope is None else {"op": "c", "before": None, "after": row}).encode())
+    world.catch_up()
+    tell("x", None)
+    world.catch_up()
+    assert world.mirror() == [{"region": "eu", "tenant": "y", "id": 1, "v": "y", "_topic": "a"}]

@@ -166,6 +166,35 @@ def test_a_key_column_that_is_a_struct_stops_the_table(tmp_path: Path) -> None:
     assert "`key_columns` takes columns with plain values only" in stopped.reason
 
 
+@pytest.mark.parametrize(
+    ("settings", "key", "said"),
+    [
+        ({"key_columns": ("o",)}, "1", "the column o is a list<long>, and `key_columns`"),
+        ({"key_columns": ("p",)}, "1", "the column p is a struct<5: q: optional long>, and `key_columns`"),
+        ({}, '{"o":[1]}', "the column o is a list<long>, and `key_columns`"),
+        ({"key_columns": ("id",), "order_by": "o"}, "1", "the column o is a list<long>, and `order_by`"),
+    ],
+)
+def test_a_key_or_an_order_that_turns_out_to_be_no_plain_value_stops_the_table(
+    tmp_path: Path, settings: dict[str, Any], key: str, said: str
+) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, **settings)
+    stopped = world.tell((key, {"id": 1, "o": [1], "p": {"q": 1}}))
+    assert stopped.run_state is RunState.STOPPED
+    assert stopped.reason.startswith(said)
+    assert world.catalog.load("n.t") is None
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_the_first_key_says_which_fields_are_the_key(tmp_path: Path, tasks: int) -> None:
+    world = UpsertWorld(tmp_path, tasks, key=JSON_KEYS)
+    world.tell(('{"id":1}', {"id": 1, "v": 1}), ('{"id":2,"x":1}', {"id": 2, "v": 2}), ('{"id":3}', {"id": 3, "v": 3}))
+    world.tell(('{"id":3,"x":1}', None), ('{"id":1}', None))
+    assert world.mirror() == [{"id": 3, "v": 3}]
+    reason = "the record's key has the field x, which is none of the table's key columns: name its `key_columns`"
+    assert world.letters() == [("key_differs", reason)] * 2
+
+
 def test_nested_and_composite_keys(tmp_path: Path) -> None:
     world = UpsertWorld(tmp_path, key_columns=("o.id", "region"), key=JSON_KEYS)
     north, south = '{"o":{"id":1},"region":"n"}', '{"o":{"id":1},"region":"s"}'

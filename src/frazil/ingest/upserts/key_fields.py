@@ -82,7 +82,7 @@ def first_alike(target: TableTarget, records: Mapping[str, pa.Array], has_key: B
     """The records with a key without those whose key has other fields than the first one: it decides what the table's key
     is.
     """
-    if target.envelope is None or target.envelope.names_keys:
+    if target.envelope is not None and target.envelope.names_keys:
         return has_key
     found = find_key_fields(target, records)
     has_fields = np.array([bool(names) for names in found.names] + [False])[found.codes]
@@ -127,9 +127,8 @@ def find_key_fields(target: TableTarget, records: Mapping[str, pa.Array]) -> Key
     """The fields of these records' keys, Maxwell's without those that name the table."""
     changes = target.changes
     assert changes is not None
-    assert target.envelope is not None
     if changes.key.format == "json":
-        return _of_texts(records["key"], target.envelope.kind == "maxwell")
+        return _of_texts(records["key"], target.envelope is not None and target.envelope.kind == "maxwell")
     if changes.key.format in ("avro", "json_schema"):
         return _of_schemas(changes.key, records)
     return KeyFields(np.full(len(records["key"]), -1), np.asarray(records["key"].is_null()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -154,10 +155,12 @@ def _kind(target: TableTarget, path: Path) -> pa.DataType:
     return arrow_type(target.schema.find_field(".".join(path)).field_type)
 
 
-def check_columns(target: TableTarget) -> None:
-    """Raises SpecError where a column that tells rows or changes apart is of a type that cannot."""
+def check_columns(target: TableTarget, found: Sequence[str] = ()) -> None:
+    """Raises SpecError where a column that tells rows or changes apart is of a type that cannot. found: the key columns of a
+    table that does not know them yet.
+    """
     assert target.changes is not None
-    for path in target.changes.paths:
+    for path in replace(target.changes, key_columns=tuple(found) or target.changes.key_columns).paths:
         _check_plain(target, path, "key_columns")
     if target.changes.order_by:
         _check_plain(target, (target.changes.order_by,), "order_by")

@@ -22,6 +22,7 @@ from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.connect.values import VARIABLE_SCALE, read_meaning
 from frazil.ingest.decode.envelopes.document_ids import ID, read_ids
 from frazil.ingest.decode.envelopes.maxwell_keys import PRIMARY, flat_keys
+from frazil.ingest.decode.fit import Fitting
 from frazil.ingest.decode.json.bare_keys import bare_keys
 from frazil.ingest.decode.keys import decode_keys, has_record
 from frazil.ingest.envelope import NO_ENVELOPE
@@ -31,6 +32,7 @@ from frazil.ingest.picking import pick
 from frazil.ingest.target import ChangeReading, Reading, TableTarget
 from frazil.ingest.upserts.key_names import leaves_of, places_of, struct_of
 from frazil.ingest.upserts.live_rows import has_column, member
+from frazil.ingest.upserts.own_keys import own_key_columns
 
 Path = tuple[str, ...]
 _ROOT = "key"
@@ -71,7 +73,7 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
     if not there.size:
         return nothing
     found = _decode(target, pick(records, there), limit)
-    return _spread(found, nothing, there, limit)
+    return _with_own(target, records, _spread(found, nothing, there, limit), rows, limit)
 
 
 def read_row_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArray[np.bool_], limit: int) -> Keys:
@@ -90,7 +92,23 @@ def read_row_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: ND
         found = _read_documents(target, changes, kept, limit, _read_as_rows)
     else:
         found = _read_as_rows(target, changes, kept, limit)
-    return _spread(found, nothing, there, limit)
+    return _with_own(target, records, _spread(found, nothing, there, limit), rows, limit)
+
+
+def _with_own(
+    target: TableTarget, records: Mapping[str, pa.Array], keys: Keys, rows: NDArray[np.bool_], limit: int
+) -> Keys:
+    """The keys with those columns of them that do not come from keys. rows: those that are asked for."""
+    if not keys.columns:
+        return keys
+    fitting = Fitting(target.reading, "", rows.size, limit)
+    own = own_key_columns(fitting, target, records)
+    if not own:
+        return keys
+    more = [misfit for misfit in fitting.misfits if rows[misfit.row]]
+    misfits = sorted([*keys.decoded.misfits, *more], key=lambda misfit: misfit.row)[:limit]
+    decoded = replace(keys.decoded, refused=keys.decoded.refused | (fitting.refused & rows), misfits=misfits)
+    return replace(keys, decoded=decoded, columns={**keys.columns, **own})
 
 
 def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
@@ -180,7 +198,17 @@ def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[
         meant = read_meaning(found[place], VARIABLE_SCALE, kinds[place])
         found[place] = meant.array if meant is not None else pa.nulls(len(found[place]), pa.string())
     columns = {path: pc.coalesce(*(found[place] for place in mine)) for path, mine in places.items()}
-    return Keys(_sans_wanted(decoded), columns)
+    misfits = [_as_other_key(misfit) for misfit in decoded.misfits]
+    return Keys(replace(_sans_wanted(decoded), misfits=misfits), columns)
+
+
+def _as_other_key(misfit: Misfit) -> Misfit:
+    """A field that is none of the key columns is no matter of `on_drift`."""
+    if misfit.kind != "undeclared":
+        return misfit
+    name = misfit.path.removeprefix(f"{_ROOT}.")
+    reason = f"the record's key has the field {name}, which is none of the table's key columns: name its `key_columns`"
+    return replace(misfit, kind="key_differs", reason=reason)
 
 
 def _with_scales(

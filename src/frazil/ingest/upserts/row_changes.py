@@ -47,7 +47,8 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
     there = has_value(target.reading, records["value"])
     decoded = _rows_there(target, records, there, limit)
     needs_key = np.ones(there.size, np.bool_) if reading.is_key_of_record else ~there
-    keys = read_keys(target, records, needs_key, limit)
+    is_known = bool(reading.key_columns)
+    keys = read_keys(target, records, needs_key if is_known else first_alike(target, records, needs_key), limit)
     decoded = _with_misfits(decoded, keys, limit)
     columns = decoded.columns
     if reading.key_columns and columns:

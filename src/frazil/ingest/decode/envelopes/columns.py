@@ -230,8 +230,18 @@ def _operation(envelope: Envelope, parts: _Parts) -> pa.Array:
     if name in parts:
         array = parts[name][1]
         return array if pa.types.is_string(array.type) else _spelt(array)
-    deleted = parts["__deleted"][1].cast(pa.string())
-    return pc.if_else(pc.fill_null(pc.equal(deleted, "true"), False), "d", "u")
+    deleted = parts["__deleted"][1]
+    word = deleted if pa.types.is_string(deleted.type) else _spelt(deleted)
+    return operation_of(word, pa.nulls(len(word), pa.string()))
+
+
+def operation_of(deleted: pa.Array, op: pa.Array) -> pa.Array:
+    """The operations of unwrapped rows, by the texts that tell of a deletion and those of `op`. A text that is neither
+    `true` nor `false` is an operation that nobody knows.
+    """
+    strange = pc.and_(deleted.is_valid(), pc.invert(pc.is_in(deleted, pa.array(["true", "false"]))))
+    told = pc.if_else(strange, deleted, pc.fill_null(op, "u"))
+    return pc.if_else(pc.fill_null(pc.equal(deleted, "true"), False), "d", told)
 
 
 def _spelt(array: pa.Array) -> pa.Array:

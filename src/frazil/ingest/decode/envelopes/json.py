@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.decode.envelopes.columns import FLAT, SIGNS
+from frazil.ingest.decode.envelopes.columns import FLAT, SIGNS, operation_of
 from frazil.ingest.decode.envelopes.facts import read_facts
 from frazil.ingest.decode.envelopes.images import marks_of, note_told_by_keys, read_image, watcher
 from frazil.ingest.decode.envelopes.opened import (
@@ -37,7 +37,7 @@ from frazil.ingest.decode.envelopes.parts import (
 from frazil.ingest.decode.envelopes.schemas import NAMES, open_with_schemas
 from frazil.ingest.decode.json import scan
 from frazil.ingest.decode.json.columns import Findings
-from frazil.ingest.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STRING, TRUE
+from frazil.ingest.decode.json.grammar import ABSENT, FALSE, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.infer import refuse_objects
 from frazil.ingest.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
 from frazil.ingest.decode.json.slices import Slices, take_keys
@@ -175,12 +175,12 @@ def _note_others(stretch: Stretch, whole: Slices, is_other: NDArray[np.bool_], n
 def _flat_operation(stretch: Stretch, members: Mapping[str, Slices], is_flat: NDArray[np.bool_]) -> pa.Array:
     """The operation that Debezium's unwrap transform left beside the row; of a deletion alone `d` and `u`."""
     deleted = members["__deleted"]
-    is_word = np.isin(deleted.kind, (STRING, ESCAPED)) & is_flat
-    word = read_word(stretch, replace(deleted, kind=np.where(is_word, deleted.kind, ABSENT)), "__deleted")
-    is_deleted = pc.or_(pc.fill_null(pc.equal(word, "true"), False), pa.array((deleted.kind == TRUE) & is_flat))
+    is_told = is_flat & ~np.isin(deleted.kind, (TRUE, FALSE))
+    word = read_word(stretch, replace(deleted, kind=np.where(is_told, deleted.kind, ABSENT)), "__deleted")
+    word = pc.if_else(pa.array((deleted.kind == TRUE) & is_flat), "true", word)
     told = members["__op"]
     op = read_word(stretch, replace(told, kind=np.where(is_flat, told.kind, ABSENT)), "__op")
-    return pc.if_else(is_deleted, "d", pc.fill_null(op, "u"))
+    return operation_of(word, op)
 
 
 def _open_others(stretch: Stretch, whole: Slices, error: NDArray[np.uint8], is_tombstone: NDArray[np.bool_]) -> None:

@@ -27,14 +27,17 @@ _GEOGRAPHY = bytes.fromhex("0101000020e6100000") + struct.pack("<dd", 179.999999
 
 @functools.lru_cache(maxsize=16)
 def json_forms(placeholder: str) -> tuple[bytes, ...]:
-    """The JSON texts, without blanks, that stand for a value that was not sent."""
+    """The JSON texts that stand for a value that was not sent, without blanks and with one after each comma and colon."""
     raw = placeholder.encode()
     as_base64, as_id = base64.b64encode(raw).decode(), _list_uuid(placeholder)
     texts = [placeholder, as_base64, raw.hex()]
     pair = {placeholder: placeholder}
     values = [*texts, *([text] for text in (*texts[:2], as_id)), list(raw), pair, _dumps(pair)]
     points = [{"wkb": base64.b64encode(wkb).decode(), "srid": 4326} for wkb in (_GEOMETRY, _GEOGRAPHY)]
-    return tuple(_dumps(value).encode() for value in [*values, *points])
+    texts_of_all = [_dumps(value) for value in [*values, *points]]
+    # As Python and others write them, who may have passed the messages on.
+    spaced = [json.dumps(value, ensure_ascii=False) for value in (list(raw), pair, *points)]
+    return tuple(text.encode() for text in [*texts_of_all, *spaced])
 
 
 def _dumps(value: object) -> str:
