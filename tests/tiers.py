@@ -10,20 +10,20 @@ import pytest
 
 TIERS = ("unit", "contracts", "simulation", "docs", "spark", "integration", "acceptance")
 LONGEST = (
-    "test_care.py",
     "test_broker_outages.py",
-    "test_remote_lake.py",
+    "test_commands.py",
+    "test_upserts.py",
+    "test_spark_workers.py",
+    "test_lost_answers.py",
     "test_care_kills.py",
-    "test_kills.py",
+    "test_remote_lake.py",
     "test_care_troubles.py",
     "test_care_soak.py",
     "test_registry.py",
-    "test_upserts.py",
     "test_care_of_mirrors.py",
+    "test_care.py",
+    "test_kills.py",
     "test_bad_records.py",
-    "test_lost_answers.py",
-    "test_spark_workers.py",
-    "test_commands.py",
     "test_lake.py",
 )
 """Longest first."""

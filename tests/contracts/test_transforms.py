@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -126,37 +126,45 @@ def _array(kind: str, raw: list[Any]) -> pa.Array:
 
 
 class Java:
-    """Iceberg's library, for a table of one column `c`."""
+    """Iceberg's library, for a table of one column `c`. What py4j asks Java for by name is asked for once: each time it is a
+    question more, and each answer that is an object one more still.
+    """
 
     def __init__(self, jvm: Any) -> None:
-        self._iceberg = jvm.org.apache.iceberg
-        feature = jvm.org.apache.iceberg.shaded.com.fasterxml.jackson.core.json.JsonReadFeature
-        reader = self._iceberg.util.JsonUtil.mapper().reader()
-        self._reader = getattr(reader, "with")(feature.ALLOW_NON_NUMERIC_NUMBERS.mappedFeature())
+        iceberg = jvm.org.apache.iceberg
+        feature = iceberg.shaded.com.fasterxml.jackson.core.json.JsonReadFeature
+        reader = iceberg.util.JsonUtil.mapper().reader()
+        self._read = getattr(reader, "with")(feature.ALLOW_NON_NUMERIC_NUMBERS.mappedFeature()).readTree
+        self._schemas, self._specs, self._files = (
+            iceberg.SchemaParser, iceberg.PartitionSpecParser, iceberg.ContentFileParser,
+        )  # fmt: skip
+        self._new_key, self._new_files = iceberg.PartitionKey, iceberg.DataFiles
 
     def table(self, kind: str, word: str) -> tuple[Any, Any]:
         """The schema and a partition spec by this transform."""
-        schema = self._iceberg.SchemaParser.fromJson(new_schema([("c", parse_type(kind))]).model_dump_json())
+        schema = self._schemas.fromJson(new_schema([("c", parse_type(kind))]).model_dump_json())
         field = {"source-id": 1, "field-id": 1000, "transform": word, "name": "c_x"}
-        return schema, self._iceberg.PartitionSpecParser.fromJson(schema, json.dumps({"spec-id": 0, "fields": [field]}))
+        return schema, self._specs.fromJson(schema, json.dumps({"spec-id": 0, "fields": [field]}))
 
     def file(self, spec: Any, values: list[Any]) -> Any:
         """A data file with these partition values, as Java reads it."""
         words = {"spec-id": 0, "content": "data", "file-path": "/x", "file-format": "parquet", "partition": values}
         text = json.dumps({**words, "file-size-in-bytes": 1, "record-count": 1})
-        return self._iceberg.ContentFileParser.fromJson(self._reader.readTree(text), spec)
+        return self._files.fromJson(self._read(text), spec)
 
-    def words(self, file: Any, spec: Any) -> tuple[str, str]:
-        """The partition of a file: as JSON, and as its path."""
-        text = json.loads(self._iceberg.ContentFileParser.toJson(file, spec))
-        return json.dumps(text["partition"]), spec.partitionToPath(file.partition())
+    def words(self, file: Any, spec: Any) -> str:
+        """The partition of a file as JSON."""
+        return json.dumps(json.loads(self._files.toJson(file, spec))["partition"])
 
-    def transformed(self, schema: Any, spec: Any, row: Any) -> Any:
-        """A file with the partition that Java makes of the row."""
-        key = self._iceberg.PartitionKey(spec, schema)
-        key.partition(row)
-        builder = self._iceberg.DataFiles.builder(spec).withPath("/x").withFileSizeInBytes(1).withRecordCount(1)
-        return builder.withPartition(key).withFormat("parquet").build()
+    def transformed(self, schema: Any, spec: Any, rows: Iterable[Any]) -> Iterator[tuple[str, str]]:
+        """The partition that Java makes of each row: that of a file in it as JSON, and as its path."""
+        key = self._new_key(spec, schema)
+        builder = self._new_files.builder(spec).withPath("/x").withFileSizeInBytes(1).withRecordCount(1)
+        builder = builder.withFormat("parquet")
+        for row in rows:
+            key.partition(row)
+            builder.withPartition(key)
+            yield self.words(builder.build(), spec), spec.partitionToPath(key)
 
 
 @pytest.fixture(scope="module")
@@ -174,14 +182,15 @@ def test_partition_values_are_those_of_java(java: Java, kind: str) -> None:
     column = _array(kind, raw)
     schema, identity = java.table(kind, "identity")
     # Java's own values come from the identity's JSON: what is wrong with that shows first.
-    rows = [java.file(identity, [value]) for value, _ in words_of("identity", iceberg_type, column)]
+    rows = [java.file(identity, [value]).partition() for value, _ in words_of("identity", iceberg_type, column)]
     for word in [word for word in _WORDS if _is_accepted(word, kind) and word != "void"]:
         _, spec = java.table(kind, word)
         values = transformed(word, column)
-        for row, (value, name), source in zip(rows, words_of(word, iceberg_type, values), raw, strict=True):
-            expected, path = java.words(java.transformed(schema, spec, row.partition()), spec)
-            read, _ = java.words(java.file(spec, [value]), spec)
-            assert read == expected, (word, source, value)
+        made = java.transformed(schema, spec, rows)
+        for (expected, path), (value, name), source in zip(
+            made, words_of(word, iceberg_type, values), raw, strict=True
+        ):
+            assert java.words(java.file(spec, [value]), spec) == expected, (word, source, value)
             if kind not in ("float", "double") and len(path) < 150:
                 assert path_of(["c_x"], [name]) == path, (word, source)
 
