@@ -60,6 +60,7 @@ class UpsertHistory(Scene):
         super().__init__(fate, root)
         fate.meddle = self._meddle
         self.table = SharedTable(self.catalog, _TABLE, fate)
+        self.letters = SharedTable(self.catalog, f"{_TABLE}__dead_letters", fate)
         self.forms = self._forms(draw_form(fate))
         self.form = self.forms[0]
         # Without an ordering column a key must stay in its partition for the values before a change to mean anything.
@@ -266,6 +267,8 @@ class UpsertHistory(Scene):
 
     def _expire(self) -> None:
         """Those that go are compared before. The files that they alone name may be those of a batch in hand."""
+        if self.letters.has_snapshots:
+            self.letters.expire()
         before = self.catalog.ancestors(_TABLE)
         unnamed = self.table.expire()
         gone = [snapshot for snapshot in before if snapshot.id <= (self.catalog.ancestors(_TABLE)[-1].parent or 0)]
@@ -412,7 +415,10 @@ class ChangingUpserts(UpsertHistory):
     def _forms(self, drawn: Form) -> tuple[Form, ...]:
         # Tombstones have no ordering value but Kafka's time, which rows do not have that were written without marks.
         ways = [(False, False), (True, False), (False, True), *([(True, True)] if drawn.is_wrapped else [])]
-        return tuple(replace(drawn, is_ordered=is_ordered, has_marks=has_marks) for is_ordered, has_marks in ways)
+        forms = [replace(drawn, is_ordered=is_ordered, has_marks=has_marks) for is_ordered, has_marks in ways]
+        if self.fate.maybe(0.4):  # Those where keys may be scattered.
+            forms = [form for form in forms if form.is_ordered or not form.fills_rows]
+        return tuple(forms)
 
     def _wanted(self) -> PipelineSpec:
         form = self.forms[self.fate.pick(0, len(self.forms) - 1)]
@@ -420,3 +426,10 @@ class ChangingUpserts(UpsertHistory):
         spec = super()._wanted()
         [table] = spec.tables
         return spec.model_copy(update={"tables": (table.model_copy(update=dict(form.settings())),)})
+
+
+class WornChangingUpserts(ChangingUpserts):
+    """Both of these."""
+
+    compacts = 0.04
+    expires = 0.05
