@@ -209,7 +209,7 @@ class DatabaseHistory(Scene):
         if self.table.has_snapshots:
             self.check()
         for table in (self.table, self.log, self.letters):
-            unnamed = table.expire() if table.has_snapshots else ()
+            unnamed = table.expire(table.carry()) if table.has_snapshots else ()
             for path in unnamed if not self.services else ():
                 Path(path).unlink()
 
@@ -297,4 +297,4 @@ class DividedHistory(DatabaseHistory):
 class WornDatabase(DatabaseHistory):
     """The same, where snapshots expire."""
 
-    expires = 0.05
+    expires = 0.1

@@ -120,21 +120,27 @@ class SharedTable:
         """Its format is the newest; what was written in an older one stays."""
         self._catalog.upgrade(self._name, 3)
 
-    def expire(self) -> set[str]:
-        """What table care makes of its snapshots: some are forgotten, and what the newest must know is said again before, at
-        times where it need not be. The paths of files that only those name.
-        """
-        line, named = self._catalog.ancestors(self._name), self._named()
+    def carry(self) -> Retention:
+        """What table care says again before it expires snapshots, at times where it need not; which of them are to stay."""
+        if self._fate.maybe(0.5):  # As a compaction is, which has no progress.
+            self.touch()
+        line = self._catalog.ancestors(self._name)
         retention = Retention(age_ms=self._fate.pick(0, 20), count=self._fate.pick(1, 12))
-        look = self._look(line)
-        if needs_carrying(look, retention) or self._fate.maybe(0.3):
+        if needs_carrying(self._look(line), retention) or self._fate.maybe(0.5):
             document = [{"snapshot-id": s.id, "parent-snapshot-id": s.parent, "summary": s.summary} for s in line]
-            metadata = {"current-snapshot-id": look.head, "snapshots": [{**one, "timestamp-ms": 0} for one in document]}
+            metadata = {"current-snapshot-id": line[0].id, "snapshots": [{**one, "timestamp-ms": 0} for one in document]}
             if carried := carried_progress(json.dumps(metadata, default=dict)):
                 self._catalog.append_foreign(self._name, summary=carried)
-                look = self._look(self._catalog.ancestors(self._name))
-        for snapshot in expirable(look, retention, (), look.head or 0):
-            self._catalog.expire(self._name, snapshot)
+        return retention
+
+    def expire(self, retention: Retention) -> set[str]:
+        """What table care does; the paths of files that only those name which go. None where the main branch has no progress:
+        a table that has lost its beginning would be taken for one whose progress was expired.
+        """
+        line, named = self._catalog.ancestors(self._name), self._named()
+        if any(_COMMIT_ID in snapshot.summary for snapshot in line):
+            for snapshot in expirable(self._look(line), retention, (), line[0].id):
+                self._catalog.expire(self._name, snapshot)
         return named - self._named()
 
     def _look(self, line: Sequence[MemorySnapshot]) -> TableLook:

@@ -268,9 +268,10 @@ class UpsertHistory(Scene):
     def _expire(self) -> None:
         """Those that go are compared before. The files that they alone name may be those of a batch in hand."""
         if self.letters.has_snapshots:
-            self.letters.expire()
+            self.letters.expire(self.letters.carry())
+        retention = self.table.carry()
         before = self.catalog.ancestors(_TABLE)
-        unnamed = self.table.expire()
+        unnamed = self.table.expire(retention)
         gone = [snapshot for snapshot in before if snapshot.id <= (self.catalog.ancestors(_TABLE)[-1].parent or 0)]
         if gone:
             self.expired[gone[0].id] = self._compared(gone)
@@ -286,6 +287,7 @@ class UpsertHistory(Scene):
         if self.catalog.load(table) is None:
             self.foreign.clear()
             self.taken.clear()
+            self.expired.clear()
             self.compacted = [(0, gone) for _, gone in self.compacted]
 
     def _meddle(self) -> None:
@@ -404,7 +406,7 @@ class WornUpserts(UpsertHistory):
     """The same, where topics are compacted and snapshots expire."""
 
     compacts = 0.04
-    expires = 0.05
+    expires = 0.1
 
 
 class ChangingUpserts(UpsertHistory):
@@ -432,4 +434,4 @@ class WornChangingUpserts(ChangingUpserts):
     """Both of these."""
 
     compacts = 0.04
-    expires = 0.05
+    expires = 0.1
