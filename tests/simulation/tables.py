@@ -128,14 +128,17 @@ class SharedTable:
         retention = Retention(age_ms=self._fate.pick(0, 20), count=self._fate.pick(1, 12))
         if needs_carrying(self._look(line), retention) or self._fate.maybe(0.5):
             document = [{"snapshot-id": s.id, "parent-snapshot-id": s.parent, "summary": s.summary} for s in line]
-            metadata = {"current-snapshot-id": line[0].id, "snapshots": [{**one, "timestamp-ms": 0} for one in document]}
+            metadata = {
+                "current-snapshot-id": line[0].id,
+                "snapshots": [{**one, "timestamp-ms": 0} for one in document],
+            }
             if carried := carried_progress(json.dumps(metadata, default=dict)):
                 self._catalog.append_foreign(self._name, summary=carried)
         return retention
 
     def expire(self, retention: Retention) -> set[str]:
-        """What table care does; the paths of files that only those name which go. None where the main branch has no progress:
-        a table that has lost its beginning would be taken for one whose progress was expired.
+        """What table care does; the paths of files that only those name which go. None where the main branch has no
+        progress: a table that has lost its beginning would be taken for one whose progress was expired.
         """
         line, named = self._catalog.ancestors(self._name), self._named()
         if any(_COMMIT_ID in snapshot.summary for snapshot in line):
