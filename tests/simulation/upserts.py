@@ -255,11 +255,14 @@ class UpsertHistory(Scene):
     def _compact_topic(self) -> None:
         """While no batch is in hand: of one that is read meanwhile nobody could say what it has read."""
         self.services.clear()
+        for _ in range(self.fate.pick(0, 4)):
+            self._produce()
         topic = self.topics[self.fate.pick(0, len(self.topics) - 1)]
         partition = self.fate.pick(0, len(self.source.by_name[topic].partitions) - 1)
         if self.fate.maybe(0.3):
             self.source.mark(topic, partition, self.fate.pick(1, 3))
-        end = self.fate.pick(0, self.source.by_name[topic].end(partition))
+        whole = self.source.by_name[topic].end(partition)
+        end = whole if self.fate.maybe(0.5) else self.fate.pick(0, whole)
         tombstones_end = self.fate.pick(0, end) if self.fate.maybe(0.5) else 0
         gone = self.source.compact(topic, partition, end, tombstones_end)
         begin = self.table.touch() if self.catalog.load(_TABLE) is not None else 0
