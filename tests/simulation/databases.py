@@ -204,6 +204,10 @@ class DatabaseHistory(Scene):
         if self.expires and self.fate.maybe(self.expires):
             self._expire()
 
+    def _after_crash(self) -> None:
+        if self.expires and self.fate.maybe(0.3) and self.table.has_snapshots:
+            self._expire()
+
     def _expire(self) -> None:
         """Those that go are compared before. The files that they alone name may be those of a batch in hand."""
         if self.table.has_snapshots:

@@ -98,6 +98,9 @@ class Scene(ABC):
     def _touch_tables(self) -> None:
         """What others do to the tables."""
 
+    def _after_crash(self) -> None:  # noqa: B027  (most histories go on)
+        """What others do right then."""
+
     def _wanted(self) -> PipelineSpec:
         """The pipeline as its owner has it when a service starts."""
         return self.spec
@@ -208,6 +211,7 @@ class Scene(ABC):
             service.turn()
         except CrashError:
             self.services.remove(service)
+            self._after_crash()
             return
         finally:
             self._turning = before

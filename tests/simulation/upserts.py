@@ -268,6 +268,10 @@ class UpsertHistory(Scene):
         begin = self.table.touch() if self.catalog.load(_TABLE) is not None else 0
         self.compacted.append((begin, frozenset((topic, partition, offset) for offset in gone)))
 
+    def _after_crash(self) -> None:
+        if self.expires and self.fate.maybe(0.3) and self.table.has_snapshots:
+            self._expire()
+
     def _expire(self) -> None:
         """Those that go are compared before. The files that they alone name may be those of a batch in hand."""
         if self.letters.has_snapshots:
