@@ -155,6 +155,38 @@ def test_a_value_comes_from_behind_a_delete_that_another_task_has_read(tmp_path:
     assert world.by_id() == [{"id": 1, "at": 7, "big": "behind"}]
 
 
+class Cut(MemoryJobs):
+    """Two tasks read a partition, the second one from `at` on."""
+
+    at = 0
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+        (whole,) = read_once(batches)
+        at = min(max(self.at, whole.start), whole.end)
+        pieces = [piece for piece in (replace(whole, end=at), replace(whole, start=at)) if piece.span]
+        reports = []
+        for piece in pieces:
+            reports += super().run([Batch("", (piece,))], job, with_offsets=with_offsets, pool=pool)
+        return reports
+
+
+@pytest.mark.parametrize("at", range(1, 7))
+def test_a_row_of_a_snapshot_that_is_told_again_gives_no_value_to_what_came_behind_it(tmp_path: Path, at: int) -> None:
+    """Its transaction was open as the row was read, so its place is older; a connector that dies repeats all of it."""
+    world = MirrorWorld(tmp_path, partitions=1, metadata={"source_order": "_order"}, order_by="_order")
+    world.jobs = jobs = Cut(world.source)
+    jobs.at = at
+
+    def told(op: str, lsn: int, v: int, big: str) -> Told:
+        source = {"connector": "postgresql", "lsn": lsn, "ts_ms": lsn}
+        return {"id": 1}, {"op": op, "before": None, "after": {"id": 1, "v": v, "big": big}, "source": source}
+
+    read, opened, later = told("r", 7, 0, "old"), told("u", 6, 1, "new"), told("u", 9, 2, PLACEHOLDER)
+    world.say(read)
+    world.say(opened, later, read, opened, later)
+    assert [(row["v"], row["big"]) for row in world.by_id()] == [(2, "new")]
+
+
 def test_rows_are_read_of_the_row_groups_that_have_them(tmp_path: Path) -> None:
     small = {"write.parquet.row-group-size-bytes": "1000"}
     target = target_of(tmp_path, {"k": "long", "s": "struct<t: string>"}, properties=small)

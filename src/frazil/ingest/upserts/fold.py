@@ -255,7 +255,7 @@ def _ranks_by_arrival(changes: Ranked, codes: Ints, sequence: Ints, ranks: Ints)
         return None
     is_delete = changes.ops == DELETE
     opens, clears = changes.read | (is_delete & ~changes.blind), is_delete & changes.blind
-    return Succession(codes, _lanes(changes), sequence, ranks, opens, clears).ranks_by_arrival()
+    return Succession(codes, _lanes(changes), sequence, ranks, changes.read, opens, clears).ranks_by_arrival()
 
 
 def _lanes(changes: Ranked) -> Ints:
