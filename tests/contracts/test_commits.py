@@ -154,6 +154,18 @@ def test_progress_that_was_expired_is_lost_and_not_none(catalog: Catalog, lake: 
     assert (state.progress, state.history_lost) == (Progress(), True)
 
 
+def test_rows_stay_when_the_snapshots_that_brought_them_are_expired(catalog: Catalog, lake: Lake) -> None:
+    catalog.commit(commit_of(create(catalog), 5))
+    catalog.commit(commit_of(load(catalog), 7))
+    before = {file.path for file in catalog.files(TABLE)}
+    lake.expire_all_but_newest(TABLE)
+    other = lake.catalog()
+    state = load(other)
+    assert (state.progress.offsets["a"][0], state.history_lost) == (7, False)
+    assert {file.path for file in other.files(TABLE)} == before
+    assert other.size(TABLE).snapshot_count == 1
+
+
 def test_progress_in_a_table_that_someone_else_made_is_not_forgotten_either(lake: Lake) -> None:
     create(lake.catalog("someone-else"))
     mine = lake.catalog()

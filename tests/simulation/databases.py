@@ -55,18 +55,21 @@ class SlowClock(FakeClock):
 class DatabaseHistory(Scene):
     """is_ordered: by the places in the log of the source; else by arrival. has_marks: deleted rows stay. has_log: there is a
     change log beside the mirror. is_composite: keys have two columns. has_bad: records of others are in the topic too.
-    is_plain: as histories were when seeds failed that are played again.
+    is_plain: as histories were when seeds failed that are played again. expires: how often snapshots of the tables are
+    expired.
     """
 
     topics_grow = False
     moves_keys = True
+    expires = 0.0
 
     def __init__(self, seed: int, root: Path, *, is_plain: bool = False) -> None:
         fate = Meddling(seed)
         super().__init__(fate, root)
         self.clock: SlowClock = SlowClock()
         fate.meddle = self._meddle
-        self.table = SharedTable(self.catalog, _TABLE, fate)
+        names = (_TABLE, _LOG, f"{_TABLE}__dead_letters")
+        self.table, self.log, self.letters = (SharedTable(self.catalog, name, fate) for name in names)
         self.is_ordered, self.has_marks = fate.maybe(0.5), fate.maybe(0.35)
         partitions = fate.pick(1, 3)
         self.has_log = fate.maybe(0.4)
@@ -198,6 +201,21 @@ class DatabaseHistory(Scene):
                     self._drop(table)
             if self.fate.maybe(0.01):
                 self._roll_back(_LOG)
+        if self.expires and self.fate.maybe(self.expires):
+            self._expire()
+
+    def _after_crash(self) -> None:
+        if self.expires and self.fate.maybe(0.3) and self.table.has_snapshots:
+            self._expire()
+
+    def _expire(self) -> None:
+        """Those that go are compared before. The files that they alone name may be those of a batch in hand."""
+        if self.table.has_snapshots:
+            self.check()
+        for table in (self.table, self.log, self.letters):
+            unnamed = table.expire(table.carry()) if table.has_snapshots else ()
+            for path in unnamed if not self.services else ():
+                Path(path).unlink()
 
     def _wanted(self) -> PipelineSpec:
         """The pipeline as its owner has it by now: the tables are partitioned in another way from one start to the next."""
@@ -208,7 +226,9 @@ class DatabaseHistory(Scene):
     def _meddle(self) -> None:
         """What somebody else does to the table: compacts it, or commits nothing."""
         if self.table.has_snapshots:
-            if self.fate.maybe(0.3):
+            if self.expires and self.fate.maybe(0.3):
+                self._expire()
+            elif self.fate.maybe(0.3):
                 self.table.touch()
             else:
                 self.table.compact()
@@ -276,3 +296,9 @@ class DividedHistory(DatabaseHistory):
 
     divided = 1.0
     moves_keys = False
+
+
+class WornDatabase(DatabaseHistory):
+    """The same, where snapshots expire."""
+
+    expires = 0.1

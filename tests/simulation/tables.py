@@ -12,6 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from frazil.catalog.history import COMMIT_ID
+from frazil.catalog.look import Snapshot, TableLook, carried_progress
+from frazil.catalog.memory import MemorySnapshot
+from frazil.catalog.progress import key as summary_key
 from frazil.catalog.scans import LiveFile, delete_file_of
 from frazil.clock import new_id
 from frazil.ingest.files.lineage import lineage_schema
@@ -19,6 +23,7 @@ from frazil.ingest.files.write import FileWriter
 from frazil.ingest.plain_target import plain_target
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
+from frazil.maintain.retention import Retention, expirable, needs_carrying
 from frazil.testing import MemoryCatalog
 from frazil.types import DataFile
 from tests.fixtures.lineage import COLUMNS, ids_of_file
@@ -26,6 +31,7 @@ from tests.simulation.faults import Fate
 from tests.simulation.mirror import Row
 
 ROW_ID = "_row_id"
+_COMMIT_ID = summary_key("sim", COMMIT_ID)
 
 
 class Meddling(Fate):
@@ -55,9 +61,9 @@ class SharedTable:
         """Whether anything was committed to it."""
         return self._catalog.load(self._name) is not None and bool(self._catalog.ancestors(self._name))
 
-    def touch(self) -> None:
-        """A commit that changes nothing."""
-        self._catalog.append_foreign(self._name)
+    def touch(self) -> int:
+        """A commit that changes nothing; the snapshot."""
+        return self._catalog.append_foreign(self._name)
 
     def add(self, row: Row) -> int | None:
         """A row more; the snapshot, or None where the table lacks a column for it."""
@@ -114,14 +120,64 @@ class SharedTable:
         """Its format is the newest; what was written in an older one stays."""
         self._catalog.upgrade(self._name, 3)
 
+    def carry(self) -> Retention:
+        """What table care says again before it expires snapshots, at times where it need not; which of them are to stay."""
+        if self._fate.maybe(0.5):  # As a compaction is, which has no progress.
+            self.touch()
+        line = self._catalog.ancestors(self._name)
+        retention = Retention(age_ms=self._fate.pick(0, 20), count=self._fate.pick(1, 12))
+        if needs_carrying(self._look(line), retention) or self._fate.maybe(0.5):
+            document = [{"snapshot-id": s.id, "parent-snapshot-id": s.parent, "summary": s.summary} for s in line]
+            metadata = {
+                "current-snapshot-id": line[0].id,
+                "snapshots": [{**one, "timestamp-ms": 0} for one in document],
+            }
+            if carried := carried_progress(json.dumps(metadata, default=dict)):
+                self._catalog.append_foreign(self._name, summary=carried)
+        return retention
+
+    def expire(self, retention: Retention) -> set[str]:
+        """What table care does; the paths of files that only those name which go. None where the main branch has no
+        progress: a table that has lost its beginning would be taken for one whose progress was expired.
+        """
+        line, named = self._catalog.ancestors(self._name), self._named()
+        if any(_COMMIT_ID in snapshot.summary for snapshot in line):
+            for snapshot in expirable(self._look(line), retention, (), line[0].id):
+                self._catalog.expire(self._name, snapshot)
+        return named - self._named()
+
+    def _look(self, line: Sequence[MemorySnapshot]) -> TableLook:
+        """Of which the time is the number of the snapshot."""
+        snapshots = {
+            one.id: Snapshot(
+                one.id,
+                one.parent,
+                at_ms=one.id,
+                progress={"sim": one.summary[_COMMIT_ID]} if _COMMIT_ID in one.summary else {},
+                removes_files=bool(one.removed or one.replaced),
+            )
+            for one in line
+        }
+        state = self._catalog.load(self._name)
+        assert state is not None
+        return TableLook(self._name, state.uuid, state.location, 3, 0, {}, snapshots, line[0].id if line else None)
+
+    def _named(self) -> set[str]:
+        """The paths of all files that its snapshots name."""
+        files = [file for one in self._catalog.ancestors(self._name) for file in self._files_at(one.id)]
+        return {file.path for file in files} | {delete.path for file in files for delete in file.deletes}
+
     def rows_at(self, snapshot: int) -> list[Row]:
         """What a reader sees."""
+        target = self._target()
+        return [row for file in self._files_at(snapshot) for row in self._rows(target, file)]
+
+    def _files_at(self, snapshot: int) -> tuple[LiveFile, ...]:
         head = self._catalog.ancestors(self._name)[0].id
         self._catalog.roll_back(self._name, snapshot)
         files = self._catalog.scan(self._name).files
         self._catalog.roll_back(self._name, head)
-        target = self._target()
-        return [row for file in files for row in self._rows(target, file)]
+        return files
 
     def _target(self) -> TableTarget:
         state = self._catalog.load(self._name)

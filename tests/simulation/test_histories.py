@@ -11,11 +11,11 @@ from typing import Protocol
 import pytest
 from structlog.testing import capture_logs
 
-from tests.simulation.databases import DatabaseHistory, DividedHistory
+from tests.simulation.databases import DatabaseHistory, DividedHistory, WornDatabase
 from tests.simulation.history import History
 from tests.simulation.late import LateReplay
 from tests.simulation.replay import Replay
-from tests.simulation.upserts import ChangingUpserts, DividedUpserts, UpsertHistory
+from tests.simulation.upserts import ChangingUpserts, DividedUpserts, UpsertHistory, WornChangingUpserts, WornUpserts
 
 _SEED = os.environ.get("FRAZIL_SEED")
 _SLICE = [int(_SEED)] if _SEED else range(24)
@@ -24,6 +24,8 @@ _DIVIDED = (DividedHistory, DividedUpserts)
 _DIVIDED_SLICE = [int(_SEED)] if _SEED else (0, 1, 2, 3, 4, 8, 22)
 """8 and 22 fail where a tombstone that a task reads first is taken for one without a delete."""
 
+_WORN = (WornUpserts, WornChangingUpserts, WornDatabase)
+_WORN_SLICE = [int(_SEED)] if _SEED else range(6)
 _CHANGING_SLICE = [int(_SEED)] if _SEED else range(12)
 
 
@@ -73,6 +75,14 @@ def test_every_snapshot_of_a_mirror_is_what_its_source_was(seed: int, tmp_path: 
 @pytest.mark.parametrize("history", _DIVIDED)
 @pytest.mark.parametrize("seed", _DIVIDED_SLICE)
 def test_every_snapshot_is_the_same_wherever_tasks_begin_to_read(
+    history: Callable[[int, Path], Playable], seed: int, tmp_path: Path
+) -> None:
+    history(seed, tmp_path).play(rounds=60)
+
+
+@pytest.mark.parametrize("history", _WORN)
+@pytest.mark.parametrize("seed", _WORN_SLICE)
+def test_every_snapshot_is_right_while_topics_are_compacted_and_snapshots_expire(
     history: Callable[[int, Path], Playable], seed: int, tmp_path: Path
 ) -> None:
     history(seed, tmp_path).play(rounds=60)
@@ -152,3 +162,12 @@ def test_thousands_of_longer_histories_of_divided_ranges_hold_too(
     history: Callable[[int, Path], Playable], tmp_path: Path
 ) -> None:
     _play_all(history, tmp_path, lambda seed: 60 + seed % 200)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("history", _WORN)
+def test_longer_histories_of_compacted_topics_and_expired_snapshots_hold_too(
+    history: Callable[[int, Path], Playable], tmp_path: Path
+) -> None:
+    _play_all(history, tmp_path, lambda seed: 60 + seed % 200, count=1000)

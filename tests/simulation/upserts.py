@@ -9,11 +9,13 @@ values of the very record that it came from; every bad record is a dead letter o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from frazil.catalog.memory import MemorySnapshot
 from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
@@ -29,18 +31,36 @@ from tests.simulation.tables import ROW_ID, Lineage, Meddling, SharedTable, word
 _TABLE = "lake.u"
 Told = Callable[[Form], tuple[Change, ...]]
 """What a record asks for, as the file is when it is read."""
+_FURTHEST = 4
+"""How far behind a delete that ended a batch its tombstone may be."""
+
+
+@dataclass
+class Truth:
+    """What a table must be at a snapshot. last: the last record that was read, of each partition."""
+
+    mirror: Mirror = field(default_factory=lambda: Mirror(is_ordered=False))
+    progress: Progress = field(default_factory=Progress)
+    lineage: Lineage = field(default_factory=Lineage)
+    last: dict[tuple[str, int], Place] = field(default_factory=dict)
 
 
 class UpsertHistory(Scene):
     """Topics `a` and `b` feed `lake.u`. is_scattered: changes of a key come through several partitions. can_empty: the
     source's table is emptied at times; then there is one partition, as only there a truncate has a place among all changes.
+    compacts: how often a topic is compacted; then transactions leave offsets without records too. expires: how often
+    snapshots of the tables are expired.
     """
+
+    compacts = 0.0
+    expires = 0.0
 
     def __init__(self, seed: int, root: Path) -> None:
         fate = Meddling(seed)
         super().__init__(fate, root)
         fate.meddle = self._meddle
         self.table = SharedTable(self.catalog, _TABLE, fate)
+        self.letters = SharedTable(self.catalog, f"{_TABLE}__dead_letters", fate)
         self.forms = self._forms(draw_form(fate))
         self.form = self.forms[0]
         # Without an ordering column a key must stay in its partition for the values before a change to mean anything.
@@ -56,36 +76,62 @@ class UpsertHistory(Scene):
         self.changes: dict[Place, Told] = {}
         self.foreign: dict[int, tuple[Key, Row]] = {}
         self.taken: dict[int, Key] = {}
+        self.deletes: dict[Place, bytes] = {}
+        self.tombstones: dict[Place, bytes] = {}
+        self.compacted: list[tuple[int, frozenset[Place]]] = []
+        self.expired: dict[int, Truth] = {}
         for topic in self.topics:
             self.source.create(topic, 1 if self.can_empty else fate.pick(1, 3))
 
     def check(self) -> Progress:
         """Compares every snapshot of the main branch with the dictionary; the newest progress."""
-        mirror, progress, lineage = Mirror(is_ordered=False), Progress(), Lineage()
-        for snapshot in reversed(self.catalog.ancestors(_TABLE)):
-            before = progress
-            progress = from_summary("sim", snapshot.summary) or progress
-            read = {place for place in self.changes if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2])}
-            form = self.forms_of_runs.get(progress.run_id, self.form)
-            mirror.is_ordered = form.is_ordered
-            asked = list(self._asked(read - self._lost(read, progress), form))
-            mirror.apply(asked)
-            if snapshot.id in self.foreign:
-                key, row = self.foreign[snapshot.id]
-                mirror.adopt(key, row, row["at"])
-            if snapshot.id in self.taken:
-                mirror.rows.pop(self.taken[snapshot.id], None)
-            if any(change.op == "truncate" for change in asked):
-                lineage.begin_anew()
-            rows = self.table.rows_at(snapshot.id)
-            self._compare(snapshot.id, rows, mirror.rows)
-            if self.spec.tables[0].format_version > 2:
-                lineage.go_on([(self.form.key_of(row), row[ROW_ID]) for row in rows], snapshot.id)
-        return progress
+        return self._compared(self.catalog.ancestors(_TABLE)).progress
+
+    def _compared(self, line: Sequence[MemorySnapshot]) -> Truth:
+        """What the table must be, and is, at each of these snapshots, newest first; the truth of the newest."""
+        before = line[-1].parent if line else None
+        truth = deepcopy(self.expired[before]) if before is not None else Truth()
+        for snapshot in reversed(line):
+            self._follow(truth, snapshot)
+        return truth
+
+    def _follow(self, truth: Truth, snapshot: MemorySnapshot) -> None:
+        """To the next snapshot."""
+        mirror, before = truth.mirror, truth.progress
+        truth.progress = progress = from_summary("sim", snapshot.summary) or before
+        everywhere = (*self.changes, *self.bad)
+        read = {place for place in everywhere if _at(before, *place[:2]) <= place[2] < _at(progress, *place[:2])}
+        for begin, gone in self.compacted:
+            read -= gone if snapshot.id >= begin else frozenset()
+        form = self.forms_of_runs.get(progress.run_id, self.form)
+        mirror.is_ordered = form.is_ordered
+        asked = list(self._asked(self._not_told(read - self._lost(read, progress), truth.last), form))
+        mirror.apply(asked)
+        if snapshot.id in self.foreign:
+            key, row = self.foreign[snapshot.id]
+            mirror.adopt(key, row, row["at"])
+        if snapshot.id in self.taken:
+            mirror.rows.pop(self.taken[snapshot.id], None)
+        if any(change.op == "truncate" for change in asked):
+            truth.lineage.begin_anew()
+        rows = self.table.rows_at(snapshot.id)
+        self._compare(snapshot.id, rows, mirror.rows)
+        if self.spec.tables[0].format_version > 2:
+            truth.lineage.go_on([(self.form.key_of(row), row[ROW_ID]) for row in rows], snapshot.id)
+
+    def _not_told(self, read: set[Place], last: dict[tuple[str, int], Place]) -> Iterator[Place]:
+        """These without tombstones that come right behind a delete of their key, which say nothing new. last: see Truth."""
+        for place in sorted(read):
+            before = last.get(place[:2])
+            last[place[:2]] = place
+            key = self.tombstones.get(place)
+            is_told = key is not None and before is not None and self.deletes.get(before) == key
+            if not is_told or before is None or (before not in read and place[2] - before[2] > _FURTHEST):
+                yield place
 
     def _asked(self, places: Iterable[Place], form: Form) -> Iterator[Change]:
         """What these records ask for, as the file was when they were committed."""
-        return (change for place in places for change in self.changes[place](form))
+        return (change for place in places if place in self.changes for change in self.changes[place](form))
 
     # What happens
 
@@ -117,16 +163,22 @@ class UpsertHistory(Scene):
         """By a tombstone; where records are wrapped, mostly by an envelope, and a tombstone may follow."""
         key = self.form.record_key(number)
         if not self.form.is_wrapped or self.fate.maybe(0.2):
-            place, at_ms = self._send(topic, partition, key, self._tombstone())
-            self.changes[place] = lambda form: form.tombstone(place, number, at_ms)
+            self._bury(topic, partition, number)
             return
         at = self._at() if any(one.marks_in_order for one in self.forms) else None
         told_ms = self.clock.now_ms()
         before = {**self.form.key_fields(number), "at": at}
         place, _ = self._send(topic, partition, key, self.form.value(before, "d", told_ms))
         self.changes[place] = lambda form: (form.deleted(place, number, told_ms, at if form.marks_in_order else None),)
-        if self.fate.maybe(0.5) and len(self.forms) == 1:
-            self._send(topic, partition, key, self._tombstone())
+        self.deletes[place] = key
+        if self.fate.maybe(0.5):
+            self._bury(topic, partition, number)
+
+    def _bury(self, topic: str, partition: int, number: int) -> None:
+        key = self.form.record_key(number)
+        place, at_ms = self._send(topic, partition, key, self._tombstone())
+        self.changes[place] = lambda form: form.tombstone(place, number, at_ms)
+        self.tombstones[place] = key
 
     def _empty(self) -> None:
         place, _ = self._send("a", 0, None, self.form.truncation(self.clock.now_ms()))
@@ -195,6 +247,46 @@ class UpsertHistory(Scene):
             self._drop(_TABLE)
         if self.loses_records and self.fate.maybe(0.1):
             self._lose_records()
+        if self.compacts and self.fate.maybe(self.compacts):
+            self._compact_topic()
+        if self.expires and self.fate.maybe(self.expires) and self.table.has_snapshots:
+            self._expire()
+
+    def _compact_topic(self) -> None:
+        """While no batch is in hand: of one that is read meanwhile nobody could say what it has read."""
+        self.services.clear()
+        for _ in range(self.fate.pick(0, 4)):
+            self._produce()
+        topic = self.topics[self.fate.pick(0, len(self.topics) - 1)]
+        partition = self.fate.pick(0, len(self.source.by_name[topic].partitions) - 1)
+        if self.fate.maybe(0.3):
+            self.source.mark(topic, partition, self.fate.pick(1, 3))
+        whole = self.source.by_name[topic].end(partition)
+        end = whole if self.fate.maybe(0.5) else self.fate.pick(0, whole)
+        tombstones_end = self.fate.pick(0, end) if self.fate.maybe(0.5) else 0
+        gone = self.source.compact(topic, partition, end, tombstones_end)
+        begin = self.table.touch() if self.catalog.load(_TABLE) is not None else 0
+        self.compacted.append((begin, frozenset((topic, partition, offset) for offset in gone)))
+
+    def _after_crash(self) -> None:
+        if self.expires and self.fate.maybe(0.3) and self.table.has_snapshots:
+            self._expire()
+
+    def _expire(self) -> None:
+        """Those that go are compared before. The files that they alone name may be those of a batch in hand."""
+        if self.letters.has_snapshots:
+            self.letters.expire(self.letters.carry())
+        retention = self.table.carry()
+        before = self.catalog.ancestors(_TABLE)
+        unnamed = self.table.expire(retention)
+        gone = [snapshot for snapshot in before if snapshot.id <= (self.catalog.ancestors(_TABLE)[-1].parent or 0)]
+        if gone:
+            self.expired[gone[0].id] = self._compared(gone)
+        for path in unnamed if not self.services else ():
+            Path(path).unlink()
+
+    def _is_left(self, place: Place) -> bool:
+        return super()._is_left(place) and not any(place in gone for _, gone in self.compacted)
 
     def _drop(self, table: str) -> None:
         """Snapshots of the next one have their ids too."""
@@ -202,10 +294,15 @@ class UpsertHistory(Scene):
         if self.catalog.load(table) is None:
             self.foreign.clear()
             self.taken.clear()
+            self.expired.clear()
+            self.compacted = [(0, gone) for _, gone in self.compacted]
 
     def _meddle(self) -> None:
         """What somebody else does to the table: compacts or upgrades it, adds a row, takes rows away, commits nothing."""
         if not self.table.has_snapshots:
+            return
+        if self.expires and self.fate.maybe(0.3):
+            self._expire()
             return
         turn = self.fate.pick(0, 4)
         if turn == 0:
@@ -260,7 +357,8 @@ class UpsertHistory(Scene):
         [table] = service.tables
         assert table.run_state is not RunState.STOPPED, f"{table.name} stopped: {table.reason} ({table.where})"
         if self.catalog.load(_TABLE) is None:
-            assert not any(change.op == "upsert" for change in self._asked(self.changes, self.form))
+            there = filter(self._is_left, self.changes)
+            assert not any(change.op == "upsert" for change in self._asked(there, self.form))
             return
         progress = self.check()
         left = [place for place in (*self.changes, *self.bad) if self._is_left(place)]
@@ -311,6 +409,13 @@ class DividedUpserts(UpsertHistory):
     divided = 1.0
 
 
+class WornUpserts(UpsertHistory):
+    """The same, where topics are compacted and snapshots expire."""
+
+    compacts = 0.04
+    expires = 0.1
+
+
 class ChangingUpserts(UpsertHistory):
     """The same, where the file says `order_by` and `deletes` in another way from one start to the next."""
 
@@ -319,7 +424,10 @@ class ChangingUpserts(UpsertHistory):
     def _forms(self, drawn: Form) -> tuple[Form, ...]:
         # Tombstones have no ordering value but Kafka's time, which rows do not have that were written without marks.
         ways = [(False, False), (True, False), (False, True), *([(True, True)] if drawn.is_wrapped else [])]
-        return tuple(replace(drawn, is_ordered=is_ordered, has_marks=has_marks) for is_ordered, has_marks in ways)
+        forms = [replace(drawn, is_ordered=is_ordered, has_marks=has_marks) for is_ordered, has_marks in ways]
+        if self.fate.maybe(0.4):  # Those where keys may be scattered.
+            forms = [form for form in forms if form.is_ordered or not form.fills_rows]
+        return tuple(forms)
 
     def _wanted(self) -> PipelineSpec:
         form = self.forms[self.fate.pick(0, len(self.forms) - 1)]
@@ -327,3 +435,10 @@ class ChangingUpserts(UpsertHistory):
         spec = super()._wanted()
         [table] = spec.tables
         return spec.model_copy(update={"tables": (table.model_copy(update=dict(form.settings())),)})
+
+
+class WornChangingUpserts(ChangingUpserts):
+    """Both of these."""
+
+    compacts = 0.04
+    expires = 0.1

@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
+from types import MappingProxyType
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -59,6 +61,16 @@ class _Table:
     adopted_by: set[str] = field(default_factory=set)
     specs: list[PartitionSpec] = field(default_factory=list)
     next_row_id: int = 0
+    expired: set[int] = field(default_factory=set)
+
+    def line(self) -> list[MemorySnapshot]:
+        """The main branch, newest first, with what was expired of it: the table still has its files."""
+        line = []
+        at = self.head
+        while at is not None:
+            line.append(self.snapshots[at])
+            at = self.snapshots[at].parent
+        return line
 
     def number_rows(self, files: Iterable[DataFile]) -> Iterator[DataFile]:
         """The files as their commit makes them: in format 3 each row gets an id."""
@@ -104,7 +116,8 @@ class MemoryCatalog:
         """See the port."""
         files = self.data_files(table)
         rows, size = sum(f.record_count for f in files), sum(f.size_bytes for f in files)
-        return TableSize(rows, len(files), size, len(self._there(table).snapshots))
+        found = self._there(table)
+        return TableSize(rows, len(files), size, len(found.snapshots.keys() - found.expired))
 
     def create(
         self,
@@ -217,7 +230,7 @@ class MemoryCatalog:
                 break
             if snapshot.files or snapshot.removed or snapshot.deletes:
                 raise TableMoved(where=table)
-        live = {file.path: file for file in _live_files(self._ancestors(found))}
+        live = {file.path: file for file in _live_files(found.line())}
         gone = {*delta.touched, *(file.path for file in delta.removed)} - live.keys()
         known = {delete for file in live.values() for delete in file.deletes}
         if gone or not known.issuperset(delta.replaced):
@@ -233,11 +246,11 @@ class MemoryCatalog:
     def scan(self, table: str) -> Scan:
         """See the port."""
         found = self._there(table)
-        return Scan(found.head, tuple(_live_files(self._ancestors(found))))
+        return Scan(found.head, tuple(_live_files(found.line())))
 
     def files(self, table: str) -> list[StoredFile]:
         """See the port."""
-        live = _live_files(self._ancestors(self._there(table)))
+        live = _live_files(self._there(table).line())
         deleted = {file.path for file in live if file.deletes}
         return [
             StoredFile(file.path, file.record_count, file.size_bytes, file.path in deleted)
@@ -264,7 +277,7 @@ class MemoryCatalog:
             loss = self._lost_question()
             if was_said(self._said(found, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
                 return
-            there = {file.path for file in _files_of(self._ancestors(found))}
+            there = {file.path for file in _files_of(found.line())}
             is_right = is_undisturbed(self._said(found, (REWRITE_ID,)), REWRITE_ID, rewrite.read_at)
             if not is_right or not there.issuperset(rewrite.removed):
                 raise ConflictError("the files were not there when they were read", where=rewrite.table)
@@ -345,15 +358,15 @@ class MemoryCatalog:
 
     def data_files(self, table: str) -> list[DataFile]:
         """The files of the newest snapshot."""
-        return _files_of(self._ancestors(self._there(table)))
+        return _files_of(self._there(table).line())
 
     def roll_back(self, table: str, snapshot_id: int | None) -> None:
         """What an operator does by hand."""
         self._tables[table].head = snapshot_id
 
     def expire(self, table: str, snapshot_id: int) -> None:
-        """Forgets one snapshot, as an operator may do by hand."""
-        del self._tables[table].snapshots[snapshot_id]
+        """Forgets one snapshot, as table care does, or an operator by hand; what later ones have of its files stays."""
+        self._tables[table].expired.add(snapshot_id)
 
     def drop(self, table: str) -> None:
         """What an operator does by hand; the next table of this name is another one."""
@@ -373,24 +386,20 @@ class MemoryCatalog:
         removed: frozenset[str] = frozenset(),
         deletes: tuple[DeleteFile, ...] = (),
         replaced: frozenset[DeleteFile] = frozenset(),
+        summary: Mapping[str, str] = MappingProxyType({}),
     ) -> int:
-        """A snapshot of another writer, or of a compaction, that takes files away: no progress in it. Its id. deletes:
-        files that say which rows of live files are gone; replaced: those that they take the place of.
+        """A snapshot of another writer, or of a compaction, that takes files away: no progress in it unless `summary` says
+        it. Its id. deletes: files that say which rows of live files are gone; replaced: those that they take the place of.
         """
         with self._lock:
             found = self._tables[table]
-            number = self._add(found, files, {}, removed)
+            number = self._add(found, files, summary, removed)
             found.snapshots[number] = replace(found.snapshots[number], deletes=deletes, replaced=replaced)
         return number
 
     @staticmethod
     def _ancestors(found: _Table) -> list[MemorySnapshot]:
-        line = []
-        at = found.head
-        while at is not None and at in found.snapshots:
-            line.append(found.snapshots[at])
-            at = found.snapshots[at].parent
-        return line
+        return list(takewhile(lambda snapshot: snapshot.id not in found.expired, found.line()))
 
     def _is_cut(self, found: _Table) -> bool:
         line = self._ancestors(found)

@@ -261,7 +261,7 @@ class Pipeline:
                 hit("evolve.before")
                 loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
                 change = _checked(table, adder(table.spec, wanted, loosened), report.key_columns)
-                evolved = self._catalog.evolve(table.name, change)
+                evolved = _same(table.state, self._catalog.evolve(table.name, change))
                 state = note_key_columns(self._catalog, evolved, report.key_columns)
                 in_vain = asked_in_vain(table.state, state, wanted, loosened, table.in_vain)
                 return Outcome(state, report, in_vain=in_vain)
@@ -459,3 +459,10 @@ def _job(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | No
         beside={topic: tuple(targets[1:]) for topic, targets in fed.items() if targets[1:]},
         starts=own_starts([p.batch for p in planned]),
     )
+
+
+def _same(before: TableState, found: TableState) -> TableState:
+    """The table as it is now. Another one of the name is to be loaded, with all that is asked of a table then."""
+    if found.uuid != before.uuid:
+        raise ConflictError("the table was dropped and made again", where=found.name)
+    return found

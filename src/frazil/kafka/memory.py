@@ -28,16 +28,18 @@ class MemoryRecord:
 
 @dataclass
 class MemoryTopic:
-    """Partitions of records; `id` changes when the topic is made anew."""
+    """Partitions of records; `id` changes when the topic is made anew. ends: the least that the end of a partition is."""
 
     partitions: list[list[MemoryRecord]]
     first: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
     id: str = field(default_factory=new_id)
 
     def end(self, partition: int) -> int:
-        """The offset after the last record."""
+        """The offset after the last record, or after what was there behind it."""
         records = self.partitions[partition]
-        return records[-1].offset + 1 if records else self.first.get(partition, 0)
+        end = records[-1].offset + 1 if records else self.first.get(partition, 0)
+        return max(end, self.ends.get(partition, 0))
 
 
 class MemorySource:
@@ -73,6 +75,23 @@ class MemorySource:
         log = self.by_name[topic]
         log.partitions[partition] = [r for r in log.partitions[partition] if r.offset >= offset]
         log.first[partition] = offset
+
+    def mark(self, topic: str, partition: int, count: int = 1) -> None:
+        """What transactions leave where they end: offsets that no reader sees a record of."""
+        log = self.by_name[topic]
+        log.ends[partition] = log.end(partition) + count
+
+    def compact(self, topic: str, partition: int, end: int, tombstones_end: int = 0) -> frozenset[int]:
+        """What the log cleaner does: of the records before `end` the last one of each key stays, and before
+        `tombstones_end` none that has no value. The offsets of those that go.
+        """
+        log = self.by_name[topic]
+        records = [r for r in log.partitions[partition] if r.offset < end and r.key is not None]
+        last = {r.key: r.offset for r in records}
+        gone = {r.offset for r in records if r.offset < last[r.key] or (r.value is None and r.offset < tombstones_end)}
+        log.ends[partition] = log.end(partition)
+        log.partitions[partition] = [r for r in log.partitions[partition] if r.offset not in gone]
+        return frozenset(gone)
 
     def cluster_id(self) -> str:
         """See the port."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, TimestampNanoType
+from pyiceberg.types import LongType, NestedField, TimestampNanoType
 from structlog.testing import capture_logs
 
 from frazil.catalog.port import TableState
@@ -129,6 +129,20 @@ def test_another_table_of_the_same_name_is_read_into_from_start_and_said(tmp_pat
     assert [(event["table"], event["log_level"]) for event in logged if event["event"] == "table_made_anew"] == [
         ("n.a", "warning")
     ]
+
+
+def test_another_table_of_the_same_name_gets_all_columns_also_when_it_is_met_by_a_change_of_columns(
+    tmp_path: Path,
+) -> None:
+    """Its maker is another process, whose file asks for other columns."""
+    scene = Torn(tmp_path, metadata={"offset": "_offset"})
+    service = scene.start()
+    scene.goes_on(service, "a")
+    scene.catalog.drop("n.a")
+    scene.catalog.create("n.a", Schema(NestedField(1, "id", LongType(), required=False)), {}, 2)
+    scene.feed("a", {"id": 3, "new": 1})
+    assert turn_until(service, lambda: scene.count("a") == 3)
+    assert [(row["id"], row["_offset"]) for row in scene.rows("n.a")] == [(1, 0), (2, 1), (3, 2)]
 
 
 def test_what_is_gone_from_kafka_since_the_first_table_was_made_does_not_stop_the_second(tmp_path: Path) -> None:

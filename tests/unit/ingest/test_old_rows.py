@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -17,12 +18,15 @@ from pyiceberg.types import NestedField
 from frazil.catalog.scans import LiveFile
 from frazil.ingest.envelope import PLACEHOLDER
 from frazil.ingest.files.write import FileWriter
+from frazil.ingest.shared import read_once
+from frazil.ingest.task import Job
 from frazil.ingest.upserts import old_rows
 from frazil.ingest.upserts.live_rows import read_columns
 from frazil.ingest.upserts.old_rows import ValuesGone, complete_held
 from frazil.ingest.upserts.row_places import RowPlaces, are_less, ends_of_chains
 from frazil.testing import MemoryJobs
-from tests.unit.ingest.mirror_world import MirrorWorld, Told, made
+from frazil.types import Batch, TaskReport
+from tests.unit.ingest.mirror_world import MirrorWorld, Told, changed, made, tombstone
 from tests.unit.ingest.targets import target_of
 from tests.unit.ingest.test_change_rows import KEEP, Change, Lake, up
 
@@ -121,6 +125,66 @@ def test_a_truncate_is_no_change_that_gives_values_though_it_has_no_place_in_the
     truncate: Told = None, {"op": "t", "before": None, "after": None}
     world.say(truncate, made({"id": 9, "at": 9, "big": "nine"}), told("c", 1, 5, "new"), told("u", 1, 6, PLACEHOLDER))
     assert [(row["id"], row["at"], row["big"]) for row in world.by_id()] == [(1, 6, "new"), (9, 9, "nine")]
+
+
+class Dealt(MemoryJobs):
+    """One task reads partitions 0 and 2, another one partition 1."""
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+        reports = []
+        for mine in ((0, 2), (1,)):
+            share = tuple(one for one in read_once(batches) if one.partition in mine)
+            reports += super().run([Batch("", share)], job, with_offsets=with_offsets, pool=pool)
+        return reports
+
+
+def test_a_value_comes_from_behind_a_delete_that_another_task_has_read(tmp_path: Path) -> None:
+    """Of the values that it may come from, the greatest in the order of the column is from before that delete."""
+    world = MirrorWorld(tmp_path, partitions=3, key_columns=("id",), order_by="at")
+    world.jobs = Dealt(world.source)
+    says = (
+        (0, made({"id": 1, "at": 5, "big": "before"})),
+        (0, made({"id": 1, "at": 9, "big": "greatest"})),
+        (1, tombstone(1)),
+        (2, made({"id": 1, "at": 3, "big": "behind"})),
+        (2, changed({"id": 1, "at": 7, "big": PLACEHOLDER})),
+    )
+    for partition, (key, value) in says:
+        world.put(json.dumps(key), value, partition)
+    world.catch_up()
+    assert world.by_id() == [{"id": 1, "at": 7, "big": "behind"}]
+
+
+class Cut(MemoryJobs):
+    """Two tasks read a partition, the second one from `at` on."""
+
+    at = 0
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+        (whole,) = read_once(batches)
+        at = min(max(self.at, whole.start), whole.end)
+        pieces = [piece for piece in (replace(whole, end=at), replace(whole, start=at)) if piece.span]
+        reports = []
+        for piece in pieces:
+            reports += super().run([Batch("", (piece,))], job, with_offsets=with_offsets, pool=pool)
+        return reports
+
+
+@pytest.mark.parametrize("at", range(1, 7))
+def test_a_row_of_a_snapshot_that_is_told_again_gives_no_value_to_what_came_behind_it(tmp_path: Path, at: int) -> None:
+    """Its transaction was open as the row was read, so its place is older; a connector that dies repeats all of it."""
+    world = MirrorWorld(tmp_path, partitions=1, metadata={"source_order": "_order"}, order_by="_order")
+    world.jobs = jobs = Cut(world.source)
+    jobs.at = at
+
+    def told(op: str, lsn: int, v: int, big: str) -> Told:
+        source = {"connector": "postgresql", "lsn": lsn, "ts_ms": lsn}
+        return {"id": 1}, {"op": op, "before": None, "after": {"id": 1, "v": v, "big": big}, "source": source}
+
+    read, opened, later = told("r", 7, 0, "old"), told("u", 6, 1, "new"), told("u", 9, 2, PLACEHOLDER)
+    world.say(read)
+    world.say(opened, later, read, opened, later)
+    assert [(row["v"], row["big"]) for row in world.by_id()] == [(2, "new")]
 
 
 def test_rows_are_read_of_the_row_groups_that_have_them(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ class ChangeRows:
 
     def _fold(self) -> None:
         whole = _concat(self._parts)
-        folded = fold(whole.ranked)
+        folded = fold(whole.ranked, np.logical_or.reduce(list(whole.waits.values())) if whole.waits else None)
         self._pending = 0
         if folded.kept.size == len(whole.ranked) and not whole.waits and folded.cut < 0:
             self._parts = [whole]  # No key was there twice.

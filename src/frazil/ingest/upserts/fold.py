@@ -100,8 +100,8 @@ def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
     )
 
 
-def fold(changes: Ranked) -> Folded:
-    """The last change of each key, and what it rests on."""
+def fold(changes: Ranked, lacking: NDArray[np.bool_] | None = None) -> Folded:
+    """The last change of each key, and what it rests on. lacking: changes that have some value from one before them."""
     if changes.order is None and not (changes.ops == TRUNCATE).any():
         return _fold_plainly(changes)
     state = _State(changes)
@@ -110,6 +110,8 @@ def fold(changes: Ranked) -> Folded:
     is_kept[last] = is_kept[highest] = True
     if changes.order is not None:
         is_kept[_candidates(state)] = True
+        if lacking is not None:
+            is_kept |= _givers(state, _lanes(changes), is_kept & lacking)
     kept = np.flatnonzero(is_kept)
     if state.cut >= 0:
         kept = np.append(kept, state.cut)
@@ -137,6 +139,25 @@ def _candidates(state: _State) -> Ints:
     codes, sequence = state.codes[order], state.sequence[order]
     heights = (codes.max(initial=0) - codes) * (state.sequence.size + 1) + sequence
     return order[heights == np.maximum.accumulate(heights)] if order.size else order
+
+
+def _givers(state: _State, lanes: Ints, lacking: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Changes that may give the `lacking` ones a value, which a barrier that is not here may decide: all of their key, where
+    these came in several partitions, as then it may be between any two.
+    """
+    codes, count = state.codes, state.barrier.size
+    least, greatest, is_asked = (
+        np.full(count, lanes.max(initial=0)),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.bool_),
+    )
+    np.minimum.at(least, codes, lanes)
+    np.maximum.at(greatest, codes, lanes)
+    is_asked[codes[lacking]] = True
+    is_asked &= least < greatest
+    found = np.zeros(codes.size, np.bool_)
+    found[state.order] = is_asked[codes[state.order]]
+    return found
 
 
 def _fold_plainly(changes: Ranked) -> Folded:
@@ -233,9 +254,13 @@ def _ranks_by_arrival(changes: Ranked, codes: Ints, sequence: Ints, ranks: Ints)
     if changes.read is None:
         return None
     is_delete = changes.ops == DELETE
-    lanes = changes.source * (int(changes.partition.max(initial=0)) + 1) + changes.partition
     opens, clears = changes.read | (is_delete & ~changes.blind), is_delete & changes.blind
-    return Succession(codes, lanes, sequence, ranks, opens, clears).ranks_by_arrival()
+    return Succession(codes, _lanes(changes), sequence, ranks, changes.read, opens, clears).ranks_by_arrival()
+
+
+def _lanes(changes: Ranked) -> Ints:
+    """A number for each partition of each topic."""
+    return changes.source * (int(changes.partition.max(initial=0)) + 1) + changes.partition
 
 
 def order_ranks(order: pa.Array | pa.ChunkedArray | None, count: int) -> Ints:
