@@ -20,6 +20,7 @@ from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
 from frazil.types import Progress
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureOutbox, UnsureSource
+from tests.simulation.tables import SAID
 
 Place = tuple[str, int, int]
 
@@ -123,10 +124,16 @@ class Scene(ABC):
         self._touch_tables()
 
     def _roll_back(self, table: str) -> None:
-        """To any snapshot before, or to none; to none from before records were lost, as nobody could say where it begins."""
+        """To any snapshot before, or to none; to none from before records were lost, as nobody could say where it begins, and
+        to none that care has left for readers alone, behind which there is no progress any more.
+        """
         if self.catalog.load(table) is None:
             return
-        line: list[int | None] = [None, *(snapshot.id for snapshot in self.catalog.ancestors(table))]
+        known = self.catalog.ancestors(table)
+        is_whole = not known or known[-1].parent is None
+        told = [n for n, snapshot in enumerate(known) if SAID in snapshot.summary]
+        known = known if is_whole else known[: max(told, default=-1) + 1]
+        line: list[int | None] = [None, *(snapshot.id for snapshot in known)]
         floor = self._floors.get(table)
         if floor is not None:
             line = [number for number in line if number is not None and number >= floor]

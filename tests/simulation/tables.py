@@ -31,7 +31,8 @@ from tests.simulation.faults import Fate
 from tests.simulation.mirror import Row
 
 ROW_ID = "_row_id"
-_COMMIT_ID = summary_key("sim", COMMIT_ID)
+SAID = summary_key("sim", COMMIT_ID)
+"""What a snapshot with progress says."""
 
 
 class Meddling(Fate):
@@ -141,7 +142,7 @@ class SharedTable:
         progress: a table that has lost its beginning would be taken for one whose progress was expired.
         """
         line, named = self._catalog.ancestors(self._name), self._named()
-        if any(_COMMIT_ID in snapshot.summary for snapshot in line):
+        if any(SAID in snapshot.summary for snapshot in line):
             for snapshot in expirable(self._look(line), retention, (), line[0].id):
                 self._catalog.expire(self._name, snapshot)
         return named - self._named()
@@ -153,7 +154,7 @@ class SharedTable:
                 one.id,
                 one.parent,
                 at_ms=one.id,
-                progress={"sim": one.summary[_COMMIT_ID]} if _COMMIT_ID in one.summary else {},
+                progress={"sim": one.summary[SAID]} if SAID in one.summary else {},
                 removes_files=bool(one.removed or one.replaced),
             )
             for one in line
