@@ -124,8 +124,8 @@ class Scene(ABC):
         self._touch_tables()
 
     def _roll_back(self, table: str) -> None:
-        """To any snapshot before, or to none; to none from before records were lost, as nobody could say where it begins, and
-        to none that care has left for readers alone, behind which there is no progress any more.
+        """To any snapshot before, or to none; to none from before records were lost, as nobody could say where it begins,
+        and to none that care has left for readers alone, behind which there is no progress any more.
         """
         if self.catalog.load(table) is None:
             return
