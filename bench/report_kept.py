@@ -28,8 +28,8 @@ def with_kept(new: Mapping[str, str], old: Mapping[str, str]) -> dict[str, str]:
 
 def sections_of(report: str) -> dict[str, str]:
     """A report's sections by their titles."""
-    parts = report.split("\n## ")[1:] if not report.startswith("## ") else f"\n{report}".split("\n## ")[1:]
-    return {title: body.strip("\n") + "\n" for title, _, body in (part.partition("\n") for part in parts)}
+    parts = (part.partition("\n") for part in f"\n{report}".split("\n## ")[1:])
+    return {title: body.strip("\n") + "\n" for title, _, body in parts}
 
 
 def _goals(new: str, old: str) -> Iterator[str]:
