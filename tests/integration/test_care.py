@@ -24,7 +24,7 @@ from frazil.maintain.plan import Mode
 from frazil.maintain.run import DELETES_OPTIONS, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec
-from frazil.types import Letters
+from frazil.types import Letters, Progress
 from tests.integration.lakes import KEEN, TARGET, Lake, age, noise
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
@@ -176,6 +176,16 @@ def test_progress_behind_other_writers_is_carried_forward(lake: Lake, table: str
     assert before not in lake.look(table).snapshots
     lake.commit(table, [(8, "later")])
     assert lake.progress(table).offsets == {"topic": {0: 21}}
+
+
+def test_a_table_that_others_fill_before_its_first_record_can_be_begun(lake: Lake, table: str) -> None:
+    for _ in range(8):
+        lake.java(table).newFastAppend().commit()
+    lake.care(table, KEEN.model_copy(update={"snapshot_age_s": 0.001}))
+    assert lake.progress(table) == Progress(), "and nothing of it is lost"
+    lake.commit(table, [(1, "first")])
+    assert "expire" in kinds(lake.care(table, KEEN.model_copy(update={"snapshot_age_s": 0.001})))
+    assert len(lake.look(table).snapshots) < 8
 
 
 @pytest.mark.parametrize("mode", ["quiet", "thorough"])

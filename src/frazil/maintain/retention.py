@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from frazil.catalog.look import Snapshot, TableLook
+from frazil.catalog.progress import key
 
 METADATA_BUDGET_BYTES = 900_000
 """What the newest snapshots may take of the metadata; as many older ones are kept at most."""
@@ -30,7 +31,8 @@ class Retention:
 def expirable(look: TableLook, retention: Retention, keep_back_to: Iterable[int], now_ms: int) -> tuple[int, ...]:
     """The snapshots that can go, oldest first.
 
-    keep_back_to: snapshots that the main branch must reach without a gap, for a retry that is not finished has read them.
+    keep_back_to: snapshots that the main branch must reach without a gap, for a retry that is not finished has read them, or
+    a pipeline has yet to begin.
     """
     line = list(look.ancestors())
     count = kept_count(look, retention.count)
@@ -47,6 +49,16 @@ def expirable(look: TableLook, retention: Retention, keep_back_to: Iterable[int]
         and snapshot.id not in branched - on_main
         and (snapshot.id in on_main or snapshot.at_ms < oldest_ms or not _is_elsewhere(snapshot, line))
     )
+
+
+def before_first_commit(look: TableLook, pipeline: str) -> tuple[int, ...]:
+    """What a table must be kept back to that the pipeline has made and committed nothing to: to its first snapshot. Without
+    it nobody could tell such a table from one whose progress has expired.
+    """
+    line = list(look.ancestors())
+    if key(pipeline, "created") not in look.properties or any(pipeline in one.progress for one in line):
+        return ()
+    return tuple(one.id for one in line[-1:] if one.parent is None)
 
 
 def needs_carrying(look: TableLook, retention: Retention) -> bool:

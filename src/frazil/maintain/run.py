@@ -29,6 +29,7 @@ from frazil.maintain.plan import (
     mode_of,
     plan_care,
 )
+from frazil.maintain.retention import before_first_commit
 
 log = structlog.get_logger("frazil")
 
@@ -177,6 +178,7 @@ class Carer:
         others = {pipeline for pipeline, name in marks if name == "created"} - {self._pipeline}
         if charge.owners and others:
             waits = f"another pipeline keeps dead letters here as well: {min(others)}"
+        back_to += before_first_commit(look, self._pipeline)
         return Holds(back_to, waits, frozenset(path for owner in charge.owners for path in self._promised(owner)))
 
     def _open_retry(self, box: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frazil.catalog.look import Snapshot, TableLook
-from frazil.maintain.retention import Retention, expirable, needs_carrying
+from frazil.maintain.retention import Retention, before_first_commit, expirable, needs_carrying
 from tests.unit.maintain.tables import line, table, without_progress
 
 HOUR_MS = 3_600_000
@@ -52,6 +52,18 @@ def test_an_open_retry_keeps_all_since_it_read() -> None:
     assert expirable(table(line(50)), KEEP_TEN, (20,), 50_000) == tuple(range(1, 20))
     gone = table(line(50)[10:])
     assert expirable(gone, KEEP_TEN, (5,), 50_000) == (), "nobody knows how far back is far enough"
+
+
+def test_a_table_that_was_made_and_has_no_progress_yet_keeps_its_beginning() -> None:
+    foreign = [without_progress(one) for one in line(50)]
+    made = replace(table(foreign), properties={"frazil.p.created": "true"})
+    assert expirable(made, KEEP_TEN, before_first_commit(made, "p"), 99 * HOUR_MS) == ()
+    assert before_first_commit(table(foreign), "p") == (), "another's table begins anew without harm"
+    assert before_first_commit(made, "q") == ()
+    begun = replace(table([*foreign[:20], *line(50)[20:]]), properties=made.properties)
+    assert before_first_commit(begun, "p") == ()
+    cut = replace(table(foreign[5:]), properties=made.properties)
+    assert before_first_commit(cut, "p") == (), "it is too late"
 
 
 def test_the_last_snapshot_before_files_were_removed_is_kept_for_queries() -> None:
