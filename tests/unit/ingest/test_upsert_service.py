@@ -276,6 +276,23 @@ def test_a_change_without_an_ordering_value_is_a_dead_letter(tmp_path: Path) -> 
     assert world.letters() == [("no_order", "the column at, which orders the changes, has no value")]
 
 
+def test_a_value_that_was_put_aside_is_said_not_to_fit(tmp_path: Path) -> None:
+    columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("id", "at"))
+    letters = {"stop_above": 1.0}
+    world = UpsertWorld(
+        tmp_path, key_columns=("id",), order_by="at", columns=columns, rescue=True, dead_letters=letters
+    )
+    world.tell(
+        ("1", {"id": 1, "at": 1}), ("2", {"id": "two", "at": 1}), ("3", {"id": 3, "at": "now"}), ("4", {"id": 4})
+    )
+    assert [row["id"] for row in world.mirror()] == [1]
+    assert world.letters() == [
+        ("no_key", "the key column id has a value that does not fit its type"),
+        ("no_order", "the column at, which orders the changes, has a value that does not fit its type"),
+        ("no_order", "the column at, which orders the changes, has no value"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("kind", "older", "newer", "last"),
     [

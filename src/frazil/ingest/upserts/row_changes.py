@@ -6,6 +6,7 @@ so itself (see `decode.envelopes`), and its key only tells which columns identif
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -253,7 +254,7 @@ def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: i
     found: list[Misfit] = []
     for path, name in zip(target.changes.paths, target.changes.key_columns, strict=True):
         lacks = np.asarray(key_of(rows, path).is_null()) & (changes.ops != TRUNCATE)
-        found += refuse(changes, lacks, name, "no_key", f"the key column {name} has no value", limit)
+        found += _refuse_empty(changes, lacks, name, "no_key", f"the key column {name}", limit)
     return found
 
 
@@ -273,7 +274,25 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
     lacks = changes.ops == UPSERT
     if changes.order is not None:
         lacks &= np.asarray(changes.order.is_null())
-    return refuse(changes, lacks, name, "no_order", f"the column {name}, which orders the changes, has no value", limit)
+    return _refuse_empty(changes, lacks, name, "no_order", f"the column {name}, which orders the changes,", limit)
+
+
+def _refuse_empty(
+    changes: Changes, lacks: NDArray[np.bool_], name: str, kind: str, what: str, limit: int
+) -> list[Misfit]:
+    """Refuses changes whose column is empty: because there was no value, or because `rescue` has put it aside."""
+    unfit = lacks & _are_rescued(changes, name)
+    found = refuse(changes, unfit, name, kind, f"{what} has a value that does not fit its type", limit)
+    return found + refuse(changes, lacks, name, kind, f"{what} has no value", limit)
+
+
+def _are_rescued(changes: Changes, name: str) -> NDArray[np.bool_]:
+    """Whether the change's value of this name was put aside."""
+    rescued = changes.rescued_rows
+    if rescued is None:
+        return np.zeros(changes.ops.size, np.bool_)
+    found = pc.match_substring(rescued, f'{json.dumps(name, ensure_ascii=False)}:{{"value":')
+    return np.asarray(found.fill_null(False))
 
 
 def refuse_unpaired(
