@@ -72,7 +72,12 @@ def error_classes() -> list[str]:
     """Every class of error that a record can have."""
     found: set[str] = set()
     for _, call in _calls((SOURCE / "ingest").rglob("*.py")):
-        places = {"Fault": call.args[:1], "Misfit": call.args[2:3], "refuse": call.args}.get(_name(call), [])
+        places = {
+            "Fault": call.args[:1],
+            "Misfit": call.args[2:3],
+            "refuse": call.args,
+            "_refuse_empty": call.args,
+        }.get(_name(call), [])
         words = [node.value for node in places if isinstance(node, ast.Constant) and isinstance(node.value, str)]
         found.update(word for word in words if re.fullmatch("[a-z_]+", word))
     return sorted(found)

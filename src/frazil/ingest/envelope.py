@@ -60,7 +60,7 @@ class Envelope:
         """Whether a record without a value deletes the row of its key. It may be all that is left of a delete: Debezium's
         unwrap transform can leave the delete out, and compaction takes it away.
         """
-        return self.kind == "debezium" and self.is_upsert and not self.marks_deletes
+        return self.kind in ("debezium", "operation") and self.is_upsert and not self.marks_deletes
 
 
 NO_ENVELOPE = Envelope("none")

@@ -38,8 +38,8 @@ class MirrorWorld(UpsertWorld):
     """A table that mirrors topic `a`, whose records are Debezium's."""
 
     def __init__(self, root: Path, tasks: int = 1, **settings: Any) -> None:
-        given = {"key": JSON_KEYS, "dead_letters": {"stop_above": 1.0}, **settings}
-        super().__init__(root, tasks, envelope=EnvelopeSpec(kind="debezium"), **given)
+        given = {"key": JSON_KEYS, "dead_letters": {"stop_above": 1.0}, "envelope": EnvelopeSpec(kind="debezium")}
+        super().__init__(root, tasks, **{**given, **settings})
 
     def letters(self) -> list[tuple[str, str]]:
         return super().letters() if self.catalog.load("n.t__dead_letters") is not None else []
