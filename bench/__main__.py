@@ -23,6 +23,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "many": many.measure,
     "start": start.measure,
     "upsert": upsert.measure,
+    "scattered": upsert.measure_scattered,
     "metadata": metadata.measure,
     "care": care.measure,
 }

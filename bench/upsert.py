@@ -1,7 +1,7 @@
-"""Upserts: the first load against append, scattered updates of a large table, and a steady stream of changes.
+"""Upserts: the first load against append, a steady stream of changes, and scattered updates of a large table.
 
-Run as `python -m bench upsert`. Every number comes from outside: the log's `took_s` from plan to commit, CPU of the process
-tree, snapshots as a reader of the catalog sees them. Every table is compared with what its changes come to.
+Run as `python -m bench upsert scattered`. Every number comes from outside: the log's `took_s` from plan to commit, CPU of
+the process tree, snapshots as a reader of the catalog sees them. Every table is compared with what its changes come to.
 """
 
 from __future__ import annotations
@@ -43,11 +43,8 @@ _LONG_S = 3600.0
 
 
 def measure(place: Place) -> None:
-    """All of it; see the module. What follows the load goes on with its topic."""
+    """The load and the stream, which goes on with the load's topic."""
     settings = place.settings
-    if "frazil" in settings.subjects:
-        with place.attempt("scattered updates"):
-            place.write_result("upsert", "frazil", f"scattered-{settings.upsert_rows}", [_scattered(place)])
     changes = Changes(place, settings.upsert_keys + 2 * settings.upsert_rate * settings.upsert_seconds)
     say(f"filling {changes.topic}")
     changes.insert(settings.upsert_keys)
@@ -63,6 +60,12 @@ def measure(place: Place) -> None:
         with place.attempt("steady changes, merge into"):
             place.write_result("upsert", "stock", "steady", [_merged(place, changes)])
     delete_topics(place.bootstrap, [changes.topic])
+
+
+def measure_scattered(place: Place) -> None:
+    """Scattered updates of a table of `upsert_rows`, which take as long as it takes to fill that."""
+    with place.attempt("scattered updates"):
+        place.write_result("upsert", "frazil", f"scattered-{place.settings.upsert_rows}", [_scattered(place)])
 
 
 def _command(place: Place, changes: Changes, table: Mapping[str, object], *options: str) -> Command:
