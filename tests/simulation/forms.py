@@ -21,19 +21,27 @@ _KINDS = {
     "text": {},
     "nested": {"o": "struct<id: long, x: string>", "region": "string"},
 }
+_OPERATIONS = {"c": "I", "r": "I", "u": "U", "d": "D"}
+_ROWS = EnvelopeSpec(kind="operation", operation="ops", insert=("I",), update=("U",), delete=("D",))
 
 
 @dataclass(frozen=True)
 class Form:
     """keys: `value`: the field `id` of the value; `record`: the fields of the key, two of them; `text`: the key as it is;
     `nested`: two fields of the value, one of them in a struct. has_marks: deleted rows stay. is_wrapped: records are
-    Debezium's envelopes.
+    Debezium's envelopes. tells_operation: they are rows with a field for it.
     """
 
     keys: str
     is_ordered: bool
     has_marks: bool
     is_wrapped: bool
+    tells_operation: bool = False
+
+    @property
+    def tells_deletes(self) -> bool:
+        """Whether records with a value can take rows away."""
+        return self.is_wrapped or self.tells_operation
 
     @property
     def order_by(self) -> str | None:
@@ -90,7 +98,7 @@ class Form:
 
     def own_fields(self, number: int) -> dict[str, Any]:
         """Those that the value has."""
-        fields = self.key_fields(number) if self.keys in ("value", "nested") or self.is_wrapped else {}
+        fields = self.key_fields(number) if self.keys in ("value", "nested") or self.tells_deletes else {}
         return {**fields, "o": {**fields["o"], "x": f"of {number}"}} if "o" in fields else fields
 
     def record_key(self, number: int) -> bytes:
@@ -102,6 +110,8 @@ class Form:
 
     def value(self, row: Row, op: str, at_ms: int) -> bytes:
         """Of a record that writes the row, or, with the operation `d`, takes it away."""
+        if self.tells_operation:
+            return json.dumps({**row, "ops": _OPERATIONS.get(op, op)}).encode()
         if not self.is_wrapped:
             return json.dumps(row).encode()
         images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
@@ -122,7 +132,7 @@ class Form:
         """What a record that takes a row away asks for. at: its ordering value."""
         key, order = self.key(number), self._order({"at": at}, at_ms)
         if not self.has_marks:
-            return Change("delete", place, key, order=order if self.is_wrapped else None)
+            return Change("delete", place, key, order=order if self.tells_deletes else None)
         marks: dict[str, Any] = {"_deleted": True, "_deleted_at": _time(at_ms)}
         if self.order_by == "at":
             marks["at"] = at
@@ -147,7 +157,7 @@ class Form:
             "key_columns": _NAMES[self.keys] if self.keys in ("value", "nested") else (),
             "order_by": self.order_by,
             "deletes": "mark" if self.has_marks else "apply",
-            "envelope": EnvelopeSpec(kind="debezium") if self.is_wrapped else None,
+            "envelope": _ROWS if self.tells_operation else EnvelopeSpec(kind="debezium") if self.is_wrapped else None,
         }
 
     def _placed(self, place: Place, number: int, at_ms: int) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class SharedTable:
         """
         target = self._target()
         path = Path(target.location) / f"{new_id()}.parquet"
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         schema = pa.schema([target.arrow_schema.field(name) for name in row])
         pq.write_table(pa.Table.from_pylist([dict(row)], schema=schema), path)
         content = {"content": "equality-deletes", "file-path": str(path), "file-format": "PARQUET", "record-count": 1}

@@ -15,7 +15,14 @@ from tests.simulation.databases import DatabaseHistory, DividedHistory, WornData
 from tests.simulation.history import History
 from tests.simulation.late import LateReplay
 from tests.simulation.replay import Replay
-from tests.simulation.upserts import ChangingUpserts, DividedUpserts, UpsertHistory, WornChangingUpserts, WornUpserts
+from tests.simulation.upserts import (
+    ChangingUpserts,
+    DividedUpserts,
+    OperationUpserts,
+    UpsertHistory,
+    WornChangingUpserts,
+    WornUpserts,
+)
 
 _SEED = os.environ.get("FRAZIL_SEED")
 _SLICE = [int(_SEED)] if _SEED else range(24)
@@ -24,7 +31,7 @@ _DIVIDED = (DividedHistory, DividedUpserts)
 _DIVIDED_SLICE = [int(_SEED)] if _SEED else (0, 1, 2, 3, 4, 8, 22)
 """8 and 22 fail where a tombstone that a task reads first is taken for one without a delete."""
 
-_WORN = (WornUpserts, WornChangingUpserts, WornDatabase)
+_WORN = (WornUpserts, WornChangingUpserts, OperationUpserts, WornDatabase)
 _WORN_SLICE = [int(_SEED)] if _SEED else range(6)
 _CHANGING_SLICE = [int(_SEED)] if _SEED else range(12)
 

@@ -160,16 +160,19 @@ class UpsertHistory(Scene):
         self.changes[place] = lambda form: (form.written(place, number, row, at_ms),)
 
     def _delete(self, topic: str, partition: int, number: int) -> None:
-        """By a tombstone; where records are wrapped, mostly by an envelope, and a tombstone may follow."""
+        """By a tombstone; where records can tell it, mostly by such a one, and a tombstone may follow."""
         key = self.form.record_key(number)
-        if not self.form.is_wrapped or self.fate.maybe(0.2):
+        if not self.form.tells_deletes or self.fate.maybe(0.2):
             self._bury(topic, partition, number)
             return
-        at = self._at() if any(one.marks_in_order for one in self.forms) else None
+        has_order = self.form.tells_operation and self.fate.maybe(0.8)
+        at = self._at() if has_order or any(one.marks_in_order for one in self.forms) else None
         told_ms = self.clock.now_ms()
         before = {**self.form.key_fields(number), "at": at}
         place, _ = self._send(topic, partition, key, self.form.value(before, "d", told_ms))
-        self.changes[place] = lambda form: (form.deleted(place, number, told_ms, at if form.marks_in_order else None),)
+        self.changes[place] = lambda form: (
+            form.deleted(place, number, told_ms, at if has_order or form.marks_in_order else None),
+        )
         self.deletes[place] = key
         if self.fate.maybe(0.5):
             self._bury(topic, partition, number)
@@ -223,13 +226,15 @@ class UpsertHistory(Scene):
     def _spoilt(self, key_number: int) -> tuple[bytes | None, bytes | None]:
         """Key and value of a record that cannot become a change."""
         row, key, form = self._row(key_number), self.form.record_key(key_number), self.form
-        if not form.is_wrapped and self.fate.maybe(0.25):
+        if not form.tells_deletes and self.fate.maybe(0.25):
             return None, None
-        if form.keys in ("record", "text") and not form.is_wrapped and self.fate.maybe(0.5):
+        if form.keys in ("record", "text") and not form.tells_deletes and self.fate.maybe(0.5):
             return None, json.dumps(row).encode()
         broken: list[bytes] = [b"{", b"[]", b"\xff"]
         if form.is_wrapped:
             broken += [b'{"op": "c", "after": null}', b'{"op": "d", "before": null}', form.value(row, "x", 0)]
+        if form.tells_operation:
+            broken += [json.dumps(row).encode(), form.value(row, "x", 0)]
         if form.keys in ("value", "nested"):
             names = form.key_fields(key_number).keys()
             lacking = {name: member for name, member in row.items() if name not in names}
@@ -442,3 +447,11 @@ class WornChangingUpserts(ChangingUpserts):
 
     compacts = 0.04
     expires = 0.1
+
+
+class OperationUpserts(WornUpserts):
+    """The same, of rows that tell their operation: tombstones may be all that compaction leaves of a delete."""
+
+    def _forms(self, drawn: Form) -> tuple[Form, ...]:
+        keys = "record" if drawn.keys == "text" else drawn.keys
+        return (replace(drawn, keys=keys, has_marks=False, is_wrapped=False, tells_operation=True),)
