@@ -14,7 +14,7 @@ from pyiceberg.table import StaticTable
 from bench.machine import CLOCK
 from bench.table import local_path
 
-_READS = 5
+_READS = 11
 
 
 def _by_pyiceberg(location: str) -> None:

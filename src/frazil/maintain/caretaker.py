@@ -286,7 +286,8 @@ def _quiet_s(seen: Seen) -> float:
 
 def _rests(known: _Known, now_s: float, least_s: float, times: int) -> bool:
     """Whether the table has been without a commit for so long, and so many times as long as it usually is."""
-    usual_s = median(known.pauses_s) if known.pauses_s else 0.0
+    # One pause is no habit: it may be that after a first load.
+    usual_s = median(known.pauses_s) if len(known.pauses_s) > 1 else 0.0
     return now_s - known.changed_s >= max(least_s, min(_LONGEST_USUAL_S, times * usual_s))
 
 

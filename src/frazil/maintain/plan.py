@@ -30,6 +30,11 @@ MOST_DELETED: Mapping[Mode, float] = {"busy": 0.12, "eager": 0.12, "regular": 0.
 """A data file is written anew without its deleted rows when they are more of all than this: while changes arrive, each of
 them would else cause many rows to be written, and afterwards readers are not to pay for them for long.
 """
+LEAST_DELETED = 0.01
+LITTLE_BYTES = 64 * 1024 * 1024
+"""Once records have ended, files with a larger share of deleted rows than that are written anew where all of them together
+are no more than this, the work of seconds: some readers take several times as long where a file has deletes, however few.
+"""
 _VERY_SMALL_SHARE = 0.25
 """Of the target: files that are no larger become fewer, however they are dealt out to tasks."""
 MOST_POSITION_DELETES = 100
@@ -197,18 +202,17 @@ def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action |
     if debt.equality_deletes:
         options["delete-file-threshold"] = "1"
         reasons.append(f"{_files(debt.equality_deletes)} of equality deletes, which every reader must apply")
-    most = MOST_DELETED[mode]
+    most = _most_deleted(look, mode)
     worn = sum(_is_worn(file, most, file.deleted) for file in look.files)
     if worn:
         options["delete-ratio-threshold"] = str(most)
         reasons.append(f"{_files(worn)} with more than {most:.0%} of their rows deleted")
-    loose = sum(_is_worn(file, most, file.loosely_deleted) for file in look.files)
+    loose = sum(_is_worn(file, MOST_DELETED[mode], file.loosely_deleted) for file in look.files)
     if loose:
         # The share of one file's rows that such deletes take is not known to Iceberg's planner.
         options["delete-file-threshold"] = "1"
-        reasons.append(
-            f"{_files(loose)} with about {most:.0%} of their rows deleted, or more, by deletes that name no file"
-        )
+        share = f"about {MOST_DELETED[mode]:.0%} of their rows deleted, or more"
+        reasons.append(f"{_files(loose)} with {share}, by deletes that name no file")
     if not reasons:
         return None
     # These are chosen for their deletes, whatever their size.
@@ -222,6 +226,11 @@ def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action |
     gain = f"{len(files):,} files become about {after:,}" if files else "readers skip no deleted rows there"
     is_early = mode == "eager" and not (takes_all or worn)
     return Action("compact", look.name, "; ".join(reasons), gain, compaction, has_rest=has_rest, is_early=is_early)
+
+
+def _most_deleted(look: TableLook, mode: Mode) -> float:
+    sizes = [file.size_bytes for file in look.files if _is_worn(file, LEAST_DELETED, file.deleted)]
+    return LEAST_DELETED if mode in ("quiet", "thorough") and sum(sizes) <= LITTLE_BYTES else MOST_DELETED[mode]
 
 
 def _is_worn(file: StoredData, most: float, deleted: int) -> bool:

@@ -343,7 +343,10 @@ def test_a_mirror_rests_after_ten_seconds_or_twice_as_long_as_it_usually_pauses(
     assert beside.after(10) == ["look"]
     tidied = ["look", "compact", "carry"]
     beside.commit()
-    assert beside.after(19) == [], "it had a pause of 10 s before"
+    assert beside.after(9) == []
+    assert beside.after(1) == tidied, "one pause before is no habit"
+    beside.commit()
+    assert beside.after(19) == [], "it had two pauses of 10 s"
     assert beside.after(1) == tidied
     for _ in range(5):
         beside.commit()
