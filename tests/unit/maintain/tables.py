@@ -6,8 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from frazil.catalog.look import Snapshot, StoredData, TableLook
+from frazil.maintain.plan import ORPHANS_NOTE, Action, Plan
 
 MIB = 1024 * 1024
+TARGET = 128 * MIB
+NOTED = {ORPHANS_NOTE: 10_000}
+
+
+def compaction(found: Plan) -> Action | None:
+    """What of a plan puts files together."""
+    return next((action for action in found.actions if action.kind == "compact"), None)
 
 
 def table(snapshots: Sequence[Snapshot] = (), sizes: Mapping[str, Sequence[int]] | None = None) -> TableLook:
