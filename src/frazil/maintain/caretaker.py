@@ -85,6 +85,7 @@ class _Known:
     regular_s: float = float("-inf")
     looked_at: Seen | None = None
     thorough_at: str = ""
+    quiet_at: str = ""
     regular_at: str = ""
     not_before_s: float = 0.0
     has_more: bool = False
@@ -132,6 +133,7 @@ class Caretaker:
                 if known is None:
                     # All that was there before is worth one thorough look.
                     known = _Known(seen, now_s, thorough_s=now_s, regular_s=now_s, looked_s=now_s, ended_s=now_s)
+                    known.quiet_at = seen.version
                     self._known[seen.charge.name] = known
                 elif known.seen.version != seen.version:
                     if now_s - known.changed_s >= _quiet_s(seen):
@@ -263,7 +265,8 @@ def _due(known: _Known, now_s: float, now_ms: int, is_spare: bool) -> Mode | Non
     # kept waiting.
     if now_s - known.ended_s >= min(DAILY_S, spec.orphan_age_s) or (known.is_shut and is_open(spec.window, now_ms)):
         return "thorough"
-    is_new = then is not None and then.version != seen.version
+    # A look right after the last commit, as one among others, has not done what is worth it at rest.
+    is_new = then is not None and known.quiet_at != seen.version
     return "quiet" if is_new and _rests(known, now_s, _quiet_s(seen), 2) else None
 
 
@@ -302,6 +305,8 @@ def _note_look(known: _Known, seen: Seen, mode: Mode, now_s: float) -> None:
     known.looked_s, known.looked_at, known.again = now_s, seen, None
     if mode in ("regular", "thorough"):
         known.regular_s, known.regular_at = now_s, seen.version
+    if mode in ("quiet", "thorough"):
+        known.quiet_at = seen.version
     if mode == "thorough":
         known.thorough_s, known.thorough_at = now_s, seen.version
 

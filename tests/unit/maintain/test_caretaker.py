@@ -126,7 +126,9 @@ def test_a_table_is_looked_at_when_its_numbers_say_so() -> None:
     assert beside.after(20) == [], "one file is nothing"
     beside.commit(files=5)
     assert beside.after(1) == ["look"]
-    assert beside.after(60) == [], "nothing new"
+    assert beside.after(58) == [], "nothing new"
+    assert beside.after(1) == ["look", "compact", "carry"], "at rest, though it was looked at since its last commit"
+    assert beside.after(60) == [], "once"
 
 
 def test_a_quiet_table_is_looked_at_again_and_then_left_alone() -> None:
@@ -354,6 +356,19 @@ def test_a_mirror_rests_after_ten_seconds_or_twice_as_long_as_it_usually_pauses(
     beside.commit()
     assert beside.after(29) == [], "it usually has one every 15 s"
     assert beside.after(1) == tidied
+
+
+def test_a_look_right_after_the_last_commit_of_a_mirror_is_not_that_at_rest() -> None:
+    beside = Beside(files=4)
+    beside.charge = Charge("t.a", replace(CARE, spec=MaintenanceSpec(min_input_files=120)), is_mirror=True)
+    beside.commit()
+    assert beside.after(10) == ["look"]
+    assert beside.after(9) == []
+    beside.commit(files=20)
+    assert beside.after(1) == ["look"], "it has more files"
+    assert beside.after(9) == []
+    assert beside.after(1) == ["look", "compact", "carry"]
+    assert beside.after(20) == [], "once"
 
 
 def test_a_mirror_that_others_care_for_is_measured_and_slowed_and_nothing_else() -> None:
