@@ -38,6 +38,8 @@ _EARLY_TIMES = 9
 take a tenth of the time at most.
 """
 _PAUSES_KEPT = 5
+_HABIT_TIMES = 10.0
+"""So many times its own length after its end a pause tells nothing of how long the next will be."""
 _LONGEST_USUAL_S = 3 * 3600.0
 """A table without commits for so long rests, whatever its habits."""
 FAILED_RETRY_S = 60.0
@@ -66,18 +68,18 @@ class Seen:
 
 @dataclass
 class _Known:
-    """What the caretaker knows of a table. changed_s: when it saw the last commit. pauses_s: the last times without one that
-    might have been the end. is_shut: the window was closed at the last look. ended_s: when what that look led to was over,
-    and noted. again: how the last round looked at it, if something came to nothing there. lost_rounds: compactions in a row
-    that other commits have refused. is_behind: what it owes is above a cap, after all that the last round did.
-    fewer_files: by so many care has made them fewer since the last commit that it knows of.
-    files_since_ms: no file of a batch in hand, or of a later one, is older. put_off: daily actions that came to nothing:
-    until when they are not tried again, and why.
+    """What the caretaker knows of a table. changed_s: when it saw the last commit. pauses: the last times without one that
+    might have been the end, each as when it was over and how long it was. is_shut: the window was closed at the last look.
+    ended_s: when what that look led to was over, and noted. again: how the last round looked at it, if something came to
+    nothing there. lost_rounds: compactions in a row that other commits have refused. is_behind: what it owes is above a
+    cap, after all that the last round did. fewer_files: by so many care has made them fewer since the last commit that it
+    knows of. files_since_ms: no file of a batch in hand, or of a later one, is older. put_off: daily actions that came to
+    nothing: until when they are not tried again, and why.
     """
 
     seen: Seen
     changed_s: float
-    pauses_s: deque[float] = field(default_factory=lambda: deque(maxlen=_PAUSES_KEPT))
+    pauses: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_PAUSES_KEPT))
     is_shut: bool = False
     looked_s: float = float("-inf")
     ended_s: float = float("-inf")
@@ -137,7 +139,7 @@ class Caretaker:
                     self._known[seen.charge.name] = known
                 elif known.seen.version != seen.version:
                     if now_s - known.changed_s >= _quiet_s(seen):
-                        known.pauses_s.append(now_s - known.changed_s)
+                        known.pauses.append((now_s, now_s - known.changed_s))
                     known.changed_s = now_s
                     if known.looked_at is not None:
                         # What care itself has put together is no reason to look again.
@@ -289,8 +291,9 @@ def _quiet_s(seen: Seen) -> float:
 
 def _rests(known: _Known, now_s: float, least_s: float, times: int) -> bool:
     """Whether the table has been without a commit for so long, and so many times as long as it usually is."""
+    pauses_s = [length_s for over_s, length_s in known.pauses if known.changed_s - over_s <= _HABIT_TIMES * length_s]
     # One pause is no habit: it may be that after a first load.
-    usual_s = median(known.pauses_s) if len(known.pauses_s) > 1 else 0.0
+    usual_s = median(pauses_s) if len(pauses_s) > 1 else 0.0
     return now_s - known.changed_s >= max(least_s, min(_LONGEST_USUAL_S, times * usual_s))
 
 

@@ -358,6 +358,19 @@ def test_a_mirror_rests_after_ten_seconds_or_twice_as_long_as_it_usually_pauses(
     assert beside.after(1) == tidied
 
 
+def test_pauses_of_long_ago_do_not_keep_a_mirror_from_its_rest() -> None:
+    beside = Beside(files=4)
+    beside.charge = Charge("t.a", replace(CARE, spec=MaintenanceSpec(min_input_files=60)), is_mirror=True)
+    for pause_s in (20, 60):  # As from the start to the end of a first load, and until changes begin.
+        beside.after(pause_s)
+        beside.commit()
+    for _ in range(122):
+        beside.after(5)
+        beside.commit(0)
+    done = [call for _ in range(4) for call in beside.after(5)]
+    assert done[-3:] == ["look", "compact", "carry"]
+
+
 def test_a_look_right_after_the_last_commit_of_a_mirror_is_not_that_at_rest() -> None:
     beside = Beside(files=4)
     beside.charge = Charge("t.a", replace(CARE, spec=MaintenanceSpec(min_input_files=120)), is_mirror=True)
