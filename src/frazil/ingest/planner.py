@@ -188,7 +188,11 @@ def no_columns(report: TaskReport) -> UnavailableError:
     """What is said of a table of whose records none has brought a column yet."""
     remedy = "produce records with fields, or declare `columns`"
     if not report.bad:
-        return UnavailableError("no record has a field yet, so the table has no column", remedy=remedy)
+        kinds = ", ".join(sorted(report.passed_over))
+        why = f"; those that were read make no change of a row ({kinds})" if kinds else ""
+        left_out = "leave the topic out where it has no others, " if kinds else ""
+        reason = f"no record has a field yet, so the table has no column{why}"
+        return UnavailableError(reason, remedy=left_out + remedy)
     first = report.bad[0]
     return UnavailableError(
         f"no record could become a row yet, so the table has no column; the first: {first.reason}", remedy=remedy

@@ -9,6 +9,7 @@ import pytest
 from frazil.ingest.plan import FIRST_BATCH_RECORDS, TableClock, batch_limit, plan_batch
 from frazil.ingest.service import EMPTY_RETRY_S
 from frazil.ingest.table import RunState
+from frazil.spec.models import EnvelopeSpec
 from frazil.types import Batch, OffsetRange
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
@@ -43,6 +44,15 @@ def test_a_run_to_the_ends_comes_back_when_no_record_has_brought_a_column_and_sa
     scene.feed("a", {"x": 1})
     a, *_ = scene.catch_up(turns=60)
     assert (a.run_state, scene.rows("n.a"), scene.letters("n.a")) == (RunState.WAITING, [{"x": 1}], [("a", 0, 0)])
+
+
+def test_a_table_whose_records_make_no_change_of_a_row_says_what_they_are(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", envelope=EnvelopeSpec(kind="debezium"), mode="upsert")
+    event = {"status": "BEGIN", "id": "571", "ts_ms": 1, "event_count": None, "data_collections": None}
+    scene.feed("a", event, {"ts_ms": 1})
+    table = only(scene.catch_up(turns=60))
+    told = "those that were read make no change of a row (heartbeat, transaction)"
+    assert table.reason == f"no record has a field yet, so the table has no column; {told}"
 
 
 def test_offsets_without_any_record_keep_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

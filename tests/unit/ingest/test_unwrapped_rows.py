@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
 
+from frazil.ingest.decode.envelopes.changes import read_envelope
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.upserts.changes import DELETE, UPSERT
 from frazil.spec.models import MetadataField
-from tests.unit.ingest.envelope_messages import LOG, MIRROR, bad_records, read_changes
+from tests.unit.ingest.envelope_messages import LOG, MIRROR, avro, bad_records, read_changes
+from tests.unit.ingest.envelope_reference import target_for
 
 
 def test_rows_that_debezium_unwrapped_are_read_by_what_it_left_beside_them() -> None:
@@ -27,6 +31,42 @@ def test_rows_that_debezium_unwrapped_are_read_by_what_it_left_beside_them() -> 
     assert changes.own["op"].to_pylist() == ["r", "d", "u", "d"]
     assert changes.decoded.wanted == {(): {"__lsn": LongType()}}
     assert changes.passed_over == {"tombstone": 1}
+
+
+_TIMED = {"id": 1, "v": "a", "__op": "u", "__source_ts_ms": 5, "__source_ts_us": 5001, "__ts_ms": 7}
+_AVRO_TIMED = {
+    "type": "record",
+    "name": "Value",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "v", "type": "string"},
+        {"name": "__op", "type": "string"},
+        *({"name": name, "type": ["null", "long"]} for name in ("__source_ts_ms", "__source_ts_us", "__ts_ms")),
+    ],
+}
+
+
+@pytest.mark.parametrize("form", ["json", "json with its schema", "avro"])
+def test_times_that_the_transform_leaves_beside_a_row_are_those_of_the_change_in_every_format(form: str) -> None:
+    rows = [_TIMED, {**_TIMED, "__source_ts_us": None, "__ts_ms": None}]
+    metadata: tuple[MetadataField, ...] = ("source_ts", "connector_ts")
+    if form == "avro":
+        reading, records = avro(*rows, schema=_AVRO_TIMED)
+        target = replace(target_for(LOG, {"id": "long"}, metadata=metadata), reading=replace(reading, envelope=LOG))
+        changes = read_envelope(target, records)
+    else:
+        kinds = {name: "string" if isinstance(value, str) else "int64" for name, value in _TIMED.items()}
+        fields = [{"field": name, "type": kind, "optional": True} for name, kind in kinds.items()]
+        wrapped = [{"schema": {"type": "struct", "fields": fields}, "payload": row} for row in rows]
+        values = [json.dumps(one).encode() for one in (rows if form == "json" else wrapped)]
+        changes = read_changes(LOG, *values, columns={"id": "long"}, metadata=metadata)
+    assert changes.own["source_ts"].cast(pa.int64()).to_pylist() == [5001, 5000]
+    assert changes.own["connector_ts"].cast(pa.int64()).to_pylist() == [7000, None]
+
+
+def test_a_field_of_a_row_that_is_called_as_a_time_and_is_no_number_says_nothing_of_the_change() -> None:
+    changes = read_changes(LOG, b'{"id":1,"v":"a","__op":"u","__source_ts_ms":"soon"}', metadata=("source_ts",))
+    assert (changes.own["source_ts"].to_pylist(), bad_records(changes)) == ([None], [])
 
 
 @pytest.mark.parametrize("beside", ['"__deleted":"yes"', '"__deleted":"TRUE","__op":"u"', '"__deleted":""'])

@@ -24,6 +24,7 @@ from frazil.ingest.decode.connect.schema import give_meaning
 from frazil.ingest.decode.connect.values import Meaning
 from frazil.ingest.decode.envelopes.opened import (
     BARE,
+    FLAT_MOMENTS,
     HEARTBEAT,
     IMAGES,
     MESSAGE,
@@ -285,22 +286,23 @@ def _facts(parts: _Parts, asked: Collection[str]) -> dict[str, pa.Array]:
         found["position"] = spell_position(told)
     if "source_order" in asked:
         found["source_order"] = spell_order(told, found["total_order"])
-    flat = (
-        ("source_ts", "__source_ts_ms", 1000),
-        ("source_ts", "__source_ts_us", 1),
-        ("connector_ts", "__ts_ms", 1000),
-    )
-    for fact, name, factor in flat:
-        if found[fact] is None and name not in parts and "after" in parts:
-            inner = member(parts, ("after", name))
-            if inner is not None and pa.types.is_integer(inner.type):
-                found[fact] = pc.multiply(inner.cast(pa.int64()), factor).cast(pa.timestamp("us", tz="UTC"))
+    for fact, names in FLAT_MOMENTS.items():
+        if found[fact] is None and "after" in parts:
+            beside = {name[-5:]: member(parts, ("after", name)) for name in names if name not in parts}
+            found[fact] = _finest(beside.get("ts_us"), beside.get("ts_ms"))
     return {name: array for name, array in found.items() if array is not None}
 
 
 def _moment(parts: _Parts, path: Path) -> pa.Array | None:
     micros, millis = (member(parts, (*path, name)) for name in ("ts_us", "ts_ms"))
-    if millis is not None and pa.types.is_integer(millis.type):
-        millis = pc.multiply(millis.cast(pa.int64()), 1000)
-        micros = millis if micros is None else pc.coalesce(micros.cast(pa.int64()), millis)
-    return None if micros is None else micros.cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    return _finest(micros, millis)
+
+
+def _finest(micros: pa.Array | None, millis: pa.Array | None) -> pa.Array | None:
+    """Moments, in microseconds where they are told; None where there are no numbers."""
+    counts = [
+        pc.multiply(array.cast(pa.int64()), factor)
+        for array, factor in ((micros, 1), (millis, 1000))
+        if array is not None and pa.types.is_integer(array.type)
+    ]
+    return pc.coalesce(*counts).cast(pa.timestamp("us", tz="UTC")) if counts else None

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from frazil.ingest.decode.envelopes.opened import BARE, FLAT_MOMENTS
 from frazil.ingest.decode.envelopes.parts import (
     Parts,
     Stretch,
@@ -18,7 +19,7 @@ from frazil.ingest.decode.envelopes.parts import (
 )
 from frazil.ingest.decode.envelopes.positions import FACT_TYPES, POSITION_FIELDS, spell_order, spell_position
 from frazil.ingest.decode.envelopes.source_log import ORDER_FIELDS, spell_commit_place, spell_transaction
-from frazil.ingest.decode.json.grammar import ABSENT, ESCAPED, STRING
+from frazil.ingest.decode.json.grammar import ABSENT, ESCAPED, INT, STRING
 from frazil.ingest.decode.json.infer import refuse_objects
 from frazil.ingest.decode.json.slices import Slices, take_keys
 
@@ -57,9 +58,31 @@ def read_facts(stretch: Stretch, parts: Parts, is_change: NDArray[np.bool_]) -> 
         found |= {"commit_place": spell_commit_place(order), "source_transaction": spell_transaction(order)}
     if "connector_ts" in asked and parts.is_overlay is False:
         found["connector_ts"] = _moment(stretch, kept(parts, ("ts_ms", "ts_us"), is_change))
+    if stretch.envelope.kind == "debezium":
+        _add_flat_moments(stretch, parts, is_change, found, asked)
     if parts.is_overlay:
         found |= _maxwell_facts(stretch, kept(parts, ("ts", "xid"), is_change))
     return {name: array for name, array in found.items() if array is not None and name in asked}
+
+
+def _add_flat_moments(
+    stretch: Stretch,
+    parts: Parts,
+    is_change: NDArray[np.bool_],
+    found: dict[str, pa.Array | None],
+    asked: Sequence[str],
+) -> None:
+    """Of unwrapped rows the times that stand beside their values."""
+    is_flat = is_change & (parts.note == BARE)
+    if not is_flat.any():
+        return
+    for fact, names in FLAT_MOMENTS.items():
+        if fact in asked:
+            beside = members_of(stretch, parts, "after", list(names), is_flat)
+            told = {name[-5:]: one.only(INT) for name, one in beside.items()}
+            moments = _moment(stretch, told)
+            other = found.get(fact)
+            found[fact] = moments if other is None else pc.coalesce(other, moments)
 
 
 def _maxwell_facts(stretch: Stretch, members: Mapping[str, Slices]) -> dict[str, pa.Array]:

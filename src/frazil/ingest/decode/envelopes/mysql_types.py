@@ -68,15 +68,16 @@ def parse_type(text: str) -> SourceType:
 
 
 def _sized(name: str, size: int | None, scale: int, is_unsigned: bool) -> IcebergType:
-    """Types that depend on a number in brackets, or on having no sign."""
+    """Types that depend on a number in brackets, or on having no sign. MySQL always names the size of bits and decimals:
+    without it, as TiCDC leaves it out, they may be of any.
+    """
     if name in ("int", "integer"):
         return LongType() if is_unsigned else IntegerType()
     if name == "bigint":
         return _UNSIGNED_64 if is_unsigned else LongType()
     if name == "bit":
-        bits = size or 1
+        bits = size or 64
         return BooleanType() if bits == 1 else LongType() if bits < 64 else _UNSIGNED_64
-    digits = 10 if size is None else size
-    if name in _DECIMALS and 0 < digits <= _MOST_DIGITS and scale <= digits:
-        return DecimalType(digits, scale)
+    if name in _DECIMALS and size and size <= _MOST_DIGITS and scale <= size:
+        return DecimalType(size, scale)
     return StringType()

@@ -44,6 +44,9 @@ FAULTS = {
 }
 """Why a record is no envelope that holds together, by note."""
 
+FLAT_MOMENTS = {"source_ts": ("__source_ts_us", "__source_ts_ms"), "connector_ts": ("__ts_us", "__ts_ms")}
+"""What Debezium's unwrap transform calls these times beside a row, the finer one first."""
+
 _FACTS: dict[str, IcebergType] = {
     "source_ts": TimestamptzType(),
     "connector_ts": TimestamptzType(),
