@@ -101,7 +101,8 @@ _SECTIONS = {
     "defaults": (
         "defaults",
         "Every setting of [a table](#tablesname) but `topic`, `topics` and `start`. It counts for the tables that do not"
-        " have the setting themselves, under `tables` and under `topics`; a table's own setting replaces it as a whole.",
+        " have the setting themselves, under `tables` and under `topics`; a table's own setting replaces it as a whole."
+        " A table that says `mode: append` itself takes no `key_columns`, `order_by` and `deletes` from here.",
     ),
     "table": ("tables.&lt;name&gt;", "One table. It names its topics with `topic` or with `topics`."),
     "flatten": ("tables.&lt;name&gt;.flatten", "How nested records become columns; the short form is `true`."),

@@ -64,7 +64,10 @@ TABLE = Document(
         "lag_s": ("number", "For how many seconds the table has not been complete; 0 when all is read."),
         "watermark_ms": (_MS, "The record timestamp up to which it is [complete](../concepts.md#watermark)."),
         "last_commit_ms": (_MS, "The newest commit of this pipeline."),
-        "rows": ("number", "Rows of the newest snapshot, as Iceberg counts them."),
+        "rows": (
+            "number",
+            "Rows of the newest snapshot, less those that delete files take away; equality deletes count for nothing.",
+        ),
         "files": ("number", "Its data files."),
         "size_bytes": ("number", "Their size."),
         "average_file_bytes": ("number", "The same, divided by the files."),
@@ -128,7 +131,10 @@ RUN = Document(
         "freshness_ms": ("number", "How old the newest record of the last batch was when it was committed."),
         "records_per_s": ("number", "Records of the last batch by the time that it took."),
         "refused_changes": ("list of texts", "Changes of its columns that its policy forbids."),
-        "size": ("object", "`row_count`, `file_count`, `size_bytes` and `snapshot_count`."),
+        "size": (
+            "object",
+            "`row_count`, deleted ones included, `deleted_row_count`, `file_count`, `size_bytes`, `snapshot_count`.",
+        ),
     },
 )
 PLAN = Document(

@@ -127,6 +127,8 @@ def test_deletes_of_one_file_are_merged_into_one(hand: Hand, lake: Lake) -> None
         assert deletes.kind == ("vector" if hand.version == 3 else "positions")
         assert list(_live(hand, scan).values()) == [[2]]
     assert lake.column(_TABLE, "id") == [3]
+    size = other.size(_TABLE)
+    assert (size.row_count, size.deleted_row_count, size.live_row_count) == (4, 3, 1)
 
 
 def test_a_row_of_the_commit_s_own_file_may_go_in_the_same_commit(hand: Hand, lake: Lake) -> None:

@@ -91,9 +91,9 @@ class IcebergCatalog:
             if snapshot is None:
                 return TableSize(0, 0, 0, 0)
             summary = snapshot.summary()
-            totals = ("total-records", "total-data-files", "total-files-size")
-            rows, files, size = (int(summary.get(name) or 0) for name in totals)
-            return TableSize(rows, files, size, length(java.snapshots()))
+            totals = ("total-records", "total-data-files", "total-files-size", "total-position-deletes")
+            rows, files, size, deleted = (int(summary.get(name) or 0) for name in totals)
+            return TableSize(rows, files, size, length(java.snapshots()), deleted)
         except Py4JJavaError as error:
             raise unavailable("the table cannot be loaded", error, table) from None
 

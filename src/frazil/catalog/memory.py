@@ -117,7 +117,8 @@ class MemoryCatalog:
         files = self.data_files(table)
         rows, size = sum(f.record_count for f in files), sum(f.size_bytes for f in files)
         found = self._there(table)
-        return TableSize(rows, len(files), size, len(found.snapshots.keys() - found.expired))
+        deleted = sum(delete.record_count for file in _live_files(found.line()) for delete in file.deletes)
+        return TableSize(rows, len(files), size, len(found.snapshots.keys() - found.expired), deleted)
 
     def create(
         self,

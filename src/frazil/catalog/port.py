@@ -69,12 +69,20 @@ class TableState:
 
 @dataclass(frozen=True)
 class TableSize:
-    """Of the current snapshot: rows, data files and their bytes; snapshots that can still be read."""
+    """Of the current snapshot: rows in data files, these and their bytes; snapshots that can still be read; rows of those
+    that position deletes and deletion vectors take away.
+    """
 
     row_count: int
     file_count: int
     size_bytes: int
     snapshot_count: int
+    deleted_row_count: int = 0
+
+    @property
+    def live_row_count(self) -> int:
+        """What a reader finds, where no writer has left equality deletes, or deletes of a file that is gone."""
+        return max(self.row_count - self.deleted_row_count, 0)
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def _words(table: Table) -> str:
         return f"stopped: {table.reason}{place}; {table.remedy}"
     if table.run_state is RunState.BACKING_OFF:
         return f"backing off: {table.reason}; {table.remedy}"
-    rows = table.size.row_count if table.size else 0
+    rows = table.size.live_row_count if table.size else 0
     return f"{rows:,} rows, {table.lag_records:,} records behind"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -55,7 +55,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 def render(report: PipelineReport) -> RenderableType:
     """The report for people: one line a table, then what needs their attention."""
     lines = [Text.assemble(("pipeline ", "dim"), (report.pipeline, "bold"), ("  ", ""), _process(report))]
-    return Group(*lines, _table(report), *_storage(report), *_remarks(report))
+    return Group(*lines, _table(report), *_storage(report), *_mirrors(report), *_remarks(report))
 
 
 def _process(report: PipelineReport) -> str:
@@ -104,15 +104,36 @@ def _storage(report: PipelineReport) -> Iterator[RenderableType]:
     looked_at = [(table.name, table.care) for table in report.tables if table.care is not None]
     if not looked_at:
         return
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("table", no_wrap=all(len(name) <= _LONG_NAME for name, _ in looked_at), overflow="fold")
-    for name in ("median file", "small files", "delete files", "deleted rows", "manifests", "metadata"):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ("median file", "small files", "delete files", "deleted rows", "manifests", "metadata")
+    table = _narrow("table", [name for name, _ in looked_at], columns)
     for name, care in looked_at:
         numbers = (count(care.delete_files), count(care.deleted_rows), count(care.manifests))
         table.add_row(name, size(care.p50_bytes), f"{care.small_share:.0%}", *numbers, size(care.metadata_bytes))
     yield Text("")
     yield table
+
+
+def _mirrors(report: PipelineReport) -> Iterator[RenderableType]:
+    """What the last batch of each mirror did, as far as the process has said it."""
+    told = [(table.name, table.last_upsert) for table in report.tables if table.last_upsert is not None]
+    if not told:
+        return
+    table = _narrow(
+        "mirror, its last batch", [name for name, _ in told], ("changes", "rows deleted", "files looked at")
+    )
+    for name, last in told:
+        looked = f"{count(last['looked_at'])} of {count(last['files'])}"
+        table.add_row(name, count(last["changes"]), count(last["deleted"]), looked)
+    yield Text("")
+    yield table
+
+
+def _narrow(title: str, names: Sequence[str], columns: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column(title, no_wrap=all(len(name) <= _LONG_NAME for name in names), overflow="fold")
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
 
 
 def _remarks(report: PipelineReport) -> Iterator[Text]:
@@ -151,13 +172,6 @@ def _about_records(table: TableReport) -> Iterator[Text]:
     if table.passed_over:
         kinds = ", ".join(f"{count(number)} {what}" for what, number in sorted(table.passed_over.items()))
         yield Text(f"\n{table.name} has passed over records that are no change of a row: {kinds}", style="dim")
-    if table.last_upsert is not None:
-        last = table.last_upsert
-        looked, deleted = (
-            f"{count(last['looked_at'])} of {plural(last['files'], 'file')}",
-            plural(last["deleted"], "row"),
-        )
-        yield Text(f"\n{table.name}: its last batch looked at {looked} and deleted {deleted}", style="dim")
     for refused in table.refused_changes:
         word = "schema" if len(refused.schemas) == 1 else "schemas"
         by = f"{word} {', '.join(refused.schemas)}: " if refused.schemas else ""

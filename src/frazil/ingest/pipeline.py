@@ -51,8 +51,17 @@ from frazil.spec import TableSpec
 from frazil.types import Batch, Commit, Letters, Progress, Resolved, TaskReport, add_counts, advance, merge_reports
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass"
+_KEYLESS_REMEDY = (
+    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a primary"
+    " key cannot be told apart"
+)
 _MOST_SCHEMAS = 200
 _MANY_CHANGES = 1_000_000  # Their keys take hundreds of megabytes while they are put together.
+
+
+def remedy_for(kind: str, spec: TableSpec, usual: str) -> str:
+    """What to do about bad records of a class of error."""
+    return _KEYLESS_REMEDY if kind == "no_key" and spec.mode == "upsert" and not spec.key_columns else usual
 
 
 @dataclass(frozen=True)
@@ -217,12 +226,11 @@ class Pipeline:
 
     def _too_many(self, planned: Planned, report: TaskReport) -> FrazilError:
         """Names the first bad record of a batch that has too many."""
-        error = self._bad_record(planned)
+        error = self._bad_record(planned, remedy=TOO_MANY_REMEDY)
         limit = planned.table.spec.dead_letters.stop_above
         if isinstance(error, RecordError):
             share = f"{report.bad_count} of {report.record_count} records are bad, more than {100 * limit:g}% of late: "
             error.message = share + error.message
-            error.remedy = TOO_MANY_REMEDY
         return error
 
     def _bad_record(self, planned: Planned, schema: Schema | None = None, remedy: str = "") -> FrazilError:
@@ -244,7 +252,7 @@ class Pipeline:
             topic=first.topic,
             partition=first.partition,
             offset=first.offset,
-            remedy=remedy,
+            remedy=remedy_for(first.kind, planned.table.spec, remedy),
         )
 
     def _evolve(self, planned: Planned, report: TaskReport) -> Outcome:

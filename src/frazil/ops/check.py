@@ -179,7 +179,7 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
     if table.state is None:
         declared = new_schema((column.name, column.type) for column in table.spec.columns)
         return Finding(name, True, tried, f"not there yet; run makes it{_warnings(table, declared)}")
-    rows = f", {plural(table.size.row_count, 'row')}" if table.size else ""
+    rows = f", {plural(table.size.live_row_count, 'row')}" if table.size else ""
     parts = ", ".join(words_of(table.state.partitioning, table.state.schema))
     layout = f", partitioned by {parts}" if parts else ""
     there = f"there, {plural(len(table.state.schema.fields), 'column')}{rows}{layout}"

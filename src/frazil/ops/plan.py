@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, ref
 from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_schema
 from frazil.ingest.granting import grant
 from frazil.ingest.old_metadata import keeps_old_metadata
-from frazil.ingest.pipeline import TOO_MANY_REMEDY, adder, clash_remedy
+from frazil.ingest.pipeline import TOO_MANY_REMEDY, adder, clash_remedy, remedy_for
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, Tally, key_column_of, own_columns, shaping_of
@@ -28,6 +28,7 @@ from frazil.ops.reports import Problem
 from frazil.ops.sampling import decode_sample
 from frazil.ops.status import problem_of
 from frazil.ops.topics import MissingTopics
+from frazil.ops.words import plural
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.types import OffsetRange
 
@@ -242,7 +243,22 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
         except SpecError as error:
             raise TableStopped(*words_of(error)) from None
     found = (text_order(spec, schema), keeps_old_metadata(state))
-    draft.warnings = tuple(words for words in found if words)
+    draft.warnings = (*(words for words in found if words), *_not_there(spec, schema, draft.sampled - draft.bad))
+
+
+def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
+    """Columns that changes are told by and no record of the sample has: in an envelope such a record is only met as a bad
+    one when the table's changes are put together.
+    """
+    named = {"key_columns": spec.key_columns, "order_by": (spec.order_by,) if spec.order_by else ()}
+    there = {field.name for field in schema.fields}
+    for setting, names in named.items() if fitting and there else ():
+        for name in names:
+            if name.split(".")[0] not in there:
+                yield (
+                    f"`{setting}` names `{name}`, and none of {plural(fitting, 'record')} that were looked at has it: all of"
+                    " them would be bad ones"
+                )
 
 
 def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Schemas | None) -> tuple[Schema, Decoded]:
@@ -282,7 +298,7 @@ def _misfit(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_too
         return Problem(reason, _REMEDIES[spec.on_bad_record], where)
     share = f"{decoded.misfit_count} of {len(records)} records of the sample are bad"
     reason = f"{share}, more than {100 * spec.dead_letters.stop_above:g}%: {reason}"
-    return Problem(reason, TOO_MANY_REMEDY, where)
+    return Problem(reason, remedy_for(first.kind, spec, TOO_MANY_REMEDY), where)
 
 
 def _source_of(column: ColumnSpec) -> str:

@@ -262,7 +262,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         lag_s=_lag_s(lag, watermark_ms, now_ms),
         watermark_ms=watermark_ms,
         last_commit_ms=progress.committed_at_ms if found.is_reached else said.get("last_commit_ms"),
-        rows=size.get("row_count"),
+        rows=size.get("live_row_count"),
         files=size.get("file_count"),
         size_bytes=size.get("size_bytes"),
         snapshots=size.get("snapshot_count"),
@@ -295,9 +295,12 @@ def _loss(found: _Found, said: Mapping[str, Any]) -> Problem | None:
 
 def _size(found: _Found, said: Mapping[str, Any]) -> Mapping[str, int]:
     size = found.table.size
-    if not found.is_reached:
-        return said.get("size") or {}
-    return {} if size is None else vars(size)
+    if found.is_reached:
+        return {} if size is None else {**vars(size), "live_row_count": size.live_row_count}
+    told: Mapping[str, int] = said.get("size") or {}
+    if "row_count" not in told:
+        return told
+    return {**told, "live_row_count": max(told["row_count"] - told.get("deleted_row_count", 0), 0)}
 
 
 def _lag_s(lag: int | None, watermark_ms: int | None, now_ms: int) -> float | None:

@@ -75,6 +75,17 @@ class Section:
 Node = Scalar | Items | Section
 
 
+def lines_of(node: Node | None) -> frozenset[int]:
+    """Every line on which something of it begins."""
+    if node is None:
+        return frozenset()
+    if isinstance(node, Scalar):
+        return frozenset((node.line,))
+    inner = node.items if isinstance(node, Items) else tuple(entry.value for entry in node.entries)
+    keys = (entry.line for entry in node.entries) if isinstance(node, Section) else ()
+    return frozenset((*keys, *(line for one in inner for line in lines_of(one))))
+
+
 def read_document(path: Path) -> Section:
     """The mapping that the file holds."""
     text = _read_text(path)

@@ -7,7 +7,8 @@ some of those are secrets.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, ParamSpec, TypeVar
 
@@ -64,6 +65,18 @@ class Problems:
         except SpecError as error:
             self.add(line, error.message, error.remedy)
             return fallback
+
+    @contextmanager
+    def in_part(self, lines: Container[int], told: str) -> Iterator[None]:
+        """Until the block is left, what is wrong at these lines and was not before is so in one part of the file alone:
+        `told` says in which.
+        """
+        before = frozenset(self._found)
+        yield
+        for found in [one for one in self._found if one not in before and one[1] in lines]:
+            del self._found[found]
+            is_effect, line, message, remedy = found
+            self._found[is_effect, line, f"{message}: {told}", remedy] = None
 
     def raise_any(self) -> None:
         """Raises the problem that is first in the file, causes before all others, and says how many there are besides it."""

@@ -13,7 +13,7 @@ from frazil.errors import SpecError
 from frazil.spec.atomic import read_atomic
 from frazil.spec.changes import read_changes
 from frazil.spec.columns import check_columns, read_columns, read_shaping
-from frazil.spec.document import Entry, Items, Node, Section
+from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
 from frazil.spec.envelopes import read_change_settings
 from frazil.spec.maintenance import TABLE_MAINTENANCE, check_order, read_maintenance
 from frazil.spec.models import (
@@ -42,6 +42,9 @@ from frazil.spec.values import read_value
 from frazil.spec.vocabulary import DEAD_LETTERS, KEY, LIMITS, VALUE
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
+_OF_MIRRORS = ("key_columns", "order_by", "deletes")
+"""What a table does not take from `defaults` that says `mode: append` itself, such as a change log among mirrors."""
+
 
 def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
     """Raises if `name` is not at least so many parts joined by dots."""
@@ -63,9 +66,10 @@ def read_table(
     """
     problems.attempt(entry.line, None, check_dotted_name, entry.key, 2, "table")
     node, owner = _with_defaults(entry.value, defaults), f"table `{entry.key}`"
-    fields = Fields(node, TABLE, "", problems, owner, STRANGE_IN_TABLE)
-    topics = _read_topics(fields, entry, problems)
-    return _read_settings(entry, fields, topics, (inherited, care), problems)
+    with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
+        fields = Fields(node, TABLE, "", problems, owner, STRANGE_IN_TABLE)
+        topics = _read_topics(fields, entry, problems)
+        return _read_settings(entry, fields, topics, (inherited, care), problems)
 
 
 def read_defaults(
@@ -82,8 +86,11 @@ def read_defaults(
 def _with_defaults(node: Node, defaults: Section | None) -> Node:
     if defaults is None or not isinstance(node, Section):
         return node
+    own = {entry.key: entry.value for entry in node.entries}
+    mode = own.get("mode")
+    strange = _OF_MIRRORS if isinstance(mode, Scalar) and mode.text == "append" else ()
     # What is no setting of a table is noted where `defaults` itself is read.
-    missing = TABLE.keys() - {*OF_ONE_TABLE, *(entry.key for entry in node.entries)}
+    missing = TABLE.keys() - {*OF_ONE_TABLE, *own, *strange}
     return replace(node, entries=(*node.entries, *(entry for entry in defaults.entries if entry.key in missing)))
 
 

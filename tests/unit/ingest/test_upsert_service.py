@@ -18,7 +18,7 @@ from frazil.ingest import plan
 from frazil.ingest.sizes import held_row_bytes
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.upserts.delete_files import read_deletes
-from frazil.spec.models import ColumnSpec, ValueSpec
+from frazil.spec.models import ColumnSpec, DeadLettersSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs, live_rows
 from tests.unit.ingest.test_shaped_service import World
@@ -257,6 +257,23 @@ def test_a_record_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
         ("no_key", "the key column id has no value"),
         ("no_key", "the record has no key, and its row is found by it"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"on_bad_record": "stop"}, "name the `key_columns`"),
+        ({"dead_letters": DeadLettersSpec(stop_above=0.0)}, "name the `key_columns`"),
+        ({"on_bad_record": "stop", "key_columns": ("id",)}, "fix the producer"),
+    ],
+)
+def test_a_table_that_stops_at_records_without_keys_says_how_it_could_have_them(
+    tmp_path: Path, settings: dict[str, Any], named: str
+) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, **settings)
+    table = world.tell(*((None, {"v": number}) for number in range(100)))
+    assert table.run_state is RunState.STOPPED
+    assert table.remedy.startswith(named), table.remedy
 
 
 def test_a_late_change_does_not_replace_a_newer_row(tmp_path: Path) -> None:

@@ -140,6 +140,22 @@ def test_a_text_that_orders_changes_is_told(world: World, more: str, is_told: bo
     assert table.document()["warnings"] == list(table.warnings)
 
 
+@pytest.mark.parametrize(
+    ("more", "missing"),
+    [
+        ("key_columns: [id], order_by: nope", ["`order_by` names `nope`"]),
+        ("key_columns: [region, id]", ["`key_columns` names `region`"]),
+        ("key_columns: [id], order_by: n", []),
+    ],
+)
+def test_a_column_that_tells_changes_and_that_no_record_has_is_told(
+    world: World, more: str, missing: list[str]
+) -> None:
+    produce(world, "a", {"id": 1, "n": 1})
+    table = plan(world, f"tables: {{s.a: {{topic: a, mode: upsert, {more}}}}}\n")["s.a"]
+    assert [warning.split(",")[0] for warning in table.warnings] == missing
+
+
 @pytest.mark.parametrize("more", ["", ", columns: {v: long}", ", rescue: true", ", flatten: true"])
 def test_a_mirror_by_whole_keys_has_its_key_column_before_its_records_are_read(world: World, more: str) -> None:
     world.source.create("a", 1)

@@ -146,6 +146,18 @@ def test_defaults_are_for_every_table_that_does_not_say_otherwise(load: Load) ->
     assert sensors.topics == (TopicSelector(literal="sensors"),)
 
 
+def test_a_change_log_among_mirrors_takes_nothing_of_mirrors_from_the_defaults(load: Load) -> None:
+    of_mirrors = "mode: upsert, key_columns: [id], order_by: _source_order, deletes: mark"
+    spec = load(
+        f"{HEAD}defaults: {{envelope: debezium, metadata: [source_order], {of_mirrors}}}\n"
+        "tables: {a.b: {topic: c}, a.log: {topic: c, mode: append, changelog: true}}\n"
+    )
+    assert [(t.mode, t.key_columns, t.order_by, t.deletes, t.changelog) for t in spec.tables] == [
+        ("upsert", ("id",), "_source_order", "mark", False),
+        ("append", (), None, "apply", True),
+    ]
+
+
 def test_metadata_columns_may_have_names_of_their_own(load: Load) -> None:
     spec = load(f"{HEAD}tables: {{a.b: {{topic: c, metadata: {{offset: at, partition: _partition}}}}}}\n")
     assert spec.tables[0].metadata == {"offset": "at", "partition": "_partition"}

@@ -81,6 +81,18 @@ def test_a_key_that_is_taken_is_well(load: Load, settings: str) -> None:
     assert load(with_table(f"mode: upsert, {settings}")).tables
 
 
+def test_a_column_that_one_table_keeps_away_from_the_defaults_is_said_with_the_table(refuse: Refuse) -> None:
+    defaults = (
+        "defaults:\n  mode: upsert\n  envelope: debezium\n  metadata: [source_order]\n  order_by: _source_order\n"
+    )
+    error = refuse(f"{HEAD}{defaults}tables: {{a.b: {{topic: c}}, a.d: {{topic: c, metadata: [offset]}}}}\n")
+    assert error.message == (
+        "`order_by` has `_source_order`, and there is no column `_source_order`: `metadata` does not ask for it: "
+        "table `a.d` has it from `defaults`"
+    )
+    assert error.where == "pipeline.yaml:7"
+
+
 def test_defaults_are_looked_at_too(refuse: Refuse) -> None:
     text = f"{HEAD}namespace: n\ntopics: [a]\ndefaults: {{mode: upsert, key_columns: [id], exclude: [id]}}\n"
     assert refuse(text).message == "`exclude` leaves out `id`, which `key_columns` asks for"
