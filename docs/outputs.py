@@ -159,7 +159,11 @@ PLAN = Document(
         "unread": ("number", "Records that there are to read."),
         "bad": ("number", "Records of the sample that do not fit."),
         "refused": ("list of texts", "Changes that `on_drift` forbids."),
-        "warnings": ("list of texts", "What to mind: an `order_by` that is text, old metadata files that stay."),
+        "warnings": (
+            "list of texts",
+            "What to mind: an `order_by` that is text, a key column that no record has, changes without their `envelope`,"
+            " old metadata files that stay.",
+        ),
         "partition_spec": ("list of texts", "How new files will be partitioned."),
         "partition_spec_before": ("list of texts", "How they are until now."),
         "sort_order": ("list of texts", "How new files will be sorted."),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, NestedField
+from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, SpecError, unforeseen
@@ -34,6 +34,12 @@ from frazil.types import OffsetRange
 
 SAMPLE_RECORDS = 10_000
 _MOST_ROUNDS = 5
+_MARKS = {
+    "debezium": {"op", "source", "after"},
+    "canal": {"database", "table", "type", "data", "isDdl"},
+    "maxwell": {"database", "table", "type", "data", "ts"},
+}
+"""Fields that together tell an envelope, the first that fits."""
 _REMEDIES = {
     "stop": "fix the producer, or declare the column with a type that holds the value",
     "dead_letter": "a run puts such records into the dead-letter table; `on_bad_record: stop` would stop instead",
@@ -243,7 +249,12 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
         except SpecError as error:
             raise TableStopped(*words_of(error)) from None
     found = (text_order(spec, schema), keeps_old_metadata(state))
-    draft.warnings = (*(words for words in found if words), *_not_there(spec, schema, draft.sampled - draft.bad))
+    fitting = draft.sampled - draft.bad
+    draft.warnings = (
+        *(words for words in found if words),
+        *_not_there(spec, schema, fitting),
+        *_unopened(spec, schema),
+    )
 
 
 def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
@@ -259,6 +270,21 @@ def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
                     f"`{setting}` names `{name}`, and none of {plural(fitting, 'record')} that were looked at has it: all of"
                     " them would be bad ones"
                 )
+
+
+def _unopened(spec: TableSpec, schema: Schema) -> Iterator[str]:
+    """That records look like changes in an envelope, of a table that takes them for rows."""
+    if spec.envelope is not None:
+        return
+    names = {field.name for field in schema.fields}
+    payload = next((field.field_type for field in schema.fields if field.name == "payload"), None)
+    inner = {field.name for field in payload.fields} if isinstance(payload, StructType) and "schema" in names else names
+    kind = next((kind for kind, marks in _MARKS.items() if marks <= inner), None)
+    if kind is not None:
+        yield (
+            f"the records look like changes as {kind.capitalize()} tells them, and each becomes a row as it is: for rows of"
+            f" the source's table say `envelope: {kind}`, and `mode: upsert` to mirror it"
+        )
 
 
 def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Schemas | None) -> tuple[Schema, Decoded]:

@@ -156,6 +156,30 @@ def test_a_column_that_tells_changes_and_that_no_record_has_is_told(
     assert [warning.split(",")[0] for warning in table.warnings] == missing
 
 
+_DEBEZIUM = {"op": "c", "before": None, "after": {"id": 1}, "source": {"lsn": 5}, "ts_ms": 1}
+_CANAL = {"database": "d", "table": "t", "type": "INSERT", "data": [{"id": "1"}], "isDdl": False, "ts": 1}
+
+
+@pytest.mark.parametrize(
+    ("record", "more", "named"),
+    [
+        (_DEBEZIUM, "", ["Debezium"]),
+        ({"schema": {"type": "struct"}, "payload": _DEBEZIUM}, "", ["Debezium"]),
+        (_DEBEZIUM, ", envelope: debezium", []),
+        (_CANAL, "", ["Canal"]),
+        ({"database": "d", "table": "t", "type": "insert", "data": {"id": 1}, "ts": 1}, "", ["Maxwell"]),
+        ({"op": "c", "source": "shop"}, "", []),
+        ({"schema": {"type": "struct"}, "payload": "text"}, "", []),
+    ],
+)
+def test_changes_that_are_taken_for_rows_are_told(
+    world: World, record: dict[str, Any], more: str, named: list[str]
+) -> None:
+    produce(world, "a", record)
+    table = plan(world, f"tables: {{s.a: {{topic: a{more}}}}}\n")["s.a"]
+    assert [warning.split("as ")[1].split(" tells")[0] for warning in table.warnings] == named
+
+
 @pytest.mark.parametrize("more", ["", ", columns: {v: long}", ", rescue: true", ", flatten: true"])
 def test_a_mirror_by_whole_keys_has_its_key_column_before_its_records_are_read(world: World, more: str) -> None:
     world.source.create("a", 1)
