@@ -87,6 +87,11 @@ class DeleteFile:
         """Whether it speaks of one data file alone: it goes with that file, and new deletes of it can take its place."""
         return self.kind == "vector" or (self.kind == "positions" and bool(self.data_file))
 
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the file is one: others may write their deletes as Avro or ORC."""
+        return str(json.loads(self.content)["file-format"]).lower() == "parquet"
+
 
 @dataclass(frozen=True)
 class Touched:

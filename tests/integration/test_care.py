@@ -422,6 +422,18 @@ def test_equality_deletes_of_another_writer_are_converted(lake: Lake, table: str
     assert (len(look.deletes), lake.rows(table)) == (0, rows)
 
 
+def test_what_iceberg_cannot_read_is_not_said_to_be_lost_to_another_writer(lake: Lake, table: str) -> None:
+    """Equality deletes by a column that was dropped, and another one has its name."""
+    lake.fill(table, 2)
+    lake.delete_equal(table, [1])
+    lake.java(table).updateSchema().deleteColumn("id").commit()
+    long = getattr(lake.jvm.gateway.jvm.org.apache.iceberg.types, "Types$LongType").get()
+    lake.java(table).updateSchema().addColumn("id", long).commit()
+    (compact,) = [outcome for outcome in lake.care(table) if outcome.action.kind == "compact"]
+    assert "multiple fields for name id" in compact.failure
+    assert not compact.is_lost
+
+
 def test_a_look_at_very_many_files_is_taken_in_lots(lake: Lake, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.fill(table, 8)
     lake.delete_equal(table, [1, 12])

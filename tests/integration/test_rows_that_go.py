@@ -1,12 +1,17 @@
-"""Rows of a mirror that no change of their key takes away: by others' equality deletes, by truncates that have a place."""
+"""Rows of a mirror that no change of their key takes away: by others' equality deletes, by truncates that have a place; and
+those of files that were imported.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from frazil.runtime.jvm import Jvm
@@ -70,3 +75,34 @@ def test_a_truncate_opens_only_files_that_have_older_rows_and_others(lake: Lake,
     assert len(lake.look(table.name).files) == 3
     assert table.read() == in_order([*new.values(), rows[11], rows[12], *later.values()])
     assert lake.progress(table.name).emptied == "00010"
+
+
+def _import(table: Tended, rows: list[Row], region: str) -> None:
+    """As a table of Hive's is: without field ids, without the column of the partition, and `id` has another name."""
+    java = table.lake.java(table.name)
+    iceberg, path = table.lake.jvm.gateway.jvm.org.apache.iceberg, table.lake.root / f"{table.name}.parquet"
+    columns = {"number": [row["id"] for row in rows], "name": [row["name"] for row in rows], "v": [0] * len(rows)}
+    pq.write_table(pa.table(columns), path)
+    mapping = json.loads(iceberg.mapping.NameMappingParser.toJson(iceberg.mapping.MappingUtil.create(java.schema())))
+    for field in mapping:
+        field["names"] = [{"id": "number"}.get(name, name) for name in field["names"]]
+    java.updateProperties().set("schema.name-mapping.default", json.dumps(mapping)).commit()
+    file = iceberg.DataFiles.builder(java.spec()).withPath(f"file:{path}").withFormat("parquet")
+    file = (
+        file.withFileSizeInBytes(path.stat().st_size).withRecordCount(len(rows)).withPartitionPath(f"region={region}")
+    )
+    java.newAppend().appendFile(file.build()).commit()
+
+
+@pytest.mark.parametrize("is_older_spec", [True, False])
+def test_rows_of_an_imported_file_are_replaced(lake: Lake, is_older_spec: bool) -> None:
+    table, by_region = Tended(lake, layout_of("region"), 3), replace(BY_ID, order_by="region")
+    old = [{**_row(table, key, 0), "region": "north", "at": None} for key in range(1, 5)]
+    _import(table, old, "north")
+    if is_older_spec:
+        table.arrange(layout_of("bucket(id, 2)"))
+    newer, late = {**table.row(1), "region": "south"}, {**table.row(2), "region": "east"}
+    done = table.change([(1, newer), (2, late), (3, None)], by_region)
+    assert (done.keys, done.deleted, done.late) == (3, 2, 1)
+    assert "compact" in [outcome.action.kind for outcome in lake.care(table.name) if not outcome.failure]
+    assert table.read() == in_order([newer, old[1], old[3]])

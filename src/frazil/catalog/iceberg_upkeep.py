@@ -49,6 +49,8 @@ _GONE = ("No such file", "FileNotFoundException")
 _IN_PYTHON = "exception was thrown from the Python worker"
 _LASTING = ("ValidationException",)
 """Here it is no other commit that is in the way, but the table itself, as with `gc.enabled`."""
+_UNREADABLE = ("Invalid schema",)
+"""So Iceberg says that it cannot read a table: equality deletes are by a column that was dropped and has come again."""
 
 
 class IcebergUpkeep:
@@ -86,7 +88,7 @@ class IcebergUpkeep:
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
         """See the port."""
-        with _explained("data files cannot be rewritten", table):
+        with _explained("data files cannot be rewritten", table, lasting=_UNREADABLE):
             done = compact_table(self._activated(), self._catalog, table, compaction, transfer, self._merge_of)
             if compaction.removes_dangling:
                 java, staging = self._staged(table)
@@ -400,8 +402,8 @@ def _explained(what: str, table: str, conflicts: Sequence[str] = (), lasting: Se
     except _spark_errors() as error:
         text = f"{type(error).__name__}: {error}"
         names = {"ValidationException", "CommitFailedException", "CommitStateUnknown", *conflicts}
-        found = {name for name in names if name in text}
-        raise _failure(what, error, table, bool(found) and found.isdisjoint({"CommitStateUnknown", *lasting})) from None
+        is_lasting = any(name in text for name in ("CommitStateUnknown", *lasting))
+        raise _failure(what, error, table, any(name in text for name in names) and not is_lasting) from None
     except (Py4JError, ConnectionError) as error:
         raise unavailable(what, error, table) from None
 

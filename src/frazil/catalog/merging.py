@@ -112,7 +112,9 @@ def _merged(merge: Merge, tasks: Sequence[Merging], batches: Iterator[pa.RecordB
 def _is_plain(file: LiveFile) -> bool:
     """Whether it is Parquet, and what is deleted in it is told by places alone."""
     is_parquet = str(file.description["file-format"]).lower() == "parquet"
-    return is_parquet and all(delete.kind != "equality" for delete in file.deletes)
+    return is_parquet and all(
+        one.kind == "vector" or (one.kind == "positions" and one.is_parquet) for one in file.deletes
+    )
 
 
 def _cuts(sizes: Sequence[int], parts: int) -> list[int]:

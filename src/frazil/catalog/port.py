@@ -26,7 +26,7 @@ class TableState:
     included: never printed). progress: of this pipeline; empty when it has none. history_lost: this pipeline has
     committed here before, but the snapshot that said how far has been expired. head_id: the newest snapshot of the main
     branch; None before the first. marks: the properties that are this pipeline's own, without their prefix.
-    partition_spec, sort_order: those that new files get, as Iceberg's JSON.
+    partition_spec, sort_order: those that new files get, as Iceberg's JSON; older_specs: the other partition specs.
     """
 
     name: str
@@ -44,6 +44,7 @@ class TableState:
     marks: Mapping[str, str] = field(default_factory=dict)
     partition_spec: str = ""
     sort_order: str = ""
+    older_specs: tuple[str, ...] = ()
 
     @property
     def partitioning(self) -> PartitionSpec:

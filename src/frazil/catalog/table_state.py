@@ -55,8 +55,16 @@ class StateReader:
             head_id=snapshot.snapshotId() if snapshot is not None else None,
             partition_spec=str(iceberg.PartitionSpecParser.toJson(java.spec())),
             sort_order=str(iceberg.SortOrderParser.toJson(java.sortOrder())),
+            older_specs=self._older_specs(java),
             marks={name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)},
         )
+
+    def _older_specs(self, java: Any) -> tuple[str, ...]:
+        specs, parser = java.specs(), self._jvm.org.apache.iceberg.PartitionSpecParser
+        if specs.size() == 1:
+            return ()
+        newest = java.spec().specId()
+        return tuple(str(parser.toJson(spec)) for number, spec in sorted(specs.items()) if number != newest)
 
     def progress_of(self, snapshot: Any) -> Progress | None:
         """The progress that a Java snapshot says; None where it says none."""

@@ -20,4 +20,5 @@ def plain_target(state: TableState) -> TableTarget:
         target_file_size_bytes=CommitSpec().target_file_size_bytes,
         partition_spec=state.partition_spec,
         sort_order=state.sort_order,
+        older_specs=state.older_specs,
     )

@@ -291,9 +291,8 @@ class Table:
 
     def target(self, schema: Schema | None = None) -> TableTarget:
         """What tasks get to know of it; `schema` in place of its own."""
-        state = self.state
+        state, key_column = self.state, key_column_of(self.spec)
         known = schema or (state.schema if state else None)
-        key_column = key_column_of(self.spec)
         changes = self._change_reading() if self.spec.mode == "upsert" else None
         return TableTarget(
             name=self.name,
@@ -311,6 +310,7 @@ class Table:
             headers=self._header_readings(),
             partition_spec=state.partition_spec if state else "",
             sort_order=state.sort_order if state else "",
+            older_specs=state.older_specs if state else (),
             most_partitions=self.spec.limits.partitions,
             changes=changes,
             envelope=envelope_of(self.spec, changes.paths if changes else ()),

@@ -196,9 +196,9 @@ class TableTarget:
     sorted pairs. metadata: fields of record metadata, each with its column. letters: its dead-letter table, while bad
     records are to be expected. shaping: where its columns are not simply the fields of the record. key: how record keys are
     read, where the table has them decoded. headers: by column how those are read that are more than text, digits or bytes.
-    partition_spec, sort_order: as in TableState. most_partitions: how many of them a task may write; 0: any number. changes:
-    how records become changes; None where they are appended. envelope: how records wrap a change; None where they are rows.
-    is_whole: a batch is read by one task, which keeps
+    partition_spec, sort_order, older_specs: as in TableState. most_partitions: how many of them a task may write; 0: any
+    number. changes: how records become changes; None where they are appended. envelope: how records wrap a change; None
+    where they are rows. is_whole: a batch is read by one task, which keeps
     every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
     partition and offset of records whose row had another key, and the row of that key is not known; unfilled: of those that
     lack a value for a required column, which no row had either; given_up: of halves of a change of the key whose other half
@@ -221,6 +221,7 @@ class TableTarget:
     headers: tuple[tuple[str, Reading], ...] = ()
     partition_spec: str = ""
     sort_order: str = ""
+    older_specs: tuple[str, ...] = ()
     most_partitions: int = 0
     changes: ChangeReading | None = None
     envelope: Envelope | None = None

@@ -300,6 +300,31 @@ def test_rows_that_equality_deletes_have_taken_are_not_found(
     assert (hit.rows.tolist(), hit.deleted) == ([1, 5], BitMap64([0]))
 
 
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64()])
+def test_equality_deletes_by_a_column_that_was_dropped_since_count(tmp_path: Path, kind: pa.DataType) -> None:
+    target = _target(tmp_path, k="long", old="long")
+    file = _write(target, pa.array([1, 2, 3, 4]), pa.array([5, 6, None, 5]))
+    by_old = _equality(tmp_path, [2], old=pa.array([5, None], kind))
+    by_both = _equality(tmp_path, [1, 2], k=pa.array([2, 9]), old=pa.array([6, 6], kind))
+    asked = [pa.array([1, 2, 3, 4])]
+    now = _target(tmp_path, k="long")
+    for deletes, left in (((), [0, 1, 2, 3]), ((by_old,), [1]), ((by_both,), [0, 2, 3])):
+        (hit,) = find_rows(now, [replace(file, deletes=deletes)], asked, _PATHS).hits
+        assert hit.rows.tolist() == left
+    younger = _write(now, pa.array([1]))
+    with pytest.raises(UnavailableError, match="columns that the table no longer has"):
+        find_rows(now, [replace(younger, deletes=(by_old,))], asked, _PATHS)
+
+
+def test_position_deletes_that_are_no_parquet_stop_the_table(tmp_path: Path) -> None:
+    target = _target(tmp_path, k="long")
+    file = _write(target, pa.array([1, 2]))
+    (delete,) = write_deletes(target, {file: BitMap64([0])}, 2)
+    avro = replace(delete, content=delete.content.replace('"parquet"', '"AVRO"'))
+    with pytest.raises(SpecError, match="position deletes of another writer are no Parquet"):
+        find_rows(target, [replace(file, deletes=(avro,))], [pa.array([2])], _PATHS)
+
+
 def test_equality_deletes_that_cannot_be_read_are_waited_for(tmp_path: Path) -> None:
     target = _target(tmp_path, k="long")
     file = _write(target, pa.array([1, 2]))

@@ -26,7 +26,7 @@ from pyroaring import BitMap64
 from frazil import __version__
 from frazil.catalog.scans import FILE_PATH_ID, LiveFile
 from frazil.clock import new_id
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.files.write import file_io
 from frazil.ingest.target import TableTarget
@@ -204,7 +204,9 @@ def _offsets(blobs: list[bytes]) -> list[int]:
 
 
 def read_deletes(target: TableTarget, path: str, deletes: Iterable[DeleteFile]) -> BitMap64:
-    """The rows of the data file `path` that vectors and position deletes have taken away; OSError as the store."""
+    """The rows of the data file `path` that vectors and position deletes have taken away; OSError as the store,
+    SpecError where they are in files that are not read.
+    """
     found = BitMap64()
     for delete in deletes:
         if delete.kind == "vector":
@@ -228,6 +230,12 @@ def _read_vector(target: TableTarget, delete: DeleteFile) -> BitMap64:
 
 
 def _read_positions(target: TableTarget, path: str, delete: DeleteFile) -> BitMap64:
+    if not delete.is_parquet:
+        raise SpecError(
+            "position deletes of another writer are no Parquet, and rows can be looked up only where they are",
+            remedy="set the table's `write.delete.format.default` to `parquet`, and rewrite its position deletes",
+            where=target.name,
+        )
     with file_io(target).new_input(delete.path).open() as stream:
         # Each path once: deletes of many files may name them a million times.
         rows = pq.read_table(stream, columns=["file_path", "pos"], read_dictionary=["file_path"])

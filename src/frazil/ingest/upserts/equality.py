@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.errors import UnavailableError
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.fold import key_codes
-from frazil.ingest.upserts.live_rows import Path, key_columns
+from frazil.ingest.upserts.live_rows import Path, key_columns, reserved_column
 from frazil.types import DeleteFile
 
 Bools = NDArray[np.bool_]
@@ -36,27 +35,41 @@ def are_deleted(target: TableTarget, file: LiveFile, rows: NDArray[np.int64]) ->
 
 
 def _are_named(target: TableTarget, file: LiveFile, rows: NDArray[np.int64], delete: DeleteFile) -> Bools:
-    described = json.loads(delete.content)
-    paths = _paths(target, described)
-    named = key_columns(target, LiveFile(delete.path, delete.record_count, delete.content), paths)
-    places = pa.array(rows)
-    own = [column.take(places) for column in key_columns(target, file, paths)]
-    codes = key_codes([pa.concat_arrays(pair) for pair in zip(named, own, strict=True)])
-    count = len(named[0])
+    if not delete.is_parquet:
+        raise _unreadable(target)
+    said, places, by_id = LiveFile(delete.path, delete.record_count, delete.content), pa.array(rows), _paths(target)
+    pairs = []
+    for number in json.loads(delete.content)["equality-ids"]:
+        if number in by_id:
+            named, own = (key_columns(target, one, [by_id[number]])[0] for one in (said, file))
+        else:
+            named, own = _dropped(target, said, file, number)
+        pairs.append(pa.concat_arrays([named, own.take(places)]))
+    codes, count = key_codes(pairs), len(pairs[0]) - rows.size
     return np.isin(codes[count:], codes[:count])
 
 
-def _paths(target: TableTarget, described: Mapping[str, Any]) -> list[Path]:
-    """The columns whose values a delete file has."""
-    by_id = dict(_columns(target.schema.as_struct()))
-    ids = described["equality-ids"]
-    if not all(number in by_id for number in ids) or str(described["file-format"]).lower() != "parquet":
-        raise UnavailableError(
-            "equality deletes of another writer are no Parquet, or speak of columns that the table no longer has",
-            remedy="wait for table care, or rewrite the table's data files, which applies them",
-            where=target.name,
-        )
-    return [by_id[number] for number in ids]
+def _dropped(target: TableTarget, said: LiveFile, file: LiveFile, field_id: int) -> tuple[pa.Array, pa.Array]:
+    """The column of a delete file and of a data file that the table no longer has, in one type: of its types the wider."""
+    named, own = (reserved_column(target, one, field_id) for one in (said, file))
+    if named is None or own is None:  # It was inside another one, or had a name in files without ids, or a default.
+        raise _unreadable(target)
+    schemas = [pa.schema([pa.field("c", column.type)]) for column in (named, own)]
+    kind = pa.unify_schemas(schemas, promote_options="permissive").field("c").type
+    return named.cast(kind), own.cast(kind)
+
+
+def _unreadable(target: TableTarget) -> UnavailableError:
+    return UnavailableError(
+        "equality deletes of another writer are no Parquet, or speak of columns that the table no longer has",
+        remedy="wait for table care, or run `frazil maintain`: either applies them for good",
+        where=target.name,
+    )
+
+
+def _paths(target: TableTarget) -> Mapping[int, Path]:
+    """By field id the columns of the table."""
+    return dict(_columns(target.schema.as_struct()))
 
 
 def _columns(struct: StructType, above: Path = ()) -> Iterator[tuple[int, Path]]:

@@ -20,6 +20,7 @@ from frazil.ingest.picking import is_every
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import TableTarget, arrow_type, field_id_of
 from frazil.ingest.upserts.column_cache import ColumnCache
+from frazil.ingest.upserts.other_files import lacking, names_without_ids
 
 _CACHE_BYTES = 512 * 1024 * 1024
 Path = tuple[str, ...]
@@ -42,8 +43,8 @@ def read_columns(
     """The same without the cache; rows: places in the file, all unless given: then one row group at a time is in memory."""
     with _opened(target, file) as parquet:
         if rows is None:
-            return [_read(parquet, target, path) for path in paths]
-        return [_read_rows(parquet, target, path, rows) for path in paths]
+            return [_read(parquet, target, file, path) for path in paths]
+        return [_read_rows(parquet, target, file, path, rows) for path in paths]
 
 
 def column_pieces(target: TableTarget, file: LiveFile, path: Path) -> Iterator[pa.Array]:
@@ -51,7 +52,7 @@ def column_pieces(target: TableTarget, file: LiveFile, path: Path) -> Iterator[p
     with _opened(target, file) as parquet:
         names, kind = _names(parquet, target, path), _kind(target, path)
         if not names:
-            yield pa.nulls(parquet.metadata.num_rows, kind)
+            yield lacking(target, file, path, parquet.metadata.num_rows, kind)
             return
         for piece in parquet.iter_batches(columns=[".".join(names)], use_threads=False):
             yield as_written(member(piece.column(0), names[1:]), kind)
@@ -77,17 +78,19 @@ def reserved_column(target: TableTarget, file: LiveFile, field_id: int) -> pa.Ar
         return None if field is None else _whole(parquet, field.name)
 
 
-def _read(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> pa.Array:
+def _read(parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Path) -> pa.Array:
     names, kind = _names(parquet, target, path), _kind(target, path)
     if not names:
-        return pa.nulls(parquet.metadata.num_rows, kind)
+        return lacking(target, file, path, parquet.metadata.num_rows, kind)
     return as_written(member(_whole(parquet, ".".join(names)), names[1:]), kind)
 
 
-def _read_rows(parquet: pq.ParquetFile, target: TableTarget, path: Path, rows: NDArray[np.int64]) -> pa.Array:
+def _read_rows(
+    parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Path, rows: NDArray[np.int64]
+) -> pa.Array:
     names, kind = _names(parquet, target, path), _kind(target, path)
     if not names:
-        return pa.nulls(rows.size, kind)
+        return lacking(target, file, path, rows.size, kind)
     sizes = [parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups)]
     begins = np.cumsum([0, *sizes])
     groups = np.searchsorted(begins, rows, "right") - 1
@@ -104,10 +107,10 @@ def _read_rows(parquet: pq.ParquetFile, target: TableTarget, path: Path, rows: N
 
 
 def _names(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> list[str]:
-    """What the file calls the fields of the path; none where it is older than the column."""
+    """What the file calls the fields of the path; none where it does not have the column."""
     names, fields = [], list(parquet.schema_arrow)
     for depth in range(1, len(path) + 1):
-        field = _field(fields, path[depth - 1], _field_id(target, path[:depth]))
+        field = _field(target, fields, path[depth - 1], _field_id(target, path[:depth]))
         if field is None:
             return []
         names.append(field.name)
@@ -140,11 +143,12 @@ def member(array: pa.Array, names: Sequence[str]) -> pa.Array:
     return array
 
 
-def _field(fields: Sequence[pa.Field], name: str, field_id: int) -> pa.Field | None:
+def _field(target: TableTarget, fields: Sequence[pa.Field], name: str, field_id: int) -> pa.Field | None:
     by_id = {field_id_of(field): field for field in fields}
     if any(number >= 0 for number in by_id):
         return by_id.get(field_id)
-    return next((field for field in fields if field.name == name), None)
+    names = names_without_ids(target, field_id, name)
+    return next((field for field in fields if field.name in names), None)
 
 
 def _field_id(target: TableTarget, path: Path) -> int:
