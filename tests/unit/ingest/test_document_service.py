@@ -27,6 +27,7 @@ KINDS = {
     "text": ('"k{}"', '"k{}"'),
     "document": ('{{"a": {}, "b": "x"}}', '{{"a": {{"$numberLong": "{}"}}, "b": "x"}}'),
     "date": ('{{"$date": "2026-11-22T00:00:0{}.250Z"}}', '{{"$date": 179530560{}250}}'),
+    "binary in the new form": ('{{"$binary": {{"base64": "a0F{}", "subType": "04"}}}}',) * 2,
     "binary": ('{{"$binary": {{"base64": "a0F{}", "subType": "04"}}}}', '{{"$binary": "a0F{}", "$type": "04"}}'),
 }
 """An `_id` as a key writes it, and as the document does."""

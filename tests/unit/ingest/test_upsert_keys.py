@@ -6,8 +6,10 @@ import io
 import json
 import struct
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pytest
@@ -228,6 +230,65 @@ def test_what_is_no_number_is_one_key_in_records_and_their_keys(tmp_path: Path) 
         world.catch_up()
     assert len(world.mirror()) == 1
     assert world.catalog.load("n.t__dead_letters") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "values"),
+    [
+        ({"type": "string", "logicalType": "uuid"}, (str(UUID(int=1)), str(UUID(int=2))), (UUID(int=1), UUID(int=2))),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, (Decimal(1), Decimal(2)), (1, 2)),
+    ],
+    ids=["uuid", "decimal"],
+)
+def test_keys_with_a_schema_tell_the_type_of_a_key_column_that_values_in_json_have_too(
+    tmp_path: Path, kind: dict[str, Any], keys: tuple[Any, Any], values: tuple[Any, Any]
+) -> None:
+    world = UpsertWorld(tmp_path, key=ValueSpec(format="avro"))
+    schema = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": kind}]}
+    number = world.registry.register("avro", json.dumps(schema), subject="a-key")
+
+    def tell(at: int, v: str | None) -> None:
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, fastavro.parse_schema(schema), {"id": keys[at]})
+        said = values[at] if isinstance(values[at], int) else str(values[at])
+        value = None if v is None else json.dumps({"id": said, "v": v}).encode()
+        world.source.produce("a", 0, value, key=struct.pack(">xi", number) + body.getvalue())
+
+    for at, v in ((0, "a"), (1, "a"), (0, "b")):
+        tell(at, v)
+    world.catch_up()
+    tell(1, None)
+    world.catch_up()
+    assert world.catalog.load("n.t__dead_letters") is None
+    (row,) = world.mirror()
+    assert (UUID(bytes=row["id"]) if isinstance(row["id"], bytes) else row["id"], row["v"]) == (values[0], "b")
+
+
+def test_a_key_that_is_a_text_where_values_have_a_number_makes_bad_records_and_holds_nothing_up(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    world.tell(('{"id":"7"}', {"id": 7}), ('{"id":8}', {"id": 8}))
+    assert world.mirror() == [{"id": 8}]
+    assert world.letters() == [("does_not_fit", 'string "7" does not fit long')]
+
+
+@pytest.mark.parametrize(
+    ("key", "named", "reason"),
+    [
+        ("avro", (), "the key is no record; name the `key_columns`"),
+        ("json", (), "the key is no record; write `key: {format: text}`, or name the `key_columns`"),
+        ("text", ("id",), "the key is text, and its column is a long: numbers and booleans take `format: json`"),
+    ],
+)
+def test_a_letter_of_a_bare_key_says_what_would_read_it(
+    tmp_path: Path, key: Any, named: tuple[str, ...], reason: str
+) -> None:
+    world = UpsertWorld(tmp_path, key=ValueSpec(format=key), key_columns=named, dead_letters={"stop_above": 1.0})
+    number = world.registry.register("avro", '"long"', subject="a-key")
+    body = struct.pack(">xi", number) + b"\x0e" if key == "avro" else b"7"
+    for value in (b'{"id": 7}', None):
+        world.source.produce("a", 0, value, key=body)
+    world.catch_up()
+    assert world.letters()[-1][1] == reason
 
 
 @pytest.mark.parametrize("envelope", [None, EnvelopeSpec(kind="debezium")], ids=["rows", "debezium"])

@@ -86,7 +86,7 @@ def _decode(
         options = JsonOptions(reading.undeclared, limit=limit, is_extended=reading.is_extended)
         return decode_any(records["value"], name, kind, options, f"the {what}")
     if reading.format == "text":
-        return _read_text(name, kind or StringType(), records["value"], limit)
+        return _read_text(name, kind or StringType(), records["value"], limit, what)
     return _read_framed(reading, name, kind, records, limit, what)
 
 
@@ -99,13 +99,13 @@ def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Arra
     return replace(found, columns=[found.columns[place]], wanted={}, loosened=set())
 
 
-def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int) -> Decoded:
+def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, what: str) -> Decoded:
     found = read_text(keys)
     rows = np.flatnonzero(found.fault)[:limit].tolist()
-    misfits = [Misfit(row, name, "bad_text", "the key is not UTF-8") for row in rows]
+    misfits = [Misfit(row, name, "bad_text", f"the {what} is not UTF-8") for row in rows]
     if isinstance(kind, StringType | BinaryType):
         return Decoded([found.arrays[0].cast(arrow_type(kind))], found.fault != 0, misfits)
-    reason = f"the key is text, and the column {name} is a {kind}"
+    reason = f"the {what} is text, and its column is a {kind}: numbers and booleans take `format: json`"
     misfits = [Misfit(row, name, "does_not_fit", reason) for row in range(min(len(keys), limit))]
     return Decoded([pa.nulls(len(keys), arrow_type(kind))], np.ones(len(keys), np.bool_), misfits)
 

@@ -268,14 +268,18 @@ def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) 
     (kind,) = decoded.wanted.get((), {KEY_ROOT: None}).values()
     if not isinstance(kind, StructType):
         is_value = np.full(decoded.refused.size, kind is not None)
-        return Keys(_without_fields(replace(decoded, wanted={}), is_value, limit))
+        is_framed = target.changes.key.format not in ("json", "raw", "text")
+        return Keys(_without_fields(replace(decoded, wanted={}), is_value, limit, is_framed))
     wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in kind.fields}}
     return Keys(replace(decoded, wanted=wanted), fields=tuple(_of_table(target, leaves_of(kind))))
 
 
-def _without_fields(decoded: Decoded, is_value: NDArray[np.bool_], limit: int) -> Decoded:
-    """Refuses keys that are no records: it takes their fields to know the key columns."""
-    reason = "the key is no record; write `key: {format: text}`, or name the `key_columns`"
+def _without_fields(decoded: Decoded, is_value: NDArray[np.bool_], limit: int, is_framed: bool = False) -> Decoded:
+    """Refuses keys that are no records: it takes their fields to know the key columns. is_framed: text is no way to read
+    them.
+    """
+    or_text = "" if is_framed else "write `key: {format: text}`, or "
+    reason = f"the key is no record; {or_text}name the `key_columns`"
     rows = np.flatnonzero(is_value & ~decoded.refused)[:limit].tolist()
     misfits = [*decoded.misfits, *(Misfit(row, "", "no_key", reason) for row in rows)]
     return replace(decoded, refused=decoded.refused | is_value, misfits=misfits)

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import StructType
+from pyiceberg.types import IcebergType, StructType
 
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.envelopes.changes import read_envelope
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.values import has_value
-from frazil.ingest.evolve import Wanted, merge_wanted, type_at
+from frazil.ingest.evolve import TypesDiffer, Wanted, merge_wanted, type_at
 from frazil.ingest.picking import pick
 from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
@@ -50,7 +50,7 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
     needs_key = np.ones(there.size, np.bool_) if reading.is_key_of_record else ~there
     is_known = bool(reading.key_columns)
     keys = read_keys(target, records, needs_key if is_known else first_alike(target, records, needs_key), limit)
-    decoded = _with_misfits(decoded, keys, limit)
+    decoded = _with_misfits(decoded, keys, target.changes.key.format, limit)
     columns = decoded.columns
     if reading.key_columns and columns:
         if reading.is_key_of_record:
@@ -175,17 +175,28 @@ def _rows_there(target: TableTarget, records: Mapping[str, pa.Array], there: NDA
     )
 
 
-def _with_misfits(decoded: Decoded, keys: Keys, limit: int) -> Decoded:
+def _with_misfits(decoded: Decoded, keys: Keys, key_format: str, limit: int) -> Decoded:
     found = keys.decoded
     return replace(
         decoded,
         refused=decoded.refused | found.refused,
         misfits=sorted([*decoded.misfits, *found.misfits], key=lambda misfit: misfit.row)[:limit],
-        wanted=merge_wanted([decoded.wanted, found.wanted]),
+        wanted=_united(decoded.wanted, found.wanted, key_format),
         missing=decoded.missing | found.missing,
         refusals=decoded.refusals | found.refusals,
         dropped=decoded.dropped | found.dropped,
     )
+
+
+def _united(of_rows: Wanted, of_keys: Wanted, key_format: str) -> dict[Path, dict[str, IcebergType]]:
+    """What rows and keys want of the table. Where they contradict each other it is what a schema says, as JSON has texts
+    for what a schema calls a UUID, a time or bytes; what does not fit it makes a bad record.
+    """
+    try:
+        return merge_wanted([of_rows, of_keys])
+    except TypesDiffer:
+        has_schema = key_format in ("avro", "protobuf", "json_schema")
+        return merge_wanted([of_keys, of_rows] if has_schema else [of_rows, of_keys], keeps_first=True)
 
 
 def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array], limit: int) -> Changes:

@@ -112,6 +112,6 @@ def _strict(value: Any, kind: IcebergType | None) -> Any:
         return value
     if isinstance(value.get("$date"), str):
         return {"$date": (datetime.fromisoformat(value["$date"]) - _EPOCH) // timedelta(milliseconds=1)}
-    if isinstance(value.get("$binary"), dict):
+    if isinstance(value.get("$binary"), dict) and not isinstance(members.get("$binary"), StructType):
         return {"$binary": value["$binary"].get("base64"), "$type": value["$binary"].get("subType")}
     return {name: _strict(one, members.get(name)) for name, one in value.items()}
