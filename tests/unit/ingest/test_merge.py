@@ -100,7 +100,7 @@ def test_deletes_that_speak_of_many_files_take_from_each_its_own(tmp_path: Path)
     told = [(files[0].path, 1), (files[0].path, 4), (files[1].path, 0), (f"{files[1].path}x", 2)]
     path = f"{tmp_path}/deletes.parquet"
     pq.write_table(pa.table({"file_path": [of for of, _ in told], "pos": [at for _, at in told]}), path)
-    delete = DeleteFile(path, "positions", "", 4, "{}")
+    delete = DeleteFile(path, "positions", "", 4, '{"file-format": "parquet"}')
     (file,) = merged(target, *(replace(one, deletes=(delete,)) for one in files)) or []
     assert [row["id"] for row in rows_of(file.path)] == [0, 2, 3, 11, 12, 13, 14]
 
