@@ -276,9 +276,9 @@ the envelope itself: [envelopes](envelopes.md).
 | column of the source | Kafka Connect | named | Iceberg |
 |---|---|---|---|"""
 _NOTES = """
-- A value that the type cannot hold makes its record a bad one: `infinity` as a timestamp, more digits than 38. `infinity` as a
-  date is kept as the day that Debezium writes for it, millions of years away; Python has no days after the year 9999, so
-  PyIceberg's `to_pylist` and `to_pandas` fail on such a row.
+- A value that the type cannot hold makes its record a bad one: `infinity` as a timestamp, more digits than 38.
+- `infinity` as a date is kept as the day that Debezium writes for it, millions of years away; Python has none after the
+  year 9999, so PyIceberg's `to_pylist` and `to_pandas` fail on such a row.
 - `NaN`, `Infinity` and `-Infinity` of `real` and `double precision` are kept: Kafka Connect's converter writes them as texts
   in JSON, and the schema in the message tells that they are numbers. In JSON without a schema they are texts, which fit no
   column of numbers.

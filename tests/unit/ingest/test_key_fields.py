@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import pytest
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.target import ChangeReading, Reading, TableTarget
 from frazil.ingest.upserts.key_fields import find_key_fields
+from frazil.spec.models import EnvelopeSpec, ValueSpec
 from tests.unit.ingest.document_world import connect_fields, wrapped
 from tests.unit.ingest.mirror_world import HEARTBEAT, MirrorWorld, Row, Told, tombstone
 from tests.unit.ingest.test_default_keys import MaxwellWorld
 from tests.unit.ingest.test_upsert_keys import AvroWorld
+from tests.unit.ingest.test_upsert_service import UpsertWorld
 
 _FOUND_BY = "the table's rows are found by id: name the table's `key_columns`"
 _WIDER = f"the fields of the record's key are id, region, and {_FOUND_BY}"
@@ -157,6 +160,29 @@ def test_a_wider_key_in_avro_is_known_by_its_schema(tmp_path: Path, how: str, at
     world.change("d", _row(1, "b", "y"))
     world.catch_up()
     assert (world.mirror(), world.letters()) == ([_row(1, "a", "x")], [("key_differs", _WIDER)] * 2)
+
+
+_PROTO = 'syntax = "proto3"; message Pad {{}} message Key {{ int64 id = 1; {} }}'
+
+
+@pytest.mark.parametrize("operations", [False, True], ids=["rows", "operations"])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_wider_key_in_protobuf_is_known_by_its_message(tmp_path: Path, at_once: bool, operations: bool) -> None:
+    envelope = EnvelopeSpec(kind="operation", operation="op", insert=("c",)) if operations else None
+    key = ValueSpec(format="protobuf")
+    world = UpsertWorld(tmp_path, key=key, envelope=envelope, dead_letters={"stop_above": 1.0})
+    for number, more in enumerate(("", "int32 shard = 2;")):
+        schema_id = world.registry.register("protobuf", _PROTO.format(more), subject="a-key")
+        frame = struct.pack(">xi", schema_id) + b"\x02\x02"  # The second message of the file.
+        for at in (1, 2):
+            row = {"id": at, "v": number} | ({"op": "c"} if operations else {})
+            body = bytes([8, at]) + (b"\x10\x05" if number else b"")
+            world.source.produce("a", 0, json.dumps(row).encode(), key=frame + body)
+        if not at_once:
+            world.catch_up()
+    world.catch_up()
+    assert sorted(world.mirror(), key=str) == [{"id": 1, "v": 0}, {"id": 2, "v": 0}]
+    assert [kind for kind, _ in world.letters()] == ["key_differs"] * 2
 
 
 def test_the_order_of_a_keys_fields_and_how_they_are_spelt_say_nothing(tmp_path: Path) -> None:

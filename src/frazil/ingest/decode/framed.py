@@ -276,7 +276,7 @@ def _json_struct(schema: WriterSchema) -> StructType:
     return struct_of_json_schema(schema.text, schema.references)
 
 
-def struct_of(schema: WriterSchema, message: str = "") -> StructType:
+def struct_of(schema: WriterSchema, message: str | tuple[int, ...] = "") -> StructType:
     """The Iceberg type of the records that a schema describes. Raises UnusableSchema."""
     if schema.kind == "json_schema":
         return _json_struct(schema)

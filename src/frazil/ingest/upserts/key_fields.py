@@ -19,12 +19,13 @@ from frazil.ingest.decode.envelopes.document_ids import ID
 from frazil.ingest.decode.envelopes.maxwell_keys import PRIMARY
 from frazil.ingest.decode.envelopes.parts import either
 from frazil.ingest.decode.framed import LATEST, struct_of
-from frazil.ingest.decode.frames import group_rows, guids_of, split_frames
+from frazil.ingest.decode.frames import group_rows, guids_of, split_frames, take_bodies
 from frazil.ingest.decode.json import scan
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT
 from frazil.ingest.decode.json.records import JsonOptions, spell_out, texts_of, unreadable, whole_slices
 from frazil.ingest.decode.json.slices import Slices, Texts, elements_of, take_all, take_keys
 from frazil.ingest.decode.keys import KEY_SCHEMA, is_record
+from frazil.ingest.decode.protobuf.frames import split_message_indexes
 from frazil.ingest.target import Reading, TableTarget, WriterSchema
 from frazil.ingest.upserts.changes import TRUNCATE, Changes
 from frazil.ingest.upserts.key_names import name_columns, places_of
@@ -129,7 +130,7 @@ def find_key_fields(target: TableTarget, records: Mapping[str, pa.Array]) -> Key
     assert changes is not None
     if changes.key.format == "json":
         return _of_texts(records["key"], target.envelope is not None and target.envelope.kind == "maxwell")
-    if changes.key.format in ("avro", "json_schema"):
+    if changes.key.format in ("avro", "json_schema", "protobuf"):
         return _of_schemas(changes.key, records)
     return KeyFields(np.full(len(records["key"]), -1), np.asarray(records["key"].is_null()))
 
@@ -145,9 +146,10 @@ def _of_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> KeyFields:
         if schema is None:
             missing.add(KEY_SCHEMA + schema_id)
             continue
-        names = _fields_of(reading, schema)
-        if names:
-            codes[rows] = found.setdefault(names, len(found))
+        for message, mine in _messages(reading, schema, records["key"], rows):
+            names = _fields_of(reading, schema, message)
+            if names:
+                codes[mine] = found.setdefault(names, len(found))
     return KeyFields(codes, np.asarray(records["key"].is_null()), list(found), frozenset(missing))
 
 
@@ -166,12 +168,24 @@ def _groups(reading: Reading, records: Mapping[str, pa.Array]) -> Iterator[tuple
         yield LATEST, np.flatnonzero(np.asarray(keys.is_valid())).astype(np.int32)
 
 
-def _fields_of(reading: Reading, schema: WriterSchema) -> tuple[str, ...]:
+def _messages(
+    reading: Reading, schema: WriterSchema, keys: pa.BinaryArray, rows: NDArray[np.int32]
+) -> Iterator[tuple[str | tuple[int, ...], NDArray[np.int32]]]:
+    """The records of each message of a schema: of Protobuf's it has several, and each record says which one it is."""
+    if schema.kind != "protobuf" or reading.message:
+        yield reading.message or "", rows
+    elif reading.framing != "none":
+        indexed = split_message_indexes(take_bodies(split_frames(keys, reading.framing).bodies, rows))
+        for code, indexes in enumerate(indexed.paths):
+            yield indexes, rows[indexed.path == code]
+
+
+def _fields_of(reading: Reading, schema: WriterSchema, message: str | tuple[int, ...]) -> tuple[str, ...]:
     """The fields that a schema describes; none of one that describes no record, or that nobody can use."""
     if schema.kind != reading.format or not is_record(schema):
         return ()
     try:
-        return tuple(field.name for field in struct_of(schema).fields)
+        return tuple(field.name for field in struct_of(schema, message).fields)
     except UnusableSchema:  # Its records are bad ones, where their keys are read.
         return ()
 

@@ -50,7 +50,7 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
     needs_key = np.ones(there.size, np.bool_) if reading.is_key_of_record else ~there
     is_known = bool(reading.key_columns)
     keys = read_keys(target, records, needs_key if is_known else first_alike(target, records, needs_key), limit)
-    decoded = _with_misfits(decoded, keys, target.changes.key.format, limit)
+    decoded = _with_misfits(decoded, keys, reading.key.format, limit)
     columns = decoded.columns
     if reading.key_columns and columns:
         if reading.is_key_of_record:
