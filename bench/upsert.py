@@ -20,7 +20,7 @@ from bench import reads, subjects
 from bench.arithmetic import value_at
 from bench.machine import CLOCK, now_s
 from bench.place import Place, Run, Surroundings, say
-from bench.rewrite import NAME, READS_FILE
+from bench.rewrite import COMPACTED, NAME, READS_FILE
 from bench.running import Command, Running
 from bench.table import Table, local_path
 from bench.throughput import DEBUG_LOG, STOCK_JVM, begun_s, memory
@@ -218,18 +218,27 @@ def _reads(place: Place, table: Table, at_once: str) -> Run:
     rewriting = Running(subjects.stock_command(folder, job, "bench.rewrite"))
     if rewriting.wait(_LONG_S):
         raise RuntimeError(rewriting.tail())
-    locations[NAME] = Table(table.catalog, table.namespace, NAME).location()
+    anew = {name: Table(table.catalog, table.namespace, name).location() for name in (NAME, COMPACTED)}
+    locations |= anew
     took = {"spark": json.loads((folder / READS_FILE).read_text()), **reads.seconds(locations)}
     run: Run = {"rewritten_read_s": round(took["pyiceberg"][NAME], 2)}
     for reader, found in took.items():
         run[f"{reader}_at_once"] = round(found["at_once"] / found[NAME], 3)
         run[f"{reader}_rested"] = round(found["full"] / found[NAME], 3)
+        run[f"{reader}_at_once_compacted"] = round(found["at_once"] / found[COMPACTED], 3)
+        run[f"{reader}_rested_compacted"] = round(found["full"] / found[COMPACTED], 3)
     return {
         **run,
         "deleted_share_at_once": round(_deleted_share(at_once), 3),
-        "data_files_at_once": StaticTable.from_metadata(at_once).inspect.data_files().num_rows,
-        "data_files": StaticTable.from_metadata(table.location()).inspect.data_files().num_rows,
+        "data_files_at_once": _data_files(at_once),
+        "data_files": _data_files(table.location()),
+        "data_files_anew": _data_files(anew[NAME]),
+        "data_files_compacted": _data_files(anew[COMPACTED]),
     }
+
+
+def _data_files(location: str) -> int:
+    return int(StaticTable.from_metadata(location).inspect.data_files().num_rows)
 
 
 def _deleted_share(location: str) -> float:

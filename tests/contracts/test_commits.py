@@ -14,11 +14,11 @@ from frazil.catalog.layout import Layout
 from frazil.catalog.port import Catalog, TableSize
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.evolve import extend_schema
-from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import Commit, Progress
 from tests.contracts.catalogs import IcebergLake, Lake
 from tests.contracts.tables import TABLE, begin, commit_of, create, files_of, head_of, load, paths, plain
+from tests.fixtures.jvms import light_jvm
 
 
 def test_a_table_says_which_snapshot_is_its_newest(catalog: Catalog) -> None:
@@ -196,12 +196,9 @@ def test_the_small_jvm_can_commit_too(lake: Lake, folder: Path) -> None:
         begin(lake.catalog())
         return
     begin(lake.catalog())
-    jvm = LightJvm({})
-    try:
+    with light_jvm() as jvm:
         jvm.listen()
         catalog = IcebergLake(jvm, folder).catalog()
         assert catalog.commit(commit_of(load(catalog), 9)).offsets["a"][0] == 9
         catalog.append_once(TABLE, files_of(load(catalog), 8), "retry-id", "r1", head_of(catalog))
         assert len(paths(catalog)) == 4
-    finally:
-        jvm.close()

@@ -17,9 +17,9 @@ from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.partition_values import path_of, words_of
 from frazil.ingest.files.transforms import transformed
 from frazil.ingest.target import arrow_type
-from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.partitioning import PartitionTerm, check_type
 from frazil.spec.types import parse_type
+from tests.fixtures.jvms import light_jvm
 
 pytestmark = pytest.mark.jvm
 
@@ -169,9 +169,8 @@ class Java:
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[Java]:
-    running = LightJvm({})
-    yield Java(running.gateway.jvm)
-    running.close()
+    with light_jvm() as running:
+        yield Java(running.gateway.jvm)
 
 
 @pytest.mark.parametrize("kind", _TYPES)

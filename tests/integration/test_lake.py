@@ -12,8 +12,8 @@ from frazil.catalog.iceberg import IcebergCatalog
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.connect import catalog_properties
-from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import load_spec
+from tests.fixtures.jvms import light_jvm
 from tests.fixtures.processes import frozen
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.servers import ObjectStore, Relay, RestCatalogServer, assert_whole, pipeline_on, table_of
@@ -121,13 +121,10 @@ def test_credentials_that_the_catalog_hands_out_reach_the_tasks(
         pipeline.run("--debug", "--log-level", "debug")
         assert_whole(catalog, ledger, store.properties())
         spec = load_spec(pipeline.file)
-        jvm = LightJvm({}, needs_s3=True)
-        try:
+        with light_jvm(needs_s3=True) as jvm:
             state = IcebergCatalog(jvm.gateway, spec.pipeline, catalog_properties(spec), {}).load(
                 table_of(ledger.topic)
             )
-        finally:
-            jvm.close()
     finally:
         catalog.kill()
     assert state is not None

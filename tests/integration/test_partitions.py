@@ -33,11 +33,11 @@ from frazil.catalog.layout import Layout, words_of
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.evolve import new_schema
 from frazil.runtime.broker import EmbeddedBroker
-from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
 from tests.acceptance.verifier import local_path, metadata_file, open_duckdb
 from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.jvms import light_jvm
 from tests.fixtures.processes import plain_environment
 from tests.integration.pipelines import Ledger, Pipeline
 
@@ -147,12 +147,9 @@ class Scene:
             "jdbc.schema-version": "V1",
         }
         layout = Layout((parse_term("day(at)"), parse_term("deep.s")), (parse_sort("id desc"),))
-        jvm = LightJvm({})
-        try:
+        with light_jvm() as jvm:
             schema = new_schema((name, parse_type(word)) for name, word in _COLUMNS.items())
             IcebergCatalog(jvm.gateway, "other", properties, {}).create("p.adopted", schema, {}, 2, layout)
-        finally:
-            jvm.close()
 
     def metadata(self, name: str) -> Path:
         """The table's newest metadata file."""

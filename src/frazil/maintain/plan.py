@@ -30,10 +30,11 @@ MOST_DELETED: Mapping[Mode, float] = {"busy": 0.12, "eager": 0.12, "regular": 0.
 """A data file is written anew without its deleted rows when they are more of all than this: while changes arrive, each of
 them would else cause many rows to be written, and afterwards readers are not to pay for them for long.
 """
-LEAST_DELETED = 0.01
+LEAST_DELETED = 0.001
 LITTLE_BYTES = 64 * 1024 * 1024
 """Once records have ended, files with a larger share of deleted rows than that are written anew where all of them together
 are no more than this, the work of seconds: some readers take several times as long where a file has deletes, however few.
+A file that was put together a moment before the end has hardly any, and would keep them until more are deleted.
 """
 _VERY_SMALL_SHARE = 0.25
 """Of the target: files that are no larger become fewer, however they are dealt out to tasks."""
@@ -206,7 +207,7 @@ def _compaction(look: TableLook, care: Care, debt: Debt, mode: Mode) -> Action |
     worn = sum(_is_worn(file, most, file.deleted) for file in look.files)
     if worn:
         options["delete-ratio-threshold"] = str(most)
-        reasons.append(f"{_files(worn)} with more than {most:.0%} of their rows deleted")
+        reasons.append(f"{_files(worn)} with more than {most * 100:g}% of their rows deleted")
     loose = sum(_is_worn(file, MOST_DELETED[mode], file.loosely_deleted) for file in look.files)
     if loose:
         # The share of one file's rows that such deletes take is not known to Iceberg's planner.

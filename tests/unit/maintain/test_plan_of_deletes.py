@@ -101,10 +101,10 @@ def test_deletes_that_name_no_file_are_worked_off_by_the_share_they_may_have() -
 @pytest.mark.parametrize(
     ("mode", "mib", "deleted", "is_due"),
     [
-        ("quiet", 16, 10, True),
-        ("thorough", 16, 10, True),
-        ("quiet", 16, 9, False),
-        ("quiet", 17, 10, False),
+        ("quiet", 16, 1, True),
+        ("thorough", 16, 1, True),
+        ("quiet", 16, 0, False),
+        ("quiet", 17, 1, False),
         ("busy", 16, 10, False),
         ("eager", 16, 10, False),
         ("regular", 16, 10, False),
@@ -120,5 +120,5 @@ def test_what_takes_seconds_is_done_for_few_deleted_rows_once_a_table_rests(
     action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED))
     assert (action is not None) is is_due
     if action is not None and action.compaction is not None:
-        assert action.reason == "4 files with more than 1% of their rows deleted"
-        assert action.compaction.options["delete-ratio-threshold"] == "0.01"
+        assert action.reason == "4 files with more than 0.1% of their rows deleted"
+        assert action.compaction.options["delete-ratio-threshold"] == "0.001"
