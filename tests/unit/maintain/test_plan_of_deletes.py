@@ -114,7 +114,7 @@ def test_what_takes_seconds_is_done_for_few_deleted_rows_once_a_table_rests(
     mode: Mode, mib: int, deleted: int, is_due: bool
 ) -> None:
     worn = tuple(StoredData(mib * MIB, 1000, f"[0,[{n}]]", deleted, True) for n in range(4))
-    others = (StoredData(TARGET, 1000, "[0,[9]]"), StoredData(TARGET, 1000, "[0,[10]]", 9, True))
+    others = (StoredData(TARGET, 1000, "[0,[9]]"), StoredData(TARGET, 100_000, "[0,[10]]", 9, True))
     deletes = tuple(StoredDeletes("vector", 10, deleted, True) for _ in range(5))
     look = replace(table(line(3)), files=(*worn, *others), deletes=deletes)
     action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED))
