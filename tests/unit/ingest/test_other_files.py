@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from frazil.catalog.layout import spec_of
 from frazil.catalog.scans import LiveFile
-from frazil.ingest.target import ChangeReading, Reading, TableTarget
+from frazil.ingest.target import ChangeReading, Reading, TableTarget, arrow_type
 from frazil.ingest.upserts.live_rows import column_pieces, read_columns
 from frazil.ingest.upserts.resolve import find_rows
 from frazil.spec.partitioning import parse_term
@@ -100,3 +101,50 @@ def test_what_files_without_ids_call_a_column_the_name_mapping_says(tmp_path: Pa
     found = read_columns(mapped, file, [("new",), ("o", "inner"), ("later",)])
     assert [column.to_pylist() for column in found] == [[5, 6], [8, 9], [None, None]]
     assert read_columns(target, file, [("later",)])[0].to_pylist() == [5, 6]
+
+
+def test_members_of_structs_are_found_wherever_an_older_file_has_them(tmp_path: Path) -> None:
+    path, before = (
+        tmp_path / "older.parquet",
+        pa.struct([_numbered("a", 11, pa.int32()), _numbered("b", 12, pa.int64())]),
+    )
+    kinds = {
+        "s": before,
+        "l": pa.list_(_numbered("element", 21, before)),
+        "m": pa.map_(_numbered("key", 31, pa.string(), nullable=False), _numbered("value", 32, before)),
+    }
+    rows: list[Any] = [{"a": 1, "b": 2}, None, {"a": None, "b": 4}]
+    values: dict[str, list[Any]] = {
+        "s": rows,
+        "l": [[rows[0], None], None, []],
+        "m": [[("x", rows[0])], None, [("y", None)]],
+    }
+    fields = [_numbered(name, place, kind) for place, (name, kind) in enumerate(kinds.items(), 1)]
+    pq.write_table(pa.table([pa.array(values[f.name], f.type) for f in fields], pa.schema(fields)), path)
+    file = LiveFile(str(path), 3, json.dumps({"file-path": str(path), "file-format": "PARQUET", "partition": []}))
+    # `b` was dropped, `c` and a `b` of its own were added, `a` was renamed, widened and moved to the end.
+    now = StructType(
+        NestedField(13, "c", LongType(), required=False),
+        NestedField(14, "b", LongType(), required=False, initial_default=7),
+        NestedField(11, "z", LongType(), required=False),
+    )
+    schema = Schema(
+        NestedField(1, "s", now, required=False),
+        NestedField(2, "l", ListType(21, now, element_required=False), required=False),
+        NestedField(3, "m", MapType(31, StringType(), 32, now, value_required=False), required=False),
+    )
+    target = replace(_target(tmp_path, k="long"), schema_json=schema.model_dump_json())
+    first, last = {"c": None, "b": 7, "z": 1}, {"c": None, "b": 7, "z": None}
+    expected: list[list[Any]] = [[first, None, last], [[first, None], None, []], [[("x", first)], None, [("y", None)]]]
+    paths = [(name,) for name in values]
+    found = read_columns(target, file, paths)
+    assert [column.to_pylist() for column in found] == expected
+    assert [column.type for column in found] == [arrow_type(field.field_type) for field in schema.fields]
+    some = read_columns(target, file, paths, np.array([2, 0]))
+    assert [column.to_pylist() for column in some] == [[column[2], column[0]] for column in expected]
+    for column, known in zip(paths, expected, strict=True):
+        assert [value for piece in column_pieces(target, file, column) for value in piece.to_pylist()] == known
+
+
+def _numbered(name: str, field_id: int, kind: pa.DataType, nullable: bool = True) -> pa.Field:
+    return pa.field(name, kind, nullable, metadata={"PARQUET:field_id": str(field_id)})

@@ -11,16 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyiceberg.types import PrimitiveType, StructType
+from pyiceberg.types import IcebergType, PrimitiveType, StructType
 
 from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
 from frazil.ingest.files.write import file_io
 from frazil.ingest.picking import is_every
-from frazil.ingest.shape import as_written
 from frazil.ingest.target import TableTarget, arrow_type, field_id_of
 from frazil.ingest.upserts.column_cache import ColumnCache
-from frazil.ingest.upserts.other_files import lacking, names_without_ids
+from frazil.ingest.upserts.other_files import as_the_table_has, lacking, place_of
 
 _CACHE_BYTES = 512 * 1024 * 1024
 Path = tuple[str, ...]
@@ -55,7 +54,7 @@ def column_pieces(target: TableTarget, file: LiveFile, path: Path) -> Iterator[p
             yield lacking(target, file, path, parquet.metadata.num_rows, kind)
             return
         for piece in parquet.iter_batches(columns=[".".join(names)], use_threads=False):
-            yield as_written(member(piece.column(0), names[1:]), kind)
+            yield as_the_table_has(target, member(piece.column(0), names[1:]), _type(target, path))
 
 
 @contextmanager
@@ -82,7 +81,7 @@ def _read(parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, path: Pa
     names, kind = _names(parquet, target, path), _kind(target, path)
     if not names:
         return lacking(target, file, path, parquet.metadata.num_rows, kind)
-    return as_written(member(_whole(parquet, ".".join(names)), names[1:]), kind)
+    return as_the_table_has(target, member(_whole(parquet, ".".join(names)), names[1:]), _type(target, path))
 
 
 def _read_rows(
@@ -99,7 +98,7 @@ def _read_rows(
         mine = np.flatnonzero(groups == group)
         column = parquet.read_row_group(group, columns=[".".join(names)], use_threads=False).column(0)
         taken = member(one_array(column), names[1:]).take(pa.array(rows[mine] - begins[group]))
-        pieces.append(as_written(taken, kind))
+        pieces.append(as_the_table_has(target, taken, _type(target, path)))
         at[mine] = count + np.arange(mine.size)
         count += mine.size
     found = pa.concat_arrays(pieces)
@@ -110,9 +109,10 @@ def _names(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> list[str
     """What the file calls the fields of the path; none where it does not have the column."""
     names, fields = [], list(parquet.schema_arrow)
     for depth in range(1, len(path) + 1):
-        field = _field(target, fields, path[depth - 1], _field_id(target, path[:depth]))
-        if field is None:
+        place = place_of(target, fields, path[depth - 1], _field_id(target, path[:depth]))
+        if place is None:
             return []
+        field = fields[place]
         names.append(field.name)
         fields = list(field.type) if pa.types.is_struct(field.type) else []
     return names
@@ -143,20 +143,16 @@ def member(array: pa.Array, names: Sequence[str]) -> pa.Array:
     return array
 
 
-def _field(target: TableTarget, fields: Sequence[pa.Field], name: str, field_id: int) -> pa.Field | None:
-    by_id = {field_id_of(field): field for field in fields}
-    if any(number >= 0 for number in by_id):
-        return by_id.get(field_id)
-    names = names_without_ids(target, field_id, name)
-    return next((field for field in fields if field.name in names), None)
-
-
 def _field_id(target: TableTarget, path: Path) -> int:
     return target.schema.find_field(".".join(path)).field_id
 
 
 def _kind(target: TableTarget, path: Path) -> pa.DataType:
-    return arrow_type(target.schema.find_field(".".join(path)).field_type)
+    return arrow_type(_type(target, path))
+
+
+def _type(target: TableTarget, path: Path) -> IcebergType:
+    return target.schema.find_field(".".join(path)).field_type
 
 
 def check_columns(target: TableTarget, found: Sequence[str] = ()) -> None:

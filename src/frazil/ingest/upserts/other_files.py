@@ -1,5 +1,6 @@
-"""Files that were not written for the table as it is: what their rows have in a column that they lack, and what columns are
-called that have no field ids. Source: Iceberg's specification, "Column Projection" and "Name Mapping Serialization".
+"""Files that were not written for the table as it is: what their rows have in a column that they lack, what columns are
+called that have no field ids, and where the members of structs are. Source: Iceberg's specification, "Column Projection"
+and "Name Mapping Serialization".
 """
 
 from __future__ import annotations
@@ -14,10 +15,20 @@ import pyarrow as pa
 from pyiceberg.conversions import from_json
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+)
 
 from frazil.catalog.scans import LiveFile
-from frazil.ingest.target import TableTarget
+from frazil.ingest.shape import as_written
+from frazil.ingest.target import TableTarget, arrow_type, field_id_of
 
 _MAPPING = "schema.name-mapping.default"
 
@@ -29,6 +40,10 @@ def lacking(target: TableTarget, file: LiveFile, path: Sequence[str], count: int
         field = target.schema.find_field(path[0])
         value = _of_partition(target, file, field)
         value = field.initial_default if value is None else value
+    return _repeated(value, count, kind)
+
+
+def _repeated(value: Any, count: int, kind: pa.DataType) -> pa.Array:
     if value is None:
         return pa.nulls(count, kind)
     return pa.repeat(pa.scalar(value.bytes if isinstance(value, UUID) else value, kind), count)
@@ -57,7 +72,46 @@ def _specs(*texts: str) -> dict[int, PartitionSpec]:
     return {spec.spec_id: spec for spec in found}
 
 
-def names_without_ids(target: TableTarget, field_id: int, name: str) -> Sequence[str]:
+def place_of(target: TableTarget, fields: Sequence[pa.Field], name: str, field_id: int) -> int | None:
+    """Which of a file's fields, or of a struct's, has this id, or is called as that field is; None: none."""
+    ids = [field_id_of(field) for field in fields]
+    if any(number >= 0 for number in ids):
+        return ids.index(field_id) if field_id in ids else None
+    names = _names_without_ids(target, field_id, name)
+    return next((place for place, field in enumerate(fields) if field.name in names), None)
+
+
+def as_the_table_has(target: TableTarget, array: pa.Array, wanted: IcebergType) -> pa.Array:
+    """The values in the Arrow type of `wanted`. Members of structs are found as columns are, wherever they are: one may have
+    been added, dropped, renamed or moved since the file was written.
+    """
+    kind = arrow_type(wanted)
+    if isinstance(wanted, PrimitiveType) or array.type.equals(kind, check_metadata=True):
+        return as_written(array, kind)
+    if array.offset:
+        array = pa.concat_arrays([array])  # The buffers below are taken whole: a slice must begin where they do.
+    if isinstance(wanted, StructType):
+        buffers, children = array.buffers()[:1], [_member(target, array, field) for field in wanted.fields]
+    elif isinstance(wanted, MapType):
+        keys = as_the_table_has(target, array.keys, wanted.key_type)
+        items = as_the_table_has(target, array.items, wanted.value_type)
+        entries = pa.struct([kind.key_field, kind.item_field])
+        buffers = array.buffers()[:2]
+        children = [pa.Array.from_buffers(entries, len(keys), [None], 0, children=[keys, items])]
+    else:
+        assert isinstance(wanted, ListType)
+        buffers, children = array.buffers()[:2], [as_the_table_has(target, array.values, wanted.element_type)]
+    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, children=children)
+
+
+def _member(target: TableTarget, array: pa.Array, field: NestedField) -> pa.Array:
+    place = place_of(target, list(array.type), field.name, field.field_id)
+    if place is None:
+        return _repeated(field.initial_default, len(array), arrow_type(field.field_type))
+    return as_the_table_has(target, array.field(place), field.field_type)
+
+
+def _names_without_ids(target: TableTarget, field_id: int, name: str) -> Sequence[str]:
     """What the column is called in files that have no field ids: as the table's name mapping says, else as it is now."""
     mapping = dict(target.properties).get(_MAPPING)
     return (name,) if mapping is None else _mapped(mapping).get(field_id, ())
