@@ -55,6 +55,12 @@ _STEADY = {
     "rested_s": "care's time s",
     "peak_pss_mb": "peak MB",
 }
+_READS = {
+    "at_once": "right after, × new table",
+    "rested": "after care, × new table",
+    "at_once_compacted": "right after, × same table rewritten",
+    "rested_compacted": "after care, × same table rewritten",
+}
 _SUBJECTS = {"frazil": "Frazil", "stock": "MERGE INTO per micro-batch"}
 
 
@@ -72,8 +78,9 @@ def upserts(results: Results) -> str:
             _table(results, "upsert", "steady", _STEADY),
         ),
         (
-            "A read of the whole table then, beside the same rows written anew: right after the last change, and when "
-            "table care has had its time, five minutes at most:",
+            "A read of the whole table then: right after the last change, and when table care has had its time, five "
+            "minutes at most. Beside a new table of the same rows, of as many files as Spark makes of them, and beside the "
+            "same table after Iceberg's `rewrite_data_files` of all its files:",
             _reads(results),
         ),
     ]
@@ -83,11 +90,11 @@ def upserts(results: Results) -> str:
 def _reads(results: Results) -> str:
     found = [result for result in results.of("upsert", variant="steady") if result.subject == "frazil"]
     rows = [
-        [told, median_of(result, f"{reader}_at_once"), median_of(result, f"{reader}_rested")]
+        [told, *(median_of(result, f"{reader}_{name}") for name in _READS)]
         for result in found
         for reader, told in READERS.items()
     ]
-    return table(["reader", "right after, × rewritten", "after care, × rewritten"], rows) if rows else ""
+    return table(["reader", *_READS.values()], rows) if rows else ""
 
 
 def care(results: Results) -> str:
