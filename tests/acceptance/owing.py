@@ -56,7 +56,7 @@ class Owing:
         for topic in self.topics.values():
             self.pipeline.feed.send(topic, events(PARTITIONS))
         for mirror in self.mirrors.values():
-            mirror.put(range(10_000))  # So that few of them are deleted, which would be a reason to rewrite the file.
+            mirror.put(range(50_000))  # So that few of them are deleted, which would be a reason to rewrite the file.
         self.pipeline.feed.flush()
         with self.pipeline.running() as run:
             self._wait(run)
