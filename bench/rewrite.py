@@ -29,7 +29,7 @@ def main(path: Path) -> None:
     copied = f"table => 'bench.{COMPACTED}', metadata_file => '{job['locations']['full']}'"
     spark.sql(f"call lake.system.register_table({copied})")
     options = "map('rewrite-all', 'true')"
-    spark.sql(f"call lake.system.rewrite_data_files(table => 'bench.{COMPACTED}', options => {options})").show()
+    spark.sql(f"call lake.system.rewrite_data_files(table => 'bench.{COMPACTED}', options => {options})")
 
     def read(location: str) -> None:
         # Spark's sink that takes every row and keeps none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -36,17 +36,27 @@ def as_written(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _relabel(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if array.offset:
-        array = pa.concat_arrays([array])  # The buffers below are taken whole: a slice must begin where they do.
+    array = unsliced(array)
     if pa.types.is_struct(wanted):
         children = [as_written(array.field(n), wanted.field(n).type) for n in range(wanted.num_fields)]
-        return pa.Array.from_buffers(wanted, len(array), array.buffers()[:1], array.null_count, children=children)
+    elif pa.types.is_map(wanted):
+        children = [as_written(array.keys, wanted.key_type), as_written(array.items, wanted.item_type)]
+    else:
+        children = [as_written(array.values, wanted.value_type)]
+    return with_children(array, wanted, children)
+
+
+def unsliced(array: pa.Array) -> pa.Array:
+    """The same values in buffers that begin with the first of them."""
+    return pa.concat_arrays([array]) if array.offset else array
+
+
+def with_children(array: pa.Array, wanted: pa.DataType, children: Sequence[pa.Array]) -> pa.Array:
+    """The nulls and lengths of a nested array, which is no slice, with other values below: of the members of a struct, of
+    keys and values of a map, or of elements of a list.
+    """
+    buffers = array.buffers()[: 1 if pa.types.is_struct(wanted) else 2]
     if pa.types.is_map(wanted):
-        keys = as_written(array.keys, wanted.key_type)
-        entries_type = pa.struct([wanted.key_field, wanted.item_field])
-        entries = pa.Array.from_buffers(
-            entries_type, len(keys), [None], 0, children=[keys, as_written(array.items, wanted.item_type)]
-        )
-        return pa.Array.from_buffers(wanted, len(array), array.buffers()[:2], array.null_count, children=[entries])
-    values = as_written(array.values, wanted.value_type)
-    return pa.Array.from_buffers(wanted, len(array), array.buffers()[:2], array.null_count, children=[values])
+        entries = pa.struct([wanted.key_field, wanted.item_field])
+        children = [pa.Array.from_buffers(entries, len(children[0]), [None], 0, children=list(children))]
+    return pa.Array.from_buffers(wanted, len(array), buffers, array.null_count, children=list(children))

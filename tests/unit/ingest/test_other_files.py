@@ -104,10 +104,8 @@ def test_what_files_without_ids_call_a_column_the_name_mapping_says(tmp_path: Pa
 
 
 def test_members_of_structs_are_found_wherever_an_older_file_has_them(tmp_path: Path) -> None:
-    path, before = (
-        tmp_path / "older.parquet",
-        pa.struct([_numbered("a", 11, pa.int32()), _numbered("b", 12, pa.int64())]),
-    )
+    path = tmp_path / "older.parquet"
+    before = pa.struct([_numbered("a", 11, pa.int32()), _numbered("b", 12, pa.int64())])
     kinds = {
         "s": before,
         "l": pa.list_(_numbered("element", 21, before)),

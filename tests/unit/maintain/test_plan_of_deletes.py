@@ -101,10 +101,10 @@ def test_deletes_that_name_no_file_are_worked_off_by_the_share_they_may_have() -
 @pytest.mark.parametrize(
     ("mode", "mib", "deleted", "is_due"),
     [
-        ("quiet", 16, 1, True),
-        ("thorough", 16, 1, True),
-        ("quiet", 16, 0, False),
-        ("quiet", 17, 1, False),
+        ("quiet", 16, 10, True),
+        ("thorough", 16, 10, True),
+        ("quiet", 16, 9, False),
+        ("quiet", 17, 10, False),
         ("busy", 16, 10, False),
         ("eager", 16, 10, False),
         ("regular", 16, 10, False),
@@ -113,8 +113,8 @@ def test_deletes_that_name_no_file_are_worked_off_by_the_share_they_may_have() -
 def test_what_takes_seconds_is_done_for_few_deleted_rows_once_a_table_rests(
     mode: Mode, mib: int, deleted: int, is_due: bool
 ) -> None:
-    worn = tuple(StoredData(mib * MIB, 1000, f"[0,[{n}]]", deleted, True) for n in range(4))
-    others = (StoredData(TARGET, 1000, "[0,[9]]"), StoredData(TARGET, 100_000, "[0,[10]]", 9, True))
+    worn = tuple(StoredData(mib * MIB, 10_000, f"[0,[{n}]]", deleted, True) for n in range(4))
+    others = (StoredData(TARGET, 1000, "[0,[9]]"), StoredData(TARGET, 10_000, "[0,[10]]", 9, True))
     deletes = tuple(StoredDeletes("vector", 10, deleted, True) for _ in range(5))
     look = replace(table(line(3)), files=(*worn, *others), deletes=deletes)
     action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED))

@@ -27,7 +27,7 @@ from pyiceberg.types import (
 )
 
 from frazil.catalog.scans import LiveFile
-from frazil.ingest.shape import as_written
+from frazil.ingest.shape import as_written, unsliced, with_children
 from frazil.ingest.target import TableTarget, arrow_type, field_id_of
 
 _MAPPING = "schema.name-mapping.default"
@@ -88,20 +88,16 @@ def as_the_table_has(target: TableTarget, array: pa.Array, wanted: IcebergType) 
     kind = arrow_type(wanted)
     if isinstance(wanted, PrimitiveType) or array.type.equals(kind, check_metadata=True):
         return as_written(array, kind)
-    if array.offset:
-        array = pa.concat_arrays([array])  # The buffers below are taken whole: a slice must begin where they do.
+    array = unsliced(array)
     if isinstance(wanted, StructType):
-        buffers, children = array.buffers()[:1], [_member(target, array, field) for field in wanted.fields]
+        children = [_member(target, array, field) for field in wanted.fields]
     elif isinstance(wanted, MapType):
-        keys = as_the_table_has(target, array.keys, wanted.key_type)
-        items = as_the_table_has(target, array.items, wanted.value_type)
-        entries = pa.struct([kind.key_field, kind.item_field])
-        buffers = array.buffers()[:2]
-        children = [pa.Array.from_buffers(entries, len(keys), [None], 0, children=[keys, items])]
+        sides = ((array.keys, wanted.key_type), (array.items, wanted.value_type))
+        children = [as_the_table_has(target, side, side_type) for side, side_type in sides]
     else:
         assert isinstance(wanted, ListType)
-        buffers, children = array.buffers()[:2], [as_the_table_has(target, array.values, wanted.element_type)]
-    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, children=children)
+        children = [as_the_table_has(target, array.values, wanted.element_type)]
+    return with_children(array, kind, children)
 
 
 def _member(target: TableTarget, array: pa.Array, field: NestedField) -> pa.Array:
