@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
 from frazil.errors import UnavailableError
+from frazil.ingest.isolate import Found, load_found, search
 from frazil.ingest.lanes import Done
 from frazil.ingest.plain_target import plain_target
 from frazil.ingest.shared import read_once
@@ -119,6 +120,12 @@ class MemoryJobs:
             for answer in run_task(job, iter(records[start : start + share])):
                 reports += [load_report(text) for text in answer.column("report").to_pylist()]
         return reports
+
+    def isolate(self, batch: Batch, job: Job) -> Found:
+        """See JobRunner."""
+        columns = source_columns(job, with_offsets=True)
+        records = list(chain.from_iterable(self._read(r, columns) for r in batch.ranges))
+        return load_found(text for answer in search(job, records) for text in answer.column("report").to_pylist())
 
     def _read(self, r: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         topic = self._source.by_name.get(r.topic)

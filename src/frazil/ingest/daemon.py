@@ -55,12 +55,13 @@ if os.environ.get("FRAZIL_PYTHON") in (None, f"{sys.version_info.major}.{sys.ver
 PR_SET_PDEATHSIG = 1
 
 
-def _die_with(daemon: int) -> None:
-    """Ties a new worker to the daemon: a worker that was just forked ignores the daemon's last signal, and would go on
-    with a batch that nobody waits for.
+def _die_with(family: list[int]) -> None:
+    """Ties a new worker to the daemon, and a worker's child (see `isolate`) to the worker: a worker that was just forked
+    ignores the daemon's last signal, and would go on with a batch that nobody waits for.
     """
+    parent, family[0] = family[0], os.getpid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != daemon:
+    if os.getppid() != parent:
         os._exit(1)
 
 
@@ -78,5 +79,5 @@ if __name__ == "__main__":
     keep_freed_memory()
     _spare_every_task()
     if sys.platform == "linux":
-        os.register_at_fork(after_in_child=partial(_die_with, os.getpid()))
+        os.register_at_fork(after_in_child=partial(_die_with, [os.getpid()]))
     manager()  # type: ignore[no-untyped-call]

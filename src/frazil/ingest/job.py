@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from frazil.errors import UnavailableError
 from frazil.ingest.envelope import NEW_KEY, OLD_KEY
+from frazil.ingest.isolate import Found, load_found, search_of
 from frazil.ingest.shared import read_once
 from frazil.ingest.task import (
     HEAVY_PARTITION,
@@ -42,7 +45,24 @@ _SIZES = {
     "key": "octet_length(key)",
     "headers": f"octet_length(concat_ws('{8 * ' '}', headers.key, cast(headers.value as array<string>)))",
 }
+# What Spark writes of a Python worker that has raised, or has ended.
+_SIGNS_OF_WORKERS = (
+    "PythonException",
+    "Python worker exited",
+    "Traceback (most recent call last)",
+    "Python worker failed",
+)
+_SEARCH_POOL = "catch-up"
 _AT_A_RECORD = "exception when fetching the next record"
+
+
+class TaskFailedError(UnavailableError):
+    """a task failed
+    Frazil retries with back-off; look at the log for the cause
+    """
+
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class JobRunner(Protocol):
@@ -53,7 +73,12 @@ class JobRunner(Protocol):
     parallelism: int
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
-        """The reports of all tasks. with_offsets: bad records must be named. Raises UnavailableError when a task failed."""
+        """The reports of all tasks. with_offsets: bad records must be named. Raises UnavailableError when a task failed;
+        TaskFailedError where a record may be the cause.
+        """
+
+    def isolate(self, batch: Batch, job: Job) -> Found:
+        """The records of a batch that end the task which reads them. Raises UnavailableError where the search fails."""
 
 
 class SparkJobs:
@@ -78,6 +103,20 @@ class SparkJobs:
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         """See the protocol."""
         is_light = not with_offsets and all(batch.is_light for batch in batches)
+        rows = self._collect(batches, job, task_of(job), with_offsets=with_offsets, pool=pool, is_light=is_light)
+        return [load_report(row) for row in rows]
+
+    def isolate(self, batch: Batch, job: Job) -> Found:
+        """See the protocol."""
+        apart = replace(batch, most_tasks=1)
+        return load_found(
+            self._collect([apart], job, search_of(job), with_offsets=True, pool=_SEARCH_POOL, is_light=False)
+        )
+
+    def _collect(
+        self, batches: Sequence[Batch], job: Job, task: Task, *, with_offsets: bool, pool: str, is_light: bool
+    ) -> list[str]:
+        """The text that each task answers."""
         spark = self._activate(pool, is_light)
         ranges = read_once(batches)
         self.parallelism = self._parallelism(spark)
@@ -88,10 +127,11 @@ class SparkJobs:
                 frame = _with_few_headers(frame)
             if is_light:
                 frame = _without_heavy(frame)
-            rows = frame.mapInArrow(task_of(job), REPORT_SCHEMA).collect()
+            return [row.report for row in frame.mapInArrow(task, REPORT_SCHEMA).collect()]
         except (PySparkException, Py4JJavaError) as error:
-            raise UnavailableError(f"a task failed: {cause_of(error)}", remedy=_remedy(error)) from None
-        return [load_report(row.report) for row in rows]
+            remedy = _remedy(error)
+            kind = UnavailableError if remedy or _is_elsewhere(str(error)) else TaskFailedError
+            raise kind(f"a task failed: {cause_of(error)}", remedy=remedy) from None
 
     def _activate(self, pool: str, is_light: bool) -> SparkSession:
         # Each thread has its own JVM thread, which knows neither the session nor the pool until it is told.
@@ -154,6 +194,11 @@ def cause_of(error: Exception) -> str:
             place = next((line for line in candidates[:-1] if _AT_A_RECORD in line), "")
             return f"{place}{': ' if place else ''}{candidates[-1]}"[:400]
     return type(error).__name__
+
+
+def _is_elsewhere(text: str) -> bool:
+    """Whether the cause of a failed task is not in what a worker did with a record: in Kafka's client, or the JVM's memory."""
+    return not any(sign in text for sign in _SIGNS_OF_WORKERS)
 
 
 def _remedy(error: Exception) -> str:

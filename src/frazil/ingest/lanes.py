@@ -1,5 +1,5 @@
 """Threads that work while the service plans: one lane for small batches, one for catch-ups, one that looks where
-transactions end, a few hands for commits.
+transactions end, one that searches for records which end tasks, a few for commits.
 
 Everything comes back through one queue, so that only the service's own thread changes tables.
 """
@@ -27,7 +27,7 @@ _WAKE = Done(None, Future())
 
 
 class Lanes(Protocol):
-    """`small`, `catch-up` and `look` take one piece of work at a time; `commit` several."""
+    """`small`, `catch-up`, `look` and `search` take one piece of work at a time; `commit` several."""
 
     def is_free(self, lane: str) -> bool:
         """Whether nothing is under way in the lane."""
@@ -59,6 +59,7 @@ class ThreadLanes:
             "catch-up": ThreadPoolExecutor(1, "catch-up"),
             "commit": ThreadPoolExecutor(COMMIT_THREADS, "commit"),
             "look": ThreadPoolExecutor(1, "look"),
+            "search": ThreadPoolExecutor(1, "search"),
         }
         self._under_way = dict.fromkeys(self._executors, 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 
 import structlog
@@ -10,6 +11,7 @@ from frazil.catalog.port import TableState
 from frazil.clock import Clock, jitter
 from frazil.errors import FrazilError
 from frazil.ingest.discovery import TableStopped, words_of
+from frazil.ingest.isolate import Found
 from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.moved import note_moved
 from frazil.ingest.parts import Pace
@@ -18,7 +20,7 @@ from frazil.ingest.plan import slowed_s
 from frazil.ingest.refusals import refused_changes
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.runs import Held
-from frazil.types import TaskReport, note_names
+from frazil.types import BadRecord, Batch, TaskReport, note_names
 
 log = structlog.get_logger("frazil")
 
@@ -76,6 +78,25 @@ def note_obstacle(planned: Planned, outcome: Outcome, clock: Clock) -> None:
         note_moved(planned, outcome, clock)
     elif not outcome.barred:  # Those are said as changes that are refused.
         log.info("schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0)
+
+
+def note_isolated(table: Table, records: Iterable[BadRecord]) -> None:
+    """Says which records end the task that reads them."""
+    for one in records:
+        place = {"topic": one.topic, "partition": one.partition, "offset": one.offset}
+        log.warning("record_isolated", table=table.name, **place, reason=one.reason)
+
+
+def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped:
+    """Why a table stops whose task fails, where no single record can be found that it fails for."""
+    first = found.together[0] if found.together else None
+    ranges = [f"topic {r.topic}, partition {r.partition}, offsets {r.start} to {r.end - 1}" for r in batch.ranges]
+    reason = f"records end the task that reads them, and none does so alone: {first.reason if first else error.message}"
+    remedy = (
+        "look at the records of this range; to go on behind them write `start` with the offset of each partition and give"
+        " the table a new name"
+    )
+    return TableStopped(reason, remedy, "; ".join(ranges))
 
 
 def note_committed(table: Table, outcome: Outcome, took_s: float) -> None:

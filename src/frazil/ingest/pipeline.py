@@ -29,6 +29,7 @@ from frazil.ingest.evolve import (
 from frazil.ingest.files.partition_limit import TooManyPartitions, exceeds
 from frazil.ingest.granting import MOST_BARRED, grant
 from frazil.ingest.in_vain import InVain, asked_in_vain
+from frazil.ingest.isolate import Found
 from frazil.ingest.layouts import check_measured_columns
 from frazil.ingest.letters.letter_box import LetterBox, new_table_properties
 from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
@@ -143,6 +144,10 @@ class Pipeline:
         hit("job.after")
         self._check_topic_ids(planned)
         return {p.table.name: without_told(merge_reports(p.table.name, reports)) for p in planned}
+
+    def isolate(self, planned: Planned) -> Found:
+        """The records of a batch that end the task which reads them."""
+        return self._jobs.isolate(planned.batch, _job([planned]))
 
     def finish(self, planned: Planned, report: TaskReport) -> Outcome:
         """What follows from the report: the error of a bad record, a new schema, a dead-letter table, or the commit."""

@@ -24,7 +24,8 @@ from frazil.errors import (
 )
 from frazil.ingest.discovery import Discovery, TableStopped, tolerate_empty_patterns
 from frazil.ingest.evolve import NamesClash
-from frazil.ingest.job import is_jvm_gone, jvm_has_ended
+from frazil.ingest.isolate import Found
+from frazil.ingest.job import TaskFailedError, is_jvm_gone, jvm_has_ended
 from frazil.ingest.lanes import Done
 from frazil.ingest.load import Loader
 from frazil.ingest.moved import note_ahead
@@ -32,8 +33,10 @@ from frazil.ingest.outcomes import (
     backoff_s,
     explain,
     hold,
+    not_isolated,
     note_committed,
     note_interval,
+    note_isolated,
     note_made_anew,
     note_obstacle,
     note_passed_over,
@@ -63,6 +66,8 @@ EMPTY_RETRY_S = 5.0
 EMPTY_RETRY_TIMES = 9
 # A refused commit is tried again at once, unless nobody else gets any further either.
 CONFLICTS_AT_ONCE = 3
+# A task that fails, and of whose records none can be found that makes it fail, is tried so many times.
+MOST_SEARCHES = 10
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,14 @@ class _Look:
     """What a look is about."""
 
     planned: Planned
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What a search for records that end tasks is about: the batch, and how it failed."""
+
+    planned: Planned
+    error: TaskFailedError
 
 
 class Service:
@@ -336,6 +349,8 @@ class Service:
                 self._after_finish(done.about, done.future)
             elif isinstance(done.about, _Look):
                 self._after_look(done.about.planned, done.future)
+            elif isinstance(done.about, _Search):
+                self._after_search(done.about, done.future)
 
     def _after_look(self, planned: Planned, future: Future[Cut | None]) -> None:
         error = future.exception()
@@ -352,6 +367,10 @@ class Service:
 
     def _after_tasks(self, planned: list[Planned], future: Future[dict[str, TaskReport]]) -> None:
         error = future.exception()
+        if isinstance(error, TaskFailedError) and len(planned) == 1 and not self._is_ending:
+            planned[0].table.goes_alone = True
+            self._search(_Search(planned[0], error))
+            return
         if error is not None:
             for p in planned:
                 p.table.goes_alone = True  # Until a job of its own has succeeded: whose fault it was is not known.
@@ -362,6 +381,30 @@ class Service:
             p.table.goes_alone = False
             report = future.result()[p.table.name]
             self._lanes.submit("commit", p, partial(pipeline.finish, p, report))
+
+    def _search(self, search: _Search) -> None:
+        """Looks for the records that a table's task fails for, which has failed alone."""
+        explain(search.planned.table, RunState.BACKING_OFF, search.error)
+        log.warning("records_searched", table=search.planned.table.name, reason=search.error.message)
+        self._lanes.submit("search", search, partial(self._loader.pipeline.isolate, search.planned))
+
+    def _after_search(self, search: _Search, future: Future[Found]) -> None:
+        table = search.planned.table
+        table.searches += 1
+        if future.exception() is not None or not self._take_found(search, future.result()):
+            self._failed(search.planned, future.exception() or search.error)
+
+    def _take_found(self, search: _Search, found: Found) -> bool:
+        """Whether the batch is planned again without records that were found, or the table has stopped."""
+        table = search.planned.table
+        table.in_flight = False
+        if found.records:
+            table.crashing |= frozenset(found.records)
+            table.next_due_s, table.searches = 0.0, 0
+            note_isolated(table, found.records)
+        elif found.together or table.searches >= MOST_SEARCHES:
+            self._stop_table(table, not_isolated(search.planned.batch, found, search.error))
+        return bool(found.records) or table.run_state is RunState.STOPPED
 
     def _after_finish(self, planned: Planned, future: Future[Outcome]) -> None:
         error = future.exception()

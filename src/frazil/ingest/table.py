@@ -29,7 +29,7 @@ from frazil.ingest.transactions.runs import Cut, Held
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
 from frazil.spec.models import ValueSpec
-from frazil.types import RESCUED_COLUMN, Offsets, Progress, Resolved, TaskReport
+from frazil.types import RESCUED_COLUMN, BadRecord, Offsets, Progress, Resolved, TaskReport
 
 FEWEST_TO_JUDGE = 100
 """So many records it takes to say that too many of them are bad."""
@@ -101,6 +101,7 @@ class Table:
     read without finding a column; empty_batches: as planning is told (TableClock). cut, held: where the next batch ends so
     that it divides nothing that belongs together, a transaction or the halves of a change of the key, or that there is none
     yet. awaited: records that tell of a change of the key and lack its other half, or the row, with the time that was seen.
+    crashing: as tasks are told; searches: how often such records were searched for in vain since the last commit.
     ahead: by topic and position in the source's log, changes of the key whose insert alone is in the table, with the time of
     that commit. barred: as tasks are told (Reading). in_vain: what the last batch asked for, where that left the table as it
     was.
@@ -158,6 +159,8 @@ class Table:
     cut: Cut | None = None
     held: Held | None = None
     unfilled: frozenset[tuple[str, int, int]] = frozenset()
+    crashing: frozenset[BadRecord] = frozenset()
+    searches: int = 0
     barred: dict[tuple[str, ...], str] = field(default_factory=dict)
     given_up: frozenset[tuple[str, int, int]] = frozenset()
     awaited: dict[tuple[str, int, int], int] = field(default_factory=dict)
@@ -203,6 +206,7 @@ class Table:
         """Forgets what was noted for a batch that is in the table."""
         self.held, self.awaited, self.in_vain = None, {}, None
         self.unpaired = self.unfilled = self.given_up = frozenset()
+        self.crashing, self.searches = frozenset(), 0
 
     def forget_batches(self) -> None:
         """What was learnt for batches of a table that is another one now."""
@@ -317,6 +321,7 @@ class Table:
             is_whole=self.is_whole,
             unpaired=tuple(sorted(self.unpaired)),
             unfilled=tuple(sorted(self.unfilled)),
+            crashing=tuple(sorted(self.crashing, key=lambda one: (one.topic, one.partition, one.offset))),
             given_up=tuple(sorted(self.given_up)),
             ahead=tuple(sorted(self.ahead)),
             last_deletes=self.progress.last_deletes,

@@ -38,7 +38,7 @@ from pyiceberg.types import (
 from frazil.ingest.envelope import OWN_TYPES, Envelope
 from frazil.ingest.naming import Layout, Shaping, make_layout
 from frazil.ingest.selection import Path, Selection
-from frazil.types import RESCUED_COLUMN, LastDelete
+from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete
 
 if TYPE_CHECKING:
     from frazil.spec.models import MetadataField
@@ -201,7 +201,8 @@ class TableTarget:
     where they are rows. is_whole: a batch is read by one task, which keeps
     every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
     partition and offset of records whose row had another key, and the row of that key is not known; unfilled: of those that
-    lack a value for a required column, which no row had either; given_up: of halves of a change of the key whose other half
+    lack a value for a required column, which no row had either; crashing: records that end the task that reads them, which
+    are refused unread; given_up: of halves of a change of the key whose other half
     is not waited for any longer; ahead: topic and position in the source's log of those whose insert is in the table;
     last_deletes: as in Progress. told_by: how record keys are read, where an envelope may leave it to them to tell a row.
     """
@@ -228,6 +229,7 @@ class TableTarget:
     is_whole: bool = False
     unpaired: tuple[tuple[str, int, int], ...] = ()
     unfilled: tuple[tuple[str, int, int], ...] = ()
+    crashing: tuple[BadRecord, ...] = ()
     given_up: tuple[tuple[str, int, int], ...] = ()
     ahead: tuple[tuple[str, str], ...] = ()
     last_deletes: tuple[LastDelete, ...] = ()

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.failpoints import hit
-from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.envelopes.schemas import warm_up as warm_up_envelopes
 from frazil.ingest.decode.framed import warm_up as warm_up_formats
 from frazil.ingest.decode.json.records import decode_json
@@ -26,6 +26,7 @@ from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.evolve import dump_wanted, new_schema
 from frazil.ingest.files.partition_limit import TooManyPartitions
 from frazil.ingest.files.write import FileWriter
+from frazil.ingest.guard import limited_memory, limited_time
 from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas
 from frazil.ingest.picking import pick
 from frazil.ingest.reading import ReadRecords, read_records
@@ -106,7 +107,7 @@ def source_columns(job: Job, with_offsets: bool) -> list[str]:
         wanted.update(SOURCE_COLUMNS[1:])
     if job.only_topic is None:
         wanted.add("topic")
-    if with_offsets or job.starts:
+    if with_offsets or job.starts or any(target.crashing for target in targets):
         wanted.add("offset")
     return [name for name in ("topic", "partition", "offset", "timestamp", "key", "headers", "value") if name in wanted]
 
@@ -122,19 +123,33 @@ def _tells_moves(target: TableTarget) -> bool:
 
 
 def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """The function for `mapInArrow`; its output has one column, `report`: a JSON text per table."""
-    return functools.partial(run_task, job)
+    """The function for `mapInArrow`; its output has one column, `report`: a JSON text per table. It has limits of memory and
+    of processor time (see `guard`), so it is for a process that runs no other one at the same time.
+    """
+    return functools.partial(_run_guarded, job)
+
+
+def _run_guarded(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with limited_memory():
+        yield from run_task(job, _each_in_time(batches))
+
+
+def _each_in_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, each of which may take so long: from when it is given out until the next one is asked for."""
+    for batch in batches:
+        with limited_time():
+            yield batch
 
 
 def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """See the module."""
-    reports = _read_all(job, batches)
+    reports = read_all(job, batches)
     if any(report.touched and report.value_bytes >= _MANY_BYTES for report in reports):
         release_memory()
     yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})
 
 
-def _read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
+def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
     """Reads all records and writes all files; nothing of them is in memory afterwards."""
     runs: dict[str, _TableRun] = {}
     try:
@@ -225,6 +240,10 @@ class _TableRun:
 
     def take(self, topic: str, records: pa.RecordBatch) -> None:
         """Decodes, shapes and writes the records of one topic."""
+        if self.target.crashing:
+            records = self._take_crashing(topic, records)
+            if not records.num_rows:
+                return
         columns = _plain_columns(records)
         self.has_heavy |= bool((np.asarray(columns["partition"]) == HEAVY_PARTITION).any())
         if self.has_heavy:
@@ -247,6 +266,29 @@ class _TableRun:
                 columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
             with self._noting_partitions():
                 self._write(topic, columns, read)
+
+    def _take_crashing(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
+        """The records without those that end the task which reads them; these become dead letters unread."""
+        known = {(one.partition, one.offset): one for one in self.target.crashing if one.topic == topic}
+        places = zip(records.column("partition").to_pylist(), records.column("offset").to_pylist(), strict=True)
+        found = [known.get(place) for place in places]
+        is_bad = np.array([one is not None for one in found], np.bool_)
+        if is_bad.any():
+            columns = _plain_columns(records.filter(pa.array(is_bad)))
+            named = [one for one in found if one is not None]
+            self._note_unread(topic, columns, named)
+        return records.filter(pa.array(~is_bad))
+
+    def _note_unread(self, topic: str, columns: dict[str, pa.Array], named: list[BadRecord]) -> None:
+        self.record_count += len(named)
+        self._measure(columns["value"])
+        self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
+        self.bad_count += len(named)
+        self.bad += named[: _MAX_BAD - len(self.bad)]
+        if self.is_writing and self.target.letters is not None:
+            columns.setdefault("topic", pa.repeat(pa.scalar(topic), len(named)))
+            misfits = [Misfit(row, one.path, one.kind, one.reason) for row, one in enumerate(named)]
+            self._add_letters(self.target.letters, letter_rows(self.target.letters, columns, misfits))
 
     @contextmanager
     def _noting_partitions(self) -> Iterator[None]:
@@ -294,11 +336,13 @@ class _TableRun:
         if not known.keys() >= set(rows.tolist()):
             again = self._read("", bad, _EVERY_MISFIT).decoded
         misfits = explain(rows.tolist(), known, again)
+        self._add_letters(letters, letter_rows(letters, bad, misfits, named_schemas(self.target.reading, bad)))
+
+    def _add_letters(self, letters: TableTarget, rows: pa.Table) -> None:
         if self.letter_writer is None:
             self.letter_writer = FileWriter(letters)
-        schema_ids = named_schemas(self.target.reading, bad)
-        self.letter_writer.write(letter_rows(letters, bad, misfits, schema_ids))
-        self.letter_count += rows.size
+        self.letter_writer.write(rows)
+        self.letter_count += rows.num_rows
 
     def report(self) -> TaskReport:
         """Ends the files, or removes them when they are of no use."""

@@ -1,0 +1,201 @@
+"""Finds the records that end a task: in a child of the worker, which may die in its place.
+
+The worker forks for every trial, so that a trial costs milliseconds, and halves what fails until a single record is left.
+A record that ends its trial becomes a dead letter of the class `crashes_decoder`; see decision 27.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from frazil.ingest.guard import limited_memory, limited_time
+from frazil.ingest.target import TableTarget
+from frazil.ingest.task import Job, read_all
+from frazil.types import BadRecord
+
+CRASHES = "crashes_decoder"
+"""The class of error of a record that ends the task that reads it."""
+MOST_FOUND = 100
+"""Records that one search names; the next one finds further ones."""
+_WHOLE_CPU_S, _LEAST_CPU_S = 8.0, 1.5
+_LONGEST_REASON = 500
+_FAILED, _NOT_ITS_FAULT = 3, 4
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has found. records: those that end a task. together: the first one of records that end a task together
+    and not alone, with the reason.
+    """
+
+    records: tuple[BadRecord, ...] = ()
+    together: tuple[BadRecord, ...] = ()
+
+
+def search_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow` that searches records of this job; its output is that of a task, with other texts."""
+    return functools.partial(search, job)
+
+
+def search(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Raises OSError where a trial fails for what is not in a record, as on a full disk."""
+    found: list[BadRecord] = []
+    together: list[BadRecord] = []
+    for batch in batches:
+        if batch.num_rows and len(found) < MOST_FOUND:
+            one, more = _Search(job, batch).run()
+            found += one
+            together += more
+    texts = [dump_found(Found(tuple(found[:MOST_FOUND]), tuple(together)))]
+    yield pa.RecordBatch.from_pydict({"report": pa.array(texts, pa.string())})
+
+
+def dump_found(found: Found) -> str:
+    """As text, for its way to the driver."""
+    return json.dumps(asdict(found))
+
+
+def load_found(texts: Iterable[str]) -> Found:
+    """What the tasks of a search found."""
+    answers = [json.loads(text) for text in texts]
+    records, together = (
+        tuple(BadRecord(**one) for answer in answers for one in answer[name]) for name in ("records", "together")
+    )
+    return Found(records, together)
+
+
+class _Search:
+    """Trials of the records of one Arrow batch."""
+
+    def __init__(self, job: Job, batch: pa.RecordBatch) -> None:
+        self._job = job
+        self._batch = batch
+        self._is_warm = False
+
+    def run(self) -> tuple[list[BadRecord], list[BadRecord]]:
+        """The records that end a trial alone, and the first ones of those that do so only together."""
+        found: list[BadRecord] = []
+        together: list[BadRecord] = []
+        left = [(0, self._batch.num_rows)]
+        while left and len(found) < MOST_FOUND:
+            first, end = left.pop()
+            reason = self._trial(first, end)
+            if reason is None:
+                continue
+            failing = first
+            while end - first > 1:  # It fails: down to the first record that does.
+                middle = (first + end) // 2
+                lower = self._trial(first, middle)
+                if lower is None:
+                    first = middle
+                else:
+                    left.append((middle, end))
+                    end, reason, failing = middle, lower, first
+            last = self._trial(first, end)
+            if last is not None:
+                found.append(self._record(first, last))
+            else:
+                together.append(self._record(failing, reason))
+        return found, together
+
+    def _record(self, row: int, reason: str) -> BadRecord:
+        topic, partition, offset = (
+            self._batch.column(name)[row].as_py() if name in self._batch.schema.names else self._job.only_topic
+            for name in ("topic", "partition", "offset")
+        )
+        return BadRecord(str(topic), int(partition), int(offset), CRASHES, "", reason[:_LONGEST_REASON])
+
+    def _trial(self, first: int, end: int) -> str | None:
+        """Why a task that reads these records fails; None where it does not."""
+        share = (end - first) / self._batch.num_rows
+        records = self._batch.slice(first, end - first)
+        cpu_seconds = _LEAST_CPU_S + share * (_WHOLE_CPU_S - _LEAST_CPU_S)
+        reason = try_in_child(lambda folder: _read(self._job, records, folder), cpu_seconds)
+        if reason is None and not self._is_warm:
+            # What a child could read is read here once: the next children find every loop loaded, which takes a second.
+            self._is_warm = True
+            with tempfile.TemporaryDirectory(prefix="frazil-trial-") as folder:
+                _read(self._job, records.slice(0, 1), Path(folder))
+        return reason
+
+
+def _read(job: Job, records: pa.RecordBatch, folder: Path) -> None:
+    """Reads and writes as a task would, into a folder that is removed: a store that does not answer is no record's fault."""
+
+    def here(target: TableTarget) -> TableTarget:
+        return replace(
+            target,
+            location=(folder / target.name).as_uri(),
+            properties=(),
+            io_properties=(),
+            letters=here(target.letters) if target.letters is not None else None,
+        )
+
+    targets = {topic: here(target) for topic, target in job.targets.items()}
+    beside = {topic: tuple(map(here, others)) for topic, others in job.beside.items()}
+    read_all(replace(job, targets=targets, beside=beside), [records])
+
+
+def try_in_child(work: Callable[[Path], None], cpu_seconds: float) -> str | None:
+    """Why `work` fails in a child of this process, which may take so much processor time, and memory within the limit of a
+    task; None where it does not. Raises OSError where it fails for what is around it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="frazil-trial-"))
+    reading, writing = os.pipe()
+    try:
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            _be_the_child(work, cpu_seconds, folder, writing)
+        os.close(writing)
+        writing = -1
+        with os.fdopen(reading, "rb", closefd=False) as words:
+            said = words.read().decode("utf-8", "replace")
+        _, status = os.waitpid(child, 0)
+    finally:
+        os.close(reading)
+        if writing >= 0:
+            os.close(writing)
+        shutil.rmtree(folder, ignore_errors=True)
+    if os.WIFSIGNALED(status):
+        return _signal_words(os.WTERMSIG(status))
+    code = os.WEXITSTATUS(status)
+    if code == _NOT_ITS_FAULT:
+        raise OSError(said)
+    return None if code == 0 else said or f"the reader ended with status {code}"
+
+
+def _be_the_child(work: Callable[[Path], None], cpu_seconds: float, folder: Path, writing: int) -> None:
+    """Ends the process."""
+    code, said = 0, ""
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        with limited_memory(), limited_time(cpu_seconds):
+            work(folder)
+    except OSError as error:
+        code, said = _NOT_ITS_FAULT, f"{type(error).__name__}: {error}"
+    except BaseException as error:  # noqa: BLE001  (whatever a record brings about)
+        code, said = _FAILED, f"{type(error).__name__}: {error}"
+    with suppress(OSError):
+        os.write(writing, said.encode("utf-8", "replace")[:_LONGEST_REASON])
+    os._exit(code)
+
+
+def _signal_words(number: int) -> str:
+    if number == signal.SIGPROF:
+        return "the reader used more processor time than a record may take"
+    with suppress(ValueError):
+        return f"the reader was ended by {signal.Signals(number).name}"
+    return f"the reader was ended by signal {number}"

@@ -1,0 +1,51 @@
+"""Records that end the worker which reads them: each becomes a dead letter, and its table and all others flow on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.ledger import events
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.verifier import read_newest
+from tests.fixtures import planted
+
+pytestmark = pytest.mark.timeout(600)
+
+REASONS = {
+    "segmentation": "the reader was ended by SIGSEGV",
+    "abort": "the reader was ended by SIGABRT",
+    "exception": "RuntimeError: no such code page",
+    "loop": "the reader used more processor time than a record may take",
+    "memory": "MemoryError",
+}
+GOOD = 30
+WITHIN_S = 60.0
+
+
+def test_a_record_that_ends_its_worker_becomes_a_dead_letter(pipeline: Pipeline) -> None:
+    tables = {name: pipeline.add_fed_table(name, 1) for name in (*REASONS, "neighbour")}
+    for name, (_, topic) in tables.items():
+        pipeline.feed.send(topic, events(GOOD))
+        if name in REASONS:
+            pipeline.feed.send(topic, [b'{"harm": "%s"}' % name.encode()])
+            pipeline.feed.send(topic, events(GOOD, GOOD))
+    pipeline.feed.flush()
+    folder = str(Path(planted.__path__[0]).resolve())
+    run = pipeline.run(environment={"PYTHONPATH": folder})
+    pipeline.wait_for_commit_of(tables["neighbour"][0], run)
+    for name, reason in REASONS.items():
+        table, topic = tables[name]
+        pipeline.wait_for_offsets(table, {topic: {0: 2 * GOOD + 1}}, run, within_s=WITHIN_S * len(REASONS))
+        pipeline.wait_until_settled(table, run)
+        metadata = pipeline.metadata(f"{table}__dead_letters")
+        assert metadata is not None
+        (letter,) = read_newest(metadata)
+        assert (letter["topic"], letter["offset"], letter["value"]) == (topic, GOOD, b'{"harm": "%s"}' % name.encode())
+        assert letter["error_class"] == "crashes_decoder"
+        assert reason in letter["message"]
+    pipeline.feed.produce(tables["neighbour"][1], events(20, 10_000))
+    pipeline.wait_for_commit_of(tables["neighbour"][0], run)
+    pipeline.check(tables["neighbour"][0])
+    run.stop()
