@@ -33,7 +33,7 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Fault, bitmap
 from frazil.ingest.decode.json import values
-from frazil.ingest.decode.json.extended import as_held
+from frazil.ingest.decode.json.extended import as_held, endless_of
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.infer import infer_type, refuse_objects
 from frazil.ingest.decode.json.scan import OK
@@ -271,15 +271,16 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     endless = np.isinf(out)
     if endless.any():
         bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
-    if texts.takes_endless and bad.any():
-        _take_endless(texts, slices, out, valid, bad)
+    if (texts.takes_endless or texts.is_extended) and bad.any():
+        words = slices.only(STRING) if texts.takes_endless else endless_of(slices)
+        _take_endless(texts, words, out, valid, bad)
     _refuse(texts, slices, bad, kind, path)
     return _primitive(arrow, valid, pa.py_buffer(out))
 
 
 def _take_endless(texts: Texts, slices: Slices, out: NDArray[Any], valid: U8, bad: U8) -> None:
     """The numbers that JSON lacks, where they are written as texts."""
-    words = text_column(texts, slices.only(STRING), numbers=False).array
+    words = text_column(texts, slices, numbers=False).array
     codes = pc.index_in(words, pa.array(_ENDLESS))
     found = np.asarray(codes.is_valid())
     out[found] = np.array([float(word) for word in _ENDLESS])[np.asarray(codes.drop_null())]

@@ -21,6 +21,7 @@ from frazil.ingest.decode.columns import Decoded, Fault, Misfit
 from frazil.ingest.decode.fit import NOT_ADDED
 from frazil.ingest.decode.json import scan
 from frazil.ingest.decode.json.columns import Findings, read_members
+from frazil.ingest.decode.json.extended import spell_bare_words
 from frazil.ingest.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.ingest.decode.json.infer import infer_struct
 from frazil.ingest.decode.json.keys import spell_key
@@ -138,6 +139,10 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
         spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
         return _decode(spelt, texts_of(spelt, options, spelt_out=True), fields, options)
+    if options.is_extended and (error == scan.MALFORMED).any():
+        worded = spell_bare_words(values)
+        if worded is not None:
+            return _decode(worded, texts_of(worded, options, texts.spelt_out), fields, options)
     texts.refuse(slices, error, "", FAULTS)
     return Decoded(
         columns=columns,
