@@ -16,6 +16,13 @@ class UnionStruct(StructType):
     """The struct that a union becomes: a member for each branch, of which a value has one."""
 
 
+class EmptyStruct(StructType):
+    """The struct of a message or record without fields. PyIceberg takes a struct without fields for none."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
 class Bodies:
     """Records side by side in one buffer: the body of the n-th, without its frame, is `buffer[start[n]:end[n]]`."""

@@ -49,6 +49,7 @@ class JsonOptions:
     `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
     misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
     time, by path. barred: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON.
+    coerced: paths of columns whose text takes values of other types as they are written.
     """
 
     undeclared: str = "add"
@@ -58,6 +59,7 @@ class JsonOptions:
     units: tuple[tuple[tuple[str, ...], str], ...] = ()
     barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     is_extended: bool = False
+    coerced: tuple[tuple[str, ...], ...] = ()
 
 
 def decode_json(
@@ -167,6 +169,7 @@ def texts_of(values: pa.BinaryArray, options: JsonOptions, spelt_out: bool = Fal
         options.selection,
         dict(options.units),
         is_extended=options.is_extended,
+        coerced=options.coerced,
     )
 
 
