@@ -15,7 +15,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.envelopes.changes import read_envelope
@@ -149,7 +149,7 @@ def test_a_value_of_a_logical_type_that_does_not_fit_is_a_bad_record_as_its_numb
         ("long", "timestamptz", 5, "`columns: {v: timestamptz(ms)}`"),
         ("long", "timestamp", 5, "`columns: {v: timestamp(ms)}`"),
         ("int", "date", 5, "`columns: {v: date}`"),
-        ("int", "time", 5, "`columns: {v: time(ms)}`"),
+        ("int", "time", 5, "`columns: {v: time}`"),
         ("int", "string", 5, "`columns: {v: {type: string, coerce: true}}`"),
         ("boolean", "string", True, "`columns: {v: {type: string, coerce: true}}`"),
     ],
@@ -201,8 +201,6 @@ def proto(text: str) -> WriterSchema:
 
 def message(schema: WriterSchema, number: int, text: dict[str, Any]) -> bytes:
     """A record of the schema's first message, framed. text: in Protobuf's JSON."""
-    from google.protobuf import json_format
-
     files = descriptor_pb2.FileDescriptorSet.FromString(schema.descriptors)
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
     BinaryType,
-    BooleanType,
     DateType,
     FixedType,
     IcebergType,
@@ -25,8 +24,6 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
-    TimestampType,
-    TimestamptzType,
     TimeType,
     UUIDType,
 )
@@ -167,36 +164,16 @@ def has_uuid(kind: IcebergType) -> bool:
     return has_uuid(kind.value_type) if isinstance(kind, MapType) else isinstance(kind, UUIDType)
 
 
-def remedy_for(written: IcebergType, wanted: IcebergType, path: tuple[str, ...]) -> str:
-    """What to write so that a column takes values of another type, as the end of a sentence; empty where nothing helps."""
-    name, field = path[-1], ".".join(path)
-    if isinstance(wanted, BooleanType) and isinstance(written, StructType):
-        return (
-            "the column was made of a message or record without fields: give the field a column of its own, such as"
-            f' `columns: {{{name}_fields: {{type: "{_spelt(written)}", field: {field}}}}}`'
-        )
-    is_number = isinstance(written, IntegerType | LongType)
-    if is_number and isinstance(wanted, TimestampType | TimestamptzType):
-        return f"say what its numbers count since the epoch, such as `columns: {{{name}: {wanted}(ms)}}`"
-    if is_number and isinstance(wanted, DateType):
-        return f"where its numbers are days since the epoch, declare it: `columns: {{{name}: date}}`"
-    if is_number and isinstance(wanted, TimeType):
-        return f"say what its numbers count since midnight, such as `columns: {{{name}: time(ms)}}`"
-    if isinstance(wanted, StringType) and not isinstance(written, _NO_TEXT):
-        return f"to keep it as text, write `columns: {{{name}: {{type: string, coerce: true}}}}`"
-    return ""
-
-
-def _spelt(kind: IcebergType) -> str:
+def spell_type(kind: IcebergType) -> str:
     """A type as the pipeline file writes it."""
     if isinstance(kind, StructType):
         return f"struct<{', '.join(_member(member) for member in kind.fields)}>"
     if isinstance(kind, ListType):
-        return f"list<{_spelt(kind.element_type)}>"
+        return f"list<{spell_type(kind.element_type)}>"
     if isinstance(kind, MapType):
-        return f"map<{_spelt(kind.key_type)}, {_spelt(kind.value_type)}>"
+        return f"map<{spell_type(kind.key_type)}, {spell_type(kind.value_type)}>"
     return str(kind)
 
 
 def _member(member: NestedField) -> str:
-    return f"{member.name}: {_spelt(member.field_type)}"
+    return f"{member.name}: {spell_type(member.field_type)}"

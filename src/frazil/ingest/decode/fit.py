@@ -25,13 +25,14 @@ from pyiceberg.types import (
 )
 
 from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct
-from frazil.ingest.decode.conversions import DAY, convert, readable, remedy_for
+from frazil.ingest.decode.conversions import DAY, convert, readable, spell_type
 from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.exact import cast_exactly, may_convert
 from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
+from frazil.ingest.refusals import declaration_for
 from frazil.ingest.selection import list_with, map_with
 from frazil.ingest.target import Reading, arrow_type
 
@@ -404,7 +405,7 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
     converted = convert(array, written, wanted, unit, fitting.reading.coerces(place.path))
     if converted is None and not may_convert(array.type, target):
         fitting.refuse_change(place.path, f"{_word(written)} does not fit {_word(wanted)}")
-        remedy = remedy_for(written, wanted, place.path)
+        remedy = declaration_for(_in_row(fitting, place.path), _word(written), _word(wanted), spell_type(written))
     back = converted.array if converted is not None else cast_exactly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
     if bad.any():
@@ -416,6 +417,11 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
         reason = f"{{value}} ({_word(written)}) does not fit {_word(wanted)}{remedy and f'; {remedy}'}"
         fitting.refuse(shown, bad, place.owner, place.path, "does_not_fit", reason)
     return back
+
+
+def _in_row(fitting: Fitting, path: Path) -> Path:
+    """The path of a field in the row, which in an opened envelope is one level down."""
+    return path[1:] if fitting.reading.envelope is not None and len(path) > 1 else path
 
 
 def _from_epoch(fitting: Fitting, array: pa.Array, wanted: IcebergType, place: Place, unit: str) -> pa.Array:

@@ -96,8 +96,8 @@ def read_documents(
         raw = worded
         image, inner, found, _ = read(raw, spelt_out=False)
     if inner.has_slow_keys:
-        raw = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary())
-        image, inner, found, _ = read(raw, spelt_out=True)
+        spelt = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary())
+        image, inner, found, _ = read(spelt, spelt_out=True, sent=raw)
     outer.refused[owner] |= inner.refused
     for some, mine in ((inner.misfits, outer.misfits), ([*inner.rescued, *undeclared_values(inner)], outer.rescued)):
         mine += [replace(one, row=int(owner[one.row])) for one in some]
@@ -109,12 +109,19 @@ def read_documents(
 
 
 def _read_whole(
-    stretch: Stretch, raw: pa.Array, spelt_out: bool, kind: StructType, findings: Findings, name: str
+    stretch: Stretch,
+    raw: pa.Array,
+    *,
+    spelt_out: bool,
+    kind: StructType,
+    findings: Findings,
+    name: str,
+    sent: pa.Array | None = None,
 ) -> tuple[pa.Array, Texts, Findings, bool]:
     """The images, what was found out about their texts and besides values, and whether some are no JSON."""
     found = Findings(findings.undeclared, barred=findings.barred)
     options = json_options(stretch.reading, stretch.texts.limit, is_extended=True)
-    texts = texts_of(raw, options, spelt_out)
+    texts = texts_of(raw, options, spelt_out, sent)
     whole, error = whole_slices(raw), unreadable(raw)
     scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
     image = _read_members(texts, whole, kind, found, name, error)

@@ -35,6 +35,7 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Fault, bitmap
 from frazil.ingest.decode.json import values
+from frazil.ingest.decode.json.as_sent import as_sent
 from frazil.ingest.decode.json.extended import as_held, endless_of
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.infer import infer_type, refuse_objects
@@ -328,7 +329,7 @@ def _read_string(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     coerces = bool(texts.coerced) and texts.coerces(path)
     column = text_column(texts, _as_written(slices) if coerces else slices, numbers=coerces)
     _refuse(texts, slices, column.bad, kind, path)
-    return column.array
+    return as_sent(texts, slices, column.array) if coerces else column.array
 
 
 def _as_written(slices: Slices) -> Slices:

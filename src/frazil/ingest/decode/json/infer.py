@@ -39,7 +39,10 @@ _TYPES: dict[str, IcebergType] = {"boolean": BooleanType(), "string": StringType
 _MIXED, _TOO_BIG, _TOO_DEEP = range(1, 4)
 _FAULTS = {
     _MIXED: Fault("does_not_fit", "{value} meets values of another kind under the same name; declare the column"),
-    _TOO_BIG: Fault("out_of_range", "{value} is beyond 64 bits; declare the column as decimal, double or string"),
+    _TOO_BIG: Fault(
+        "out_of_range",
+        "{value} is beyond 64 bits; declare the column as decimal, as double, or as text with `coerce: true`",
+    ),
     _TOO_DEEP: Fault(
         "too_deep", f"{{value}} is nested more than {MAX_INFERRED_DEPTH} levels deep, too deep for a column"
     ),

@@ -98,7 +98,8 @@ class Texts:
     that no column has, by path, where they are to be rescued. watched: by path of an object what is to be done with its
     known members before they are read; it may take some of them away. takes_endless: whether the texts NaN, Infinity and
     -Infinity are floats and doubles, as Kafka Connect's converter writes them. is_extended: whether they are MongoDB's
-    extended JSON. coerced: paths of columns whose text takes values of other types as they are written.
+    extended JSON. coerced: paths of columns whose text takes values of other types as they are written. sent: the texts
+    before their keys were spelt anew, starts: where each begins since, both where some column is coerced.
     """
 
     buffer: NDArray[np.uint8]
@@ -115,6 +116,8 @@ class Texts:
     takes_endless: bool = False
     is_extended: bool = False
     coerced: tuple[tuple[str, ...], ...] = ()
+    sent: pa.BinaryArray | None = None
+    starts: I32 | None = None
     has_slow_keys: bool = False
     stack: U8 = field(default_factory=new_stack)
 
