@@ -4,6 +4,7 @@ numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, time
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ _KEPT = {
     "{}": "{}",
 }
 """Values in JSON, and as what a column of text keeps them."""
-_DEPTHS = {
+_DEPTHS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "string": ("V", lambda one: one),
     "struct<a: string>": ('{"a": V}', lambda one: {"a": one}),
     "list<string>": ("[V, V]", lambda one: [one, one]),
@@ -109,7 +110,7 @@ def test_values_of_avro_are_kept_as_text(kind: Any, value: Any, text: str, shape
 
 
 def test_days_and_decimals_of_avro_are_kept_as_their_words() -> None:
-    kinds = [
+    kinds: list[tuple[Any, Any, str]] = [
         ({"type": "int", "logicalType": "date"}, 1, "1970-01-02"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 12}, b"\1", "0.000000000001"),
         ({"type": "long", "logicalType": "timestamp-millis"}, 1500, "1970-01-01T00:00:01.500000+00:00"),

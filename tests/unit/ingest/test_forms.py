@@ -85,7 +85,8 @@ def found(decoded: Decoded) -> list[Any]:
     assert [(one.reason, one.path) for one in decoded.misfits] == []
     others = {refusal for refusal in decoded.refusals if "column v: boolean does not fit" not in refusal}  # Of a union.
     assert (decoded.wanted, others) == ({}, set())
-    return decoded.columns[0].to_pylist(maps_as_pydicts="strict")
+    values: list[Any] = decoded.columns[0].to_pylist(maps_as_pydicts="strict")
+    return values
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -245,7 +246,7 @@ def test_a_message_without_fields_is_a_struct_of_nulls_where_the_column_is_a_str
     decoded = decode(records, fields, schemas, format="protobuf", undeclared="drop")
     none: dict[str, Any] = {"by": None}
     table = pa.Table.from_arrays(decoded.columns, names=[field.name for field in fields])
-    absent = {"placed": None, "list": [], "map": {}, "in": None}
+    absent: dict[str, Any] = {"placed": None, "list": [], "map": {}, "in": None}
     assert (decoded.misfits, decoded.refusals) == ([], set())
     assert table.to_pylist(maps_as_pydicts="strict") == [
         {"placed": none, "list": [none, none], "map": {"k": none}, "in": {"deep": none}},

@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
+from frazil.ingest.target import WriterSchema
 from frazil.spec import ColumnSpec
 from frazil.spec.load import load_spec
+from frazil.spec.models import EnvelopeSpec
 from frazil.spec.types import parse_type
+from frazil.testing import MemorySource
 from tests.unit.ingest.test_forms import message, proto
+from tests.unit.ingest.test_framed import framed
 from tests.unit.ingest.test_schemas import World, avro
+from tests.unit.ingest.test_shaped_service import World as ShapedWorld
 from tests.unit.spec.pipeline_file import with_table
 
 _UUID = "12345678-abcd-4234-9234-567812345678"
@@ -154,3 +159,79 @@ def test_a_message_loses_its_last_field(tmp_path: Path) -> None:
     tell(world, _EVENT.format(""), {"id": 2, "placed": {}})
     tell(world, _EVENT.format(""), {"id": 3})
     assert [row["placed"] for row in world.rows()] == [{"by": "x"}, {"by": None}, None]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_schemas_that_come_in_one_batch_get_a_column_that_holds_both(
+    tmp_path: Path, order: tuple[int, int], partitions: int
+) -> None:
+    world = World(tmp_path, on_bad_record="stop")
+    world.source = MemorySource()
+    world.source.create("a", partitions)
+    hollow = {"type": "record", "name": "P", "fields": []}
+    having = {**hollow, "fields": [{"name": "by", "type": "string"}]}
+    uuids = [{"type": "string", "logicalType": "uuid"}, "string"]
+    texts = [avro(p=["null", kind], u=of) for kind, of in zip((hollow, having), uuids, strict=True)]
+    records = [{"p": {}, "u": _UUID}, {"p": {"by": "x"}, "u": "y"}]
+    for place, which in enumerate(order):
+        (value,) = framed(world.register(texts[which]), WriterSchema("avro", texts[which]), records[which])
+        world.source.produce("a", place % partitions, value)
+    world.settle(world.start())
+    assert columns(world) == {"p": "struct<by: optional string>", "u": "string"}
+    assert sorted(map(str, world.rows())) == [
+        str({"p": {"by": "x"}, "u": "y"}),
+        str({"p": {"by": None}, "u": _UUID}),
+    ]
+
+
+def _with_schema(number: int, kind: dict[str, Any], value: Any) -> dict[str, Any]:
+    """A change as Kafka Connect's converter for JSON writes it, with a field `st` of a type."""
+    row = [{"field": "id", "type": "int32"}, {"field": "st", "optional": True, **kind}]
+    fields = [{"field": "after", "type": "struct", "optional": True, "fields": row}, {"field": "op", "type": "string"}]
+    return {
+        "schema": {"type": "struct", "fields": fields},
+        "payload": {"after": {"id": number, "st": value}, "op": "c"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrap", "put"),
+    [
+        (lambda kind: kind, lambda value: value),
+        (lambda kind: {"type": "array", "items": kind}, lambda value: [value]),
+        (lambda kind: {"type": "map", "keys": {"type": "string"}, "values": kind}, lambda value: {"k": value}),
+    ],
+)
+def test_a_struct_of_kafka_connect_gets_its_first_field_and_loses_it(tmp_path: Path, wrap: Any, put: Any) -> None:
+    world = ShapedWorld(tmp_path, envelope=EnvelopeSpec(kind="debezium"))
+    without = wrap({"type": "struct", "fields": []})
+    having = wrap({"type": "struct", "fields": [{"field": "by", "type": "string", "optional": True}]})
+    world.run(_with_schema(1, without, put({})))
+    assert list(world.columns()) == ["id"]
+    world.run(_with_schema(2, having, put({"by": "x"})))
+    world.run(_with_schema(3, without, put({})))
+    rows = [
+        (row["id"], dict(row["st"]) if isinstance(put(1), dict) and row["st"] else row["st"]) for row in world.rows()
+    ]
+    assert rows == [(1, None), (2, put({"by": "x"})), (3, put({"by": None}))]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value", "column"),
+    [
+        ("io.debezium.time.MicroTimestamp", "int64", 1_700_000_000_000_123, "long"),
+        ("org.apache.kafka.connect.data.Timestamp", "int64", 5, "int"),
+        ("io.debezium.time.Date", "int32", 20_000, "long"),
+        ("io.debezium.time.ZonedTimestamp", "string", "2026-01-01T00:00:00Z", "string"),
+        ("io.debezium.data.Uuid", "string", _UUID.upper(), "string"),
+    ],
+)
+def test_a_named_type_of_kafka_connect_is_as_written_in_a_column_of_the_type_underneath(
+    tmp_path: Path, name: str, kind: str, value: Any, column: str
+) -> None:
+    world = ShapedWorld(
+        tmp_path, envelope=EnvelopeSpec(kind="debezium"), columns=(ColumnSpec(name="st", type=parse_type(column)),)
+    )
+    world.run(_with_schema(1, {"type": kind}, value), _with_schema(2, {"type": kind, "name": name}, value))
+    assert [row["st"] for row in world.rows()] == [value] * 2

@@ -24,7 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct
+from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct, without_empty
 from frazil.ingest.decode.conversions import DAY, convert, readable, spell_type
 from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.exact import cast_exactly, may_convert
@@ -375,7 +375,9 @@ def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, pla
         there = np.asarray(array.is_valid()) & place.there
         fitting.refuse(array, there, place.owner, path, "name_taken", fitting.reading.barred_at[path])
     elif undeclared == "add":
-        fitting.want(path, member.field_type)
+        kind = without_empty(member.field_type)
+        if kind is not None:  # Of a struct without fields nothing can be stored until it has one.
+            fitting.want(path, kind)
     elif undeclared == "drop":
         fitting.dropped.add(".".join(path))
     else:
