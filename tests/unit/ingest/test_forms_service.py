@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -235,3 +236,26 @@ def test_a_named_type_of_kafka_connect_is_as_written_in_a_column_of_the_type_und
     )
     world.run(_with_schema(1, {"type": kind}, value), _with_schema(2, {"type": kind, "name": name}, value))
     assert [row["st"] for row in world.rows()] == [value] * 2
+
+
+def test_a_field_that_is_renamed_and_gets_a_logical_type_goes_on_in_its_column(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    put(world, avro(old="string", n="long"), {"old": _UUID, "n": 1})
+    kinds = [
+        {"name": "new", "aliases": ["old"], "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "n", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ]
+    put(world, json.dumps({"type": "record", "name": "R", "fields": kinds}), {"new": _UUID.upper(), "n": 2})
+    assert columns(world) == {"old": "string", "n": "long"}
+    assert world.rows() == [{"old": _UUID, "n": 1}, {"old": _UUID.upper(), "n": 2}]
+
+
+def test_a_mirror_s_key_that_gets_a_logical_type_is_the_same_key(tmp_path: Path) -> None:
+    world = World(tmp_path, mode="upsert", key_columns=("id",), format_version=3)
+    put(world, avro(id="string", v="int"), {"id": _UUID, "v": 1})
+    put(world, avro(id={"type": "string", "logicalType": "uuid"}, v="int"), {"id": _UUID, "v": 2})
+    state = world.catalog.load("n.t")
+    assert state is not None
+    assert str(state.schema.find_field("id").field_type) == "string"
+    assert [row["v"] for row in world.rows()] == [1, 2]
+    assert letters(world) == []
