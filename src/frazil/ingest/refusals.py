@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from frazil.types import list_names
 
 _BY = re.compile(r"schema ([^:]+): (column .*)", re.DOTALL)
-_MISFIT = re.compile(r"column ([^:]+): (\w+)\S* does not fit (\w+)")
+_MISFIT = re.compile(r"column ([^:]+): (.+) does not fit (\w+)")
 _WORD = re.compile(r"\w*")
 _NO_TEXT = ("string", "uuid", "binary", "fixed")
 _COUNTED = {"date": "days since the epoch", "time": "milliseconds since midnight"}
@@ -51,11 +51,10 @@ def refused_changes(refusals: Iterable[str]) -> list[RefusedChange]:
     ]
 
 
-def declaration_for(path: Sequence[str], written: str, wanted: str, whole: str = "struct<…>") -> str:
+def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
     """What to declare so that values of a type have a column, as the end of a sentence; empty where no declaration helps.
 
-    path: of the field in the row. written, wanted: the written type and the column's, as far as the first word; whole: all
-    of the written one.
+    path: of the field in the row. written, wanted: the written type, and the column's as far as its first word.
     """
     had, has = (_WORD.match(word)[0] for word in (written, wanted))  # type: ignore[index]
     name, field, is_top = path[-1], ".".join(path), len(path) == 1
@@ -63,7 +62,7 @@ def declaration_for(path: Sequence[str], written: str, wanted: str, whole: str =
     if (had, has) == ("struct", "boolean") and is_member:
         return (
             "the column was made of a message or record without fields: give the field a column of its own, such as"
-            f' `columns: {{{name}_fields: {{type: "{whole}", field: {field}}}}}`'
+            f' `columns: {{{name}_fields: {{type: "{written}", field: {field}}}}}`'
         )
     if has == "string" and had not in _NO_TEXT:
         inside = f"declare the column `{path[0]}` with its type and `coerce: true`"

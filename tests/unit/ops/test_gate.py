@@ -262,10 +262,11 @@ def test_what_a_column_cannot_hold_names_the_declaration_that_helps(world: World
     registry.register("protobuf", _EVENT.format("int32", "string by = 1;"), subject="a-value")
     [finding] = look(world, registry, form="protobuf", p="boolean", e="string")
     assert finding.found == (
-        "schema a-value: column e: int does not fit string; schema a-value: column p: struct does not fit boolean"
+        "schema a-value: column e: int does not fit string; "
+        "schema a-value: column p: struct<by: string> does not fit boolean"
     )
     assert "`columns: {e: {type: string, coerce: true}}`" in finding.remedy
-    assert '`columns: {p_fields: {type: "struct<…>", field: p}}`' in finding.remedy
+    assert '`columns: {p_fields: {type: "struct<by: string>", field: p}}`' in finding.remedy
     settings = ", columns: {e: {type: string, coerce: true}}"
     [finding] = look(world, registry, settings, "protobuf", e="string", p="struct<by: string>", more="date")
     assert (finding.is_ok, finding.found) == (True, "the table has all of it")

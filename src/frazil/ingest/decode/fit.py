@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
+    BooleanType,
     IcebergType,
     ListType,
     MapType,
@@ -406,8 +407,11 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
     remedy = ""
     converted = convert(array, written, wanted, unit, fitting.reading.coerces(place.path))
     if converted is None and not may_convert(array.type, target):
-        fitting.refuse_change(place.path, f"{_word(written)} does not fit {_word(wanted)}")
-        remedy = declaration_for(_in_row(fitting, place.path), _word(written), _word(wanted), spell_type(written))
+        # A message that has got its first field is spelt in full: the remedy is a column of that type.
+        is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
+        words = spell_type(written) if is_first else _word(written)
+        fitting.refuse_change(place.path, f"{words} does not fit {_word(wanted)}")
+        remedy = declaration_for(_in_row(fitting, place.path), words, _word(wanted))
     back = converted.array if converted is not None else cast_exactly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
     if bad.any():
