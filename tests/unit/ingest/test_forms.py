@@ -132,7 +132,7 @@ def test_messages_and_rescued_values_have_a_uuid_as_a_uuid(shape: str, shown: st
     cut = text if len(text) <= 60 else f"{text[:60]}…"
     assert decoded.misfits[0].reason.startswith(f"{cut} (")
     for fields in (fields_of(v="long"), fields_of(w="long")):
-        rescued = decode(record, fields, {1: schema}, undeclared="rescue", is_rescuing=True).rescued
+        rescued = decode(record, fields, {1: schema}, unknown_fields="rescue", is_rescuing=True).rescued
         assert rescued is not None
         assert json.loads(rescued[0].as_py())["v"]["value"] == json.loads(text)
 
@@ -243,7 +243,7 @@ def test_a_message_without_fields_is_a_struct_of_nulls_where_the_column_is_a_str
         message(_WITHOUT, 1, {"id": 3, "other": 5}),
     ]
     schemas = {1: _WITHOUT, 2: _WITH}
-    decoded = decode(records, fields, schemas, format="protobuf", undeclared="drop")
+    decoded = decode(records, fields, schemas, format="protobuf", unknown_fields="drop")
     none: dict[str, Any] = {"by": None}
     table = pa.Table.from_arrays(decoded.columns, names=[field.name for field in fields])
     absent: dict[str, Any] = {"placed": None, "list": [], "map": {}, "in": None}
@@ -264,7 +264,7 @@ def test_a_message_without_fields_alone_makes_a_boolean() -> None:
 def test_the_message_of_a_boolean_column_names_a_column_for_the_fields_that_came() -> None:
     fields = fields_of(placed="boolean")
     record = message(_WITH, 1, {"placed": {"by": "x"}})
-    decoded = decode([record], fields, {1: _WITH}, format="protobuf", undeclared="drop")
+    decoded = decode([record], fields, {1: _WITH}, format="protobuf", unknown_fields="drop")
     assert decoded.misfits[0].reason == (
         '{"by":"x","far":null} (struct) does not fit boolean; the column was made of a message or record without fields:'
         " give the field a column of its own, such as"
@@ -350,13 +350,13 @@ def test_a_change_that_the_wire_allows_is_one_that_the_column_takes(
 def test_bytes_that_are_no_text_are_a_bad_record_of_a_text_column() -> None:
     schema = proto(_WIRE.format("bytes"))
     record = message(schema, 1, {"v": "/w=="})
-    decoded = decode([record], fields_of(v="string"), {1: schema}, format="protobuf", undeclared="drop")
+    decoded = decode([record], fields_of(v="string"), {1: schema}, format="protobuf", unknown_fields="drop")
     assert [(one.kind, one.path) for one in decoded.misfits] == [("bad_text", "v")]
 
 
 def test_a_number_in_a_column_of_names_is_text_only_where_the_column_is_declared_so() -> None:
     schema = proto(_WIRE.format("int32"))
     record, fields = message(schema, 1, {"v": 5}), fields_of(v="string")
-    given = {"format": "protobuf", "undeclared": "drop"}
+    given = {"format": "protobuf", "unknown_fields": "drop"}
     assert [one.kind for one in decode([record], fields, {1: schema}, **given).misfits] == ["does_not_fit"]
     assert found(decode([record], fields, {1: schema}, **given, coerced=(("v",),))) == ["5"]

@@ -30,7 +30,7 @@ from frazil.ingest.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STR
 from frazil.ingest.decode.json.infer import refuse_objects
 from frazil.ingest.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
 from frazil.ingest.decode.json.slices import Slices, Texts, presence
-from frazil.ingest.decode.rescue import undeclared_values
+from frazil.ingest.decode.rescue import unknown_values
 from frazil.ingest.evolve import widest
 from frazil.ingest.shape import as_written
 
@@ -99,7 +99,7 @@ def read_documents(
         spelt = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary())
         image, inner, found, _ = read(spelt, spelt_out=True, sent=raw)
     outer.refused[owner] |= inner.refused
-    for some, mine in ((inner.misfits, outer.misfits), ([*inner.rescued, *undeclared_values(inner)], outer.rescued)):
+    for some, mine in ((inner.misfits, outer.misfits), ([*inner.rescued, *unknown_values(inner)], outer.rescued)):
         mine += [replace(one, row=int(owner[one.row])) for one in some]
     findings.dropped |= found.dropped
     for path, members in found.wanted.items():
@@ -119,7 +119,7 @@ def _read_whole(
     sent: pa.Array | None = None,
 ) -> tuple[pa.Array, Texts, Findings, bool]:
     """The images, what was found out about their texts and besides values, and whether some are no JSON."""
-    found = Findings(findings.undeclared, barred=findings.barred)
+    found = Findings(findings.unknown_fields, barred=findings.barred)
     options = json_options(stretch.reading, stretch.texts.limit, is_extended=True)
     texts = texts_of(raw, options, spelt_out, sent)
     whole, error = whole_slices(raw), unreadable(raw)
