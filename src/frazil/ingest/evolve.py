@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    BooleanType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -20,7 +21,9 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    StringType,
     StructType,
+    UUIDType,
 )
 
 from frazil.errors import InvariantError
@@ -103,13 +106,25 @@ def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...], kee
     if isinstance(one, MapType) and isinstance(other, MapType):
         key = merge_types(one.key_type, other.key_type, (*path, "key"), keeps_first)
         return MapType(0, key, 0, merge_types(one.value_type, other.value_type, (*path, "value"), keeps_first), False)
-    if {type(one), type(other)} == {LongType, DoubleType}:
-        return DoubleType()
-    if can_promote(one, other):
+    if can_promote(one, other) or _is_held_by(one, other):
         return other
-    if one != other and not can_promote(other, one) and not keeps_first:
+    if one != other and not (can_promote(other, one) or _is_held_by(other, one) or keeps_first):
         raise TypesDiffer(path, one, other)
     return one
+
+
+_HELD_BY: tuple[tuple[type[IcebergType], type[IcebergType]], ...] = (
+    (LongType, DoubleType),
+    (UUIDType, StringType),
+    (BooleanType, StructType),
+)
+"""Types whose values a column of the other holds too, before there is one: a boolean is what a message or record without
+fields becomes where nothing else is known, and fits a struct.
+"""
+
+
+def _is_held_by(one: IcebergType, other: IcebergType) -> bool:
+    return any(isinstance(one, held) and isinstance(other, holder) for held, holder in _HELD_BY)
 
 
 def widest(one: IcebergType, other: IcebergType) -> IcebergType:

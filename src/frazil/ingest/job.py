@@ -197,7 +197,7 @@ def cause_of(error: Exception) -> str:
 
 
 def _is_elsewhere(text: str) -> bool:
-    """Whether the cause of a failed task is not in what a worker did with a record: in Kafka's client, or the JVM's memory."""
+    """Whether the cause of a failed task is not in what a worker did with a record, but in Kafka or the JVM."""
     return not any(sign in text for sign in _SIGNS_OF_WORKERS)
 
 

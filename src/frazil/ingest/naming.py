@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, MapType, NestedField, StructType
+from pyiceberg.types import DateType, IcebergType, ListType, MapType, NestedField, StructType, TimeType
 
 from frazil.ingest.evolve import NamesClash, Wanted, adds_to, extend_schema, merge_types, merge_wanted, type_at
 from frazil.ingest.selection import Path, Selection, is_bare
@@ -31,8 +31,10 @@ class Shaping:
 
     depth: how many levels of nested records become columns, names joined by `separator`; 0: none. case: of the names of
     new columns (`keep`, `lower`, `snake`, `camel`). include, exclude: see Selection. fields: declared columns with the
-    paths of the fields that feed them. units: columns of time with the unit of numbers in them. constants, headers: columns
-    with their one value, or the header that they come from. key: the column of decoded record keys.
+    paths of the fields that feed them. units: columns of time with the unit of numbers in them. counted: of declared
+    dates and times of day the column, the path in it, and the unit of numbers. coerced: columns whose text takes values of
+    other types. constants, headers: columns with their one value, or the header that they come from. key: the column of
+    decoded record keys.
     """
 
     depth: int = 0
@@ -42,6 +44,8 @@ class Shaping:
     exclude: tuple[Path, ...] = ()
     fields: tuple[tuple[str, Path], ...] = ()
     units: tuple[tuple[str, str], ...] = ()
+    counted: tuple[tuple[str, Path, str], ...] = ()
+    coerced: tuple[str, ...] = ()
     constants: tuple[tuple[str, str], ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
     key: str = ""
@@ -75,12 +79,14 @@ class Layout:
     fields: of the record, nested as they are there; a struct of which nothing is taken is bare, so that a value that is no
     struct does not fit it, and is no new field. paths: by column the field that feeds it. unbound: columns with their types
     that nothing feeds so far, because no record with a field of such a name was met. units: of fields of time, by path.
+    coerced: paths of fields whose text takes values of other types.
     """
 
     fields: tuple[NestedField, ...]
     paths: Mapping[str, Path]
     unbound: Mapping[str, IcebergType]
     units: tuple[tuple[Path, str], ...] = ()
+    coerced: tuple[Path, ...] = ()
 
     @cached_property
     def moved(self) -> frozenset[Path]:
@@ -92,6 +98,23 @@ class Layout:
         columns = {fed: column for column, fed in self.paths.items()}
         cut = next((cut for cut in range(len(path), 0, -1) if path[:cut] in columns), 0)
         return (columns[path[:cut]], *path[cut:]) if cut else path
+
+
+def counted_in(kind: IcebergType, unit: str | None = None, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """The dates and times of day in a declared column's type, each with what whole numbers count there: days since the
+    epoch, and milliseconds since midnight, or what the type says. path: in the column.
+    """
+    if isinstance(kind, DateType):
+        yield path, "d"
+    elif isinstance(kind, TimeType):
+        yield path, unit or "ms"
+    elif isinstance(kind, StructType):
+        for member in kind.fields:
+            yield from counted_in(member.field_type, None, (*path, member.name))
+    elif isinstance(kind, ListType):
+        yield from counted_in(kind.element_type, None, (*path, "element"))
+    elif isinstance(kind, MapType):
+        yield from counted_in(kind.value_type, None, (*path, "value"))
 
 
 def change_case(name: str, case: str) -> str:
@@ -196,7 +219,9 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     struct = _type_of(root, None)
     assert isinstance(struct, StructType)
     units = tuple((paths[name], unit) for name, unit in shaping.units if name in paths)
-    return Layout(struct.fields, paths, unbound, units)
+    units += tuple(((*paths[name], *inner), unit) for name, inner, unit in shaping.counted if name in paths)
+    coerced = tuple(paths[name] for name in shaping.coerced if name in paths)
+    return Layout(struct.fields, paths, unbound, units, coerced)
 
 
 @dataclass

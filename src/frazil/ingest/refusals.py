@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from frazil.types import list_names
 
 _BY = re.compile(r"schema ([^:]+): (column .*)", re.DOTALL)
+_MISFIT = re.compile(r"column ([^:]+): (.+) does not fit (\w+)")
+_WORD = re.compile(r"\w*")
+_NO_TEXT = ("string", "uuid", "binary", "fixed")
+_COUNTED = {"date": "days since the epoch", "time": "milliseconds since midnight"}
 _REMEDIES: Mapping[str, str] = {
     "not added: `schema_evolution`": (
         "write `schema_evolution: add_only`, or add the column yourself; `unknown_fields: drop` leaves the field out"
@@ -47,8 +51,41 @@ def refused_changes(refusals: Iterable[str]) -> list[RefusedChange]:
     ]
 
 
+def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
+    """What to declare so that values of a type have a column, as the end of a sentence; empty where no declaration helps.
+
+    path: of the field in the row. written, wanted: the written type, and the column's as far as its first word.
+    """
+    had, has = (_WORD.match(word)[0] for word in (written, wanted))  # type: ignore[index]
+    name, field, is_top = path[-1], ".".join(path), len(path) == 1
+    is_member = "element" not in path and "value" not in path
+    if (had, has) == ("struct", "boolean") and is_member:
+        return (
+            "the column was made of a message or record without fields: give the field a column of its own, such as"
+            f' `columns: {{{name}_fields: {{type: "{written}", field: {field}}}}}`'
+        )
+    if has == "string" and had not in _NO_TEXT:
+        inside = f"declare the column `{path[0]}` with its type and `coerce: true`"
+        return f"to keep it as text, {f'write `columns: {{{name}: {{type: string, coerce: true}}}}`' if is_top else inside}"
+    if had not in ("int", "long"):
+        return ""
+    if has in ("timestamp", "timestamptz") and is_member:
+        declared = f"{has}(ms)" if is_top else f"{{type: {has}(ms), field: {field}}}"
+        return f"say what its numbers count since the epoch, such as `columns: {{{name}: {declared}}}`"
+    if has not in _COUNTED:
+        return ""
+    declared = f"it: `columns: {{{name}: {has}}}`" if is_top else f"the column `{path[0]}` with its type"
+    return f"where its numbers are {_COUNTED[has]}, declare {declared}"
+
+
 def remedy_of(change: str) -> str:
     """What to do about a refused change; empty where nothing is known."""
+    found = _MISFIT.search(change)
+    if found:
+        path = found[1].split(".")  # In an envelope it leads through an image of the row.
+        declaration = declaration_for(path[path[0] in ("after", "before") and len(path) > 1 :], found[2], found[3])
+        if declaration:
+            return declaration
     return next((remedy for words, remedy in _REMEDIES.items() if words in change), "")
 
 

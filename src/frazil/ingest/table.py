@@ -20,7 +20,7 @@ from frazil.ingest.decode.keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.in_vain import InVain
 from frazil.ingest.job import HEAVY_BYTES
-from frazil.ingest.naming import Shaping
+from frazil.ingest.naming import Shaping, counted_in
 from frazil.ingest.plain_target import plain_target
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
 from frazil.ingest.sizes import held_row_bytes, learn_row_bytes, stored_row_bytes
@@ -495,6 +495,10 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
         exclude=spec.exclude,
         fields=fields,
         units=tuple((column.name, column.unit) for column in spec.columns if column.unit),
+        counted=tuple(
+            (one.name, *inner) for one in spec.columns if not one.is_own for inner in counted_in(one.type, one.unit)
+        ),
+        coerced=tuple(column.name for column in spec.columns if column.coerce),
         constants=tuple((one.name, one.constant) for one in spec.columns if one.constant is not None),
         headers=tuple((column.name, column.header) for column in spec.columns if column.header is not None),
         key=key_column_of(spec),

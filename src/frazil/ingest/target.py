@@ -117,7 +117,8 @@ class Reading:
     without one they are milliseconds in JSON, and no times elsewhere. envelope: how records wrap a change, where what is
     read is not the record but its opened envelope (`decode.envelopes.opened`). barred: paths of fields that the table cannot
     have, with the reason: records that have them are bad ones. room: so many columns may be added; a record that brings more
-    is a bad one. is_extended: JSON is MongoDB's extended one.
+    is a bad one. is_extended: JSON is MongoDB's extended one. coerced: paths of
+    columns that take values of other types as text.
     """
 
     format: str = "json"
@@ -137,6 +138,7 @@ class Reading:
     barred: tuple[tuple[Path, str], ...] = ()
     room: int = 2**31
     is_extended: bool = False
+    coerced: tuple[Path, ...] = ()
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """The schema of an id, None while it is not known."""
@@ -150,6 +152,10 @@ class Reading:
     def unit_at(self) -> Mapping[Path, str]:
         """The units, by path."""
         return dict(self.units)
+
+    def coerces(self, path: Path) -> bool:
+        """Whether text at a path takes values of other types."""
+        return any(path[: len(one)] == one for one in self.coerced)
 
     @cached_property
     def barred_at(self) -> Mapping[Path, str]:

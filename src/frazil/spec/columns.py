@@ -9,7 +9,9 @@ from pyiceberg.types import (
     BinaryType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
     StringType,
     StructType,
 )
@@ -67,7 +69,7 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
         if written is None:
             problems.add(entry.line, f"`{label}` has no type", f"write `{entry.key}: long`, or another type")
         node = written.value if written else None
-        chosen = _read_source(fields, label, problems)
+        chosen = {**_read_source(fields, label, problems), "coerce": bool(fields.choice("coerce"))}
     text = read_text(node, label, problems) if node else None
     if not text or not node:
         return None
@@ -113,11 +115,24 @@ def _check_source(column: ColumnSpec) -> None:
         raise SpecError(f"`columns.{name}`: the bytes of a header are no `{kind}`", remedy=remedy)
     if column.is_own and column.unit is not None:
         raise SpecError(f"`columns.{name}`: a unit is for numbers in records", remedy=f"write `{kind}` alone")
+    if column.coerce and (column.is_own or not _has_text(kind)):
+        message = f"`columns.{name}.coerce` keeps values as text, and the column"
+        what = "is not read from records' fields" if column.is_own else f"is a `{kind}`"
+        raise SpecError(f"{message} {what}", remedy="write `type: string`, or remove `coerce`")
     if column.constant is not None and has_reference(column.constant):
         message = f"the constant of `columns.{name}` refers to a secret, and it would be in every row"
         raise SpecError(message, remedy="write the value itself")
     if column.constant is not None:
         parse_constant(column.constant, kind)
+
+
+def _has_text(kind: IcebergType) -> bool:
+    """Whether a type is text, or has some inside, other than as the key of a map."""
+    if isinstance(kind, StructType):
+        return any(_has_text(member.field_type) for member in kind.fields)
+    if isinstance(kind, ListType):
+        return _has_text(kind.element_type)
+    return _has_text(kind.value_type) if isinstance(kind, MapType) else isinstance(kind, StringType)
 
 
 def _check_header_value(column: ColumnSpec, value: ValueSpec) -> None:

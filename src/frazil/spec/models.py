@@ -86,7 +86,9 @@ class ColumnSpec(_Declared):
     """A declared column. The field ids inside `type` are placeholders.
 
     `field`: path of the field that feeds it; None: the one that would get a column of this name. `unit`: of numbers in a
-    column of time (s, ms, us, ns), counted from the epoch. `constant`: its one value, as text; `header`: the header whose
+    column of time (s, ms, us, ns), counted from the epoch or, in one of times of day, from midnight. `coerce`: whether text
+    in it takes numbers, booleans, objects and arrays as they are written.
+    `constant`: its one value, as text; `header`: the header whose
     value it gets. At most one of `field`, `constant` and `header` is there. `value`: what the header's bytes are, where they
     are not the text, the digits or the bytes that the type says.
     """
@@ -95,6 +97,7 @@ class ColumnSpec(_Declared):
     type: SerializeAsAny[IcebergType]
     field: tuple[str, ...] | None = None
     unit: Literal["s", "ms", "us", "ns"] | None = None
+    coerce: bool = False
     constant: str | None = None
     header: str | None = None
     value: ValueSpec | None = None

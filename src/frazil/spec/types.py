@@ -76,20 +76,21 @@ _OTHER_NAMES = {
     "datetime": "timestamp",
     "timestamp_ltz": "timestamptz",
 }
-_TIME = re.compile(r"\b(timestamptz|timestamp)\(([^()]*)\)")
+_TIME = re.compile(r"\b(timestamptz|timestamp|time)\(([^()]*)\)")
 _UNITS = ("s", "ms", "us", "ns")
 _PART = re.compile(r"\s*([^\s<>,:()\[\]]+|[<>,:()\[\]])")
 
 
 def parse_column_type(text: str) -> tuple[IcebergType, str | None]:
-    """The type of a column, and the unit of numbers in it where it names one, as `timestamptz(ms)` does."""
+    """The type of a column, and the unit of numbers in it where it names one, as `timestamptz(ms)` and `time(ms)` do."""
     found = _TIME.fullmatch(text.strip())
     if found is None:
         return parse_type(text), None
     word, unit = found.group(1), found.group(2).strip()
     if unit not in _UNITS:
         remedy = f"write one of: {', '.join(f'{word}({known})' for known in _UNITS)}"
-        raise SpecError(f"`{unit}` is no unit of the time since the epoch", remedy=remedy)
+        since = "midnight" if word == "time" else "the epoch"
+        raise SpecError(f"`{unit}` is no unit of the time since {since}", remedy=remedy)
     return _WORDS[word](), unit
 
 

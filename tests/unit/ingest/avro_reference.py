@@ -157,6 +157,9 @@ _NOTES = """
   record without fields is `true` there and in a union.
 - `timestamp-nanos` and `local-timestamp-nanos` are the number of nanoseconds. A column that is declared as
   `timestamptz(ns)` or `timestamp(ns)` has the microsecond that they are in.
+- Where the table has a column of the type underneath, or one that fits otherwise, a value is read in [that
+  form](../how-to/evolve.md#the-same-bytes-another-type): `uuid` as text, times as their numbers, decimals as their bytes, a
+  record without fields as a struct of nulls.
 - Logical types that Avro says must be ignored are ignored, and so is every attribute that Avro does not know.
 - Aliases are names that a column may have had before, in the same record; defaults change nothing,
   as every record is read with its own schema.

@@ -116,6 +116,10 @@ hold exactly is refused, with its record named. (A number becomes the nearest `f
 types mean. Of a time what is less than a microsecond is cut off, towards the past: Go, Java and .NET write seven to nine
 digits of a second.) A member that is null or absent is null.
 
+A column can be declared to take more: [other values as text](../how-to/declare-columns.md#other-values-as-text), and
+[numbers as days and times of day](../how-to/declare-columns.md#days-and-times-as-numbers). The tables below are of columns
+that are not.
+
 A refused record is a bad one: a dead letter, unless `on_bad_record` says otherwise. It changes no other record's row.
 
 ## Values"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -240,3 +241,19 @@ def test_changes_of_documents_are_ordered_by_a_time_of_theirs(tmp_path: Path) ->
     for millis in (1000, 20_000, 3000):
         world.tell((key("int", 1), change("u", text.format(millis))))
     assert world.mirror() == [{"_id": 1, "at": datetime(1970, 1, 1, 0, 0, 20, tzinfo=UTC)}]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("word", ['{"$numberDouble": "NaN"}', "NaN"])
+def test_doubles_that_are_not_finite_are_doubles_in_every_form(tmp_path: Path, form: str, word: str) -> None:
+    shape = '{{"_id": {}, "x": {}, "l": [{}, 1.5], "d": {{"e": {}}}}}'
+    world = DocumentWorld(tmp_path, form)
+    world.tell(("1", change("r", shape.format(1, *[word] * 3))))
+    endless = word.replace("NaN", "-Infinity")
+    world.tell(
+        ("10", change("c", shape.format(10, *["0.5"] * 3))), ("11", change("c", shape.format(11, *[endless] * 3)))
+    )
+    assert world.letters() == []
+    numbers = {1: math.nan, 10: 0.5, 11: -math.inf}
+    told = [{"_id": n, "x": x, "l": [x, 1.5], "d": {"e": x}} for n, x in numbers.items()]
+    assert str(sorted(world.mirror(), key=lambda row: int(row["_id"]))) == str(told)

@@ -120,8 +120,8 @@ def test_records_that_fail_only_together_are_named_as_such(tmp_path: Path, monke
     assert [one.offset for one in found.together] == [100]
 
 
-def test_what_fails_around_the_records_is_not_their_fault(tmp_path: Path) -> None:
-    def full(folder: Path) -> None:
+def test_what_fails_around_the_records_is_not_their_fault() -> None:
+    def full(_: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left on device"):

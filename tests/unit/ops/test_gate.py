@@ -240,3 +240,33 @@ def test_what_no_schema_is_known_for_is_no_problem(world: World) -> None:
     registry.register("avro", avro(id="long"), subject="a-value")
     settings += "    mode: upsert\n    key: {format: avro}\n"
     assert _arranged(world, registry, "[a]", settings)[0] == [], "keys may have it"
+
+
+_UUID, _MILLIS = {"type": "string", "logicalType": "uuid"}, {"type": "long", "logicalType": "timestamp-millis"}
+_EVENT = 'syntax = "proto3"; message R {{ P p = 1; {} e = 2; }} message P {{ {} }} enum E {{ NONE = 0; }}'
+
+
+def test_a_change_that_leaves_the_bytes_as_they_are_is_no_problem(world: World) -> None:
+    registry = MemoryRegistry()
+    registry.register("avro", avro(u=_UUID, ts=_MILLIS), subject="a-value")
+    [finding] = look(world, registry, u="string", ts="long")
+    assert (finding.is_ok, finding.found) == (True, "the table has all of it")
+    registry = MemoryRegistry()
+    registry.register("protobuf", _EVENT.format("E", ""), subject="a-value")
+    [finding] = look(world, registry, form="protobuf", p="struct<by: string>", e="int", more="date")
+    assert (finding.is_ok, finding.found) == (True, "the table has all of it")
+
+
+def test_what_a_column_cannot_hold_names_the_declaration_that_helps(world: World) -> None:
+    registry = MemoryRegistry()
+    registry.register("protobuf", _EVENT.format("int32", "string by = 1;"), subject="a-value")
+    [finding] = look(world, registry, form="protobuf", p="boolean", e="string")
+    assert finding.found == (
+        "schema a-value: column e: int does not fit string; "
+        "schema a-value: column p: struct<by: string> does not fit boolean"
+    )
+    assert "`columns: {e: {type: string, coerce: true}}`" in finding.remedy
+    assert '`columns: {p_fields: {type: "struct<by: string>", field: p}}`' in finding.remedy
+    settings = ", columns: {e: {type: string, coerce: true}}"
+    [finding] = look(world, registry, settings, "protobuf", e="string", p="struct<by: string>", more="date")
+    assert (finding.is_ok, finding.found) == (True, "the table has all of it")

@@ -9,11 +9,41 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, StructType
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
+
+from frazil.ingest.selection import list_with, map_with
 
 
 class UnionStruct(StructType):
     """The struct that a union becomes: a member for each branch, of which a value has one."""
+
+
+class EmptyStruct(StructType):
+    """The struct of a message or record without fields. PyIceberg takes a struct without fields for none."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def without_empty(kind: IcebergType) -> IcebergType | None:
+    """The type without structs that have no fields, which no file can hold; None where nothing is left."""
+    if isinstance(kind, StructType):
+        found = [(member, without_empty(member.field_type)) for member in kind.fields]
+        if all(of is member.field_type for member, of in found):
+            return kind if kind.fields else None
+        fields = [member.model_copy(update={"field_type": of}) for member, of in found if of is not None]
+        return type(kind)(*fields) if fields else None
+    if isinstance(kind, ListType):
+        element = without_empty(kind.element_type)
+        if element is kind.element_type:
+            return kind
+        return None if element is None else list_with(kind, element, kind.element_required)
+    if isinstance(kind, MapType):
+        value = without_empty(kind.value_type)
+        if value is kind.value_type:
+            return kind
+        return None if value is None else map_with(kind, value, kind.value_required)
+    return kind
 
 
 @dataclass(frozen=True)

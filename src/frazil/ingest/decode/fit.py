@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
+    BooleanType,
     IcebergType,
     ListType,
     MapType,
@@ -24,13 +25,15 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct
+from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct, without_empty
+from frazil.ingest.decode.conversions import DAY, convert, readable, spell_type
 from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.exact import cast_exactly, may_convert
 from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
+from frazil.ingest.refusals import declaration_for
 from frazil.ingest.selection import list_with, map_with
 from frazil.ingest.target import Reading, arrow_type
 
@@ -129,7 +132,7 @@ def fit_struct(
     """The table's `fields` from the writer's `struct`, of which `arrays` are the columns."""
     written = {member.name: n for n, member in enumerate(struct.fields)}
     known = {member.name for member in fields}
-    renamed = _renamed(fitting, struct, known, place.path)
+    renamed = {column: written[name] for column, name in fitting.renames.of_columns(struct, known, place.path).items()}
     found = []
     for member in fields:
         n = written.get(member.name, renamed.get(member.name))
@@ -321,21 +324,6 @@ def _elements(array: pa.Array, place: Place, name: str) -> Place:
     return Place((*place.path, name), owner, np.ones(owner.size, np.bool_))
 
 
-def _renamed(fitting: Fitting, struct: StructType, known: set[str], path: Path) -> dict[str, int]:
-    """Columns of the table that a field of the writer's was called before, and that field's place."""
-    if not fitting.renames.names:
-        return {}
-    names = {member.name for member in struct.fields}
-    found: dict[str, int] = {}
-    for n, member in enumerate(struct.fields):
-        if member.name not in known:
-            for alias in fitting.renames.names.get((*path, member.name), ()):
-                if alias in known and alias not in names and alias not in found:
-                    found[alias] = n
-                    break
-    return found
-
-
 def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> None:
     """Refuses the records that have no value for a required column, and asks for it to become optional."""
     missing = np.asarray(column.is_null()) & place.there & ~fitting.refused[place.owner]
@@ -383,11 +371,14 @@ def _requires(kind: IcebergType) -> bool:
 
 def _meet_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: Place) -> None:
     path, unknown_fields = (*place.path, member.name), fitting.reading.unknown_fields
+    shown = array if unknown_fields == "add" else readable(array, member.field_type)
     if unknown_fields == "add" and path in fitting.reading.barred_at:
         there = np.asarray(array.is_valid()) & place.there
         fitting.refuse(array, there, place.owner, path, "name_taken", fitting.reading.barred_at[path])
     elif unknown_fields == "add":
-        fitting.want(path, member.field_type)
+        kind = without_empty(member.field_type)
+        if kind is not None:  # Of a struct without fields nothing can be stored until it has one.
+            fitting.want(path, kind)
     elif unknown_fields == "drop":
         fitting.dropped.add(".".join(path))
     else:
@@ -395,10 +386,10 @@ def _meet_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place:
             fitting.refuse_change(path, f"{member.field_type} is {NOT_ADDED}")
         there = np.asarray(array.is_valid()) & place.there
         if unknown_fields == "rescue" and len(place.owner) == fitting.row_count and _is_of_each(place.owner):
-            fitting.rescue_column(array, there, path)
+            fitting.rescue_column(shown, there, path)
             return
         reason = UNKNOWN_FIELD if unknown_fields == "rescue" else _NO_COLUMN
-        fitting.refuse(array, there, place.owner, path, "unknown_field", reason)
+        fitting.refuse(shown, there, place.owner, path, "unknown_field", reason)
 
 
 def _is_of_each(owner: Owner) -> bool:
@@ -413,14 +404,30 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
     unit = fitting.reading.unit_at.get(place.path) if fitting.reading.units else None
     if unit is not None and _is_number(array.type) and isinstance(wanted, TimestampType | TimestamptzType):
         return _from_epoch(fitting, array, wanted, place, unit)
-    if not may_convert(array.type, target):
-        fitting.refuse_change(place.path, f"{_word(written)} does not fit {_word(wanted)}")
-    back = cast_exactly(array, target)
+    remedy = ""
+    converted = convert(array, written, wanted, unit, fitting.reading.coerces(place.path))
+    if converted is None and not may_convert(array.type, target):
+        # A message that has got its first field is spelt in full: the remedy is a column of that type.
+        is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
+        words = spell_type(written) if is_first else _word(written)
+        fitting.refuse_change(place.path, f"{words} does not fit {_word(wanted)}")
+        remedy = declaration_for(_in_row(fitting, place.path), words, _word(wanted))
+    back = converted.array if converted is not None else cast_exactly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
     if bad.any():
-        reason = f"{{value}} ({_word(written)}) does not fit {_word(wanted)}"
-        fitting.refuse(array, bad, place.owner, place.path, "does_not_fit", reason)
+        shown = readable(array, written)
+        if converted is not None:
+            reason = f"{{value}} is out of the range of {wanted if unit == DAY else f'{wanted}({unit})'}"
+            fitting.refuse(shown, bad & converted.is_outside, place.owner, place.path, "out_of_range", reason)
+            bad &= ~converted.is_outside
+        reason = f"{{value}} ({_word(written)}) does not fit {_word(wanted)}{remedy and f'; {remedy}'}"
+        fitting.refuse(shown, bad, place.owner, place.path, "does_not_fit", reason)
     return back
+
+
+def _in_row(fitting: Fitting, path: Path) -> Path:
+    """The path of a field in the row, which in an opened envelope is one level down."""
+    return path[1:] if fitting.reading.envelope is not None and len(path) > 1 else path
 
 
 def _from_epoch(fitting: Fitting, array: pa.Array, wanted: IcebergType, place: Place, unit: str) -> pa.Array:

@@ -25,6 +25,7 @@ from frazil.ingest.decode.envelopes.framed import open_framed, row_of
 from frazil.ingest.decode.envelopes.opened import opened_fields
 from frazil.ingest.decode.envelopes.parts import json_options
 from frazil.ingest.decode.fit import Fitting, fit_columns
+from frazil.ingest.decode.forms import OWN_FORMS, Forms, forms_of
 from frazil.ingest.decode.frames import group_rows, guids_of, split_frames, take_bodies
 from frazil.ingest.decode.json import values as json_values
 from frazil.ingest.decode.json.records import decode_json
@@ -150,7 +151,7 @@ def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: by
         read = _read_json(batch, schema_id, schema, bodies) if is_row else _open_json(batch, schema_id, schema, bodies)
         batch.groups.append(_Group(rows, read))
     elif schema.kind == "avro":
-        _read_columns(batch, schema_id, rows, bodies, lambda: _avro(schema))
+        _read_columns(batch, schema_id, rows, bodies, partial(_avro, schema))
     else:
         _read_messages(batch, schema_id, schema, rows, bodies, path)
 
@@ -173,7 +174,7 @@ def _read_messages(
     if batch.reading.framing == "none":  # A header that names the schema names the message too.
         named = split_message_indexes(_bodies_of(path)).paths if path else []
         message = asked or (named or [_FIRST])[0]
-        _read_columns(batch, schema_id, rows, bodies, lambda: protobuf_reader(schema.descriptors, message))
+        _read_columns(batch, schema_id, rows, bodies, partial(protobuf_reader, schema.descriptors, message))
         return
     indexed = split_message_indexes(bodies)
     for code in np.unique(indexed.fault[indexed.fault != 0]).tolist():
@@ -193,19 +194,21 @@ def _read_columns(
     schema_id: str,
     rows: NDArray[np.int32],
     bodies: Bodies,
-    make_reader: Callable[[], Reader],
+    make_reader: Callable[[Forms], Reader],
 ) -> None:
     try:
-        reader = make_reader()
+        reader = make_reader(OWN_FORMS)
     except UnusableSchema as error:  # The schema was well, but it has no such message.
         batch.refuse(rows, Fault("bad_schema", f"schema {schema_id} cannot be used: {error}"))
         return
-    columns = reader.read(bodies)
-    struct = reader.struct
     schemas = tuple(schema for _, schema in batch.reading.schemas)
     fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit)
     if isinstance(reader, AvroReader):
         fitting.renames, fitting.branches = _renames(schemas, reader.names or frozenset()), reader.branches
+    forms = _forms_of(reader.struct, batch.reading.envelope, batch.fields, fitting.renames)
+    if forms:
+        reader = make_reader(forms)
+    columns, struct = reader.read(bodies), reader.struct
     if batch.reading.envelope is not None and has_documents(batch.reading.envelope, struct):
         batch.groups.append(_Group(rows, open_documents(fitting, struct, columns, batch.fields)))
         return
@@ -219,6 +222,15 @@ def _read_columns(
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)
     batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
+
+
+def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[NestedField], renames: Renames) -> Forms:
+    """The forms in which a writer's values are read. fields: those of the table's rows, in an envelope those of `opened`."""
+    if envelope is not None and not is_wrapped(envelope, [member.name for member in struct.fields]):
+        row = next((member.field_type for member in fields if member.name == "after"), StructType())
+        assert isinstance(row, StructType)
+        fields = row.fields
+    return forms_of(struct, fields, renames)
 
 
 def _meanings(schema: WriterSchema | None) -> Mapping[tuple[str, ...], Meaning]:
@@ -267,8 +279,8 @@ def _texts(bodies: Bodies) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), rows.size, [None, pa.py_buffer(offsets), out])
 
 
-def _avro(schema: WriterSchema) -> AvroReader:
-    return avro_reader(schema.text, tuple(text for _, text in schema.references))
+def _avro(schema: WriterSchema, forms: Forms = OWN_FORMS) -> AvroReader:
+    return avro_reader(schema.text, tuple(text for _, text in schema.references), forms)
 
 
 @lru_cache(maxsize=256)
@@ -276,13 +288,15 @@ def _json_struct(schema: WriterSchema) -> StructType:
     return struct_of_json_schema(schema.text, schema.references)
 
 
-def struct_of(schema: WriterSchema, message: str | tuple[int, ...] = "") -> StructType:
-    """The Iceberg type of the records that a schema describes. Raises UnusableSchema."""
+def struct_of(schema: WriterSchema, message: str | tuple[int, ...] = "", forms: Forms = OWN_FORMS) -> StructType:
+    """The Iceberg type of the records that a schema describes. forms: of values that are read in another form than the
+    schema's own. Raises UnusableSchema.
+    """
     if schema.kind == "json_schema":
         return _json_struct(schema)
     if schema.kind == "avro":
-        return _avro(schema).struct
-    return protobuf_reader(schema.descriptors, message or _FIRST).struct
+        return _avro(schema, forms).struct
+    return protobuf_reader(schema.descriptors, message or _FIRST, forms).struct
 
 
 @lru_cache(maxsize=256)
@@ -337,13 +351,16 @@ def row_struct(
     where it is no envelope. fields: those of the table's rows. Raises UnusableSchema.
     """
     struct = struct_of(schema, message)
+    if schema.kind == "json_schema":
+        return struct if envelope is None else row_of(envelope, struct)
+    opened = opened_fields(envelope, fields, ()) if envelope is not None else fields
+    forms = _forms_of(struct, envelope, opened, row_renames(schema, envelope, struct))
+    struct = struct_of(schema, message, forms) if forms else struct
     if envelope is None:
         return struct
-    if schema.kind == "json_schema":
-        return row_of(envelope, struct)
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
-    opened, _ = open_columns(envelope, struct, nothing, _meanings(schema), opened_fields(envelope, fields, ()))
-    kind = next((field.field_type for field in opened.fields if field.name == "after"), None)
+    images, _ = open_columns(envelope, struct, nothing, _meanings(schema), opened)
+    kind = next((field.field_type for field in images.fields if field.name == "after"), None)
     return kind if isinstance(kind, StructType) else StructType()
 
 

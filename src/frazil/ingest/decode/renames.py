@@ -28,6 +28,20 @@ class Renames:
         names = {(name, *path): others for path, others in self.names.items()}
         return Renames(names, {(name, *path): oldest for path, oldest in self.first.items()})
 
+    def of_columns(self, struct: StructType, columns: Collection[str], path: Path) -> dict[str, str]:
+        """Columns that a field of a writer's struct was called before, with that field. path: of the columns' struct."""
+        if not self.names:
+            return {}
+        names = {member.name for member in struct.fields}
+        found: dict[str, str] = {}
+        for member in struct.fields:
+            if member.name not in columns:
+                for alias in self.names.get((*path, member.name), ()):
+                    if alias in columns and alias not in names and alias not in found:
+                        found[alias] = member.name
+                        break
+        return found
+
     def under_first(self, member: NestedField, path: Path, beside: Collection[str]) -> NestedField:
         """A field that no column has, it and what is in it under the names that they get columns by. path: of the struct
         that it is in; beside: the names of the fields there.
@@ -51,6 +65,10 @@ class Renames:
         if isinstance(kind, MapType):
             return map_with(kind, self._named(kind.value_type, (*path, "value")), kind.value_required)
         return kind
+
+
+NO_RENAMES = Renames()
+"""Every field has one name."""
 
 
 def find_renames(

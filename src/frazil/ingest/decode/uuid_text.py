@@ -1,4 +1,4 @@
-"""UUID texts to their 16 bytes, a whole column at once."""
+"""UUID texts to their 16 bytes and back, a whole column at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 _UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_DIGITS = [place for place in range(36) if place not in (8, 13, 18, 23)]
+"""Where a text has its digits."""
 
 
 def read_uuids(texts: pa.StringArray) -> tuple[pa.FixedSizeBinaryArray, NDArray[np.bool_]]:
@@ -18,3 +20,17 @@ def read_uuids(texts: pa.StringArray) -> tuple[pa.FixedSizeBinaryArray, NDArray[
     raw = bytes.fromhex(digits.buffers()[2].to_pybytes().decode("ascii")) if len(digits) else b""
     every = pa.Array.from_buffers(pa.binary(16), len(digits), [None, pa.py_buffer(raw)])
     return every.take(pa.array(np.cumsum(found) - 1, mask=~found)), np.asarray(texts.is_valid()) & ~found
+
+
+def spell_uuids(array: pa.FixedSizeBinaryArray) -> pa.StringArray:
+    """The texts of UUIDs, in small letters and the form 8-4-4-4-12; null where there is no UUID."""
+    rows = len(array)
+    there = np.asarray(array.is_valid())
+    raw = pa.concat_arrays([array.drop_null()]).buffers()[1]  # From its buffer's beginning.
+    digits = np.frombuffer(raw.to_pybytes().hex().encode() if raw is not None else b"", np.uint8)
+    spelt = np.full((digits.size // 32, 36), ord("-"), np.uint8)
+    spelt[:, _DIGITS] = digits.reshape(-1, 32)
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(np.where(there, 36, 0), out=offsets[1:])
+    mask = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(pa.string(), rows, [mask, pa.py_buffer(offsets), pa.py_buffer(spelt.tobytes())])

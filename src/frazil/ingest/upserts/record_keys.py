@@ -112,12 +112,13 @@ def _with_own(
 
 
 def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
-    units = target.layout.units if target.shaping is not None else target.reading.units
+    read_as = target.layout if target.shaping is not None else target.reading
     reading = replace(
         changes.key,
         unknown_fields="drop",
         envelope=NO_ENVELOPE,
-        units=tuple((("after", *path), unit) for path, unit in units),
+        units=tuple((("after", *path), unit) for path, unit in read_as.units),
+        coerced=tuple(("after", *path) for path in read_as.coerced),
     )
     places = places_of(target, changes)
     kinds = {place: _kind(target, path) for path, mine in places.items() for place in mine}

@@ -5,7 +5,7 @@ docs/reference/avro.md has the table; tests/unit/ingest/test_avro_types.py holds
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,7 +15,8 @@ from frazil.ingest.decode.avro.code import CALL, END, RECORDS, RETURN, SCRATCH, 
 from frazil.ingest.decode.avro.json_code import JsonCode, plan_json
 from frazil.ingest.decode.avro.parts import Part, Plan, scalar_type
 from frazil.ingest.decode.avro.schema import MAX_FIELDS, MAX_LEVELS, Avro, AvroField, branch_names, unusable
-from frazil.ingest.decode.columns import UnionStruct
+from frazil.ingest.decode.columns import EmptyStruct, UnionStruct
+from frazil.ingest.decode.forms import OWN_FORMS, Forms
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,11 @@ class _Place:
         return replace(self, path=(*self.path, name), context=self.context if context is None else context)
 
 
-def plan_columns(avro: Avro) -> Plan:
-    """The columns of a type and how they are filled; raises UnusableSchema for what no table can have."""
-    planner = _Planner()
+def plan_columns(avro: Avro, forms: Forms = OWN_FORMS) -> Plan:
+    """The columns of a type and how they are filled; raises UnusableSchema for what no table can have. forms: of values
+    that are read in another form than their schema's own.
+    """
+    planner = _Planner(forms=dict(forms))
     if avro.kind == "record":
         whole = planner.value(avro, _Place())
         parts = whole.children if whole else ()
@@ -65,11 +68,26 @@ def _struct(names: list[str], parts: tuple[Part, ...], make: type[StructType] = 
     return make(*(NestedField(0, n, part.type, required=False) for n, part in zip(names, parts, strict=True)))
 
 
+def _in_form(avro: Avro, form: str) -> Avro:
+    """The type of the same bytes in another form: without its logical type, or text as bytes and the reverse, which Avro's
+    schema resolution allows. Types that have no such form stay as they are.
+    """
+    if form == "number" and avro.kind in ("int", "long"):
+        return replace(avro, logical="")
+    if form == "text" and avro.kind in ("bytes", "string"):
+        return replace(avro, kind="string", logical="")
+    if form == "bytes" and avro.logical == "decimal":
+        return replace(avro, logical="", precision=0, scale=0)
+    return replace(avro, kind="bytes") if form == "bytes" and (avro.kind, avro.logical) == ("string", "") else avro
+
+
 @dataclass
 class _Planner:
     """Writes steps and parts side by side. open: the records around the place, None for each way out between them (a
-    union, an array, a map). hollow: records that take no bytes.
+    union, an array, a map). hollow: records that take no bytes. forms: by path, of values that are read in another form.
     """
+
+    forms: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
     code: Code = field(default_factory=Code)
     slots: list[int] = field(default_factory=lambda: [SCRATCH])
@@ -94,6 +112,8 @@ class _Planner:
             return None
         if avro.kind not in ("record", "union"):
             self.branches[place.path] = avro.short_name
+        if place.path in self.forms:
+            avro = _in_form(avro, self.forms[place.path])
         if avro.kind in writers:
             return writers[avro.kind](avro, place)
         make, kind = scalar_type(avro)
@@ -148,9 +168,10 @@ class _Planner:
         self.open.pop()
         if len(self.code.steps) == start:
             self.hollow.add(avro)
-        if not parts:
+        if not parts and self.forms.get(place.path) != "struct":
             return None
-        return Part("struct", _struct(names, tuple(parts)), place.context, place.name, children=tuple(parts))
+        kind = _struct(names, tuple(parts)) if parts else EmptyStruct()
+        return Part("struct", kind, place.context, place.name, children=tuple(parts))
 
     def _field(self, member: AvroField, place: _Place) -> Part | None:
         inside = place.inside(member.name)

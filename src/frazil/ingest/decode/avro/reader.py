@@ -21,21 +21,25 @@ from frazil.ingest.decode.avro.plan import plan_columns
 from frazil.ingest.decode.avro.scan import I64, U8, walk_records
 from frazil.ingest.decode.avro.schema import parse_avro
 from frazil.ingest.decode.columns import Bodies, Columns
+from frazil.ingest.decode.forms import OWN_FORMS, Forms
 from frazil.registry.port import UnusableSchema
 
 _SPARE_ROWS = 64
 _MOST_WORDS = 2**24
 
 
-@functools.lru_cache(maxsize=256)
-def avro_reader(schema: str, references: tuple[str, ...] = ()) -> AvroReader:
+@functools.lru_cache(maxsize=512)
+def avro_reader(schema: str, references: tuple[str, ...] = (), forms: Forms = OWN_FORMS) -> AvroReader:
     """The reader of records written with `schema`, the JSON text of an Avro schema; kept for the next who asks.
 
-    references: texts of schemas whose named types it uses, each after those that it uses itself. Raises UnusableSchema
-    for what is no Avro schema or goes beyond a limit: 1 MiB of text, 64 levels, 2,000 fields.
+    references: texts of schemas whose named types it uses, each after those that it uses itself. forms: of values that are
+    read in another form than their schema's own. Raises UnusableSchema for what is no Avro schema or goes beyond a limit:
+    1 MiB of text, 64 levels, 2,000 fields.
     """
     avro = parse_avro(schema, references)
-    return AvroReader(plan_columns(avro), frozenset((avro.name, *avro.aliases)) if avro.kind == "record" else None)
+    return AvroReader(
+        plan_columns(avro, forms), frozenset((avro.name, *avro.aliases)) if avro.kind == "record" else None
+    )
 
 
 class AvroReader:

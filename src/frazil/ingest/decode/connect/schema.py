@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
+    DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -91,7 +93,7 @@ def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) ->
         return StructType(*(NestedField(0, name, of, required=False) for name, of in inner if of is not None))
     if kind == "array":
         element = _type_of(node["items"], (*path, "element"), meanings)
-        return element and ListType(0, element, False)
+        return None if element is None else ListType(element_id=0, element_type=element, element_required=False)
     if kind == "map":
         return _map_of(node, path, meanings)
     if kind not in _PRIMITIVES:
@@ -103,7 +105,7 @@ def _map_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> 
     """The type of a map. With keys that are no texts it is written as an array of pairs, of which numbers make a list."""
     value = _type_of(node["values"], (*path, "value"), meanings)
     if node["keys"]["type"] == "string":
-        return value and MapType(0, StringType(), 0, value, False)
+        return None if value is None else MapType(0, StringType(), 0, value, False)
     if {node["keys"]["type"], node["values"]["type"]} <= _IN_DOUBLE and not node["values"].get("name"):
         return ListType(0, ListType(0, DoubleType(), False), False)
     return None
@@ -175,7 +177,7 @@ class _Reading:
     ) -> tuple[pa.Array, IcebergType]:
         """One column; `owner` is the record that each of its values belongs to."""
         meaning, wanted = self.meanings.get(path), self.wanted(path)
-        if meaning is not None and wanted != kind:
+        if meaning is not None and wanted != kind and not _is_as_written(kind, wanted):
             meant = read_meaning(array, meaning, wanted)
             if meant is not None:
                 self._note(meant, meaning, path, owner)
@@ -218,6 +220,12 @@ class _Reading:
         self.faults.append(Fault("does_not_fit", message))
         self.fault[rows] = len(self.faults)
         self.paths.update(dict.fromkeys(rows.tolist(), ".".join(path)))
+
+
+def _is_as_written(kind: IcebergType, wanted: IcebergType | None) -> bool:
+    """Whether a column is for values as they are written, whatever the name of their type means."""
+    families = ((IntegerType, LongType, FloatType, DoubleType, DecimalType), (BinaryType, FixedType), (StructType,))
+    return any(isinstance(kind, family) and isinstance(wanted, family) for family in families)
 
 
 def give_meaning(

@@ -226,7 +226,7 @@ def _before_fields(target: TableTarget) -> list[str]:
 def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> Reading:
     """The table's reading, its paths those of opened envelopes."""
     shaping, reading = target.shaping, target.reading
-    units = target.layout.units if shaping is not None else reading.units
+    read_as = target.layout if shaping is not None else reading
     taken = ("__op", "__deleted") if envelope.kind == "debezium" else (envelope.operation,)
     exclude = tuple(("after", name) for name in taken if name)
     before = () if envelope.is_log else tuple(_before_fields(target))
@@ -234,7 +234,8 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
         reading,
         envelope=envelope,
         selection=_selection(shaping, exclude, before, [name for name in names if name not in _IMAGES_OF]),
-        units=tuple(((image, *path), unit) for path, unit in units for image in _IMAGES_OF),
+        units=tuple(((image, *path), unit) for path, unit in read_as.units for image in _IMAGES_OF),
+        coerced=tuple((image, *path) for path in read_as.coerced for image in _IMAGES_OF),
         barred=tuple(((image, *path), why) for path, why in reading.barred for image in _IMAGES_OF),
     )
 

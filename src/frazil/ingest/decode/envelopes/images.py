@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from frazil.ingest.decode.envelopes.parts import (
 from frazil.ingest.decode.envelopes.placeholders import json_forms, take_unsent
 from frazil.ingest.decode.json import scan
 from frazil.ingest.decode.json.columns import Findings, read_members, read_value
+from frazil.ingest.decode.json.extended import spell_bare_words
 from frazil.ingest.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STRING
 from frazil.ingest.decode.json.infer import refuse_objects
 from frazil.ingest.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
@@ -86,14 +88,16 @@ def read_documents(
     stretch: Stretch, raw: pa.Array, owner: NDArray[np.int32], kind: StructType, findings: Findings, name: str
 ) -> pa.Array:
     """Images that are texts of JSON, as MongoDB's connector writes them. owner: the record of each."""
-    outer, found = stretch.texts, Findings(findings.unknown_fields, barred=findings.barred)
-    inner = texts_of(raw, json_options(stretch.reading, outer.limit, is_extended=True))
-    image = _read_whole(inner, raw, kind, found, name)
+    outer = stretch.texts
+    read = partial(_read_whole, stretch, kind=kind, findings=findings, name=name)
+    image, inner, found, is_malformed = read(raw, spelt_out=False)
+    worded = spell_bare_words(raw) if is_malformed else None
+    if worded is not None:
+        raw = worded
+        image, inner, found, _ = read(raw, spelt_out=False)
     if inner.has_slow_keys:
-        raw = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary())
-        found = Findings(findings.unknown_fields, barred=findings.barred)
-        inner = texts_of(raw, json_options(stretch.reading, outer.limit, is_extended=True), spelt_out=True)
-        image = _read_whole(inner, raw, kind, found, name)
+        spelt = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary())
+        image, inner, found, _ = read(spelt, spelt_out=True, sent=raw)
     outer.refused[owner] |= inner.refused
     for some, mine in ((inner.misfits, outer.misfits), ([*inner.rescued, *unknown_values(inner)], outer.rescued)):
         mine += [replace(one, row=int(owner[one.row])) for one in some]
@@ -104,14 +108,27 @@ def read_documents(
     return image
 
 
-def _read_whole(texts: Texts, raw: pa.Array, kind: StructType, findings: Findings, name: str) -> pa.Array:
+def _read_whole(
+    stretch: Stretch,
+    raw: pa.Array,
+    *,
+    spelt_out: bool,
+    kind: StructType,
+    findings: Findings,
+    name: str,
+    sent: pa.Array | None = None,
+) -> tuple[pa.Array, Texts, Findings, bool]:
+    """The images, what was found out about their texts and besides values, and whether some are no JSON."""
+    found = Findings(findings.unknown_fields, barred=findings.barred)
+    options = json_options(stretch.reading, stretch.texts.limit, is_extended=True)
+    texts = texts_of(raw, options, spelt_out, sent)
     whole, error = whole_slices(raw), unreadable(raw)
     scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
-    image = _read_members(texts, whole, kind, findings, name, error)
+    image = _read_members(texts, whole, kind, found, name, error)
     is_slow = error == scan.SLOW_KEY
     texts.has_slow_keys |= bool(is_slow.any())
     texts.refuse(whole, np.where(is_slow, np.uint8(0), error), name, FAULTS)
-    return image
+    return image, texts, found, bool((error == scan.MALFORMED).any())
 
 
 def watcher(

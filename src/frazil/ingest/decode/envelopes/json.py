@@ -57,8 +57,8 @@ def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: 
     """The columns `fields`, which are those of `opened`, of one envelope per value. Raises nothing for bad records."""
     decoded = _open(values, Stretch(texts_of(values, json_options(reading, limit)), reading, fields))
     if decoded is None:
-        values = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
-        texts = texts_of(values, json_options(reading, limit), spelt_out=True)
+        sent, values = values, pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        texts = texts_of(values, json_options(reading, limit), spelt_out=True, sent=sent)
         decoded = _open(values, Stretch(texts, reading, fields))
     assert decoded is not None
     return decoded

@@ -108,4 +108,5 @@ def json_options(reading: Reading, limit: int, is_extended: bool = False) -> Jso
         reading.units,
         reading.barred_at,
         is_extended,
+        reading.coerced,
     )

@@ -8,7 +8,7 @@ integer. docs/reference/json.md has the table of what fits what; tests/unit/inge
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
     BooleanType,
+    DateType,
     DoubleType,
     FloatType,
     IcebergType,
@@ -29,11 +30,13 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
     TimestamptzType,
+    TimeType,
 )
 
 from frazil.ingest.decode.columns import Fault, bitmap
 from frazil.ingest.decode.json import values
-from frazil.ingest.decode.json.extended import as_held
+from frazil.ingest.decode.json.as_sent import as_sent
+from frazil.ingest.decode.json.extended import as_held, endless_of
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.infer import infer_type, refuse_objects
 from frazil.ingest.decode.json.scan import OK
@@ -47,7 +50,7 @@ from frazil.ingest.decode.json.slices import (
     take_all,
     take_apart,
 )
-from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn, read_epochs, whole_number
+from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn, read_counted, read_epochs, whole_number
 from frazil.ingest.decode.memory import I32, U8
 from frazil.ingest.selection import EVERY_MEMBER
 
@@ -273,15 +276,16 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     endless = np.isinf(out)
     if endless.any():
         bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
-    if texts.takes_endless and bad.any():
-        _take_endless(texts, slices, out, valid, bad)
+    if (texts.takes_endless or texts.is_extended) and bad.any():
+        words = slices.only(STRING) if texts.takes_endless else endless_of(slices)
+        _take_endless(texts, words, out, valid, bad)
     _refuse(texts, slices, bad, kind, path)
     return _primitive(arrow, valid, pa.py_buffer(out))
 
 
 def _take_endless(texts: Texts, slices: Slices, out: NDArray[Any], valid: U8, bad: U8) -> None:
     """The numbers that JSON lacks, where they are written as texts."""
-    words = text_column(texts, slices.only(STRING), numbers=False).array
+    words = text_column(texts, slices, numbers=False).array
     codes = pc.index_in(words, pa.array(_ENDLESS))
     found = np.asarray(codes.is_valid())
     out[found] = np.array([float(word) for word in _ENDLESS])[np.asarray(codes.drop_null())]
@@ -324,17 +328,27 @@ def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
 
 
 def _read_string(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
-    column = text_column(texts, slices, numbers=False)
+    coerces = bool(texts.coerced) and texts.coerces(path)
+    column = text_column(texts, _as_written(slices) if coerces else slices, numbers=coerces)
     _refuse(texts, slices, column.bad, kind, path)
-    return column.array
+    return as_sent(texts, slices, column.array) if coerces else column.array
+
+
+def _as_written(slices: Slices) -> Slices:
+    """The values with a kind whose text is copied as it is written, where they are no text."""
+    is_other = np.isin(slices.kind, (TRUE, FALSE, OBJECT, ARRAY))
+    return replace(slices, kind=np.where(is_other, np.uint8(INT), slices.kind)) if is_other.any() else slices
 
 
 def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
     """Types that JSON writes as text: decimals, dates, times, uuids, bytes."""
     reader = TEXT_READERS[type(kind)]
-    column = text_column(texts, slices, numbers=reader.numbers)
     unit = texts.units.get(path) if texts.units else None
-    if unit is None or not isinstance(kind, TimestampType | TimestamptzType):
+    is_counted = unit is not None and isinstance(kind, DateType | TimeType)
+    column = text_column(texts, slices, numbers=reader.numbers or is_counted)
+    if unit is not None and is_counted:
+        array = read_counted(column, kind, slices.kind, unit, reader)
+    elif unit is None or not isinstance(kind, TimestampType | TimestamptzType):
         array = reader.read(column, kind, slices.kind)
     else:
         array = read_epochs(column, kind, slices.kind, unit)

@@ -1,16 +1,22 @@
 """MongoDB's extended JSON, whose scalars that JSON lacks are objects of one member: `{"$numberLong": "7"}` is a number.
 
 Such an object is a slice of what it holds, where the column's type, or a field that has none yet, takes that. A struct that
-a table has of them stays what it is.
+a table has of them stays what it is. Doubles that are not finite are `{"$numberDouble": "NaN"}` in the relaxed and the
+canonical mode; the older strict mode, and JavaScript's shell, write the bare words NaN, Infinity and -Infinity.
 """
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
+import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 from pyiceberg.types import (
     DecimalType,
+    DoubleType,
+    FloatType,
     IcebergType,
     ListType,
     MapType,
@@ -37,23 +43,30 @@ from frazil.ingest.decode.memory import COMPILED, I32, U8, load8
 
 MOMENT = ARRAY + 1
 """The kind of a `$date` whose column is not known yet: none of JSON's."""
+ENDLESS = MOMENT + 1
+"""The kind of a double that is not finite; its slice is the text NaN, Infinity or -Infinity with its quotes."""
 _NAMES = (b"oid", b"date", b"numberInt", b"numberLong", b"numberDouble", b"numberDecimal")
 _OID, _DATE, _WHOLE, _LONG, _DOUBLE, _DECIMAL = range(6)
 _SPELT = np.frombuffer(b"".join(_NAMES), np.uint8)
 _ENDS = np.cumsum([len(name) for name in _NAMES])
 _NESTED = (StructType, ListType, MapType)
 _TIMES = (TimestampType, TimestamptzType)
+_FLOATING = (FloatType, DoubleType)
+_WORDS = (b"NaN", b"Infinity", b"-Infinity")
+_SPELT_WORDS = np.frombuffer(b"".join(_WORDS), np.uint8)
+_WORD_ENDS = np.cumsum([len(word) for word in _WORDS])
+_BARE_WORD = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\bInfinity\b|\bNaN\b', re.DOTALL)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _name_at(i: int, end: int) -> int:
-    """Which of the names is from `i` up to `end`; -1: none."""
+def _which_of(spelt: U8, ends: NDArray[np.int64], i: int, end: int) -> int:
+    """Which of some words is from `i` up to `end`; -1: none. spelt: the words one after another; ends: where each ends."""
     first = 0
-    for n in range(_ENDS.size):
-        last = _ENDS[n]
+    for n in range(ends.size):
+        last = ends[n]
         if last - first == end - i:
             k = 0
-            while k < end - i and load8(i + k) == _SPELT[first + k]:
+            while k < end - i and load8(i + k) == spelt[first + k]:
                 k += 1
             if k == end - i:
                 return n
@@ -68,7 +81,7 @@ def _member(i: int, end: int) -> tuple[int, int, int]:
     if i + 1 >= end or load8(i) != 0x22 or load8(i + 1) != 0x24:
         return -1, 0, 0
     close, _ = scan_string(i + 1, end)
-    name = _name_at(i + 2, close)
+    name = _which_of(_SPELT, _ENDS, i + 2, close)
     if name < 0:
         return -1, 0, 0
     last = end - 1
@@ -97,6 +110,8 @@ def _held_at(i: int, end: int) -> tuple[int, int, int, int]:
         if name != _LONG:
             return -1, 0, 0, 0
     kind = _scalar(i, last) if name >= 0 else ABSENT
+    if name == _DOUBLE and kind == STRING and _which_of(_SPELT_WORDS, _WORD_ENDS, i + 1, last - 1) >= 0:
+        return form, i, last, ENDLESS
     if name == _WHOLE or name == _LONG or name == _DOUBLE:  # noqa: SIM109
         i += 1
         last -= 1
@@ -129,7 +144,8 @@ def as_held(texts: Texts, slices: Slices, wanted: IcebergType, path: tuple[str, 
     if isinstance(wanted, _TIMES) and texts.units.get(path, "ms") == "ms":
         forms.append(_DATE)
     held = _held(texts, slices)
-    return _either(slices, held, np.isin(held[:, 0], forms))
+    taken = np.isin(held[:, 0], forms)
+    return _either(slices, held, taken if isinstance(wanted, _FLOATING) else taken & (held[:, 3] != ENDLESS))
 
 
 def as_new(texts: Texts, slices: Slices) -> Slices:
@@ -138,7 +154,28 @@ def as_new(texts: Texts, slices: Slices) -> Slices:
         return slices
     held = _held(texts, slices)
     held[held[:, 0] == _DATE, 3] = MOMENT
+    held[(held[:, 0] == _DOUBLE) & (held[:, 3] == INT), 3] = DOUBLE  # What its value is says nothing of its type.
     return _either(slices, held, held[:, 0] >= 0)
+
+
+def endless_of(slices: Slices) -> Slices:
+    """The doubles that are not finite, as texts; all else is absent."""
+    kind = np.where(slices.kind == ENDLESS, np.uint8(STRING), np.uint8(ABSENT))
+    return Slices(slices.start, slices.end, kind, slices.owner)
+
+
+def spell_bare_words(values: pa.Array) -> pa.Array | None:
+    """The documents with `{"$numberDouble": "NaN"}` for the bare word NaN, and so for the other two; None where no document
+    has such a word. values: binary.
+    """
+    spelt = [None if value is None else _BARE_WORD.sub(_spell_word, value) for value in values.to_pylist()]
+    made = pa.array(spelt, pa.binary())
+    return None if made.equals(values) else made
+
+
+def _spell_word(found: re.Match[bytes]) -> bytes:
+    word = found.group()
+    return word if word.startswith(b'"') else b'{"$numberDouble":"' + word + b'"}'
 
 
 def _held(texts: Texts, slices: Slices) -> I32:

@@ -21,7 +21,7 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Fault
 from frazil.ingest.decode.json import values
-from frazil.ingest.decode.json.extended import MOMENT, as_new
+from frazil.ingest.decode.json.extended import ENDLESS, MOMENT, as_new
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.scan import DUPLICATE_KEY, HALF_KEY, SLOW_KEY, TOO_MANY_KEYS
 from frazil.ingest.decode.json.slices import MAX_NAMES, Slices, Texts, elements_of, take_all, take_apart
@@ -33,13 +33,16 @@ MAX_INFERRED_DEPTH = 60
 _FAMILIES = {
     TRUE: "boolean", FALSE: "boolean", INT: "number", DOUBLE: "number",
     STRING: "string", ESCAPED: "string", OBJECT: "object", ARRAY: "array",
-    MOMENT: "moment",
+    MOMENT: "moment", ENDLESS: "number",
 }  # fmt: skip
 _TYPES: dict[str, IcebergType] = {"boolean": BooleanType(), "string": StringType(), "moment": TimestamptzType()}
 _MIXED, _TOO_BIG, _TOO_DEEP = range(1, 4)
 _FAULTS = {
     _MIXED: Fault("does_not_fit", "{value} meets values of another kind under the same name; declare the column"),
-    _TOO_BIG: Fault("out_of_range", "{value} is beyond 64 bits; declare the column as decimal, double or string"),
+    _TOO_BIG: Fault(
+        "out_of_range",
+        "{value} is beyond 64 bits; declare the column as decimal, as double, or as text with `coerce: true`",
+    ),
     _TOO_DEEP: Fault(
         "too_deep", f"{{value}} is nested more than {MAX_INFERRED_DEPTH} levels deep, too deep for a column"
     ),
@@ -121,7 +124,7 @@ def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...
 
 
 def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str, ...]) -> IcebergType:
-    if DOUBLE in kinds:
+    if DOUBLE in kinds or ENDLESS in kinds:
         return DoubleType()
     valid, bad = np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
     out = np.zeros(len(slices), np.int64)

@@ -6,8 +6,6 @@ of a decode alone (docs/decisions/0002). One bad record is named and changes no 
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,10 +18,11 @@ from pyiceberg.types import NestedField, StructType
 from frazil.ingest.decode.columns import Decoded, Fault, Misfit
 from frazil.ingest.decode.fit import NOT_ADDED
 from frazil.ingest.decode.json import scan
+from frazil.ingest.decode.json.as_sent import spell_out
 from frazil.ingest.decode.json.columns import Findings, read_members
+from frazil.ingest.decode.json.extended import spell_bare_words
 from frazil.ingest.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.ingest.decode.json.infer import infer_struct
-from frazil.ingest.decode.json.keys import spell_key
 from frazil.ingest.decode.json.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, take_all
 from frazil.ingest.decode.rescue import rescued_column
 from frazil.ingest.selection import Selection
@@ -39,7 +38,6 @@ FAULTS = {
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
 """What can be wrong with a text as a whole, by the codes of the scan."""
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,7 @@ class JsonOptions:
     `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
     misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
     time, by path. barred: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON.
+    coerced: paths of columns whose text takes values of other types as they are written.
     """
 
     unknown_fields: str = "add"
@@ -57,6 +56,7 @@ class JsonOptions:
     units: tuple[tuple[tuple[str, ...], str], ...] = ()
     barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     is_extended: bool = False
+    coerced: tuple[tuple[str, ...], ...] = ()
 
 
 def decode_json(
@@ -137,7 +137,11 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     columns = read_members(texts, slices, fields, findings, (), error)
     if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
         spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
-        return _decode(spelt, texts_of(spelt, options, spelt_out=True), fields, options)
+        return _decode(spelt, texts_of(spelt, options, spelt_out=True, sent=values), fields, options)
+    if options.is_extended and (error == scan.MALFORMED).any():
+        worded = spell_bare_words(values)
+        if worded is not None:
+            return _decode(worded, texts_of(worded, options, texts.spelt_out), fields, options)
     texts.refuse(slices, error, "", FAULTS)
     return Decoded(
         columns=columns,
@@ -150,8 +154,10 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     )
 
 
-def texts_of(values: pa.BinaryArray, options: JsonOptions, spelt_out: bool = False) -> Texts:
-    """The texts at the beginning of their decoding."""
+def texts_of(
+    values: pa.BinaryArray, options: JsonOptions, spelt_out: bool = False, sent: pa.BinaryArray | None = None
+) -> Texts:
+    """The texts at the beginning of their decoding. sent: as they were before their keys were spelt anew."""
     refused = np.zeros(len(values), np.bool_)
     return Texts(
         _buffer(values),
@@ -162,6 +168,9 @@ def texts_of(values: pa.BinaryArray, options: JsonOptions, spelt_out: bool = Fal
         options.selection,
         dict(options.units),
         is_extended=options.is_extended,
+        coerced=options.coerced,
+        sent=sent if options.coerced else None,
+        starts=whole_slices(values).start if sent is not None and options.coerced else None,
     )
 
 
@@ -202,21 +211,4 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def spell_out(value: bytes | None) -> bytes | None:
-    """The same text with every key in canonical escapes, so that equal keys are equal bytes."""
-    if value is None or b"\\" not in value:
-        return value
-    try:
-        return _STRING.sub(_spell_key, value)
-    except ValueError:
-        return value  # It is no JSON, and the scan will say so.
-
-
-def _spell_key(match: re.Match[bytes]) -> bytes:
-    if match.group(1) is None:
-        return match.group()
-    key = json.loads(match.group()[: -len(match.group(1))].decode())
-    return b'"' + spell_key(key) + b'"' + match.group(1)
-
-
-__all__ = ["Decoded", "JsonOptions", "Misfit", "decode_json", "infer_json", "infer_struct"]
+__all__ = ["Decoded", "JsonOptions", "Misfit", "decode_json", "infer_json", "infer_struct", "spell_out"]

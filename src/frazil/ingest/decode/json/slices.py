@@ -30,7 +30,7 @@ MAX_MISFITS = 20
 MAX_NAMES = 2000
 _EXCERPT_BYTES = 60
 _LOST = ("missing",)  # What is not there cannot be rescued.
-_KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array", "moment")
+_KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array", "moment", "number")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,8 @@ class Texts:
     that no column has, by path, where they are to be rescued. watched: by path of an object what is to be done with its
     known members before they are read; it may take some of them away. takes_endless: whether the texts NaN, Infinity and
     -Infinity are floats and doubles, as Kafka Connect's converter writes them. is_extended: whether they are MongoDB's
-    extended JSON.
+    extended JSON. coerced: paths of columns whose text takes values of other types as they are written. sent: the texts
+    before their keys were spelt anew, starts: where each begins since, both where some column is coerced.
     """
 
     buffer: NDArray[np.uint8]
@@ -114,6 +115,9 @@ class Texts:
     watched: Mapping[tuple[str, ...], Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
     takes_endless: bool = False
     is_extended: bool = False
+    coerced: tuple[tuple[str, ...], ...] = ()
+    sent: pa.BinaryArray | None = None
+    starts: I32 | None = None
     has_slow_keys: bool = False
     stack: U8 = field(default_factory=new_stack)
 
@@ -128,6 +132,10 @@ class Texts:
         if taken == "all":
             return slices
         return slices.only(OBJECT, ARRAY) if taken == "part" else slices.only()
+
+    def coerces(self, path: tuple[str, ...]) -> bool:
+        """Whether text at a path takes values of other types."""
+        return any(path[: len(one)] == one for one in self.coerced)
 
     def excerpt(self, slices: Slices, n: int) -> str:
         """The n-th value as it is written, cut to a readable length."""

@@ -24,10 +24,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.ingest.decode.conversions import days_of, times_of
 from frazil.ingest.decode.epochs import DIGITS, FIRST_US, LAST_US, cut_texts, from_numbers, from_texts
 from frazil.ingest.decode.json.base64_text import read_base64
 from frazil.ingest.decode.json.grammar import DOUBLE, INT
-from frazil.ingest.decode.json.values import OUT_OF_RANGE, UNREADABLE
+from frazil.ingest.decode.json.values import NOT_INTEGRAL, OUT_OF_RANGE, UNREADABLE
 from frazil.ingest.decode.memory import U8
 from frazil.ingest.decode.uuid_text import read_uuids
 
@@ -146,13 +147,48 @@ def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> 
     return pc.coalesce(moments.cast(target), texts) if is_number.any() else texts
 
 
+def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, reader: TextReader) -> pa.Array:
+    """Dates and times of day as text, as `reader` has them, or as whole numbers of a unit."""
+    is_number = (kinds == INT) | (kinds == DOUBLE)
+    if not is_number.any():
+        return reader.read(column, kind, kinds)
+    words = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
+    texts = reader.read(words, kind, kinds)
+    numbers = None if (kinds == DOUBLE).any() else _whole_numbers(column, kinds == INT)
+    if numbers is None:
+        numbers = _slow_numbers(column, is_number)
+    found = days_of(numbers) if isinstance(kind, DateType) else times_of(numbers, unit)
+    column.bad[found.is_outside & np.asarray(numbers.is_valid())] = OUT_OF_RANGE
+    return pc.coalesce(found.array, texts)
+
+
+def _slow_numbers(column: TextColumn, is_number: NDArray[np.bool_]) -> pa.Array:
+    counts: list[int | None] = [None] * is_number.size
+    for row in np.flatnonzero(is_number).tolist():
+        whole = whole_number(column.array[row].as_py())
+        if whole is None:
+            column.bad[row] = NOT_INTEGRAL
+        elif not -(2**63) <= whole < 2**63:
+            column.bad[row] = OUT_OF_RANGE
+        else:
+            counts[row] = whole
+    return pa.array(counts, pa.int64())
+
+
+def _whole_numbers(column: TextColumn, is_whole: NDArray[np.bool_]) -> pa.Array | None:
+    """The integers; None where one of them is beyond 64 bits."""
+    try:
+        return pc.if_else(pa.array(is_whole), column.array, None).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+
+
 def _whole_moments(column: TextColumn, is_whole: NDArray[np.bool_], unit: str) -> pa.Array | None:
     """Of integers; None where one of them is beyond 64 bits, or other numbers are there."""
     if (~is_whole & (column.valid != 0)).any():
         return None
-    try:
-        numbers = pc.if_else(pa.array(is_whole), column.array, None).cast(pa.int64())
-    except pa.ArrowInvalid:
+    numbers = _whole_numbers(column, is_whole)
+    if numbers is None:
         return None
     moments = from_numbers(numbers, unit)
     column.bad[moments.is_outside] = OUT_OF_RANGE

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pyiceberg.types import (
     BooleanType,
+    DateType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -14,9 +15,11 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
+    StringType,
     StructType,
     TimestampType,
     TimestamptzType,
+    TimeType,
 )
 
 from frazil.ingest.decode.fit import NOT_ADDED, Path
@@ -24,6 +27,7 @@ from frazil.ingest.evolve import can_promote
 from frazil.ingest.target import Reading
 
 _NUMBER, _TEXT = frozenset({"number"}), frozenset({"text"})
+_EVERY = frozenset({"number", "text", "boolean", "object", "array"})
 _WRITTEN_AS: dict[type[IcebergType], frozenset[str]] = {
     BooleanType: frozenset({"boolean"}),
     IntegerType: _NUMBER,
@@ -66,8 +70,17 @@ def _of_value(reading: Reading, table: IcebergType, written: IcebergType, path: 
     elif can_promote(table, written):
         if not reading.may_widen:
             yield path, f"{table} is not widened to {written}"
-    elif not (_written_as(table) & _written_as(written)):
+    elif not ((_written_as(table) | _declared_for(reading, table, path)) & _written_as(written)):
         yield path, f"{_word(written)} does not fit {_word(table)}"
+
+
+def _declared_for(reading: Reading, table: IcebergType, path: Path) -> frozenset[str]:
+    """The kinds of JSON value that a column takes because it is declared so."""
+    paths = [path] if reading.envelope is None else [path, ("after", *path)]
+    if isinstance(table, StringType) and any(reading.coerces(one) for one in paths):
+        return _EVERY
+    is_counted = isinstance(table, DateType | TimeType) and any(one in reading.unit_at for one in paths)
+    return _NUMBER if is_counted else frozenset()
 
 
 def _written_as(kind: IcebergType) -> frozenset[str]:

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from pyiceberg.types import StructType
 
 from frazil.ingest.decode.columns import Bodies, Columns, Fault
+from frazil.ingest.decode.forms import OWN_FORMS, Forms
 from frazil.ingest.decode.memory import I32, U8
 from frazil.ingest.decode.protobuf import layout
 from frazil.ingest.decode.protobuf.cells import Cells, Refusals
@@ -45,20 +46,21 @@ _KEPT_READERS = 256
 
 
 @lru_cache(maxsize=_KEPT_READERS)
-def protobuf_reader(descriptors: bytes, message: tuple[int, ...] | str) -> ProtobufReader:
+def protobuf_reader(descriptors: bytes, message: tuple[int, ...] | str, forms: Forms = OWN_FORMS) -> ProtobufReader:
     """The reader of one message, kept for as long as it is among the last 256 asked for.
 
-    descriptors, message: see load_message. Raises UnusableSchema for what cannot be read as columns.
+    descriptors, message: see load_message. forms: of values that are read in another form than their schema's own. Raises
+    UnusableSchema for what cannot be read as columns.
     """
-    return ProtobufReader(descriptors, message)
+    return ProtobufReader(descriptors, message, forms)
 
 
 class ProtobufReader:
     """A Reader (see columns.py) of the records of one message type. Used by one thread at a time."""
 
-    def __init__(self, descriptors: bytes, message: tuple[int, ...] | str) -> None:
+    def __init__(self, descriptors: bytes, message: tuple[int, ...] | str, forms: Forms = OWN_FORMS) -> None:
         descriptor = load_message(descriptors, message)
-        members = read_members(descriptor)
+        members = read_members(descriptor, forms)
         self._struct = struct_of(members)
         self._program = compile_program(members)
         self._descriptors, self._name = descriptors, descriptor.full_name

@@ -37,6 +37,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from frazil.ingest.decode.columns import EmptyStruct
+from frazil.ingest.decode.forms import OWN_FORMS, Forms, Path
 from frazil.ingest.decode.protobuf.json import JSON_TYPES
 from frazil.ingest.decode.protobuf.layout import (
     BYTES,
@@ -74,6 +76,14 @@ _SCALARS: dict[int, tuple[str, int, IcebergType]] = {
 }
 # Its bytes are looked at when all of the record is read.
 _UNCHECKED: tuple[str, int, IcebergType] = ("unchecked_string", BYTES, StringType())
+_OTHER_FORMS: dict[tuple[int, str], tuple[str, int, IcebergType]] = {
+    (_Proto.TYPE_ENUM, "number"): ("int", VARINT, IntegerType()),
+    (_Proto.TYPE_BOOL, "number"): ("int", VARINT, IntegerType()),
+    (_Proto.TYPE_BYTES, "text"): _UNCHECKED,
+    (_Proto.TYPE_STRING, "bytes"): ("binary", BYTES, BinaryType()),
+}
+"""Types that a field may change between, as its values look alike on the wire (protobuf.dev/programming-guides/proto3,
+"Updating A Message Type")."""
 _PACKABLE = (VARINT, FIXED32, FIXED64)
 _WELL_KNOWN: dict[str, Any] = {
     message.full_name: message
@@ -187,12 +197,13 @@ def _pool(files: Any) -> Any:
     return pool
 
 
-def read_members(descriptor: Any) -> tuple[Member, ...]:
+def read_members(descriptor: Any, forms: Forms = OWN_FORMS) -> tuple[Member, ...]:
     """The fields of a record, in the order in which they are declared.
 
-    Raises UnusableSchema for more than MAX_FIELDS fields or MAX_LEVELS levels.
+    forms: of values that are read in another form than their schema's own. Raises UnusableSchema for more than MAX_FIELDS
+    fields or MAX_LEVELS levels.
     """
-    return _Tree().members(descriptor, ())
+    return _Tree(dict(forms)).members(descriptor, (), ())
 
 
 def struct_of(members: tuple[Member, ...]) -> StructType:
@@ -238,12 +249,13 @@ def _signature(descriptor: Any) -> list[tuple[str, int, int, bool]]:
 
 
 class _Tree:
-    def __init__(self) -> None:
+    def __init__(self, forms: Mapping[Path, str]) -> None:
+        self.forms = forms
         self.count = 0
         self._checking_files: dict[str, bool] = {}
 
-    def members(self, descriptor: Any, above: tuple[str, ...]) -> tuple[Member, ...]:
-        """above: full names of the messages this one is in."""
+    def members(self, descriptor: Any, above: tuple[str, ...], path: Path) -> tuple[Member, ...]:
+        """above: full names of the messages this one is in; path: where it is in the record."""
         inside = (*above, descriptor.full_name)
         if len(inside) > MAX_LEVELS:
             raise UnusableSchema(f"the message {inside[0]} is nested more than {MAX_LEVELS} levels deep")
@@ -255,23 +267,29 @@ class _Tree:
         declared = {each.name: each for each in proto.field}
         oneofs = _oneofs(proto)
         return tuple(
-            self._member(each, declared[each.name], inside, oneofs.get(each.name)) for each in descriptor.fields
+            self._member(each, declared[each.name], inside, (*path, each.name), oneofs.get(each.name))
+            for each in descriptor.fields
         )
 
-    def _member(self, declared: Any, proto: Any, inside: tuple[str, ...], oneof: str | None) -> Member:
+    def _member(self, declared: Any, proto: Any, inside: tuple[str, ...], path: Path, oneof: str | None) -> Member:
         """proto: the same field as the file has it."""
         is_map = declared.message_type is not None and declared.message_type.GetOptions().map_entry
+        is_list = declared.is_repeated and not is_map
+        value = self._value(declared, proto, inside, (*path, "element") if is_list else path)
         return Member(
             name=declared.name,
             number=declared.number,
-            value=self._value(declared, proto, inside),
-            shape="map" if is_map else "list" if declared.is_repeated else "one",
+            value=value,
+            shape="map" if is_map else "list" if is_list else "one",
             has_presence=declared.has_presence,
             is_required=declared.is_required,
             oneof=oneof,
         )
 
-    def _value(self, declared: Any, proto: Any, inside: tuple[str, ...]) -> Value:
+    def _value(self, declared: Any, proto: Any, inside: tuple[str, ...], path: Path) -> Value:
+        form = self.forms.get(path, "")
+        if (declared.type, form) in _OTHER_FORMS:
+            return Value(*_OTHER_FORMS[declared.type, form])
         if declared.type in _SCALARS:
             is_unchecked = declared.type == _Proto.TYPE_STRING and not self._is_checked(declared, proto)
             return Value(*(_UNCHECKED if is_unchecked else _SCALARS[declared.type]))
@@ -281,7 +299,9 @@ class _Tree:
         is_group = declared.type == _Proto.TYPE_GROUP
         if message.full_name in JSON_TYPES or message.full_name in inside:
             return Value("json", LEAF_GROUP if is_group else LEAF, StringType(), descriptor=message)
-        return _message(message, self.members(message, inside), GROUP if is_group else MESSAGE)
+        if form == "struct" and not message.fields:
+            return Value("struct", GROUP if is_group else MESSAGE, EmptyStruct())
+        return _message(message, self.members(message, inside, path), GROUP if is_group else MESSAGE)
 
     def _is_checked(self, declared: Any, proto: Any) -> bool:
         """Whether Protobuf's parser refuses bytes in a string that are not UTF-8.
