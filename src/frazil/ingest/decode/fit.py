@@ -28,11 +28,13 @@ from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct
 from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.exact import cast_exactly, may_convert
 from frazil.ingest.decode.json_texts import json_text
+from frazil.ingest.decode.limits import check_cells, leaf_count, long_name_fault
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
 from frazil.ingest.selection import list_with, map_with
 from frazil.ingest.target import Reading, arrow_type
+from frazil.name_length import is_long, long_name_in, shorten, without_long_names
 
 Path = tuple[str, ...]
 Owner = NDArray[np.int32]
@@ -46,7 +48,7 @@ _NO_COLUMN = "the table has no such column, and `on_drift: freeze` lets it have 
 class Fitting:
     """What is found out while one group of records is fitted. schema_id: of the schema they were written with; branches: by
     path of a value what a union with its type calls it; members: of `_rescued`, of all records at once; rescued: single
-    ones; the rest as in Decoded.
+    ones; cells: of nulls that were made; the rest as in Decoded.
     """
 
     reading: Reading
@@ -62,9 +64,15 @@ class Fitting:
     loosened: set[Path] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
+    cells: int = 0
 
     def __post_init__(self) -> None:
         self.refused = np.zeros(self.row_count, np.bool_)
+
+    def spend(self, kind: IcebergType, count: int) -> None:
+        """Counts the cells of so many values that are to be made of nothing. Raises TooMuch."""
+        self.cells += leaf_count(kind) * count
+        check_cells(self.cells)
 
     def want(self, path: Path, kind: IcebergType) -> None:
         """The table should have this field, at least as wide."""
@@ -135,6 +143,7 @@ def fit_struct(
         n = written.get(member.name, renamed.get(member.name))
         inner = place.inside(member.name)
         if n is None:
+            fitting.spend(member.field_type, len(place.owner))
             column = pa.nulls(len(place.owner), arrow_type(member.field_type))
         else:
             top = (inner.path, struct.fields[n].field_type)
@@ -218,6 +227,7 @@ def _fit_branches(
 ) -> pa.Array:
     """Values of a union in a column of one type: each goes over as if its branch were all there is."""
     written, wanted = kinds
+    fitting.spend(wanted, len(array))
     found = pa.nulls(len(array), arrow_type(wanted))
     for n, branch in enumerate(written.fields):
         alone = (top[0], _with_branch(top[1], branch.field_type))
@@ -385,7 +395,14 @@ def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, pla
     path, undeclared = (*place.path, member.name), fitting.reading.undeclared
     if undeclared == "add" and path in fitting.reading.barred_at:
         there = np.asarray(array.is_valid()) & place.there
-        fitting.refuse(array, there, place.owner, path, "name_taken", fitting.reading.barred_at[path])
+        kind = "name_too_long" if is_long(member.name) else "name_taken"
+        fitting.refuse(array, there, place.owner, path, kind, fitting.reading.barred_at[path])
+    elif undeclared == "add" and (long := _long_name(member)) is not None:
+        there = np.asarray(array.is_valid()) & place.there
+        fault = long_name_fault(long)
+        fitting.refuse(array, there, place.owner, (*place.path, shorten(member.name)), fault.kind, fault.message)
+        if not is_long(member.name):
+            _want_rest(fitting, member, path)
     elif undeclared == "add":
         fitting.want(path, member.field_type)
     elif undeclared == "drop":
@@ -399,6 +416,18 @@ def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, pla
             return
         reason = UNDECLARED if undeclared == "rescue" else _NO_COLUMN
         fitting.refuse(array, there, place.owner, path, "undeclared", reason)
+
+
+def _long_name(member: NestedField) -> str | None:
+    """A name of the field, or of one in it, that no column may have."""
+    return member.name if is_long(member.name) else long_name_in(member.field_type)
+
+
+def _want_rest(fitting: Fitting, member: NestedField, path: Path) -> None:
+    """Of a field with such a name in it what the table can have: records without that one fit it then."""
+    rest = without_long_names(StructType(member)).fields
+    if rest:
+        fitting.want(path, rest[0].field_type)
 
 
 def _is_of_each(owner: Owner) -> bool:

@@ -21,6 +21,7 @@ from frazil.ingest.decode.avro.plan import plan_columns
 from frazil.ingest.decode.avro.scan import I64, U8, walk_records
 from frazil.ingest.decode.avro.schema import parse_avro
 from frazil.ingest.decode.columns import Bodies, Columns
+from frazil.ingest.decode.limits import check_cells
 from frazil.registry.port import UnusableSchema
 
 _SPARE_ROWS = 64
@@ -88,6 +89,7 @@ class AvroReader:
             room[RECORDS], room[SCRATCH] = rows, 0
             counts = np.zeros(room.size, np.int64)
             ends = np.cumsum(room[plan.slots] + 1)
+            check_cells(int(ends[-1]))
             firsts = ends - (room[plan.slots] + 1)
             words = np.zeros(int(ends[-1]), np.int64)
             steps = plan.steps.copy()

@@ -39,7 +39,8 @@ FAULTS = {
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
 """What can be wrong with a text as a whole, by the codes of the scan."""
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?', re.DOTALL)
+# Possessive, and a string that does not end is one match: so no text takes more than one pass.
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"(\s*+:)?|\\?\Z)', re.DOTALL)
 
 
 @dataclass(frozen=True)

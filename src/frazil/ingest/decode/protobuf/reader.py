@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from pyiceberg.types import StructType
 
 from frazil.ingest.decode.columns import Bodies, Columns, Fault
+from frazil.ingest.decode.limits import MAX_BATCH_CELLS, check_cells
 from frazil.ingest.decode.memory import I32, U8
 from frazil.ingest.decode.protobuf import layout
 from frazil.ingest.decode.protobuf.cells import Cells, Refusals
@@ -29,7 +30,7 @@ from frazil.ingest.decode.protobuf.schema import load_message, load_rewriter, re
 
 _FAULTS = {
     layout.CUT: Fault("malformed", "the message is cut short, or a length goes beyond its end"),
-    layout.LONG_VARINT: Fault("malformed", "a varint is longer than ten bytes, or a field's tag longer than five"),
+    layout.LONG_VARINT: Fault("malformed", "a varint is longer than ten bytes or 64 bits, or a field's tag longer than five bytes"),
     layout.BAD_TAG: Fault("malformed", "a field has the number 0 or one above 536,870,911"),
     layout.BAD_WIRE: Fault("malformed", "a field has the wire type 6 or 7, which do not exist"),
     layout.OPEN_GROUP: Fault("malformed", "a group does not end"),
@@ -95,9 +96,13 @@ class ProtobufReader:
         used = np.zeros(program.domain_count, np.int64)
         where = np.full(rows, -1, np.int32)
         start, end = plain(bodies.start), plain(bodies.end)
+        room[0] = rows
+        if program.place_columns(room)[1] > MAX_BATCH_CELLS:
+            room[:] = 0  # It is a guess, which the records before have made: these are counted first.
         while True:
             room[0] = rows
             column_at, size = program.place_columns(room)
+            check_cells(size)
             words, flags = np.zeros(size, np.int64), np.zeros(size, np.uint8)
             slow = np.zeros(rows, np.uint8)
             scan_messages(
