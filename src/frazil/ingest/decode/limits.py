@@ -46,7 +46,8 @@ class Bounds:
     refusal: Fault | None = None
 
 
-_bounds: ContextVar[Bounds] = ContextVar("bounds", default=Bounds())
+_NONE = Bounds()
+_bounds: ContextVar[Bounds] = ContextVar("bounds", default=_NONE)
 
 
 def bounds_of(record_count: int, byte_count: int, room: int) -> Bounds:
@@ -70,14 +71,19 @@ def refusal() -> Fault | None:
     return _bounds.get().refusal
 
 
+def may_guess(count: int) -> bool:
+    """Whether there may be memory for so many cells before it is known how many are needed."""
+    return count <= min(MAX_BATCH_CELLS, _bounds.get().cells)
+
+
 def check_cells(count: int) -> None:
     """Raises TooMuch where so many cells are too many. Called before there is memory for them."""
     if count > _bounds.get().cells:
         raise TooMuch(
             Fault(
                 "too_large",
-                f"the record would become {count:,} values in columns, absent ones included, and a record may become "
-                f"{MAX_RECORD_CELLS:,} and one for each of its bytes: split it, or leave out the field whose lists it has",
+                f"the record would become {count:,} values in columns, absent ones included, and may become "
+                f"{MAX_RECORD_CELLS:,} and one per byte: split it, or leave out its largest list with `exclude`",
             )
         )
 
@@ -88,7 +94,7 @@ def check_new_fields(count: int) -> None:
     if count > most:
         reason = (
             f"the record has more than {most:,} fields that the table lacks: declare the column whose objects have "
-            "so many names as map<string, …>, or leave it out"
+            "so many names as map<string, …>, or leave it out with `exclude`"
         )
         raise TooMuch(Fault("too_many_fields", reason))
 

@@ -99,7 +99,9 @@ def index_keys(keys: int, fields: I32, nodes: I32, index: I32, seed: int) -> Non
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _find_indexed(i: int, length: int, end: int, keys: int, fields: I32, index: I32, at: int, mask: int, seed: int) -> int:
+def _find_indexed(
+    i: int, length: int, end: int, keys: int, fields: I32, index: I32, at: int, mask: int, seed: int
+) -> int:
     """As `_find_key`, of a node that has an index."""
     k = hash_key(i, length, seed) & mask
     while index[at + k] >= 0:
@@ -251,14 +253,14 @@ def scan_tree(
 ) -> int:
     """Takes the objects of `starts`/`ends` apart, as objects of the node `root`: one value slice per field and row.
 
-    `keys` is the address of the keys, `index` and `seed` are as in `index_keys`. The three `value_*` have the shape (fields, rows); kinds are ABSENT on entry. Rows
-    whose kind is not OBJECT, with an `error`, or `done` already are passed over. `ends` may lie after the object when the
-    rest is white space. `spelt_out`: escapes in keys are canonical, so that equal keys are equal bytes. `done` has the
-    shape (nodes, rows): objects inside that were taken apart in passing. Numbers of fields that want them go to
-    `integers` or `doubles` at once; `odd` is set for a field with one that plain arithmetic does not tell exactly. The
-    elements of lists go to `elements` one after another, `emitted` of each field, `counts` of each row; `odd` is set for
-    a field where there is no more room, or rows are out of order. Each unknown key of the root is noted once; returns how
-    many.
+    `keys` is the address of the keys, `index` and `seed` are as in `index_keys`. The three `value_*` have the shape
+    (fields, rows); kinds are ABSENT on entry. Rows whose kind is not OBJECT, with an `error`, or `done` already are
+    passed over. `ends` may lie after the object when the rest is white space. `spelt_out`: escapes in keys are
+    canonical, so that equal keys are equal bytes. `done` has the shape (nodes, rows): objects inside that were taken
+    apart in passing. Numbers of fields that want them go to `integers` or `doubles` at once; `odd` is set for a field
+    with one that plain arithmetic does not tell exactly. The elements of lists go to `elements` one after another,
+    `emitted` of each field, `counts` of each row; `odd` is set for a field where there is no more room, or rows are
+    out of order. Each unknown key of the root is noted once; returns how many.
     """
     unknown_count = 0
     room = stack.ctypes.data
