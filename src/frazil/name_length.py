@@ -33,12 +33,14 @@ def without_long_names(struct: StructType) -> StructType:
     return StructType(*(_pruned(member) for member in left if not _is_all_long(member.field_type)))
 
 
+def what_is_long(name: str) -> str:
+    """What is wrong with such a name."""
+    return f"the name {shorten(name)} has {_size(name):,} bytes, and a column's name has {MAX_NAME_BYTES} at most"
+
+
 def say_long(name: str) -> str:
-    """What is wrong with such a name, and what to do."""
-    return (
-        f"the name {shorten(name)} has {_size(name):,} bytes, and a column's name has {MAX_NAME_BYTES} at most: give the "
-        "field a shorter one, or leave it out with `exclude`"
-    )
+    """What is wrong with a field of such a name, and what to do."""
+    return f"{what_is_long(name)}: give the field a shorter one, or leave it out with `exclude`"
 
 
 def shorten(name: str) -> str:

@@ -59,7 +59,7 @@ TABLES = [
     ),
     (
         f"columns: {{s: 'struct<a: list<struct<{'n' * 256}: int>>>'}}",
-        "a name in the column `s` is too long",
+        f"the column `s`: the name {'n' * 40}… has 256 bytes, and a column's name has 255 at most",
         "give it a shorter name",
     ),
     ("columns: {_rescued: string}", "`_rescued` is the column for what does not fit its own", "rename the column"),

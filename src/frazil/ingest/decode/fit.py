@@ -28,7 +28,7 @@ from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct
 from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.exact import cast_exactly, may_convert
 from frazil.ingest.decode.json_texts import json_text
-from frazil.ingest.decode.limits import check_cells, leaf_count, long_name_fault
+from frazil.ingest.decode.limits import barred_fault, check_cells, leaf_count, long_name_fault
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
@@ -395,8 +395,8 @@ def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, pla
     path, undeclared = (*place.path, member.name), fitting.reading.undeclared
     if undeclared == "add" and path in fitting.reading.barred_at:
         there = np.asarray(array.is_valid()) & place.there
-        kind = "name_too_long" if is_long(member.name) else "name_taken"
-        fitting.refuse(array, there, place.owner, path, kind, fitting.reading.barred_at[path])
+        fault = barred_fault(member.name, fitting.reading.barred_at[path])
+        fitting.refuse(array, there, place.owner, path, fault.kind, fault.message)
     elif undeclared == "add" and (long := _long_name(member)) is not None:
         there = np.asarray(array.is_valid()) & place.there
         fault = long_name_fault(long)

@@ -48,7 +48,7 @@ from frazil.ingest.decode.json.slices import (
     take_apart,
 )
 from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn, read_epochs, whole_number
-from frazil.ingest.decode.limits import long_name_fault
+from frazil.ingest.decode.limits import barred_fault, long_name_fault
 from frazil.ingest.decode.memory import I32, U8
 from frazil.ingest.selection import EVERY_MEMBER
 from frazil.name_length import is_long, shorten
@@ -150,8 +150,7 @@ def _meet_undeclared(
         inner = (*path, name)
         if findings.undeclared == "add" and inner in findings.barred:
             there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
-            fault = Fault("name_too_long" if is_long(name) else "name_taken", findings.barred[inner])
-            texts.refuse(column, there, ".".join(inner), {1: fault})
+            texts.refuse(column, there, ".".join(inner), {1: barred_fault(name, findings.barred[inner])})
         elif findings.undeclared == "add" and is_long(name):
             there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
             texts.refuse(column, there, ".".join((*path, shorten(name))), {1: long_name_fault(name)})
