@@ -114,7 +114,7 @@ def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Re
         return []
     if reading.format == "json":
         return list_paths(records["value"], shaping.depth)
-    wanted = decode_values(replace(reading, undeclared="add"), layout.fields, records, 0).wanted
+    wanted = decode_values(replace(reading, unknown_fields="add"), layout.fields, records, 0).wanted
     return unfold(wanted, shaping.depth)
 
 

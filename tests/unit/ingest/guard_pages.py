@@ -344,7 +344,7 @@ def _read_json(values: Sequence[bytes]) -> list[str]:
 
 def _read_debezium(values: Sequence[bytes]) -> list[str]:
     array, memory = guarded_array(values)
-    target = target_of(_NOWHERE, COLUMNS, reading=Reading(undeclared="drop"), envelope=Envelope("debezium"))
+    target = target_of(_NOWHERE, COLUMNS, reading=Reading(unknown_fields="drop"), envelope=Envelope("debezium"))
     nothing = pa.nulls(len(values))
     records = {"value": array, "key": nothing.cast(pa.binary()), "partition": pa.array([0] * len(values), pa.int32()),
                "timestamp": pa.array([0] * len(values), pa.timestamp("us", tz="UTC"))}  # fmt: skip

@@ -158,30 +158,32 @@ def test_no_record_of_any_format_is_lost_for_what_it_would_become(
     assert {bad.kind for bad in report.bad} == {"too_large"}
 
 
-@pytest.mark.parametrize("undeclared", ["add", "drop", "rescue", "refuse"])
-def test_a_record_with_very_many_names_inside_is_a_dead_letter_soon(undeclared: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("unknown_fields", ["add", "drop", "rescue", "refuse"])
+def test_a_record_with_very_many_names_inside_is_a_dead_letter_soon(unknown_fields: str, tmp_path: Path) -> None:
     many = {f"k{n}": {f"m{k}": 1 for k in range(300)} for n in range(300)}
     values = [b'{"id": 0}', json.dumps({"id": 1, "v": many}).encode(), b'{"id": 2}']
-    reading = Reading(on_bad="dead_letter", undeclared=undeclared, is_rescuing=undeclared == "rescue", room=900)
-    columns = {"id": "long"} | ({"_rescued": "string"} if undeclared == "rescue" else {})
+    reading = Reading(
+        on_bad="dead_letter", unknown_fields=unknown_fields, is_rescuing=unknown_fields == "rescue", room=900
+    )
+    columns = {"id": "long"} | ({"_rescued": "string"} if unknown_fields == "rescue" else {})
     clock = SystemClock()
     began_s = clock.monotonic_s()
     _, rows, letters = took(target(tmp_path, reading, columns), values)
-    expected = {"add": "too_many_fields", "refuse": "undeclared"}.get(undeclared)
+    expected = {"add": "too_many_fields", "refuse": "unknown_field"}.get(unknown_fields)
     assert (rows, letters) == (([0, 2], [(1, expected)]) if expected else ([0, 1, 2], []))
     assert clock.monotonic_s() - began_s < 60
 
 
-@pytest.mark.parametrize("undeclared", ["add", "drop"])
-def test_a_great_many_keys_of_one_object_cost_time_by_their_bytes(undeclared: str) -> None:
+@pytest.mark.parametrize("unknown_fields", ["add", "drop"])
+def test_a_great_many_keys_of_one_object_cost_time_by_their_bytes(unknown_fields: str) -> None:
     columns = target_of(Path(), {f"c{n}": "long" for n in range(1500)}).fields
     few, many = (b"{" + b",".join(b'"key%06d":1' % k for k in range(n)) + b"}" for n in (10_000, 300_000))
     clock, times = SystemClock(), []
     for text in (few, many):
         began_s = clock.monotonic_s()
-        decoded = decode_json(pa.array([text], pa.binary()), columns, JsonOptions(undeclared))
+        decoded = decode_json(pa.array([text], pa.binary()), columns, JsonOptions(unknown_fields))
         times.append(clock.monotonic_s() - began_s)
-        assert decoded.refused.tolist() == [undeclared == "add"]
+        assert decoded.refused.tolist() == [unknown_fields == "add"]
     assert times[1] < 5
 
 

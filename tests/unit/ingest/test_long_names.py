@@ -61,8 +61,8 @@ def test_very_many_such_names_in_one_record_cost_the_table_nothing(tmp_path: Pat
     "settings",
     [
         {"exclude": ((LONG,),)},
-        {"undeclared": "drop", "columns": (ColumnSpec(name="n", type=LongType()),)},
-        {"undeclared": "rescue", "rescue": True, "columns": (ColumnSpec(name="n", type=LongType()),)},
+        {"unknown_fields": "drop", "columns": (ColumnSpec(name="n", type=LongType()),)},
+        {"unknown_fields": "rescue", "rescue": True, "columns": (ColumnSpec(name="n", type=LongType()),)},
     ],
 )
 def test_fields_that_are_left_out_dropped_or_rescued_may_have_any_name(
