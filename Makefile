@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-care soak-histories lock clean
+.PHONY: setup machine test-setup demo picture test check lint docs bench soak soak-care soak-guard soak-histories lock clean
 
 setup: $(VENV)/.jars
 
@@ -79,6 +79,10 @@ soak-care: test-setup
 # Thousands of histories of each kind on the twins in memory: an hour or two. FRAZIL_FIRST_SEED and FRAZIL_HISTORIES for others.
 soak-histories: setup
 	$(BIN)/python -m pytest -n 2 -m soak tests/simulation
+
+# A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
+soak-guard: setup
+	$(BIN)/python -m pytest -m soak tests/unit/ingest/test_guard_pages.py
 
 lock: $(VENV)/.requirements
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in

@@ -28,6 +28,7 @@ from pyiceberg.types import (
 
 from frazil.errors import InvariantError
 from frazil.ingest.selection import list_with, map_with
+from frazil.name_length import is_long, long_name_in, say_long
 
 Wanted = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
 """Fields a table lacks, or has in a narrower type: by path of the struct they belong to (`element` and `value` lead into
@@ -193,6 +194,7 @@ def extend_schema(schema: Schema, wanted: Wanted, loosened: Iterable[Path] = (),
     nested fields, or, if it may be widened, a wider type that Iceberg allows. loosened: fields that become optional. Raises
     NamesClash for what no table can have.
     """
+    _check_lengths(wanted)
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
     fields = _extend(schema.as_struct(), wanted, (), ids, may_widen).fields
     for path in loosened:
@@ -201,6 +203,15 @@ def extend_schema(schema: Schema, wanted: Wanted, loosened: Iterable[Path] = (),
         return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
         raise NamesClash(f"no table can have these columns together: {error}") from None
+
+
+def _check_lengths(wanted: Wanted) -> None:
+    """Raises NamesClash for a name that no column may have."""
+    for members in wanted.values():
+        for name, kind in members.items():
+            long = name if is_long(name) else long_name_in(kind)
+            if long is not None:
+                raise NamesClash(say_long(long))
 
 
 def extend_fields(struct: StructType, wanted: Wanted) -> StructType:

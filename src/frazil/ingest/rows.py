@@ -14,6 +14,7 @@ from frazil.ingest.decode.fit import Fitting, Place, require, require_inside
 from frazil.ingest.decode.json.records import list_paths
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.keys import decode_keys
+from frazil.ingest.decode.limits import refusal
 from frazil.ingest.decode.own_columns import decoded_header, own_column
 from frazil.ingest.decode.regroup import member_at, regroup
 from frazil.ingest.decode.rescue import add_members
@@ -109,6 +110,8 @@ def _column(layout: Layout, decoded: Decoded, field: NestedField, path: Path | N
 
 def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Records) -> list[tuple[Path, bool]]:
     """The paths of fields of these records, and whether each is a record itself."""
+    if refusal() is not None:
+        return []
     if reading.format == "json":
         return list_paths(records["value"], shaping.depth)
     wanted = decode_values(replace(reading, unknown_fields="add"), layout.fields, records, 0).wanted

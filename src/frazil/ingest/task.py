@@ -29,6 +29,7 @@ from frazil.ingest.files.write import FileWriter
 from frazil.ingest.guard import limited_memory, limited_time
 from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas
 from frazil.ingest.picking import pick
+from frazil.ingest.pieces import plain_columns, read_in_pieces
 from frazil.ingest.reading import ReadRecords, read_records
 from frazil.ingest.release import release_memory
 from frazil.ingest.target import TableTarget
@@ -244,11 +245,14 @@ class _TableRun:
             records = self._take_crashing(topic, records)
             if not records.num_rows:
                 return
-        columns = _plain_columns(records)
-        self.has_heavy |= bool((np.asarray(columns["partition"]) == HEAVY_PARTITION).any())
+        self.has_heavy |= bool((np.asarray(records.column("partition")) == HEAVY_PARTITION).any())
         if self.has_heavy:
             return
-        read = self._read(topic, columns)
+        read_one = functools.partial(self._read, topic)
+        for piece, columns, read in read_in_pieces(records, read_one, self.target.reading.room):
+            self._take_read(topic, piece, columns, read)
+
+    def _take_read(self, topic: str, records: pa.RecordBatch, columns: dict[str, pa.Array], read: ReadRecords) -> None:
         decoded = read.decoded
         self.record_count += records.num_rows
         self._measure(columns["value"])
@@ -274,7 +278,7 @@ class _TableRun:
         found = [known.get(place) for place in places]
         is_bad = np.array([one is not None for one in found], np.bool_)
         if is_bad.any():
-            columns = _plain_columns(records.filter(pa.array(is_bad)))
+            columns = plain_columns(records.filter(pa.array(is_bad)))
             named = [one for one in found if one is not None]
             self._note_unread(topic, columns, named)
         return records.filter(pa.array(~is_bad))
@@ -438,13 +442,6 @@ def _from(records: pa.RecordBatch, starts: Mapping[int, int]) -> pa.RecordBatch:
     first = np.array([known.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
     is_own = np.asarray(records.column("offset")) >= first[codes]
     return records if is_own.all() else records.filter(pa.array(is_own))
-
-
-def _plain_columns(records: pa.RecordBatch) -> dict[str, pa.Array]:
-    columns = dict(zip(records.schema.names, records.columns, strict=True))
-    if "timestamp" in columns:
-        columns["timestamp"] = columns["timestamp"].cast(pa.timestamp("us", tz="UTC"))
-    return columns
 
 
 def _latest(columns: dict[str, pa.Array]) -> dict[int, int]:

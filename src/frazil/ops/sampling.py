@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.json.slices import MAX_MISFITS
+from frazil.ingest.evolve import merge_wanted
+from frazil.ingest.pieces import read_in_pieces
 from frazil.ingest.reading import read_records
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
-from frazil.ingest.target import METADATA_TYPES, arrow_type
+from frazil.ingest.target import METADATA_TYPES, TableTarget, arrow_type
 from frazil.ingest.upserts.row_changes import read_checked
 from frazil.kafka.port import ReadRecord
 
@@ -23,7 +28,7 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
     """The records' columns and what the table, with `schema`, lacks for them. Schemas that the records name are asked of
     the registry; UnavailableError when it does not answer.
     """
-    columns = {
+    columns: dict[str, pa.Array] = {
         "value": pa.array([record.value for record in records], pa.binary()),
         "key": pa.array([record.key for record in records], pa.binary()),
         "headers": pa.array(
@@ -34,14 +39,36 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
         "offset": pa.array([record.offset for record in records], pa.int64()),
         "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),
     }
+    batch = pa.RecordBatch.from_pydict(columns)
     topic = min(table.topics, default="")
     for _ in range(_ROUNDS):
         target = table.target(schema)
-        if target.changes is not None:
-            decoded = read_checked(target, topic, columns, MAX_MISFITS).decoded
-        else:
-            decoded = read_records(target, columns).decoded
+        pieces = read_in_pieces(batch, partial(_read, target, topic), target.reading.room)
+        decoded = _together([read for _, _, read in pieces])
         if not decoded.missing or schemas is None:
             break
         table.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)
     return decoded
+
+
+def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> Decoded:
+    if target.changes is not None:
+        return read_checked(target, topic, columns, MAX_MISFITS).decoded
+    return read_records(target, columns).decoded
+
+
+def _together(many: Sequence[Decoded]) -> Decoded:
+    """What was found out about all records, of which parts were read by themselves; without their columns then."""
+    if len(many) == 1:
+        return many[0]
+    starts = np.cumsum([0, *(one.refused.size for one in many)]).tolist()
+    return Decoded(
+        [],
+        np.concatenate([one.refused for one in many]),
+        [replace(m, row=m.row + start) for one, start in zip(many, starts[:-1], strict=True) for m in one.misfits],
+        merge_wanted([one.wanted for one in many], keeps_first=True),
+        set().union(*(one.loosened for one in many)),
+        set().union(*(one.dropped for one in many)),
+        missing=set().union(*(one.missing for one in many)),
+        refusals=set().union(*(one.refusals for one in many)),
+    )

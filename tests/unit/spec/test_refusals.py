@@ -52,6 +52,16 @@ TABLES = [
     ),
     ("rescue: 'false'", "`rescue` cannot be `false`", "write it without quotes"),
     ("rescue: 0", "`rescue` cannot be `0`", "write one of: true, false"),
+    (
+        f"columns: {{{'n' * 256}: string}}",
+        "has 256 bytes, and a column's name has 255 at most",
+        "give it a shorter name",
+    ),
+    (
+        f"columns: {{s: 'struct<a: list<struct<{'n' * 256}: int>>>'}}",
+        f"the column `s`: the name {'n' * 40}… has 256 bytes, and a column's name has 255 at most",
+        "give it a shorter name",
+    ),
     ("columns: {_rescued: string}", "`_rescued` is the column for what does not fit its own", "rename the column"),
     ("dead_letters: {stop_above: 0.2}", "`0.2` is not a share", "write a percentage up to 100%, such as `20%`"),
     ("dead_letters: {stop_above: 101%}", "`101%` is not a share", "write a percentage up to 100%, such as `20%`"),

@@ -30,12 +30,14 @@ from frazil.ingest.decode.conversions import DAY, convert, readable, spell_type
 from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.exact import cast_exactly, may_convert
 from frazil.ingest.decode.json_texts import json_text
+from frazil.ingest.decode.limits import barred_fault, check_cells, leaf_count, long_name_fault
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
 from frazil.ingest.refusals import declaration_for
 from frazil.ingest.selection import list_with, map_with
 from frazil.ingest.target import Reading, arrow_type
+from frazil.name_length import is_long, long_name_in, shorten, without_long_names
 
 Path = tuple[str, ...]
 Owner = NDArray[np.int32]
@@ -49,7 +51,7 @@ _NO_COLUMN = "the table has no such column, and `schema_evolution: freeze` lets 
 class Fitting:
     """What is found out while one group of records is fitted. schema_id: of the schema they were written with; branches: by
     path of a value what a union with its type calls it; members: of `_rescued`, of all records at once; rescued: single
-    ones; the rest as in Decoded.
+    ones; cells: of nulls that were made; the rest as in Decoded.
     """
 
     reading: Reading
@@ -65,9 +67,15 @@ class Fitting:
     loosened: set[Path] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
+    cells: int = 0
 
     def __post_init__(self) -> None:
         self.refused = np.zeros(self.row_count, np.bool_)
+
+    def spend(self, kind: IcebergType, count: int) -> None:
+        """Counts the cells of so many values that are to be made of nothing. Raises TooMuch."""
+        self.cells += leaf_count(kind) * count
+        check_cells(self.cells)
 
     def want(self, path: Path, kind: IcebergType) -> None:
         """The table should have this field, at least as wide."""
@@ -138,6 +146,7 @@ def fit_struct(
         n = written.get(member.name, renamed.get(member.name))
         inner = place.inside(member.name)
         if n is None:
+            fitting.spend(member.field_type, len(place.owner))
             column = pa.nulls(len(place.owner), arrow_type(member.field_type))
         else:
             top = (inner.path, struct.fields[n].field_type)
@@ -221,6 +230,7 @@ def _fit_branches(
 ) -> pa.Array:
     """Values of a union in a column of one type: each goes over as if its branch were all there is."""
     written, wanted = kinds
+    fitting.spend(wanted, len(array))
     found = pa.nulls(len(array), arrow_type(wanted))
     for n, branch in enumerate(written.fields):
         alone = (top[0], _with_branch(top[1], branch.field_type))
@@ -374,7 +384,14 @@ def _meet_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place:
     shown = array if unknown_fields == "add" else readable(array, member.field_type)
     if unknown_fields == "add" and path in fitting.reading.barred_at:
         there = np.asarray(array.is_valid()) & place.there
-        fitting.refuse(array, there, place.owner, path, "name_taken", fitting.reading.barred_at[path])
+        fault = barred_fault(member.name, fitting.reading.barred_at[path])
+        fitting.refuse(array, there, place.owner, path, fault.kind, fault.message)
+    elif unknown_fields == "add" and (long := _long_name(member)) is not None:
+        there = np.asarray(array.is_valid()) & place.there
+        fault = long_name_fault(long)
+        fitting.refuse(array, there, place.owner, (*place.path, shorten(member.name)), fault.kind, fault.message)
+        if not is_long(member.name):
+            _want_rest(fitting, member, path)
     elif unknown_fields == "add":
         kind = without_empty(member.field_type)
         if kind is not None:  # Of a struct without fields nothing can be stored until it has one.
@@ -390,6 +407,19 @@ def _meet_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place:
             return
         reason = UNKNOWN_FIELD if unknown_fields == "rescue" else _NO_COLUMN
         fitting.refuse(shown, there, place.owner, path, "unknown_field", reason)
+
+
+def _long_name(member: NestedField) -> str | None:
+    """A name of the field, or of one in it, that no column may have."""
+    return member.name if is_long(member.name) else long_name_in(member.field_type)
+
+
+def _want_rest(fitting: Fitting, member: NestedField, path: Path) -> None:
+    """Of a field with such a name in it what the table can have: records without that one fit it then."""
+    rest = without_long_names(StructType(member)).fields
+    kind = without_empty(rest[0].field_type) if rest else None
+    if kind is not None:
+        fitting.want(path, kind)
 
 
 def _is_of_each(owner: Owner) -> bool:

@@ -42,6 +42,7 @@ from frazil.ingest.evolve import lacking_of, merge_wanted, type_at, widest
 from frazil.ingest.granting import without_barred
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import Reading, WriterSchema, arrow_type
+from frazil.name_length import without_long_names
 from frazil.registry.port import UnusableSchema
 
 LATEST = "latest"
@@ -254,6 +255,7 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     decoded = replace(decoded, refusals=refusals)
     if batch.reading.unknown_fields != "add":
         return decoded
+    struct = without_long_names(struct)
     wanted = {
         path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
         for path, members in decoded.wanted.items()

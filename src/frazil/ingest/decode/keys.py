@@ -17,6 +17,7 @@ from frazil.ingest.decode.envelopes.opened import opened_fields
 from frazil.ingest.decode.framed import decode_framed
 from frazil.ingest.decode.json.any import decode_any
 from frazil.ingest.decode.json.records import JsonOptions
+from frazil.ingest.decode.limits import refusal
 from frazil.ingest.decode.plain import read_text
 from frazil.ingest.decode.values import decode_values
 from frazil.ingest.naming import KEY_ROOT
@@ -55,6 +56,11 @@ def _decode_there(
     """What is made of the values that are there; rows are those of all."""
     held = records["value"]
     there = np.flatnonzero(np.asarray(held.is_valid()))
+    unread = refusal()
+    if unread is not None:
+        misfits = [Misfit(row, name, unread.kind, unread.message) for row in there.tolist()]
+        nulls = [] if kind is None else [pa.nulls(len(held), arrow_type(kind))]
+        return Decoded(nulls, np.asarray(held.is_valid()), misfits)
     rows = pa.array(there)
     taken = {label: None if array is None else array.take(rows) for label, array in records.items()}
     found = _decode(reading, name, kind, taken, limit, what)

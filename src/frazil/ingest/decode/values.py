@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
+from frazil.ingest.decode import limits
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.envelopes.canal import open_canal
 from frazil.ingest.decode.envelopes.json import open_json
@@ -73,6 +74,10 @@ def decode_messages(
 
 def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[Mapping[str, pa.Array], list[Misfit]]:
     """The records without the values that are too large, and those."""
+    refusal = limits.refusal()
+    if refusal is not None:
+        rows = np.flatnonzero(np.asarray(records["value"].is_valid())).tolist()
+        return _without(records, rows), [Misfit(row, "", refusal.kind, refusal.message) for row in rows]
     lengths = _lengths(records["value"])
     if lengths.size == 0 or lengths.max() <= reading.max_record_bytes:
         return records, []

@@ -15,6 +15,7 @@ from frazil.ingest.letters.later import Stamp
 from frazil.ingest.letters.letters import Place, places_of, records_of
 from frazil.ingest.letters.needs import Needs
 from frazil.ingest.picking import pick
+from frazil.ingest.pieces import read_in_pieces
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import ChangeRows, rank
 from frazil.ingest.upserts.changes import TRUNCATE, Changes
@@ -81,8 +82,15 @@ class Draft:
         return True
 
     def _take(self, topic: str, letters: pa.RecordBatch) -> None:
-        records = records_of(letters)
-        changes = read_checked(self.target, topic, records, _ALL)
+        def read(records: Mapping[str, pa.Array]) -> Changes:
+            return read_checked(self.target, topic, records, _ALL)
+
+        for some, records, changes in read_in_pieces(letters, read, self.target.reading.room, records_of):
+            self._take_read(topic, some, records, changes)
+
+    def _take_read(
+        self, topic: str, letters: pa.RecordBatch, records: Mapping[str, pa.Array], changes: Changes
+    ) -> None:
         self.needs.note(changes.decoded, [topic], self.target.fixed)
         self.needs.key_columns = self.needs.key_columns or changes.key_columns
         if not self.needs.is_met:

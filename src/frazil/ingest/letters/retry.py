@@ -29,9 +29,10 @@ from frazil.ingest.letters.needs import Needs, meet
 from frazil.ingest.letters.promise import Promise, announce, has_open_retries, keep, settle_retries, withdraw
 from frazil.ingest.letters.replacing import Letters, replace_rows
 from frazil.ingest.letters.rewriting import abandoning, explained_anew, write_some
+from frazil.ingest.pieces import read_in_pieces
 from frazil.ingest.pipeline import declared_adder
 from frazil.ingest.plain_target import plain_target
-from frazil.ingest.reading import read_records
+from frazil.ingest.reading import ReadRecords, read_records
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
@@ -226,10 +227,11 @@ class _Attempt:
 
     def take(self, rows: pa.Table) -> None:
         """Letters of a file that has some that are meant."""
-        chosen = self._selection.of(rows)
+        chosen, room = self._selection.of(rows), self.target.reading.room
         write_some(self.letter_writer, rows.filter(pc.invert(chosen)))
         for batch in rows.filter(chosen).to_batches():
-            self._try(batch)
+            for letters, records, read in read_in_pieces(batch, self._read, room, records_of):
+                self._take_read(letters, records, read)
 
     def finish(self, removed: Sequence[str]) -> _Written:
         """Ends the files."""
@@ -241,9 +243,10 @@ class _Attempt:
         self.writer.abandon()
         self.letter_writer.abandon()
 
-    def _try(self, batch: pa.RecordBatch) -> None:
-        records = records_of(batch)
-        read = read_records(self.target, records, _ALL)
+    def _read(self, records: Mapping[str, pa.Array]) -> ReadRecords:
+        return read_records(self.target, records, _ALL)
+
+    def _take_read(self, batch: pa.RecordBatch, records: Mapping[str, pa.Array], read: ReadRecords) -> None:
         decoded = read.decoded
         self.needs.note(decoded, pc.unique(records["topic"]).to_pylist(), self.target.fixed)
         if not self.needs.is_met:

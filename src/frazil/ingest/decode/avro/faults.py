@@ -51,7 +51,11 @@ FAULTS = (
     Fault("malformed", "a block of an array or map does not have the size that it gives"),
     Fault("too_large", f"an array or map has more than {MAX_ITEMS:,} items"),
     Fault("too_large", f"more than {MAX_EMPTY_ITEMS:,} array items take no bytes"),
-    Fault("too_large", "the elements of arrays or maps have far more columns than bytes"),
+    Fault(
+        "too_large",
+        f"the items of arrays and maps would become more than {FREE_CELLS:,} values in columns, and {CELLS_PER_BYTE} per "
+        "byte, absent ones included: split it",
+    ),
     Fault("too_deep", "the value is nested more than 64 levels deep"),
     Fault("out_of_range", "a time is not within the 24 hours of a day"),
     Fault("out_of_range", "a timestamp in milliseconds does not fit 64 bits of microseconds"),

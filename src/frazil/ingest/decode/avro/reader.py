@@ -22,6 +22,7 @@ from frazil.ingest.decode.avro.scan import I64, U8, walk_records
 from frazil.ingest.decode.avro.schema import parse_avro
 from frazil.ingest.decode.columns import Bodies, Columns
 from frazil.ingest.decode.forms import OWN_FORMS, Forms
+from frazil.ingest.decode.limits import check_cells, may_guess
 from frazil.registry.port import UnusableSchema
 
 _SPARE_ROWS = 64
@@ -88,10 +89,14 @@ class AvroReader:
         length = max(0, int(np.subtract(records.end, records.start, dtype=np.int64).sum()))
         guess = np.minimum(self._items_per_byte * length * 1.25, _MOST_WORDS / max(1, int(plan.widths.sum())))
         room = guess.astype(np.int64) + _SPARE_ROWS
+        room[RECORDS], room[SCRATCH] = rows, 0
+        if not may_guess(int((room[plan.slots] + 1).sum())):
+            room[:] = 0  # What the records before had is no measure: these are counted first.
         while True:
             room[RECORDS], room[SCRATCH] = rows, 0
             counts = np.zeros(room.size, np.int64)
             ends = np.cumsum(room[plan.slots] + 1)
+            check_cells(int(ends[-1]))
             firsts = ends - (room[plan.slots] + 1)
             words = np.zeros(int(ends[-1]), np.int64)
             steps = plan.steps.copy()

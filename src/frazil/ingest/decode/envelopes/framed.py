@@ -15,6 +15,7 @@ from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import lacking_of, merge_wanted, type_at
 from frazil.ingest.granting import without_barred
 from frazil.ingest.target import Reading
+from frazil.name_length import without_long_names
 
 _IMAGES = ("after", "before")
 _FLAT = ("__op", "__deleted")
@@ -39,6 +40,7 @@ def open_framed(
     decoded = replace(decoded, refusals=refusals)
     if reading.unknown_fields != "add":
         return decoded
+    row = without_long_names(row)
     wanted: dict[tuple[str, ...], Mapping[str, IcebergType]] = {
         path: {name: type_at(row, (*path[1:], name)) or kind for name, kind in members.items()}
         for path, members in decoded.wanted.items()

@@ -17,7 +17,8 @@ from frazil.ingest.decode.json.grammar import ARRAY, OBJECT
 from frazil.ingest.decode.json.keys import spell_key
 from frazil.ingest.decode.json.slices import Slices, Texts
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?', re.DOTALL)
+# Possessive, and a string that does not end is one match: so no text takes more than one pass.
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"(\s*+:)?|\\?\Z)', re.DOTALL)
 
 
 def spell_out(value: bytes | None) -> bytes | None:

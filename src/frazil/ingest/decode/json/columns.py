@@ -51,8 +51,10 @@ from frazil.ingest.decode.json.slices import (
     take_apart,
 )
 from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn, read_counted, read_epochs, whole_number
+from frazil.ingest.decode.limits import barred_fault, long_name_fault
 from frazil.ingest.decode.memory import I32, U8
 from frazil.ingest.selection import EVERY_MEMBER
+from frazil.name_length import is_long, shorten
 
 _FAULTS = {
     values.WRONG_KIND: Fault("does_not_fit", "{value} does not fit {type}"),
@@ -153,7 +155,10 @@ def _meet_unknown(
         inner = (*path, name)
         if findings.unknown_fields == "add" and inner in findings.barred:
             there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
-            texts.refuse(column, there, ".".join(inner), {1: Fault("name_taken", findings.barred[inner])})
+            texts.refuse(column, there, ".".join(inner), {1: barred_fault(name, findings.barred[inner])})
+        elif findings.unknown_fields == "add" and is_long(name):
+            there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
+            texts.refuse(column, there, ".".join((*path, shorten(name))), {1: long_name_fault(name)})
         elif findings.unknown_fields == "add":
             inferred = infer_type(texts, column, inner)
             if inferred is not None:

@@ -25,8 +25,10 @@ from frazil.ingest.decode.json.extended import ENDLESS, MOMENT, as_new
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.scan import DUPLICATE_KEY, HALF_KEY, SLOW_KEY, TOO_MANY_KEYS
 from frazil.ingest.decode.json.slices import MAX_NAMES, Slices, Texts, elements_of, take_all, take_apart
+from frazil.ingest.decode.limits import long_name_fault
 from frazil.ingest.decode.memory import U8
 from frazil.ingest.selection import EVERY_MEMBER
+from frazil.name_length import is_long, shorten
 
 MAX_INFERRED_DEPTH = 60
 
@@ -99,6 +101,10 @@ def infer_struct(texts: Texts, slices: Slices, path: tuple[str, ...]) -> StructT
     refuse_objects(texts, slices, error, path)
     fields = []
     for name, column in members:
+        if is_long(name):
+            there = (texts.selected(column, (*path, name)).kind > NULL).astype(np.uint8)
+            texts.refuse(column, there, ".".join((*path, shorten(name))), {1: long_name_fault(name)})
+            continue
         inferred = infer_type(texts, column, (*path, name))
         if inferred is not None:
             fields.append(NestedField(field_id=0, name=name, field_type=inferred, required=False))

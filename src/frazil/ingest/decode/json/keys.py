@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, ListType, LongType, NestedField, StructType
 
-from frazil.ingest.decode.json.tree import CHILD, DOUBLES, INTEGERS, LISTS, SLICES_ONLY
+from frazil.ingest.decode.json.tree import (
+    CHILD,
+    DOUBLES,
+    INDEX_MASK,
+    INTEGERS,
+    LISTS,
+    MOST_UNINDEXED,
+    SLICES_ONLY,
+    index_keys,
+)
 from frazil.ingest.decode.memory import I32, U8
 
 _WANTED: dict[type[IcebergType], int] = {
@@ -23,18 +33,21 @@ _WANTED: dict[type[IcebergType], int] = {
 }
 _WORD = 8
 _BYTES_PER_ELEMENT = 16
+SEED = int.from_bytes(os.urandom(7), "little") | 1
+"""Of the hashes of keys, another one in each process: so nobody can write keys that all have one hash."""
 
 
 @dataclass
 class KeyTree:
     """The fields of nested objects as `scan_tree` takes them; a field's number is its place in `fields`.
 
-    slots: how many fields want integers, doubles, and the elements of lists.
+    slots: how many fields want integers, doubles, and the elements of lists. index_size: places in the index of keys.
     """
 
     fields: list[list[int]] = field(default_factory=list)
     nodes: list[list[int]] = field(default_factory=list)
     spelt: bytearray = field(default_factory=bytearray)
+    index_size: int = 0
     slots: dict[int, int] = field(default_factory=lambda: {SLICES_ONLY: 0, INTEGERS: 0, DOUBLES: 0, LISTS: 0})
 
     @cached_property
@@ -52,6 +65,14 @@ class KeyTree:
         """`nodes`, as the compiled loops take it."""
         return np.array(self.nodes, np.int32)
 
+    @cached_property
+    def index(self) -> I32:
+        """Of objects with many fields where each key is found (`index_keys`)."""
+        index = np.full(max(1, self.index_size), -1, np.int32)
+        if self.index_size:
+            index_keys(self.keys.ctypes.data, self.field_table, self.node_table, index, SEED)
+        return index
+
     def add(self, names: Sequence[str], kinds: Sequence[IcebergType | None], is_deep: bool) -> int:
         """An object with these keys, and the objects inside if `is_deep`; its number."""
         node, first = len(self.nodes), len(self.fields)
@@ -67,7 +88,11 @@ class KeyTree:
             if isinstance(kind, StructType):
                 inner = [member.name for member in kind.fields]
                 self.fields[first + place][CHILD] = self.add(inner, [m.field_type for m in kind.fields], is_deep)
-        self.nodes[node] = [first, last, len(self.fields), len(self.nodes)]
+        self.nodes[node] = [first, last, len(self.fields), len(self.nodes), self.index_size, 0]
+        if last - first > MOST_UNINDEXED:
+            size = 1 << (2 * (last - first)).bit_length()
+            self.nodes[node][INDEX_MASK] = size - 1
+            self.index_size += size
         return node
 
 

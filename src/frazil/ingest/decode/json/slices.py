@@ -13,7 +13,7 @@ from pyiceberg.types import NestedField
 
 from frazil.ingest.decode.columns import Fault, Misfit, bitmap
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT, new_stack
-from frazil.ingest.decode.json.keys import Sweep, new_sweep, tree_of
+from frazil.ingest.decode.json.keys import SEED, Sweep, new_sweep, tree_of
 from frazil.ingest.decode.json.scan import (
     HALF_KEY,
     MAX_UNKNOWN,
@@ -23,6 +23,7 @@ from frazil.ingest.decode.json.scan import (
     scan_members,
 )
 from frazil.ingest.decode.json.tree import CHILD, DOUBLES, FIRST, INTEGERS, LISTS, SLOT, SUBTREE_LAST, WANTED, scan_tree
+from frazil.ingest.decode.limits import check_cells, check_new_fields
 from frazil.ingest.decode.memory import I32, U8
 from frazil.ingest.selection import Selection
 
@@ -99,7 +100,8 @@ class Texts:
     known members before they are read; it may take some of them away. takes_endless: whether the texts NaN, Infinity and
     -Infinity are floats and doubles, as Kafka Connect's converter writes them. is_extended: whether they are MongoDB's
     extended JSON. coerced: paths of columns whose text takes values of other types as they are written. sent: the texts
-    before their keys were spelt anew, starts: where each begins since, both where some column is coerced.
+    before their keys were spelt anew, starts: where each begins since, both where some column is coerced. cells,
+    new_fields: how much of what `limits` bounds they have become.
     """
 
     buffer: NDArray[np.uint8]
@@ -120,11 +122,18 @@ class Texts:
     starts: I32 | None = None
     has_slow_keys: bool = False
     stack: U8 = field(default_factory=new_stack)
+    cells: int = 0
+    new_fields: int = 0
 
     @property
     def base(self) -> int:
         """Address of the first byte."""
         return int(self.buffer.ctypes.data)
+
+    def spend(self, cells: int) -> None:
+        """Counts cells before there is memory for them. Raises TooMuch."""
+        self.cells += cells
+        check_cells(self.cells)
 
     def selected(self, slices: Slices, path: tuple[str, ...]) -> Slices:
         """Those values of the field at `path` that count, or that hold some that do."""
@@ -194,16 +203,18 @@ def take_apart(
     """
     sweep, root = slices.sweep, slices.node
     if sweep is None or root is None:
-        root, sweep = 0, new_sweep(tree_of(fields, others, texts.selection is None), len(slices), texts.buffer.size)
+        tree = tree_of(fields, others, texts.selection is None)
+        texts.spend(len(tree.fields) * len(slices))
+        root, sweep = 0, new_sweep(tree, len(slices), texts.buffer.size)
     tree = sweep.tree
-    unknown = np.empty((MAX_UNKNOWN, 3), np.int32)
+    unknown = np.empty((MAX_UNKNOWN, 4), np.int32)
     found = scan_tree(
         texts.base, slices.start, slices.end, slices.kind, root, tree.keys.ctypes.data, tree.field_table,
-        tree.node_table, texts.spelt_out, sweep.start, sweep.end, sweep.kind, sweep.done, sweep.integers,
+        tree.node_table, tree.index, SEED, texts.spelt_out, sweep.start, sweep.end, sweep.kind, sweep.done, sweep.integers,
         sweep.doubles, sweep.elements, sweep.element_kind, sweep.counts, sweep.emitted,
         sweep.odd, error, unknown, texts.stack,
     )  # fmt: skip
-    names = [_unspell(texts.buffer[at : at + length].tobytes()) for _, at, length in unknown[:found].tolist()]
+    names = [_unspell(texts.buffer[at : at + length].tobytes()) for _, at, length, _ in unknown[:found].tolist()]
     first, under_last = tree.nodes[root][FIRST], tree.nodes[root][SUBTREE_LAST]
     columns = [
         Slices(sweep.start[f], sweep.end[f], sweep.kind[f], slices.owner, sweep, f)
@@ -234,6 +245,8 @@ def take_all(texts: Texts, slices: Slices, known: list[str], error: U8) -> tuple
             error[members.unknown_rows] = TOO_MANY_KEYS
             break
         names += members.unknown
+    texts.new_fields += len(names) - len(known)
+    check_new_fields(texts.new_fields)
     for name, column in zip(names, members.columns, strict=True):
         if not is_text(name):
             error[column.kind != ABSENT] = HALF_KEY
@@ -252,6 +265,7 @@ def elements_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices
     if counts is not None and slices.sweep is not None:
         total, place = int(counts.sum()), slices.sweep.tree.fields[slices.field][SLOT]
         start, end = slices.sweep.elements[place, :, :total]
+        texts.spend(total)
         owner, offsets = _owned(slices, counts)
         return offsets, Slices(start, end, slices.sweep.element_kind[place, :total], owner)
     offsets, (elements,) = _members_of(texts, slices, ARRAY)
@@ -276,6 +290,7 @@ def _members_of(texts: Texts, slices: Slices, kind: int) -> tuple[NDArray[np.int
     """Offsets, and the values of all arrays (`kind` ARRAY) or of all objects (OBJECT), whose keys are before them."""
     counts = np.zeros(len(slices), np.int32)
     count_members(texts.base, slices.start, slices.end, slices.kind, kind, counts, texts.stack)
+    texts.spend(int(counts.sum(dtype=np.int64)) * (1 if kind == ARRAY else 2))
     owner, offsets = _owned(slices, counts)
     shape = (1 if kind == ARRAY else 2, owner.size)
     start, end, kinds = np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, np.uint8)

@@ -18,6 +18,7 @@ from pyiceberg.types import StructType
 
 from frazil.ingest.decode.columns import Bodies, Columns, Fault
 from frazil.ingest.decode.forms import OWN_FORMS, Forms
+from frazil.ingest.decode.limits import check_cells, may_guess
 from frazil.ingest.decode.memory import I32, U8
 from frazil.ingest.decode.protobuf import layout
 from frazil.ingest.decode.protobuf.cells import Cells, Refusals
@@ -30,7 +31,9 @@ from frazil.ingest.decode.protobuf.schema import load_message, load_rewriter, re
 
 _FAULTS = {
     layout.CUT: Fault("malformed", "the message is cut short, or a length goes beyond its end"),
-    layout.LONG_VARINT: Fault("malformed", "a varint is longer than ten bytes, or a field's tag longer than five"),
+    layout.LONG_VARINT: Fault(
+        "malformed", "a varint is longer than ten bytes or 64 bits, or a field's tag than five bytes"
+    ),
     layout.BAD_TAG: Fault("malformed", "a field has the number 0 or one above 536,870,911"),
     layout.BAD_WIRE: Fault("malformed", "a field has the wire type 6 or 7, which do not exist"),
     layout.OPEN_GROUP: Fault("malformed", "a group does not end"),
@@ -38,7 +41,11 @@ _FAULTS = {
     layout.UNEVEN: Fault("malformed", "packed values are cut short"),
     layout.BAD_TEXT: Fault("bad_text", "a string is not UTF-8"),
     layout.TOO_DEEP: Fault("too_deep", f"messages are nested more than {layout.MAX_DEPTH} levels deep"),
-    layout.TOO_LARGE: Fault("too_large", "the lists of the record need more memory than a record may take"),
+    layout.TOO_LARGE: Fault(
+        "too_large",
+        f"the items of its lists would become more than {layout.MAX_CELLS:,} values in columns, and 8 per byte, absent ones "
+        "included: split it",
+    ),
 }
 _MAX_FAULTS = 250
 _TOO_MANY = Fault("malformed", "the record lacks a required field, or has a value that no column holds")
@@ -97,9 +104,13 @@ class ProtobufReader:
         used = np.zeros(program.domain_count, np.int64)
         where = np.full(rows, -1, np.int32)
         start, end = plain(bodies.start), plain(bodies.end)
+        room[0] = rows
+        if not may_guess(program.place_columns(room)[1]):
+            room[:] = 0  # What the records before had is no measure: these are counted first.
         while True:
             room[0] = rows
             column_at, size = program.place_columns(room)
+            check_cells(size)
             words, flags = np.zeros(size, np.int64), np.zeros(size, np.uint8)
             slow = np.zeros(rows, np.uint8)
             scan_messages(

@@ -44,12 +44,12 @@ def read_varint(i: int, end: int) -> tuple[int, int]:
     while i < end:
         byte = load8(i)
         i += 1
+        if shift == 63 and byte > 1:
+            return TOO_LONG, 0  # More than 64 bits, or than ten bytes.
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return i, value
         shift += 7
-        if shift == 70:
-            return TOO_LONG, 0
     return CUT_SHORT, 0
 
 

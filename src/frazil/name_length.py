@@ -1,0 +1,65 @@
+"""How long the name of a column may be, at every depth. Every metadata file of a table has every name in it, for good."""
+
+from __future__ import annotations
+
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+MAX_NAME_BYTES = 255
+"""Bytes of a column's name in UTF-8. Many readers of tables take no longer ones."""
+
+_SHOWN = 40
+
+
+def is_long(name: str) -> bool:
+    """Whether no column may have this name for its length."""
+    return 4 * len(name) > MAX_NAME_BYTES and _size(name) > MAX_NAME_BYTES
+
+
+def long_name_in(kind: IcebergType) -> str | None:
+    """A name inside a type that no column may have."""
+    if isinstance(kind, StructType):
+        for member in kind.fields:
+            found = member.name if is_long(member.name) else long_name_in(member.field_type)
+            if found is not None:
+                return found
+    if isinstance(kind, ListType):
+        return long_name_in(kind.element_type)
+    return long_name_in(kind.value_type) if isinstance(kind, MapType) else None
+
+
+def without_long_names(struct: StructType) -> StructType:
+    """A struct without the fields that no table can have for a name in them."""
+    left = (member for member in struct.fields if not is_long(member.name))
+    return StructType(*(_pruned(member) for member in left if not _is_all_long(member.field_type)))
+
+
+def what_is_long(name: str) -> str:
+    """What is wrong with such a name."""
+    return f"the name {shorten(name)} has {_size(name):,} bytes, and a column's name has {MAX_NAME_BYTES} at most"
+
+
+def say_long(name: str) -> str:
+    """What is wrong with a field of such a name, and what to do."""
+    return f"{what_is_long(name)}: give the field a shorter one, or leave it out with `exclude`"
+
+
+def shorten(name: str) -> str:
+    """A name as messages show it."""
+    return name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
+
+
+def _size(name: str) -> int:
+    return len(name.encode("utf-8", "surrogatepass"))
+
+
+def _pruned(member: NestedField) -> NestedField:
+    if isinstance(member.field_type, StructType) and long_name_in(member.field_type) is not None:
+        return member.model_copy(update={"field_type": without_long_names(member.field_type)})
+    return member
+
+
+def _is_all_long(kind: IcebergType) -> bool:
+    """Whether nothing of a type is left without its long names; of lists and maps nothing is taken out."""
+    if isinstance(kind, StructType):
+        return bool(kind.fields) and not without_long_names(kind).fields
+    return long_name_in(kind) is not None

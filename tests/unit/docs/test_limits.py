@@ -1,0 +1,60 @@
+"""The page of limits says what the code does: every number of its tables is a constant."""
+
+from __future__ import annotations
+
+import re
+
+from docs.generate import REFERENCE
+from frazil.ingest.decode import limits
+from frazil.ingest.decode.avro import faults
+from frazil.ingest.decode.avro import schema as avro
+from frazil.ingest.decode.json import grammar, infer, slices, tree
+from frazil.ingest.decode.json_schema import kinds, refs
+from frazil.ingest.decode.json_schema import types as json_schema
+from frazil.ingest.decode.protobuf import frames, layout
+from frazil.ingest.decode.protobuf import schema as protobuf
+from frazil.name_length import MAX_NAME_BYTES
+from frazil.spec.models import LimitsSpec
+
+DEFAULTS = LimitsSpec()
+LIMITS = {
+    "bytes of a record's value": f"`limits: {{record_size: …}}`, {DEFAULTS.record_bytes // 2**20} MiB",
+    "cells of one record, every format": f"{limits.MAX_RECORD_CELLS:,} and one for each byte of it",
+    "cells of the records that are decoded at once, every format": f"{limits.MAX_BATCH_CELLS:,}",
+    "cells of the array and map items of an Avro record": (
+        f"{faults.FREE_CELLS:,} and {faults.CELLS_PER_BYTE} for each byte of it"
+    ),
+    "items of one Avro array or map": f"{faults.MAX_ITEMS:,}",
+    "array items without bytes (null, empty records) of an Avro record": f"{faults.MAX_EMPTY_ITEMS:,}",
+    "characters of names in an Avro value that becomes JSON": f"{faults.MAX_JSON_CHARACTERS:,}",
+    "cells of the list and map items of a Protobuf record": f"{layout.MAX_CELLS:,} and 8 for each byte of it",
+    "JSON": f"{grammar.MAX_DEPTH}",
+    "JSON that a column is inferred of": f"{infer.MAX_INFERRED_DEPTH}",
+    "Avro values, and schemas": f"{avro.MAX_LEVELS}",
+    "Protobuf messages": f"{layout.MAX_DEPTH}",
+    "Protobuf schemas": f"{protobuf.MAX_LEVELS}",
+    "JSON Schema": f"{json_schema.MAX_DEPTH}",
+    "bytes of a column's name in UTF-8, at every depth": f"{MAX_NAME_BYTES}",
+    "different names of one object whose fields are inferred, in the records that are decoded at once": (
+        f"{slices.MAX_NAMES:,}"
+    ),
+    "new fields of the records that are decoded at once, at all depths": (
+        f"{limits.MAX_NEW_FIELDS:,}, or what `limits: {{columns: …}}` leaves where that is more"
+    ),
+    "columns of a table, at all depths": f"`limits: {{columns: …}}`, {DEFAULTS.columns:,}",
+    "fields of an Avro schema": f"{avro.MAX_FIELDS:,}",
+    "fields of a Protobuf schema": f"{protobuf.MAX_FIELDS:,}",
+    "fields of a JSON Schema": f"{kinds.MAX_FIELDS:,}",
+    "bytes of an Avro schema with its references": f"{avro.MAX_TEXT_BYTES:,}",
+    "bytes of a JSON Schema with its references": f"{refs.MAX_BYTES:,}",
+    "message indexes of a Protobuf record": f"{frames.MAX_INDEXES}",
+    "the number of a Protobuf field": f"{layout.MAX_NUMBER:,}",
+    "numbers in Avro, varints and lengths in Protobuf": "10 bytes and 64 bits",
+}
+
+
+def test_every_limit_on_the_page_is_the_one_in_the_code() -> None:
+    page = (REFERENCE / "limits.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", page, re.MULTILINE)
+    assert {what: limit for what, limit in rows if limit not in ("limit", "levels", "---")} == LIMITS
+    assert f"more than {tree.MOST_UNINDEXED} fields" in page
