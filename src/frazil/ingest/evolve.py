@@ -25,6 +25,7 @@ from pyiceberg.types import (
 
 from frazil.errors import InvariantError
 from frazil.ingest.selection import list_with, map_with
+from frazil.ingest.spelling import Spellings, clash_reason, one_spelling
 
 Wanted = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
 """Fields a table lacks, or has in a narrower type: by path of the struct they belong to (`element` and `value` lead into
@@ -119,11 +120,12 @@ def widest(one: IcebergType, other: IcebergType) -> IcebergType:
 
 def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> Wanted:
     """The fields of a writer's struct that the table lacks, or has too narrow and may widen. path: of the structs."""
-    known = {field.name: field.field_type for field in table.fields}
+    known, spellings = {field.name: field.field_type for field in table.fields}, Spellings(f.name for f in table.fields)
     found: dict[Path, Mapping[str, IcebergType]] = {}
     mine: dict[str, IcebergType] = {}
     for field in written.fields:
-        old, inner = known.get(field.name), (*path, field.name)
+        name = spellings.find(field.name) or field.name
+        old, inner = known.get(name), (*path, name)
         structs = _structs_in(old, field.field_type, inner) if old is not None else None
         if structs is not None:
             found |= lacking_of(*structs[:2], may_widen, structs[2])
@@ -182,10 +184,28 @@ def extend_schema(schema: Schema, wanted: Wanted, loosened: Iterable[Path] = (),
     fields = _extend(schema.as_struct(), wanted, (), ids, may_widen).fields
     for path in loosened:
         fields = _loosen(StructType(*fields), path).fields
+    _check_spellings(StructType(*fields), frozenset(schema.field_ids), ())
     try:
         return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
         raise NamesClash(f"no table can have these columns together: {error}") from None
+
+
+def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> None:
+    """Raises NamesClash for a new field whose name differs from another one's in capitals alone. known: ids of fields that
+    are not new.
+    """
+    if isinstance(kind, ListType):
+        _check_spellings(kind.element_type, known, (*path, "element"))
+    elif isinstance(kind, MapType):
+        _check_spellings(kind.value_type, known, (*path, "value"))
+    elif isinstance(kind, StructType):
+        spellings = Spellings(member.name for member in kind.fields)
+        for member in kind.fields:
+            inner, others = (*path, member.name), spellings.others(member.name)
+            if others and member.field_id not in known:
+                raise NamesClash(clash_reason(inner, others))
+            _check_spellings(member.field_type, known, inner)
 
 
 def extend_fields(struct: StructType, wanted: Wanted) -> StructType:
@@ -217,14 +237,18 @@ def _extend(
     struct: StructType, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
 ) -> StructType:
     fields = [_extend_field(field, wanted, (*path, field.name), ids, may_widen) for field in struct.fields]
-    known = {field.name: place for place, field in enumerate(fields)}
+    known, spellings = {field.name: n for n, field in enumerate(fields)}, Spellings(field.name for field in fields)
     for name, kind in wanted.get(path, {}).items():
-        if name in known:
-            united = _unite(fields[known[name]].field_type, kind, ids, may_widen)
-            fields[known[name]] = fields[known[name]].model_copy(update={"field_type": united})
-        else:
-            field_id = next(ids)
-            fields.append(NestedField(field_id, name, _numbered(kind, ids), required=False))
+        column = spellings.find(name)
+        if column is not None:
+            place = known[column]
+            united = _unite(fields[place].field_type, kind, ids, may_widen)
+            fields[place] = fields[place].model_copy(update={"field_type": united})
+            continue
+        known[name] = len(fields)
+        spellings.add(name)
+        field_id = next(ids)
+        fields.append(NestedField(field_id, name, _numbered(one_spelling(kind, widest), ids), required=False))
     return StructType(*fields)
 
 

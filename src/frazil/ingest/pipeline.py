@@ -31,11 +31,12 @@ from frazil.ingest.granting import MOST_BARRED, grant
 from frazil.ingest.in_vain import InVain, asked_in_vain
 from frazil.ingest.layouts import check_measured_columns
 from frazil.ingest.letters.letter_box import LetterBox, new_table_properties
-from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
+from frazil.ingest.naming import KEY_ROOT, check_reserved, document, extend_shaped
 from frazil.ingest.parts import Parts
 from frazil.ingest.release import release_memory
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.shared import own_starts
+from frazil.ingest.spelling import exits, fold
 from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
 from frazil.ingest.target import TableTarget, WriterSchema
 from frazil.ingest.task import Job
@@ -437,7 +438,15 @@ def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Cal
     if shaping is not None:
         return lambda schema: extend_shaped(schema, shaping, own, wanted, loosened, may_widen)
     check_metadata_names(wanted, own)
-    return lambda schema: extend_schema(schema, wanted, loosened, may_widen)
+
+    def change(schema: Schema) -> Schema:
+        there = {column.name for column in schema.fields}
+        for name in wanted.get((), {}):
+            if name not in there:
+                check_reserved(name, (name,))
+        return extend_schema(schema, wanted, loosened, may_widen)
+
+    return change
 
 
 def clash_remedy(spec: TableSpec) -> str:
@@ -449,9 +458,11 @@ def clash_remedy(spec: TableSpec) -> str:
 
 def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:
     """Raises NamesClash when records bring a field with the name of a metadata column: one of the two would be lost."""
+    fields = {fold(name): name for name in wanted.get((), {})}
     for column in columns:
-        if column in wanted.get((), {}):
-            raise NamesClash(f"field {column}: the table has a column of its own with this name")
+        name = fields.get(fold(column))
+        if name is not None:
+            raise NamesClash(f"field {name}: the table has a column of its own with this name: {exits((name,))}")
 
 
 def _job(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:

@@ -119,7 +119,8 @@ TABLE: Mapping[str, Setting] = {
         default=False,
     ),
     "column_case": Setting(
-        "How columns are named after fields: as they are, in small letters, as user_id, or as userId.",
+        "How columns, and members of structs in them, are named after fields: as they are, in small letters, as user_id, or"
+        " as userId.",
         choices=("keep", "lower", "snake", "camel"),
         default="keep",
     ),

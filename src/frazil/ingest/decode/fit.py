@@ -32,6 +32,8 @@ from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
 from frazil.ingest.selection import list_with, map_with
+from frazil.ingest.shape import as_written
+from frazil.ingest.spelling import Spellings, both_reason, clash_reason
 from frazil.ingest.target import Reading, arrow_type
 
 Path = tuple[str, ...]
@@ -128,26 +130,87 @@ def fit_struct(
 ) -> list[pa.Array]:
     """The table's `fields` from the writer's `struct`, of which `arrays` are the columns."""
     written = {member.name: n for n, member in enumerate(struct.fields)}
-    known = {member.name for member in fields}
+    known, spellings = {member.name for member in fields}, Spellings(member.name for member in fields)
     renamed = _renamed(fitting, struct, known, place.path)
+    others = [n for n, member in enumerate(struct.fields) if member.name not in known and n not in renamed.values()]
+    respelt: dict[str | None, list[int]] = {}
+    for n in others:
+        respelt.setdefault(spellings.find(struct.fields[n].name), []).append(n)
     found = []
     for member in fields:
-        n = written.get(member.name, renamed.get(member.name))
-        inner = place.inside(member.name)
-        if n is None:
-            column = pa.nulls(len(place.owner), arrow_type(member.field_type))
-        else:
-            top = (inner.path, struct.fields[n].field_type)
-            column = fit_value(fitting, arrays[n], (struct.fields[n].field_type, member.field_type), inner, top)
+        at = written.get(member.name, renamed.get(member.name))
+        column = _fit_member(fitting, struct, arrays, member, place, [at] if at is not None else [])
+        for number, more in enumerate(respelt.get(member.name, ())):
+            is_first = at is None and number == 0
+            column = _with_respelt(fitting, (struct, arrays, more), member, place, None if is_first else column)
         if member.required:
-            require(fitting, column, place, inner.path)
+            require(fitting, column, place, (*place.path, member.name))
         found.append(column)
-    for n, member in enumerate(struct.fields):
-        if member.name not in known and n not in renamed.values():
-            _meet_undeclared(
-                fitting, fitting.renames.under_first(member, place.path, written.keys() | known), arrays[n], place
-            )
+    for n in respelt.get(None, ()):
+        member = fitting.renames.under_first(struct.fields[n], place.path, written.keys() | known)
+        _meet_undeclared(fitting, member, arrays[n], place, spellings)
     return found
+
+
+def _fit_member(
+    fitting: Fitting,
+    struct: StructType,
+    arrays: Sequence[pa.Array],
+    member: NestedField,
+    place: Place,
+    at: Sequence[int],
+) -> pa.Array:
+    """The values of one column, from the field of the writer's that is at the place `at`, if there is one."""
+    if not at:
+        return pa.nulls(len(place.owner), arrow_type(member.field_type))
+    written, inner = struct.fields[at[0]].field_type, place.inside(member.name)
+    return fit_value(fitting, arrays[at[0]], (written, member.field_type), inner, (inner.path, written))
+
+
+def _with_respelt(
+    fitting: Fitting,
+    written: tuple[StructType, Sequence[pa.Array], int],
+    member: NestedField,
+    place: Place,
+    column: pa.Array | None,
+) -> pa.Array:
+    """A column, and where it has no value that of a field whose name differs in capitals alone. A record with values of both
+    is refused, unless the table leaves other fields out. column: None where no other field feeds it.
+    """
+    struct, arrays, n = written
+    array, path = arrays[n], (*place.path, struct.fields[n].name)
+    if column is None:
+        return _fit_member(fitting, struct, arrays, member, place, [n])
+    is_second = np.asarray(array.is_valid()) & np.asarray(column.is_valid()) & place.there
+    if is_second.any() or not len(column):
+        _meet_second(fitting, array, is_second, place, path, member.name)
+        left = np.where(is_second, -1, np.arange(len(array)))
+        array = array.take(pa.array(left, mask=is_second))
+    respelt = _fit_member(fitting, struct, [*arrays[:n], array, *arrays[n + 1 :]], member, place, [n])
+    if respelt.null_count == len(respelt):
+        return column
+    return respelt if column.null_count == len(column) else _either(column, respelt)
+
+
+def _either(one: pa.Array, other: pa.Array) -> pa.Array:
+    """The values of one column, and those of the other where it has none."""
+    count = len(one)
+    is_null = np.asarray(one.is_null())
+    places = np.where(is_null, np.arange(count, 2 * count), np.arange(count))
+    return pa.concat_arrays([one, as_written(other, one.type)]).take(pa.array(places))
+
+
+def _meet_second(
+    fitting: Fitting, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
+) -> None:
+    if fitting.reading.undeclared == "add":
+        fitting.refuse_change(path, clash_reason(path, [column]))
+        fitting.refuse(array, is_second, place.owner, path, "name_taken", both_reason(path, column))
+    elif fitting.reading.undeclared == "drop":
+        fitting.dropped.add(".".join(path))
+    else:
+        reason = UNDECLARED if fitting.reading.undeclared == "rescue" else _NO_COLUMN
+        fitting.refuse(array, is_second, place.owner, path, "undeclared", reason)
 
 
 @dataclass(frozen=True)
@@ -381,9 +444,21 @@ def _requires(kind: IcebergType) -> bool:
     return isinstance(kind, MapType) and (kind.value_required or _requires(kind.value_type))
 
 
-def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, place: Place) -> None:
+def _meet_undeclared(
+    fitting: Fitting,
+    member: NestedField,
+    array: pa.Array,
+    place: Place,
+    spellings: Spellings,
+) -> None:
+    """spellings: the names of the columns that are there."""
     path, undeclared = (*place.path, member.name), fitting.reading.undeclared
-    if undeclared == "add" and path in fitting.reading.barred_at:
+    if undeclared == "add" and spellings.others(member.name):
+        reason = clash_reason(path, spellings.others(member.name))
+        fitting.refuse_change(path, reason)
+        there = np.asarray(array.is_valid()) & place.there
+        fitting.refuse(array, there, place.owner, path, "name_taken", reason)
+    elif undeclared == "add" and path in fitting.reading.barred_at:
         there = np.asarray(array.is_valid()) & place.there
         fitting.refuse(array, there, place.owner, path, "name_taken", fitting.reading.barred_at[path])
     elif undeclared == "add":

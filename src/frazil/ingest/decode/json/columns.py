@@ -35,9 +35,10 @@ from frazil.ingest.decode.columns import Fault, bitmap
 from frazil.ingest.decode.json import values
 from frazil.ingest.decode.json.extended import as_held
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
-from frazil.ingest.decode.json.infer import infer_type, refuse_objects
+from frazil.ingest.decode.json.infer import infer_members, join_spellings, refuse_objects, refuse_second
 from frazil.ingest.decode.json.scan import OK
 from frazil.ingest.decode.json.slices import (
+    Members,
     Slices,
     Texts,
     elements_of,
@@ -50,6 +51,7 @@ from frazil.ingest.decode.json.slices import (
 from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn, read_epochs, whole_number
 from frazil.ingest.decode.memory import I32, U8
 from frazil.ingest.selection import EVERY_MEMBER
+from frazil.ingest.spelling import Spellings, clash_reason
 
 _FAULTS = {
     values.WRONG_KIND: Fault("does_not_fit", "{value} does not fit {type}"),
@@ -99,16 +101,17 @@ def read_members(
     level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
     asides = level.more(names)  # What is left out is looked for too: so it is no unknown field.
     members = take_apart(texts, slices, fields, asides, error)
+    columns = members.columns
     if level.only is not None:
         undeclared = zip(asides, members.columns[len(names) :], strict=True)
         _meet_undeclared(texts, undeclared, findings, path)
     elif members.unknown:
-        _note_undeclared(texts, slices, names + asides, members.unknown, findings, path, error)
+        columns = _meet_unknown(texts, slices, (names, asides), members, findings, path, error)
         members.clear(error)
     if path in texts.watched:
-        texts.watched[path](names + asides, members.columns)
+        texts.watched[path](names + asides, columns)
     arrays = []
-    for member, column in zip(fields, members.columns[: len(names)], strict=True):
+    for member, column in zip(fields, columns[: len(names)], strict=True):
         arrays.append(read_value(texts, column, member.field_type, findings, (*path, member.name)))
         if member.required:
             _refuse_missing(texts, slices, column, arrays[-1], (*path, member.name), error)
@@ -125,35 +128,80 @@ def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
     return _read_text(texts, slices, kind, path)
 
 
-def _note_undeclared(
+def _meet_unknown(
     texts: Texts,
     slices: Slices,
-    known: list[str],
-    unknown: list[str],
+    known: tuple[list[str], list[str]],
+    members: Members,
     findings: Findings,
     path: tuple[str, ...],
     error: U8,
-) -> None:
+) -> list[Slices]:
+    """What becomes of keys that no column has by exactly their name; the columns of `known`, with the values under names
+    that differ from theirs in capitals alone. known: names of columns, and of what is left out.
+    """
+    fields, asides = known
+    spellings = Spellings(fields)
+    is_respelt = any(spellings.find(name) is not None for name in members.unknown)
     if findings.undeclared == "drop":
+        unknown = [name for name in members.unknown if spellings.find(name) is None]
         findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
-        return
-    names, members = take_all(texts, slices, known, error)
-    _meet_undeclared(texts, zip(names[len(known) :], members.columns[len(known) :], strict=True), findings, path)
+        if not is_respelt:
+            return members.columns
+    names, every = take_all(texts, slices, fields + asides, error)
+    columns = every.columns if is_respelt else members.columns
+    at: dict[str | None, int] = {name: n for n, name in enumerate(fields)}
+    others: list[tuple[str, Slices]] = []
+    for name, column in list(zip(names, every.columns, strict=True))[len(fields) + len(asides) :]:
+        place = at.get(spellings.find(name))
+        if place is not None:
+            columns[place], second = join_spellings(columns[place], column)
+            others += _meet_second(texts, second, findings, (*path, name), fields[place])
+        elif findings.undeclared != "drop":
+            others.append((name, column))
+    _meet_undeclared(texts, others, findings, path, spellings)
+    return columns[: len(fields) + len(asides)]
+
+
+def _meet_second(
+    texts: Texts, second: Slices, findings: Findings, path: tuple[str, ...], column: str
+) -> list[tuple[str, Slices]]:
+    """Values that no column is left for, as their record has another one for it: its record is refused, unless the table
+    leaves such fields out or puts them aside, which is answered.
+    """
+    if not (second.kind > NULL).any():
+        return []
+    if findings.undeclared != "add":
+        return [(path[-1], second)]
+    refuse_second(texts, second, path, column)
+    return []
 
 
 def _meet_undeclared(
-    texts: Texts, columns: Iterable[tuple[str, Slices]], findings: Findings, path: tuple[str, ...]
+    texts: Texts,
+    columns: Iterable[tuple[str, Slices]],
+    findings: Findings,
+    path: tuple[str, ...],
+    spellings: Spellings | None = None,
 ) -> None:
+    """spellings: the names of columns that are there."""
+    if findings.undeclared == "add":
+        free: list[tuple[str, Slices]] = []
+        for name, column in columns:
+            inner, taken = (*path, name), spellings.others(name) if spellings is not None else []
+            reason = clash_reason(inner, taken) if taken else findings.barred.get(inner)
+            if reason is None:
+                free.append((name, column))
+            else:
+                there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
+                texts.refuse(column, there, ".".join(inner), {1: Fault("name_taken", reason)})
+        found = infer_members(texts, free, path)
+        if found:
+            findings.wanted.setdefault(path, {}).update((name, one.type) for name, one in found.items())
+        return
     for name, column in columns:
         inner = (*path, name)
-        if findings.undeclared == "add" and inner in findings.barred:
-            there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
-            texts.refuse(column, there, ".".join(inner), {1: Fault("name_taken", findings.barred[inner])})
-        elif findings.undeclared == "add":
-            inferred = infer_type(texts, column, inner)
-            if inferred is not None:
-                findings.wanted.setdefault(path, {})[name] = inferred
-        elif findings.undeclared != "drop":
+        if findings.undeclared != "drop":
             _put_aside(texts, column, inner, findings)
         elif (column.kind != ABSENT).any() and is_text(name):
             findings.dropped.add(".".join(inner))

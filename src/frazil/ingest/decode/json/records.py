@@ -22,7 +22,6 @@ from frazil.ingest.decode.fit import NOT_ADDED
 from frazil.ingest.decode.json import scan
 from frazil.ingest.decode.json.columns import Findings, read_members
 from frazil.ingest.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
-from frazil.ingest.decode.json.infer import infer_struct
 from frazil.ingest.decode.json.keys import spell_key
 from frazil.ingest.decode.json.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, take_all
 from frazil.ingest.decode.rescue import rescued_column
@@ -219,4 +218,4 @@ def _spell_key(match: re.Match[bytes]) -> bytes:
     return b'"' + spell_key(key) + b'"' + match.group(1)
 
 
-__all__ = ["Decoded", "JsonOptions", "Misfit", "decode_json", "infer_json", "infer_struct"]
+__all__ = ["Decoded", "JsonOptions", "Misfit", "decode_json", "infer_json"]
