@@ -25,13 +25,17 @@ from pyiceberg.types import (
 
 from frazil.errors import InvariantError
 from frazil.ingest.selection import list_with, map_with
-from frazil.ingest.spelling import Spellings, clash_reason, one_spelling
+from frazil.ingest.spelling import Spellings, clash_reason, exits, one_spelling
 
 Wanted = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
 """Fields a table lacks, or has in a narrower type: by path of the struct they belong to (`element` and `value` lead into
 lists and maps).
 """
 Path = tuple[str, ...]
+
+
+_WHOLE = (IntegerType, LongType)
+_NUMBERS = {IntegerType, LongType, FloatType, DoubleType}
 
 
 class TypesDiffer(Exception):
@@ -44,7 +48,11 @@ class TypesDiffer(Exception):
 
 
 class NamesClash(Exception):
-    """Two columns would have one full name, as a field `a.b` and a field `b` of `a` have."""
+    """Two columns would have one name. is_exact: what else is in the new struct of the field is not in the way."""
+
+    def __init__(self, reason: str, is_exact: bool = False) -> None:
+        super().__init__(reason)
+        self.is_exact = is_exact
 
 
 @dataclass(frozen=True)
@@ -104,10 +112,10 @@ def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...], kee
     if isinstance(one, MapType) and isinstance(other, MapType):
         key = merge_types(one.key_type, other.key_type, (*path, "key"), keeps_first)
         return MapType(0, key, 0, merge_types(one.value_type, other.value_type, (*path, "value"), keeps_first), False)
-    if {type(one), type(other)} == {LongType, DoubleType}:
-        return DoubleType()
     if can_promote(one, other):
         return other
+    if isinstance(one, _WHOLE) != isinstance(other, _WHOLE) and {type(one), type(other)} <= _NUMBERS:
+        return DoubleType()
     if one != other and not can_promote(other, one) and not keeps_first:
         raise TypesDiffer(path, one, other)
     return one
@@ -184,7 +192,9 @@ def extend_schema(schema: Schema, wanted: Wanted, loosened: Iterable[Path] = (),
     fields = _extend(schema.as_struct(), wanted, (), ids, may_widen).fields
     for path in loosened:
         fields = _loosen(StructType(*fields), path).fields
-    _check_spellings(StructType(*fields), frozenset(schema.field_ids), ())
+    known = frozenset(schema.field_ids)
+    _check_spellings(StructType(*fields), known, ())
+    _check_full_names(StructType(*fields), known)
     try:
         return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
@@ -206,6 +216,38 @@ def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> No
             if others and member.field_id not in known:
                 raise NamesClash(clash_reason(inner, others))
             _check_spellings(member.field_type, known, inner)
+
+
+def _check_full_names(struct: StructType, known: frozenset[int]) -> None:
+    """Raises NamesClash for a new field that Iceberg would call as another one is called: `a.b` is a field of this name and
+    the field `b` of `a`.
+    """
+    named = [(path, field_id) for path, field_id in _paths(struct, ())]
+    if len({".".join(path) for path, _ in named}) == len(named):
+        return
+    owners: dict[str, Path] = {}
+    for path, field_id in sorted(named, key=lambda one: one[1] not in known):
+        other = owners.setdefault(".".join(path), path)
+        if other != path and field_id not in known:
+            held = f"the field `{other[-1]}`" + (f" inside `{'.'.join(other[:-1])}`" if len(other) > 1 else "")
+            mine = f"the field `{path[-1]}`" + (f" inside `{'.'.join(path[:-1])}`" if len(path) > 1 else "")
+            reason = f"{mine}, and {held} would both be the column `{'.'.join(path)}`"
+            raise NamesClash(f"{reason}: {exits(path)}", is_exact=True)
+
+
+def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
+    """Everything inside a type that Iceberg has a name for, with its id."""
+    if isinstance(kind, StructType):
+        for member in kind.fields:
+            yield (*path, member.name), member.field_id
+            yield from _paths(member.field_type, (*path, member.name))
+    elif isinstance(kind, ListType):
+        yield (*path, "element"), kind.element_id
+        yield from _paths(kind.element_type, (*path, "element"))
+    elif isinstance(kind, MapType):
+        yield (*path, "key"), kind.key_id
+        yield (*path, "value"), kind.value_id
+        yield from _paths(kind.value_type, (*path, "value"))
 
 
 def extend_fields(struct: StructType, wanted: Wanted) -> StructType:

@@ -21,6 +21,7 @@ from frazil.ingest.evolve import (
     Path,
     TypesDiffer,
     Wanted,
+    dump_wanted,
     extend_schema,
     load_wanted,
     merge_wanted,
@@ -28,12 +29,14 @@ from frazil.ingest.evolve import (
 )
 from frazil.ingest.files.partition_limit import TooManyPartitions, exceeds
 from frazil.ingest.granting import MOST_BARRED, grant
+from frazil.ingest.hints import Hints, hints_of
 from frazil.ingest.in_vain import InVain, asked_in_vain
 from frazil.ingest.layouts import check_measured_columns
 from frazil.ingest.letters.letter_box import LetterBox, new_table_properties
 from frazil.ingest.naming import KEY_ROOT, check_reserved, document, extend_shaped
 from frazil.ingest.parts import Parts
 from frazil.ingest.release import release_memory
+from frazil.ingest.sample import sample_reads
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.shared import own_starts
 from frazil.ingest.spelling import exits, fold
@@ -160,7 +163,7 @@ class Pipeline:
         if report.wanted or report.loosened or report.key_columns or table.state is None:
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
             self._delete_files(table, report)
-            return self._evolve(planned, report)
+            return self._evolve_with_sample(planned, report)
         if report.unplaced or report.scattered or exceeds(table.spec.limits.partitions, report.files):
             self._delete_files(table, report)
             too_many = TooManyPartitions(table.name, table.spec.limits.partitions, report.scattered)
@@ -289,6 +292,35 @@ class Pipeline:
             raise self._bad_record(planned, schema, remedy) from None
         except NamesClash as error:
             raise SpecError(str(error), remedy=clash_remedy(table.spec), where=table.name) from None
+
+    def _evolve_with_sample(self, planned: Planned, report: TaskReport) -> Outcome:
+        """A new schema; of a table that nothing is committed to yet as a sample of the records behind the batch asks too."""
+        sampled = self._with_sample(planned, report)
+        if sampled.missing:
+            return Outcome(planned.table.state, sampled, schemas=self.schemas_of(planned.table, sampled.missing))
+        return self._evolve(planned, sampled)
+
+    def _with_sample(self, planned: Planned, report: TaskReport) -> TaskReport:
+        """The report of a table's first batch, and what a sample of the records behind it wants or has no schemas for. What
+        the batch itself has seen comes first.
+        """
+        table = planned.table
+        if not report.wanted or table.progress.snapshot_id is not None:
+            return report
+        record_bytes = report.value_bytes / max(1, report.record_count)
+        try:
+            wanted, missing = [self._wanted(planned, report)], report.missing
+        except TypesDiffer:  # The table stops at a record of the batch.
+            return report
+        for ranges in sample_reads(planned.position, planned.batch.ranges, planned.reach, record_bytes):
+            batch = Batch(table.name, tuple(ranges))
+            job = with_hints(_job([replace(planned, batch=batch)], is_trial=True), hints_of(merge_wanted(wanted, True)))
+            found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
+            wanted += map(load_wanted, found.wanted)
+            missing |= found.missing
+        if len(wanted) == 1 and not missing:
+            return report
+        return replace(report, wanted=(dump_wanted(merge_wanted(wanted, keeps_first=True)),), missing=missing)
 
     def _wanted(self, planned: Planned, report: TaskReport) -> Wanted:
         """What the tasks want together. Where they contradict each other, TypesDiffer, or what was seen first if the rest
@@ -474,10 +506,19 @@ def _job(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | No
     return Job(
         targets={topic: targets[0] for topic, targets in fed.items()},
         trials=trials,
-        is_scattered=any(p.table.needs_one_task for p in planned),
+        # What the first records of a table tell is told in their order.
+        is_scattered=bool(trials) or any(p.table.needs_one_task for p in planned),
         beside={topic: tuple(targets[1:]) for topic, targets in fed.items() if targets[1:]},
         starts=own_starts([p.batch for p in planned]),
     )
+
+
+def with_hints(job: Job, hints: Hints) -> Job:
+    """A look at one table's records with what those before them have told, all of them in one task."""
+    targets = {
+        topic: replace(target, reading=replace(target.reading, hints=hints)) for topic, target in job.targets.items()
+    }
+    return replace(job, targets=targets, is_scattered=True)
 
 
 def _same(before: TableState, found: TableState) -> TableState:

@@ -78,6 +78,16 @@ def exits(path: Path) -> str:
     return f"give the field a column, `columns: {{NAME: {{type: TYPE, field: {field}}}}}`, or {out}"
 
 
+def fraction_exits(path: Path, is_json: bool = True) -> str:
+    """The settings that make room for fractions of a field whose column takes whole numbers. Iceberg widens none of these to
+    a type with fractions.
+    """
+    out = "a new table with `numbers: double` takes it" if is_json else "a new table that declares a double takes it"
+    if "element" in path or "value" in path or not path:
+        return out
+    return f"{out}, and here another column, `columns: {{NAME: {{type: double, field: {_in_file(path)}}}}}`"
+
+
 def _in_file(path: Path) -> str:
     """A path as a pipeline file writes it: with dots, or as a list where a name has one itself."""
     if any("." in name or not name for name in path):

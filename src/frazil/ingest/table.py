@@ -368,6 +368,7 @@ class Table:
             max_record_bytes=spec.limits.record_bytes,
             barred=tuple(sorted(self.barred.items())),
             room=max(0, spec.limits.columns - (len(self.state.schema.field_ids) if self.state else 0)),
+            numbers=spec.numbers,
         )
 
     def _key_reading(self, written: ValueSpec | None = None) -> Reading:
@@ -384,6 +385,7 @@ class Table:
             undeclared="refuse" if spec.on_drift == "freeze" else "add",
             may_widen=spec.on_drift == "evolve",
             on_bad=spec.on_bad_record,
+            numbers=spec.numbers,
         )
 
     def _header_readings(self) -> tuple[tuple[str, Reading], ...]:

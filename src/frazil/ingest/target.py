@@ -117,7 +117,8 @@ class Reading:
     without one they are milliseconds in JSON, and no times elsewhere. envelope: how records wrap a change, where what is
     read is not the record but its opened envelope (`decode.envelopes.opened`). barred: paths of fields that the table cannot
     have, with the reason: records that have them are bad ones. room: so many columns may be added; a record that brings more
-    is a bad one. is_extended: JSON is MongoDB's extended one.
+    is a bad one. is_extended: JSON is MongoDB's extended one. numbers: what numbers of JSON become where there is no column
+    yet; None: what their values need. hints: as in `hints`, of records before these.
     """
 
     format: str = "json"
@@ -137,6 +138,8 @@ class Reading:
     barred: tuple[tuple[Path, str], ...] = ()
     room: int = 2**31
     is_extended: bool = False
+    numbers: IcebergType | None = None
+    hints: tuple[tuple[Path, str], ...] = ()
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """The schema of an id, None while it is not known."""

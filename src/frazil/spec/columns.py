@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -247,7 +248,11 @@ def read_paths(entry: Entry | None, label: str, problems: Problems) -> tuple[tup
 
 
 def parse_path(text: str) -> tuple[str, ...]:
-    """The path that `text` spells; `a.b` and `a.b.*` are the same."""
+    """The path that `text` spells; `a.b` and `a.b.*` are the same. A name with a dot is written in a list of JSON:
+    `["a.b", "c"]`.
+    """
+    if text.startswith("["):
+        return _parse_names(text)
     parts = text.split(".")
     if len(parts) > 1 and parts[-1] == "*":
         parts = parts[:-1]
@@ -255,3 +260,14 @@ def parse_path(text: str) -> tuple[str, ...]:
         remedy = "join names of fields by dots, such as `user.name`; `user` and `user.*` stand for everything in it"
         raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
     return tuple(parts)
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    try:
+        names = json.loads(text)
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        remedy = """write names in quotes, such as '["user", "first.name"]'"""
+        raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
+    return tuple(names)

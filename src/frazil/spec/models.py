@@ -248,7 +248,8 @@ class TableSpec(_Declared):
 
     `name` has at least a namespace and a table, joined by dots. `value`, `key`: what the records hold.
     `undeclared`: what becomes of fields that `columns` does not name. `rescue`: whether what does not fit its
-    column goes to the column `_rescued`. `flatten`, `column_case`: how columns are made from nested records and called.
+    column goes to the column `_rescued`. `numbers`: what all numbers of JSON become where no column is declared; None: what
+    a sample of them needs. `flatten`, `column_case`: how columns are made from nested records and called.
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
     `envelope`: how records wrap changes; None: they are rows. `changelog`: whether every image of every change becomes a
     row. `deletes`: whether a deleted row goes or is marked. `atomic`: None where a snapshot may show a part of a
@@ -268,6 +269,7 @@ class TableSpec(_Declared):
     columns: tuple[ColumnSpec, ...] = ()
     undeclared: Literal["add", "drop", "rescue"] = "add"
     rescue: bool = False
+    numbers: SerializeAsAny[IcebergType] | None = None
     flatten: FlattenSpec | None = None
     column_case: Literal["keep", "lower", "snake", "camel"] = "keep"
     include: tuple[tuple[str, ...], ...] = ()

@@ -107,6 +107,12 @@ TABLE: Mapping[str, Setting] = {
         choices=("add", "drop", "rescue"),
         default="add",
     ),
+    "numbers": Setting(
+        "What numbers of JSON without a schema become where no column is declared: `as_seen` long, or double where a sample"
+        " of the topic has a fraction; `double`; or `decimal(p,s)`.",
+        {"type": "string", "pattern": r"^(as_seen|double|decimal\s*\(.*\))$", "examples": ["double", "decimal(18,4)"]},
+        default="as_seen",
+    ),
     "rescue": Setting(
         "Whether what does not fit its column goes to the column _rescued.",
         choices=(True, False),

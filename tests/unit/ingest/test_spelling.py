@@ -33,6 +33,8 @@ def columns_of(scene: Scene | World, table: str = "n.a") -> dict[str, str]:
 
 def letters_of(scene: Scene | World, table: str = "n.a") -> list[tuple[int, str, str, str]]:
     """Offset, class, path and reason of each dead letter."""
+    if scene.catalog.load(f"{table}__dead_letters") is None:
+        return []
     rows = [
         row
         for file in scene.catalog.data_files(f"{table}__dead_letters")
@@ -41,7 +43,7 @@ def letters_of(scene: Scene | World, table: str = "n.a") -> list[tuple[int, str,
     return sorted((row["offset"], row["error_class"], row["path"], row["message"]) for row in rows)
 
 
-def make(scene: Scene, **columns: str) -> None:
+def make(scene: Scene | World, table: str = "n.a", **columns: str) -> None:
     """A table that somebody else has made."""
     schema = Schema(
         *(
@@ -50,7 +52,7 @@ def make(scene: Scene, **columns: str) -> None:
             for field in new_schema([("x", LONG)]).fields
         )
     )
-    scene.catalog.create("n.a", schema, {}, 2, Layout(None, None))
+    scene.catalog.create(table, schema, {}, 2, Layout(None, None))
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
+    DoubleType,
+    FloatType,
     IcebergType,
+    IntegerType,
     ListType,
+    LongType,
     MapType,
     NestedField,
     StructType,
@@ -31,9 +35,10 @@ from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
+from frazil.ingest.granting import type_without_barred
 from frazil.ingest.selection import list_with, map_with
 from frazil.ingest.shape import as_written
-from frazil.ingest.spelling import Spellings, both_reason, clash_reason
+from frazil.ingest.spelling import Spellings, both_reason, clash_reason, fraction_exits
 from frazil.ingest.target import Reading, arrow_type
 
 Path = tuple[str, ...]
@@ -67,6 +72,10 @@ class Fitting:
 
     def __post_init__(self) -> None:
         self.refused = np.zeros(self.row_count, np.bool_)
+
+    def in_row(self, path: Path) -> Path:
+        """A path as a pipeline file writes it: from the row's top, and not from an envelope's."""
+        return path if self.reading.envelope is None else path[1:]
 
     def want(self, path: Path, kind: IcebergType) -> None:
         """The table should have this field, at least as wide."""
@@ -204,8 +213,9 @@ def _meet_second(
     fitting: Fitting, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
 ) -> None:
     if fitting.reading.undeclared == "add":
-        fitting.refuse_change(path, clash_reason(path, [column]))
-        fitting.refuse(array, is_second, place.owner, path, "name_taken", both_reason(path, column))
+        fitting.refuse_change(path, clash_reason(fitting.in_row(path), [column]))
+        reason = both_reason(fitting.in_row(path), column)
+        fitting.refuse(array, is_second, place.owner, path, "name_taken", reason)
     elif fitting.reading.undeclared == "drop":
         fitting.dropped.add(".".join(path))
     else:
@@ -454,7 +464,7 @@ def _meet_undeclared(
     """spellings: the names of the columns that are there."""
     path, undeclared = (*place.path, member.name), fitting.reading.undeclared
     if undeclared == "add" and spellings.others(member.name):
-        reason = clash_reason(path, spellings.others(member.name))
+        reason = clash_reason(fitting.in_row(path), spellings.others(member.name))
         fitting.refuse_change(path, reason)
         there = np.asarray(array.is_valid()) & place.there
         fitting.refuse(array, there, place.owner, path, "name_taken", reason)
@@ -462,7 +472,10 @@ def _meet_undeclared(
         there = np.asarray(array.is_valid()) & place.there
         fitting.refuse(array, there, place.owner, path, "name_taken", fitting.reading.barred_at[path])
     elif undeclared == "add":
-        fitting.want(path, member.field_type)
+        barred = fitting.reading.barred_at
+        if any(other[: len(path)] == path for other in barred):
+            _refuse_barred(fitting, array, member.field_type, place.inside(member.name))
+        fitting.want(path, type_without_barred(member.field_type, barred, path) if barred else member.field_type)
     elif undeclared == "drop":
         fitting.dropped.add(".".join(path))
     else:
@@ -474,6 +487,17 @@ def _meet_undeclared(
             return
         reason = UNDECLARED if undeclared == "rescue" else _NO_COLUMN
         fitting.refuse(array, there, place.owner, path, "undeclared", reason)
+
+
+def _refuse_barred(fitting: Fitting, array: pa.Array, kind: IcebergType, place: Place) -> None:
+    """Refuses the records with values in fields that are kept out, inside a field that the table lacks."""
+    barred = fitting.reading.barred_at
+    if place.path in barred:
+        there = np.asarray(array.is_valid()) & place.there
+        fitting.refuse(array, there, place.owner, place.path, "name_taken", barred[place.path])
+    elif any(other[: len(place.path)] == place.path for other in barred):
+        for values, inner_kind, _, inner in _inside(pa.concat_arrays([array]), kind, place):
+            _refuse_barred(fitting, values, inner_kind, inner)
 
 
 def _is_of_each(owner: Owner) -> bool:
@@ -494,6 +518,8 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
     if bad.any():
         reason = f"{{value}} ({_word(written)}) does not fit {_word(wanted)}"
+        if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
+            reason = f"{reason}: {fraction_exits(fitting.in_row(place.path), is_json=False)}"
         fitting.refuse(array, bad, place.owner, place.path, "does_not_fit", reason)
     return back
 

@@ -108,4 +108,7 @@ def json_options(reading: Reading, limit: int, is_extended: bool = False) -> Jso
         reading.units,
         reading.barred_at,
         is_extended,
+        reading.numbers,
+        row_depth=0 if reading.envelope is None else 1,
+        hints=reading.hints,
     )

@@ -8,7 +8,7 @@ integer. docs/reference/json.md has the table of what fits what; tests/unit/inge
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ from frazil.ingest.decode.json.slices import (
 from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn, read_epochs, whole_number
 from frazil.ingest.decode.memory import I32, U8
 from frazil.ingest.selection import EVERY_MEMBER
-from frazil.ingest.spelling import Spellings, clash_reason
+from frazil.ingest.spelling import Spellings, clash_reason, fraction_exits
 
 _FAULTS = {
     values.WRONG_KIND: Fault("does_not_fit", "{value} does not fit {type}"),
@@ -189,7 +189,7 @@ def _meet_undeclared(
         free: list[tuple[str, Slices]] = []
         for name, column in columns:
             inner, taken = (*path, name), spellings.others(name) if spellings is not None else []
-            reason = clash_reason(inner, taken) if taken else findings.barred.get(inner)
+            reason = clash_reason(texts.in_row(inner), taken) if taken else findings.barred.get(inner)
             if reason is None:
                 free.append((name, column))
             else:
@@ -251,6 +251,8 @@ def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tupl
     if bad.any():
         name = str(kind).split("<")[0]  # What is in a list or struct would only hide what the value should have been.
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
+        whole = faults[values.NOT_INTEGRAL]
+        faults[values.NOT_INTEGRAL] = replace(whole, message=f"{whole.message}: {fraction_exits(texts.in_row(path))}")
         texts.refuse(slices, bad, ".".join(path), faults)
 
 

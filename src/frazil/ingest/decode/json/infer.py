@@ -85,11 +85,14 @@ def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
         return None
-    if len(families) > 1:
-        first = min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))
-        family = [kind for kind, name in _FAMILIES.items() if name == _FAMILIES[first]]
+    told = texts.hints.get(tuple(map(fold, path))) if texts.hints else None
+    if len(families) > 1 or (told is not None and told not in families):
+        first = told or _FAMILIES[min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))]
+        family = [kind for kind, name in _FAMILIES.items() if name == first]
         is_other = ~np.isin(slices.kind, [*family, ABSENT, NULL])
         _refuse(texts, slices, is_other, _MIXED, path)
+        teller = -1 if told else int(slices.owner[int(np.argmax(np.isin(slices.kind, family)))])
+        texts.contradictions.append((teller, slices.owner[is_other]))
         # The others get their column all the same: a record that is refused takes nothing from its neighbours.
         return infer_field(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
     return _of_family(texts, slices, families.pop(), kinds, path)
@@ -129,6 +132,11 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tup
     """
     groups: dict[str, list[tuple[str, Slices]]] = {}
     for name, column in members:
+        reason = texts.barred.get((*path, name)) if texts.barred else None
+        if reason is not None:
+            there = (texts.selected(column, (*path, name)).kind > NULL).astype(np.uint8)
+            texts.refuse(column, there, ".".join((*path, name)), {1: Fault("name_taken", reason)})
+            continue
         groups.setdefault(fold(name), []).append((name, column))
     found = []
     for group in groups.values():
@@ -171,7 +179,8 @@ def refuse_second(texts: Texts, second: Slices, path: tuple[str, ...], column: s
     """Refuses the records with values under two names of one column."""
     there = (second.kind > NULL).astype(np.uint8)
     if there.any():
-        texts.refuse(second, there, ".".join(path), {1: Fault("name_taken", both_reason(path, column))})
+        fault = Fault("name_taken", both_reason(texts.in_row(path), column))
+        texts.refuse(second, there, ".".join(path), {1: fault})
 
 
 def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error: U8) -> list[tuple[str, Slices]]:
@@ -193,6 +202,8 @@ def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...
 
 
 def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str, ...]) -> IcebergType:
+    if texts.numbers is not None:
+        return texts.numbers
     if DOUBLE in kinds:
         return DoubleType()
     valid, bad = np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)

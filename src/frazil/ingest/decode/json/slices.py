@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import NestedField
+from pyiceberg.types import IcebergType, NestedField
 
 from frazil.ingest.decode.columns import Fault, Misfit, bitmap
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT, new_stack
@@ -98,7 +98,10 @@ class Texts:
     that no column has, by path, where they are to be rescued. watched: by path of an object what is to be done with its
     known members before they are read; it may take some of them away. takes_endless: whether the texts NaN, Infinity and
     -Infinity are floats and doubles, as Kafka Connect's converter writes them. is_extended: whether they are MongoDB's
-    extended JSON.
+    extended JSON. numbers: what numbers become that no column is for; None:
+    what their values need. barred: why some fields cannot be added, by path. hints: kinds of fields that earlier records
+    have told, by path in small letters. contradictions: records whose values are of another kind than that of a record
+    before them, with that one, or -1 for a hint. row_depth: how many names of a path lead to the row.
     """
 
     buffer: NDArray[np.uint8]
@@ -114,6 +117,11 @@ class Texts:
     watched: Mapping[tuple[str, ...], Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
     takes_endless: bool = False
     is_extended: bool = False
+    numbers: IcebergType | None = None
+    barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    hints: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    row_depth: int = 0
+    contradictions: list[tuple[int, I32]] = field(default_factory=list)
     has_slow_keys: bool = False
     stack: U8 = field(default_factory=new_stack)
 
@@ -121,6 +129,10 @@ class Texts:
     def base(self) -> int:
         """Address of the first byte."""
         return int(self.buffer.ctypes.data)
+
+    def in_row(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """A path as a pipeline file writes it: from the row's top."""
+        return path[self.row_depth :]
 
     def selected(self, slices: Slices, path: tuple[str, ...]) -> Slices:
         """Those values of the field at `path` that count, or that hold some that do."""
