@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from pyiceberg.types import (
     BooleanType,
+    DateType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -21,6 +22,7 @@ from pyiceberg.types import (
     MapType,
     StringType,
     StructType,
+    TimestampType,
     TimestamptzType,
 )
 
@@ -35,6 +37,8 @@ _KINDS: dict[type[IcebergType], str] = {
     DoubleType: "number",
     DecimalType: "number",
     StringType: "string",
+    DateType: "string",
+    TimestampType: "string",
     TimestamptzType: "moment",
     ListType: "array",
     StructType: "object",

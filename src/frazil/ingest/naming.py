@@ -32,8 +32,9 @@ class Shaping:
 
     depth: how many levels of nested records become columns, names joined by `separator`; 0: none. case: of the names of
     new columns (`keep`, `lower`, `snake`, `camel`). include, exclude: see Selection. fields: declared columns with the
-    paths of the fields that feed them. units: columns of time with the unit of numbers in them. constants, headers: columns
-    with their one value, or the header that they come from. key: the column of decoded record keys.
+    paths of the fields that feed them. units: columns of time with the unit of numbers in them. zones: columns of time with
+    the zone of local times. constants, headers: columns with their one value, or the header that they come from. key: the
+    column of decoded record keys.
     """
 
     depth: int = 0
@@ -43,6 +44,7 @@ class Shaping:
     exclude: tuple[Path, ...] = ()
     fields: tuple[tuple[str, Path], ...] = ()
     units: tuple[tuple[str, str], ...] = ()
+    zones: tuple[tuple[str, str], ...] = ()
     constants: tuple[tuple[str, str], ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
     key: str = ""
@@ -76,12 +78,14 @@ class Layout:
     fields: of the record, nested as they are there; a struct of which nothing is taken is bare, so that a value that is no
     struct does not fit it, and is no new field. paths: by column the field that feeds it. unbound: columns with their types
     that nothing feeds so far, because no record with a field of such a name was met. units: of fields of time, by path.
+    zones: of local times, by path.
     """
 
     fields: tuple[NestedField, ...]
     paths: Mapping[str, Path]
     unbound: Mapping[str, IcebergType]
     units: tuple[tuple[Path, str], ...] = ()
+    zones: tuple[tuple[Path, str], ...] = ()
 
     @cached_property
     def moved(self) -> frozenset[Path]:
@@ -197,7 +201,8 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     struct = _type_of(root, None)
     assert isinstance(struct, StructType)
     units = tuple((paths[name], unit) for name, unit in shaping.units if name in paths)
-    return Layout(struct.fields, paths, unbound, units)
+    zones = tuple((paths[name], zone) for name, zone in shaping.zones if name in paths)
+    return Layout(struct.fields, paths, unbound, units, zones)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from frazil.ingest.evolve import (
     Path,
     TypesDiffer,
     Wanted,
+    compare_schemas,
     dump_wanted,
     extend_schema,
     load_wanted,
@@ -43,6 +44,7 @@ from frazil.ingest.spelling import exits, fold
 from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
 from frazil.ingest.target import TableTarget, WriterSchema
 from frazil.ingest.task import Job
+from frazil.ingest.times_seen import agree_on_times
 from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.upserts.first_tombstones import without_told
 from frazil.ingest.upserts.last_deletes import still_last
@@ -192,8 +194,7 @@ class Pipeline:
 
     def with_declared(self, table: Table, state: TableState) -> TableState:
         """The table with its declared columns and those of its own. Another run may have made it whose file has others."""
-        declared = {*(column.name for column in table.spec.columns), *own_columns(table.spec)}
-        if declared <= {field.name for field in state.schema.fields}:
+        if not compare_schemas(state.schema, declared_adder(table.spec)(state.schema)):
             return state
         return self._catalog.evolve(table.name, declared_adder(table.spec))
 
@@ -320,6 +321,8 @@ class Pipeline:
             missing |= found.missing
         if len(wanted) == 1 and not missing:
             return report
+        if table.spec.infers_timestamps:
+            wanted = agree_on_times(wanted)
         return replace(report, wanted=(dump_wanted(merge_wanted(wanted, keeps_first=True)),), missing=missing)
 
     def _wanted(self, planned: Planned, report: TaskReport) -> Wanted:
@@ -328,7 +331,8 @@ class Pipeline:
         """
         spec = planned.table.spec
         keeps_first = spec.on_bad_record != "stop" or spec.rescue
-        return merge_wanted(map(load_wanted, report.wanted), keeps_first)
+        wanted: list[Wanted] = list(map(load_wanted, report.wanted))
+        return merge_wanted(agree_on_times(wanted) if spec.infers_timestamps else wanted, keeps_first)
 
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state

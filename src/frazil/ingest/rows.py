@@ -33,7 +33,7 @@ def decode_rows(target: TableTarget, records: Records, limit: int = MAX_MISFITS)
     if target.shaping is None:
         return decode_values(target.reading, target.fields, records, limit)
     shaping, layout = target.shaping, target.layout
-    reading = replace(target.reading, selection=shaping.selection, units=layout.units)
+    reading = replace(target.reading, selection=shaping.selection, units=layout.units, zones=layout.zones)
     if layout.unbound:
         found = bindings_of(shaping, layout, _list_fields(reading, shaping, layout, records))
         if found:  # The batch is planned again when it is known which fields feed these columns.

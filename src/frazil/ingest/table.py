@@ -369,6 +369,7 @@ class Table:
             barred=tuple(sorted(self.barred.items())),
             room=max(0, spec.limits.columns - (len(self.state.schema.field_ids) if self.state else 0)),
             numbers=spec.numbers,
+            infers_times=spec.infers_timestamps,
         )
 
     def _key_reading(self, written: ValueSpec | None = None) -> Reading:
@@ -492,6 +493,7 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
         exclude=spec.exclude,
         fields=fields,
         units=tuple((column.name, column.unit) for column in spec.columns if column.unit),
+        zones=tuple((column.name, column.zone) for column in spec.columns if column.zone),
         constants=tuple((one.name, one.constant) for one in spec.columns if one.constant is not None),
         headers=tuple((column.name, column.header) for column in spec.columns if column.header is not None),
         key=key_column_of(spec),

@@ -118,7 +118,8 @@ class Reading:
     read is not the record but its opened envelope (`decode.envelopes.opened`). barred: paths of fields that the table cannot
     have, with the reason: records that have them are bad ones. room: so many columns may be added; a record that brings more
     is a bad one. is_extended: JSON is MongoDB's extended one. numbers: what numbers of JSON become where there is no column
-    yet; None: what their values need. hints: as in `hints`, of records before these.
+    yet; None: what their values need. hints: as in `hints`, of records before these. zones: of
+    local times, by path. infers_times: whether text of JSON that is always a time becomes one where there is no column yet.
     """
 
     format: str = "json"
@@ -140,6 +141,8 @@ class Reading:
     is_extended: bool = False
     numbers: IcebergType | None = None
     hints: tuple[tuple[Path, str], ...] = ()
+    zones: tuple[tuple[Path, str], ...] = ()
+    infers_times: bool = False
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """The schema of an id, None while it is not known."""
@@ -153,6 +156,11 @@ class Reading:
     def unit_at(self) -> Mapping[Path, str]:
         """The units, by path."""
         return dict(self.units)
+
+    @cached_property
+    def zone_at(self) -> Mapping[Path, str]:
+        """The zones of local times, by path."""
+        return dict(self.zones)
 
     @cached_property
     def barred_at(self) -> Mapping[Path, str]:

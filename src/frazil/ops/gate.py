@@ -171,7 +171,7 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
     """What tasks would find of records of a schema, without one."""
     fields, reading = target.fields, target.reading
     if target.shaping is not None:
-        fields, reading = target.layout.fields, replace(reading, units=target.layout.units)
+        fields, reading = target.layout.fields, replace(reading, units=target.layout.units, zones=target.layout.zones)
     struct = row_struct(written, target.envelope, fields, table.spec.value.message or "")
     if target.shaping is not None:
         struct = target.shaping.selection.prune_struct(struct) or StructType()

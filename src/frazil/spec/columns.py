@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from zoneinfo import available_timezones
 
 from pyiceberg.types import (
     BinaryType,
@@ -13,13 +14,15 @@ from pyiceberg.types import (
     LongType,
     StringType,
     StructType,
+    TimestampType,
+    TimestamptzType,
 )
 
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.spec.document import Entry, Node, Scalar, Section
 from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, ValueSpec
-from frazil.spec.problems import Problems
+from frazil.spec.problems import Problems, advice
 from frazil.spec.reading import Fields, read_items, read_string, read_text, whole_number
 from frazil.spec.secrets import has_reference
 from frazil.spec.types import parse_column_type
@@ -68,7 +71,7 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
         if written is None:
             problems.add(entry.line, f"`{label}` has no type", f"write `{entry.key}: long`, or another type")
         node = written.value if written else None
-        chosen = _read_source(fields, label, problems)
+        chosen = _read_source(fields, label, problems) | _read_zone(fields, label, problems)
     text = read_text(node, label, problems) if node else None
     if not text or not node:
         return None
@@ -99,6 +102,17 @@ def _read_source(fields: Fields, label: str, problems: Problems) -> dict[str, An
     return chosen
 
 
+def _read_zone(fields: Fields, label: str, problems: Problems) -> dict[str, Any]:
+    entry, text = fields.get("zone"), fields.text("zone")
+    if entry is None or text is None:
+        return {}
+    if text not in available_timezones():
+        remedy = advice(text, sorted(available_timezones()), ["UTC", "Europe/Berlin", "America/New_York"])
+        problems.add(entry.value.line, f"`{label}.zone: {text}` is no zone of the IANA database", remedy)
+        return {}
+    return {"zone": text}
+
+
 def _read_constant(node: Node, label: str, problems: Problems) -> str | None:
     if isinstance(node, Scalar) and node.kind == "text":  # Also an empty one.
         return node.text
@@ -114,6 +128,9 @@ def _check_source(column: ColumnSpec) -> None:
         raise SpecError(f"`columns.{name}`: the bytes of a header are no `{kind}`", remedy=remedy)
     if column.is_own and column.unit is not None:
         raise SpecError(f"`columns.{name}`: a unit is for numbers in records", remedy=f"write `{kind}` alone")
+    if column.zone is not None and (column.is_own or not isinstance(kind, TimestampType | TimestamptzType)):
+        message = f"`columns.{name}.zone` is for a timestamp or timestamptz of records, and this is a `{kind}`"
+        raise SpecError(message, remedy="write `type: timestamp` or `type: timestamptz`, or remove it")
     if column.constant is not None and has_reference(column.constant):
         message = f"the constant of `columns.{name}` refers to a secret, and it would be in every row"
         raise SpecError(message, remedy="write the value itself")

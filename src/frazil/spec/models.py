@@ -86,7 +86,8 @@ class ColumnSpec(_Declared):
     """A declared column. The field ids inside `type` are placeholders.
 
     `field`: path of the field that feeds it; None: the one that would get a column of this name. `unit`: of numbers in a
-    column of time (s, ms, us, ns), counted from the epoch. `constant`: its one value, as text; `header`: the header whose
+    column of time (s, ms, us, ns), counted from the epoch. `zone`: of local times in it.
+    `constant`: its one value, as text; `header`: the header whose
     value it gets. At most one of `field`, `constant` and `header` is there. `value`: what the header's bytes are, where they
     are not the text, the digits or the bytes that the type says.
     """
@@ -95,6 +96,7 @@ class ColumnSpec(_Declared):
     type: SerializeAsAny[IcebergType]
     field: tuple[str, ...] | None = None
     unit: Literal["s", "ms", "us", "ns"] | None = None
+    zone: str | None = None
     constant: str | None = None
     header: str | None = None
     value: ValueSpec | None = None
@@ -249,7 +251,9 @@ class TableSpec(_Declared):
     `name` has at least a namespace and a table, joined by dots. `value`, `key`: what the records hold.
     `undeclared`: what becomes of fields that `columns` does not name. `rescue`: whether what does not fit its
     column goes to the column `_rescued`. `numbers`: what all numbers of JSON become where no column is declared; None: what
-    a sample of them needs. `flatten`, `column_case`: how columns are made from nested records and called.
+    a sample of them needs.
+    `infers_timestamps`: whether text that is always an ISO 8601 time becomes a time.
+    `flatten`, `column_case`: how columns are made from nested records and called.
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
     `envelope`: how records wrap changes; None: they are rows. `changelog`: whether every image of every change becomes a
     row. `deletes`: whether a deleted row goes or is marked. `atomic`: None where a snapshot may show a part of a
@@ -270,6 +274,7 @@ class TableSpec(_Declared):
     undeclared: Literal["add", "drop", "rescue"] = "add"
     rescue: bool = False
     numbers: SerializeAsAny[IcebergType] | None = None
+    infers_timestamps: bool = False
     flatten: FlattenSpec | None = None
     column_case: Literal["keep", "lower", "snake", "camel"] = "keep"
     include: tuple[tuple[str, ...], ...] = ()

@@ -1,4 +1,4 @@
-"""What a table makes of numbers in JSON without a schema: its setting `numbers`."""
+"""What a table makes of numbers and times in JSON without a schema: its settings `numbers` and `infer`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pyiceberg.types import DecimalType, DoubleType, IcebergType
 from frazil.errors import SpecError
 from frazil.spec.problems import Problems
 from frazil.spec.reading import Fields
+from frazil.spec.table_vocabulary import INFER
 from frazil.spec.types import parse_type
 
 AS_SEEN = "as_seen"
@@ -34,3 +35,14 @@ def parse_numbers(text: str) -> IcebergType | None:
     if not isinstance(kind, DoubleType | DecimalType):
         raise SpecError(f"`numbers` cannot be `{text}`", remedy=_REMEDY)
     return kind
+
+
+def read_infers_timestamps(fields: Fields, value_format: str, problems: Problems) -> bool:
+    """Whether text that is always an ISO 8601 time gets a column of time."""
+    entry = fields.get("infer")
+    if entry is None:
+        return False
+    if value_format != "json":
+        message = f"`infer` is for JSON without a schema, and the values are {value_format}"
+        problems.add(entry.line, message, "remove it, or declare `columns`")
+    return bool(Fields(entry.value, INFER, "infer", problems).choice("timestamps"))

@@ -240,6 +240,11 @@ FLATTEN: Mapping[str, Setting] = {
 COLUMN: Mapping[str, Setting] = {
     "type": Setting("The column's type, in Iceberg's words.", TYPE_WORD),
     "field": Setting("Path of the field of the record that feeds the column, where it is called otherwise.", _PATH),
+    "zone": Setting(
+        "Of a timestamp the zone that moments are converted to, of a timestamptz the one that times without a zone are in: a"
+        " name of the IANA database.",
+        {**TEXT, "examples": ["UTC", "Europe/Berlin"]},
+    ),
     "constant": Setting("The column's value in every row.", {"type": ["string", "number", "boolean"]}),
     "header": Setting("The header whose value the column gets; of several with this name the last.", TEXT),
     "value": Setting("What the header's bytes are, where its column's type does not tell.", {"$ref": "#/$defs/value"}),

@@ -34,6 +34,7 @@ from frazil.ingest.decode.exact import cast_exactly, may_convert
 from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
+from frazil.ingest.decode.zones import convert_zone, differ_in_zone, to_local, zone_exits
 from frazil.ingest.evolve import can_promote
 from frazil.ingest.granting import type_without_barred
 from frazil.ingest.selection import list_with, map_with
@@ -510,6 +511,13 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
     written, wanted = kinds
     target = arrow_type(wanted)
     unit = fitting.reading.unit_at.get(place.path) if fitting.reading.units else None
+    zone = fitting.reading.zone_at.get(place.path) if fitting.reading.zones else None
+    zoned = convert_zone(array, wanted, zone) if zone is not None else None
+    if zoned is not None:
+        outside = np.asarray(array.is_valid()) & np.asarray(zoned.is_null())
+        reason = f"{{value}} is out of the range of {wanted} in {zone}"
+        fitting.refuse(array, outside, place.owner, place.path, "out_of_range", reason)
+        return zoned
     if unit is not None and _is_number(array.type) and isinstance(wanted, TimestampType | TimestamptzType):
         return _from_epoch(fitting, array, wanted, place, unit)
     if not may_convert(array.type, target):
@@ -518,6 +526,8 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
     if bad.any():
         reason = f"{{value}} ({_word(written)}) does not fit {_word(wanted)}"
+        if differ_in_zone(written, wanted):
+            reason = f"{reason}: {zone_exits(fitting.in_row(place.path), wanted)}"
         if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
             reason = f"{reason}: {fraction_exits(fitting.in_row(place.path), is_json=False)}"
         fitting.refuse(array, bad, place.owner, place.path, "does_not_fit", reason)
@@ -529,6 +539,9 @@ def _from_epoch(fitting: Fitting, array: pa.Array, wanted: IcebergType, place: P
     if moments.is_outside.any():
         reason = f"{{value}} is out of the range of {wanted}({unit})"
         fitting.refuse(array, moments.is_outside, place.owner, place.path, "out_of_range", reason)
+    zone = fitting.reading.zone_at.get(place.path) if fitting.reading.zones else None
+    if zone is not None and isinstance(wanted, TimestampType):
+        return to_local(moments.micros.cast(pa.timestamp("us", tz="UTC")), zone)
     return moments.micros.cast(arrow_type(wanted))
 
 

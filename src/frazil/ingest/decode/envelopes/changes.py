@@ -227,6 +227,7 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
     """The table's reading, its paths those of opened envelopes."""
     shaping, reading = target.shaping, target.reading
     units = target.layout.units if shaping is not None else reading.units
+    zones = target.layout.zones if shaping is not None else reading.zones
     taken = ("__op", "__deleted") if envelope.kind == "debezium" else (envelope.operation,)
     exclude = tuple(("after", name) for name in taken if name)
     before = () if envelope.is_log else tuple(_before_fields(target))
@@ -235,6 +236,7 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
         envelope=envelope,
         selection=_selection(shaping, exclude, before, [name for name in names if name not in _IMAGES_OF]),
         units=tuple(((image, *path), unit) for path, unit in units for image in _IMAGES_OF),
+        zones=tuple(((image, *path), zone) for path, zone in zones for image in _IMAGES_OF),
         barred=tuple(((image, *path), why) for path, why in reading.barred for image in _IMAGES_OF),
         hints=tuple(((image, *path), kind) for path, kind in reading.hints for image in _IMAGES_OF),
     )

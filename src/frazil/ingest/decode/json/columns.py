@@ -48,11 +48,13 @@ from frazil.ingest.decode.json.slices import (
     take_all,
     take_apart,
 )
-from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn, read_epochs, whole_number
+from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn, read_epochs, read_zoned, whole_number
 from frazil.ingest.decode.memory import I32, U8
+from frazil.ingest.decode.zones import zone_exits
 from frazil.ingest.selection import EVERY_MEMBER
 from frazil.ingest.spelling import Spellings, clash_reason, fraction_exits
 
+_HAS_ZONE, _HAS_NONE = values.TWICE + 1, values.TWICE + 2
 _FAULTS = {
     values.WRONG_KIND: Fault("does_not_fit", "{value} does not fit {type}"),
     values.OUT_OF_RANGE: Fault("out_of_range", "{value} is out of the range of {type}"),
@@ -61,6 +63,8 @@ _FAULTS = {
     values.UNREADABLE: Fault("does_not_fit", "{value} cannot be read as {type}"),
     values.MISSING: Fault("missing", "the column is required and the record has no value for it"),
     values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
+    _HAS_ZONE: Fault("does_not_fit", "{value} has a zone, and {type} has none"),
+    _HAS_NONE: Fault("does_not_fit", "{value} has no zone, and {type} has one"),
 }
 _UNDECLARED = {1: Fault("undeclared", "the table has no such column, and `on_drift: freeze` lets it have none")}
 _SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
@@ -252,6 +256,9 @@ def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tupl
         name = str(kind).split("<")[0]  # What is in a list or struct would only hide what the value should have been.
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
         whole = faults[values.NOT_INTEGRAL]
+        for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():
+            exits = zone_exits(texts.in_row(path), kind)
+            faults[code] = replace(faults[code], message=f"{faults[code].message}: {exits}")
         faults[values.NOT_INTEGRAL] = replace(whole, message=f"{whole.message}: {fraction_exits(texts.in_row(path))}")
         texts.refuse(slices, bad, ".".join(path), faults)
 
@@ -382,12 +389,29 @@ def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str,
     reader = TEXT_READERS[type(kind)]
     column = text_column(texts, slices, numbers=reader.numbers)
     unit = texts.units.get(path) if texts.units else None
-    if unit is None or not isinstance(kind, TimestampType | TimestamptzType):
+    zone = texts.zones.get(path) if texts.zones else None
+    if zone is not None:
+        array = read_zoned(column, kind, slices.kind, unit, zone)
+    elif unit is None or not isinstance(kind, TimestampType | TimestamptzType):
         array = reader.read(column, kind, slices.kind)
     else:
         array = read_epochs(column, kind, slices.kind, unit)
+    if isinstance(kind, TimestampType | TimestamptzType):
+        _tell_zones(column, kind)
     _refuse(texts, slices, column.bad, kind, path)
     return array
+
+
+def _tell_zones(column: TextColumn, kind: IcebergType) -> None:
+    """Notes of the texts that were not read which of them only have a zone too many, or none."""
+    rows = np.flatnonzero(column.bad == values.UNREADABLE)
+    if not rows.size:
+        return
+    texts = column.array.take(pa.array(rows))
+    other, code = (TimestamptzType(), _HAS_ZONE) if isinstance(kind, TimestampType) else (TimestampType(), _HAS_NONE)
+    valid, bad = np.ones(rows.size, np.uint8), np.zeros(rows.size, np.uint8)
+    TEXT_READERS[type(other)].read(TextColumn(texts, valid, bad), other, np.full(rows.size, STRING, np.uint8))
+    column.bad[rows[(bad == 0) & np.asarray(texts.is_valid())]] = code
 
 
 def _read_struct(

@@ -26,6 +26,7 @@ from frazil.ingest.decode.json.extended import MOMENT, as_new
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.scan import DUPLICATE_KEY, HALF_KEY, SLOW_KEY, TOO_MANY_KEYS
 from frazil.ingest.decode.json.slices import MAX_NAMES, Slices, Texts, elements_of, take_all, take_apart
+from frazil.ingest.decode.json.times import type_of_texts
 from frazil.ingest.decode.memory import U8
 from frazil.ingest.selection import EVERY_MEMBER
 from frazil.ingest.spelling import both_reason, fold
@@ -86,6 +87,8 @@ def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred
     if not families:
         return None
     told = texts.hints.get(tuple(map(fold, path))) if texts.hints else None
+    if told == "moment" and not texts.is_extended:
+        told = "string"
     if len(families) > 1 or (told is not None and told not in families):
         first = told or _FAMILIES[min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))]
         family = [kind for kind, name in _FAMILIES.items() if name == first]
@@ -103,6 +106,8 @@ def _of_family(
 ) -> Inferred | None:
     """The type of values that are all of one family."""
     first_at = int(slices.start[int(np.argmax(slices.kind > NULL))])
+    if family_name == "string" and texts.infers_times:
+        return Inferred(type_of_texts(texts, slices), first_at)
     if family_name in _TYPES:
         return Inferred(_TYPES[family_name], first_at)
     if family_name == "number":

@@ -51,7 +51,8 @@ class JsonOptions:
     misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
     time, by path. barred: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON.
     numbers: what numbers become that no column is for; None: what their values need. row_depth: how many names of a path
-    lead to the row. hints: kinds of fields that earlier records have told, by path.
+    lead to the row. hints: kinds of fields that earlier records have told, by path. zones: of local times, by
+    path. infers_times: whether text that is always a time becomes one where there is no column.
     """
 
     undeclared: str = "add"
@@ -64,6 +65,8 @@ class JsonOptions:
     numbers: IcebergType | None = None
     row_depth: int = 0
     hints: tuple[tuple[tuple[str, ...], str], ...] = ()
+    zones: tuple[tuple[tuple[str, ...], str], ...] = ()
+    infers_times: bool = False
 
 
 def decode_json(
@@ -191,6 +194,8 @@ def texts_of(values: pa.BinaryArray, options: JsonOptions, spelt_out: bool = Fal
         barred=options.barred,
         hints=_by_spelling(options.hints),
         row_depth=options.row_depth,
+        zones=dict(options.zones),
+        infers_times=options.infers_times,
     )
 
 

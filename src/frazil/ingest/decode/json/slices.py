@@ -101,7 +101,9 @@ class Texts:
     extended JSON. numbers: what numbers become that no column is for; None:
     what their values need. barred: why some fields cannot be added, by path. hints: kinds of fields that earlier records
     have told, by path in small letters. contradictions: records whose values are of another kind than that of a record
-    before them, with that one, or -1 for a hint. row_depth: how many names of a path lead to the row.
+    before them, with that one, or -1 for a hint. zones: of local times, by path. infers_times: as
+    in JsonOptions.
+    row_depth: how many names of a path lead to the row.
     """
 
     buffer: NDArray[np.uint8]
@@ -120,6 +122,8 @@ class Texts:
     numbers: IcebergType | None = None
     barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     hints: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    zones: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    infers_times: bool = False
     row_depth: int = 0
     contradictions: list[tuple[int, I32]] = field(default_factory=list)
     has_slow_keys: bool = False
