@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from datetime import date, datetime, time
@@ -141,7 +142,7 @@ def _types() -> Iterator[str]:
         yield f"\n### `{kind}`\n\n| JSON | stored |\n|---|---|"
         for row, (text, stored) in enumerate(zip(texts, decoded.columns[0], strict=True)):
             outcome = (
-                f"refused: {_cell(reasons[row].split(': a new table')[0])}"
+                f"refused: {_cell(re.split(': a new table|: `columns', reasons[row])[0])}"
                 if row in reasons
                 else _cell(_words(stored.as_py()))
             )
