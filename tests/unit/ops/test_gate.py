@@ -240,3 +240,23 @@ def test_what_no_schema_is_known_for_is_no_problem(world: World) -> None:
     registry.register("avro", avro(id="long"), subject="a-value")
     settings += "    mode: upsert\n    key: {format: avro}\n"
     assert _arranged(world, registry, "[a]", settings)[0] == [], "keys may have it"
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns", "words"),
+    [
+        ({"id": "long", "_deleted": "boolean"}, {}, "_deleted is the name of one of Iceberg's metadata columns"),
+        ({"id": "long", "ID": "long"}, {}, "field ID differs from `id` in capitals alone"),
+        ({"id": "long", "ID": "long"}, {"id": "long"}, "field ID differs from `id` in capitals alone"),
+        ({"ID": "long"}, {"id": "long"}, ""),
+    ],
+)
+def test_names_that_no_column_can_have_are_told(
+    world: World, fields: dict[str, str], columns: dict[str, str], words: str
+) -> None:
+    registry = MemoryRegistry()
+    registry.register("avro", avro(**fields), subject="a-value")
+    [finding] = look(world, registry, **columns)
+    assert finding.is_ok is not bool(words)
+    assert words in finding.found
+    assert not words or "exclude" in finding.remedy

@@ -156,8 +156,13 @@ def fit_struct(
         if member.required:
             require(fitting, column, place, (*place.path, member.name))
         found.append(column)
+    new = Spellings()
     for n in respelt.get(None, ()):
         member = fitting.renames.under_first(struct.fields[n], place.path, written.keys() | known)
+        if new.others(member.name) and fitting.reading.undeclared == "add":
+            path = (*place.path, member.name)
+            fitting.refuse_change(path, clash_reason(fitting.in_row(path), new.others(member.name)[:1]))
+        new.add(member.name)
         _meet_undeclared(fitting, member, arrays[n], place, spellings)
     return found
 
