@@ -24,6 +24,7 @@ from frazil.ingest.naming import Shaping
 from frazil.ingest.plain_target import plain_target
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
 from frazil.ingest.sizes import held_row_bytes, learn_row_bytes, stored_row_bytes
+from frazil.ingest.spelling import Spellings
 from frazil.ingest.target import ChangeReading, Framing, Reading, TableTarget, WriterSchema, metadata_columns
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.kafka.port import Partition, TopicDescription
@@ -452,7 +453,10 @@ def note_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) 
     """The table with these fields of its records' keys noted as what identifies its rows."""
     if not names:
         return state
-    catalog.mark(state.name, _KEY_COLUMNS, json.dumps(list(names)))
+    spellings = Spellings(field.name for field in state.schema.fields)  # A key may write them in other capitals.
+    parts = [name.split(".") for name in names]
+    columns = [".".join([spellings.find(first) or first, *rest]) for first, *rest in parts]
+    catalog.mark(state.name, _KEY_COLUMNS, json.dumps(columns))
     loaded = catalog.load(state.name)
     if loaded is None:
         raise UnavailableError("the table is gone", remedy="see who dropped it", where=state.name)

@@ -20,6 +20,7 @@ from frazil.spec.models import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_schemas import World, avro
+from tests.unit.ingest.test_upsert_service import JSON_KEYS, UpsertWorld
 
 LONG, STRING = parse_type("long"), parse_type("string")
 
@@ -296,3 +297,12 @@ def test_an_avro_schema_with_both_loses_no_value(tmp_path: Path) -> None:
     [(offset, kind, path, reason)] = letters_of(world, "n.t")
     assert (offset, kind, path) == (2, "name_taken", "ID")
     assert "`exclude: [ID]`" in reason
+
+
+@pytest.mark.parametrize("settings", [{}, {"key_columns": ("id",)}])
+def test_keys_of_records_may_write_their_columns_in_other_capitals(tmp_path: Path, settings: dict[str, Any]) -> None:
+    declared = (ColumnSpec(name="id", type=LONG),)
+    world = UpsertWorld(tmp_path, 1, key=JSON_KEYS, columns=declared, **settings)
+    world.tell(('{"ID":1}', {"id": 1, "v": "a"}), ('{"ID":2}', {"ID": 2, "v": "a"}))
+    world.tell(('{"ID":1}', {"ID": 1, "v": "b"}), ('{"ID":2}', None))
+    assert world.mirror() == [{"id": 1, "v": "b"}]
