@@ -11,6 +11,7 @@ from frazil.ingest.decode.json import values
 from frazil.ingest.decode.json.grammar import ESCAPED, STRING
 from frazil.ingest.decode.json.slices import Slices, Texts
 from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn
+from frazil.ingest.decode.memory import I32
 from frazil.ingest.decode.zones import have_zones
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -45,7 +46,7 @@ def _if_read(column: pa.StringArray, kind: IcebergType) -> IcebergType:
     return StringType() if bad.any() else kind
 
 
-def _texts_at(texts: Texts, slices: Slices, rows: values.I32) -> pa.StringArray:
+def _texts_at(texts: Texts, slices: Slices, rows: I32) -> pa.StringArray:
     """The texts at these rows, without their quotes."""
     start, end = slices.start + 1, slices.end - 1
     out = np.empty(int((end[rows] - start[rows]).sum()) + 1, np.uint8)
