@@ -170,7 +170,7 @@ def test_a_null_beside_a_value_is_no_second_value(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unknown", ["drop", "rescue"])
 def test_a_table_that_takes_no_new_fields_takes_other_spellings_of_its_own(tmp_path: Path, unknown: str) -> None:
-    scene = Scene(tmp_path, "a", columns=(ColumnSpec(name="id", type=LONG),), undeclared=unknown)
+    scene = Scene(tmp_path, "a", columns=(ColumnSpec(name="id", type=LONG),), unknown_fields=unknown)
     scene.feed("a", {"ID": 1}, {"id": 2, "ID": 3, "x": 4})
     only(scene.catch_up())
     rows = scene.rows("n.a")

@@ -33,7 +33,7 @@ from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.exact import cast_exactly, may_convert
 from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.renames import Renames
-from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
+from frazil.ingest.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
 from frazil.ingest.decode.zones import convert_zone, differ_in_zone, to_local, zone_exits
 from frazil.ingest.evolve import can_promote
 from frazil.ingest.granting import type_without_barred
@@ -44,10 +44,10 @@ from frazil.ingest.target import Reading, arrow_type
 
 Path = tuple[str, ...]
 Owner = NDArray[np.int32]
-NOT_ADDED = "not added: `on_drift` is `freeze`"
+NOT_ADDED = "not added: `schema_evolution` is `freeze`"
 """How the refusal of a new field ends."""
 
-_NO_COLUMN = "the table has no such column, and `on_drift: freeze` lets it have none"
+_NO_COLUMN = "the table has no such column, and `schema_evolution: freeze` lets it have none"
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Fitting:
         """Puts values aside, where the table rescues, or refuses their records. reason: with `{value}` for the value."""
         rows = np.flatnonzero(bad)
         is_rescued = kind != "missing" and (
-            self.reading.undeclared == "rescue" if kind == "undeclared" else self.reading.is_rescuing
+            self.reading.unknown_fields == "rescue" if kind == "unknown_field" else self.reading.is_rescuing
         )
         found = self.rescued if is_rescued else self.misfits
         if not is_rescued:
@@ -159,11 +159,11 @@ def fit_struct(
     new = Spellings()
     for n in respelt.get(None, ()):
         member = fitting.renames.under_first(struct.fields[n], place.path, written.keys() | known)
-        if new.others(member.name) and fitting.reading.undeclared == "add":
+        if new.others(member.name) and fitting.reading.unknown_fields == "add":
             path = (*place.path, member.name)
             fitting.refuse_change(path, clash_reason(fitting.in_row(path), new.others(member.name)[:1]))
         new.add(member.name)
-        _meet_undeclared(fitting, member, arrays[n], place, spellings)
+        _meet_unknown(fitting, member, arrays[n], place, spellings)
     return found
 
 
@@ -218,15 +218,15 @@ def _either(one: pa.Array, other: pa.Array) -> pa.Array:
 def _meet_second(
     fitting: Fitting, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
 ) -> None:
-    if fitting.reading.undeclared == "add":
+    if fitting.reading.unknown_fields == "add":
         fitting.refuse_change(path, clash_reason(fitting.in_row(path), [column]))
         reason = both_reason(fitting.in_row(path), column)
         fitting.refuse(array, is_second, place.owner, path, "name_taken", reason)
-    elif fitting.reading.undeclared == "drop":
+    elif fitting.reading.unknown_fields == "drop":
         fitting.dropped.add(".".join(path))
     else:
-        reason = UNDECLARED if fitting.reading.undeclared == "rescue" else _NO_COLUMN
-        fitting.refuse(array, is_second, place.owner, path, "undeclared", reason)
+        reason = UNKNOWN_FIELD if fitting.reading.unknown_fields == "rescue" else _NO_COLUMN
+        fitting.refuse(array, is_second, place.owner, path, "unknown_field", reason)
 
 
 @dataclass(frozen=True)
@@ -460,7 +460,7 @@ def _requires(kind: IcebergType) -> bool:
     return isinstance(kind, MapType) and (kind.value_required or _requires(kind.value_type))
 
 
-def _meet_undeclared(
+def _meet_unknown(
     fitting: Fitting,
     member: NestedField,
     array: pa.Array,
@@ -468,31 +468,31 @@ def _meet_undeclared(
     spellings: Spellings,
 ) -> None:
     """spellings: the names of the columns that are there."""
-    path, undeclared = (*place.path, member.name), fitting.reading.undeclared
-    if undeclared == "add" and spellings.others(member.name):
+    path, unknown_fields = (*place.path, member.name), fitting.reading.unknown_fields
+    if unknown_fields == "add" and spellings.others(member.name):
         reason = clash_reason(fitting.in_row(path), spellings.others(member.name))
         fitting.refuse_change(path, reason)
         there = np.asarray(array.is_valid()) & place.there
         fitting.refuse(array, there, place.owner, path, "name_taken", reason)
-    elif undeclared == "add" and path in fitting.reading.barred_at:
+    elif unknown_fields == "add" and path in fitting.reading.barred_at:
         there = np.asarray(array.is_valid()) & place.there
         fitting.refuse(array, there, place.owner, path, "name_taken", fitting.reading.barred_at[path])
-    elif undeclared == "add":
+    elif unknown_fields == "add":
         barred = fitting.reading.barred_at
         if any(other[: len(path)] == path for other in barred):
             _refuse_barred(fitting, array, member.field_type, place.inside(member.name))
         fitting.want(path, type_without_barred(member.field_type, barred, path) if barred else member.field_type)
-    elif undeclared == "drop":
+    elif unknown_fields == "drop":
         fitting.dropped.add(".".join(path))
     else:
-        if undeclared == "refuse":
+        if unknown_fields == "refuse":
             fitting.refuse_change(path, f"{member.field_type} is {NOT_ADDED}")
         there = np.asarray(array.is_valid()) & place.there
-        if undeclared == "rescue" and len(place.owner) == fitting.row_count and _is_of_each(place.owner):
+        if unknown_fields == "rescue" and len(place.owner) == fitting.row_count and _is_of_each(place.owner):
             fitting.rescue_column(array, there, path)
             return
-        reason = UNDECLARED if undeclared == "rescue" else _NO_COLUMN
-        fitting.refuse(array, there, place.owner, path, "undeclared", reason)
+        reason = UNKNOWN_FIELD if unknown_fields == "rescue" else _NO_COLUMN
+        fitting.refuse(array, there, place.owner, path, "unknown_field", reason)
 
 
 def _refuse_barred(fitting: Fitting, array: pa.Array, kind: IcebergType, place: Place) -> None:

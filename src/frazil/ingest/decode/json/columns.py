@@ -66,7 +66,9 @@ _FAULTS = {
     _HAS_ZONE: Fault("does_not_fit", "{value} has a zone, and {type} has none"),
     _HAS_NONE: Fault("does_not_fit", "{value} has no zone, and {type} has one"),
 }
-_UNDECLARED = {1: Fault("undeclared", "the table has no such column, and `on_drift: freeze` lets it have none")}
+_UNKNOWN_FIELD = {
+    1: Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` lets it have none")
+}
 _SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
 _ENDLESS = ("NaN", "Infinity", "-Infinity")
 _BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
@@ -79,13 +81,13 @@ _BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
 class Findings:
     """What decoding met besides values.
 
-    undeclared: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
+    unknown_fields: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
     the record. wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements
     and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table
     says so. refusals: paths of fields that the table does not take. barred: why some fields cannot be added, by path.
     """
 
-    undeclared: str = "add"
+    unknown_fields: str = "add"
     wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
@@ -107,8 +109,8 @@ def read_members(
     members = take_apart(texts, slices, fields, asides, error)
     columns = members.columns
     if level.only is not None:
-        undeclared = zip(asides, members.columns[len(names) :], strict=True)
-        _meet_undeclared(texts, undeclared, findings, path)
+        unknown_fields = zip(asides, members.columns[len(names) :], strict=True)
+        _meet_unknown(texts, unknown_fields, findings, path)
     elif members.unknown:
         columns = _meet_unknown(texts, slices, (names, asides), members, findings, path, error)
         members.clear(error)
@@ -147,7 +149,7 @@ def _meet_unknown(
     fields, asides = known
     spellings = Spellings(fields)
     is_respelt = any(spellings.find(name) is not None for name in members.unknown)
-    if findings.undeclared == "drop":
+    if findings.unknown_fields == "drop":
         unknown = [name for name in members.unknown if spellings.find(name) is None]
         findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
         if not is_respelt:
@@ -161,9 +163,9 @@ def _meet_unknown(
         if place is not None:
             columns[place], second = join_spellings(columns[place], column)
             others += _meet_second(texts, second, findings, (*path, name), fields[place])
-        elif findings.undeclared != "drop":
+        elif findings.unknown_fields != "drop":
             others.append((name, column))
-    _meet_undeclared(texts, others, findings, path, spellings)
+    _meet_unknown(texts, others, findings, path, spellings)
     return columns[: len(fields) + len(asides)]
 
 
@@ -175,13 +177,13 @@ def _meet_second(
     """
     if not (second.kind > NULL).any():
         return []
-    if findings.undeclared != "add":
+    if findings.unknown_fields != "add":
         return [(path[-1], second)]
     refuse_second(texts, second, path, column)
     return []
 
 
-def _meet_undeclared(
+def _meet_unknown(
     texts: Texts,
     columns: Iterable[tuple[str, Slices]],
     findings: Findings,
@@ -189,7 +191,7 @@ def _meet_undeclared(
     spellings: Spellings | None = None,
 ) -> None:
     """spellings: the names of columns that are there."""
-    if findings.undeclared == "add":
+    if findings.unknown_fields == "add":
         free: list[tuple[str, Slices]] = []
         for name, column in columns:
             inner, taken = (*path, name), spellings.others(name) if spellings is not None else []
@@ -205,7 +207,7 @@ def _meet_undeclared(
         return
     for name, column in columns:
         inner = (*path, name)
-        if findings.undeclared != "drop":
+        if findings.unknown_fields != "drop":
             _put_aside(texts, column, inner, findings)
         elif (column.kind != ABSENT).any() and is_text(name):
             findings.dropped.add(".".join(inner))
@@ -220,11 +222,11 @@ def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Fi
     if not there.any():
         return
     label = ".".join(path)
-    if findings.undeclared == "rescue":
-        texts.undeclared.append((label, column))
+    if findings.unknown_fields == "rescue":
+        texts.unknown_fields.append((label, column))
     else:
         findings.refusals.add(label)
-        texts.refuse(column, there.astype(np.uint8), label, _UNDECLARED)
+        texts.refuse(column, there.astype(np.uint8), label, _UNKNOWN_FIELD)
 
 
 def _put_parts_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> Slices:

@@ -56,7 +56,7 @@ def _of_struct(reading: Reading, table: StructType, written: StructType, path: P
         inner, column = (*path, member.name), spellings.find(member.name)
         if column is not None:
             yield from _of_value(reading, known[column], member.field_type, inner)
-        elif reading.undeclared == "refuse":
+        elif reading.unknown_fields == "refuse":
             yield inner, f"{member.field_type} is {NOT_ADDED}"
 
 
