@@ -114,6 +114,7 @@ _SECTIONS = {
         "tables.&lt;name&gt;.atomic",
         "The long form of `transaction` ([how](../how-to/cdc.md#whole-transactions)).",
     ),
+    "infer": ("tables.&lt;name&gt;.infer", "What [text](../how-to/declare-columns.md#times) may become."),
     "dead_letters": ("tables.&lt;name&gt;.dead_letters", ""),
     "limits": ("tables.&lt;name&gt;.limits", ""),
     "value": ("tables.&lt;name&gt;.value", ""),

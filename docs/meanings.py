@@ -127,8 +127,8 @@ LOG_EVENTS: dict[str, str] = {
     " dropped. See [upserts](../how-to/upsert.md#which-change-is-the-last).",
     "pattern_without_topic": "At the start a regular expression of the file matches no topic; the run goes on with the"
     " others and looks again. See [topic missing](../operations/topic-missing.md).",
-    "record_isolated": "A record ends the task that reads it: its place and the signal or the exception. It becomes a dead letter"
-    " of the class `crashes_decoder`. See [task failed](../operations/task-failed.md).",
+    "record_isolated": "A record ends the task that reads it: its place and the signal or the exception. It becomes a dead"
+    " letter of the class `crashes_decoder`. See [task failed](../operations/task-failed.md).",
     "records_searched": "A task of this table alone has failed: the record that it fails for is searched. The others go on.",
     "records_passed_over": "A table met records that are no change of a row, such as heartbeats, for the first time: what"
     " they are, and how many the batch had. See [envelopes](envelopes.md).",

@@ -75,6 +75,7 @@ def error_classes() -> list[str]:
         places = {
             "Fault": call.args[:1],
             "Misfit": call.args[2:3],
+            "BadRecord": call.args[3:4],
             "refuse": call.args,
             "_refuse_empty": call.args,
         }.get(_name(call), [])

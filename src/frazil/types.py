@@ -19,9 +19,14 @@ RESCUED_COLUMN = "_rescued"
 """The column for what does not fit its own, as JSON: path to value and reason."""
 
 RESERVED_COLUMNS = frozenset(
-    ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
-)
-"""Names of Iceberg's own metadata columns: Spark refuses to read a table that has such a column itself."""
+    (
+        "_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number",
+        "_change_type", "_change_ordinal", "_commit_snapshot_id",
+    )
+)  # fmt: skip
+"""Names of Iceberg's own metadata columns (its class MetadataColumns), in whatever capitals: Spark refuses to read a table,
+or its changes, that has such a column itself.
+"""
 
 FORMATS_OF_REGISTRY = ("avro", "protobuf", "json_schema")
 """Formats of values and keys whose schemas are in the schema registry."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, SpecError
+from frazil.ingest.declared import declared_misfit
 from frazil.ingest.layouts import layout_misfit
 from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
@@ -78,6 +79,9 @@ class Discovery:
             table.forget_batches()  # The table that they were for was dropped: `start` is asked again.
         table.is_loaded = True
         table.forget_passed_over()
+        misfit = declared_misfit(table.spec, table.state.schema if table.state is not None else None)
+        if misfit is not None:
+            raise TableStopped(*words_of(misfit))
         if table.state is None:
             return
         table.size = self._catalog.size(table.name)

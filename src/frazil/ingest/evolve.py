@@ -28,6 +28,7 @@ from pyiceberg.types import (
 
 from frazil.errors import InvariantError
 from frazil.ingest.selection import list_with, map_with
+from frazil.ingest.spelling import Spellings, clash_reason, exits, one_spelling
 from frazil.name_length import is_long, long_name_in, say_long
 
 Wanted = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
@@ -35,6 +36,10 @@ Wanted = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
 lists and maps).
 """
 Path = tuple[str, ...]
+
+
+_WHOLE = (IntegerType, LongType)
+_NUMBERS = {IntegerType, LongType, FloatType, DoubleType}
 
 
 class TypesDiffer(Exception):
@@ -47,7 +52,11 @@ class TypesDiffer(Exception):
 
 
 class NamesClash(Exception):
-    """Two columns would have one full name, as a field `a.b` and a field `b` of `a` have."""
+    """Two columns would have one name. is_exact: what else is in the new struct of the field is not in the way."""
+
+    def __init__(self, reason: str, is_exact: bool = False) -> None:
+        super().__init__(reason)
+        self.is_exact = is_exact
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,8 @@ def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...], kee
         return MapType(0, key, 0, merge_types(one.value_type, other.value_type, (*path, "value"), keeps_first), False)
     if can_promote(one, other) or _is_held_by(one, other):
         return other
+    if isinstance(one, _WHOLE) != isinstance(other, _WHOLE) and {type(one), type(other)} <= _NUMBERS:
+        return DoubleType()
     if one != other and not (can_promote(other, one) or _is_held_by(other, one) or keeps_first):
         raise TypesDiffer(path, one, other)
     return one
@@ -135,11 +146,12 @@ def widest(one: IcebergType, other: IcebergType) -> IcebergType:
 
 def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> Wanted:
     """The fields of a writer's struct that the table lacks, or has too narrow and may widen. path: of the structs."""
-    known = {field.name: field.field_type for field in table.fields}
+    known, spellings = {field.name: field.field_type for field in table.fields}, Spellings(f.name for f in table.fields)
     found: dict[Path, Mapping[str, IcebergType]] = {}
     mine: dict[str, IcebergType] = {}
     for field in written.fields:
-        old, inner = known.get(field.name), (*path, field.name)
+        name = spellings.find(field.name) or field.name
+        old, inner = known.get(name), (*path, name)
         structs = _structs_in(old, field.field_type, inner) if old is not None else None
         if structs is not None:
             found |= lacking_of(*structs[:2], may_widen, structs[2])
@@ -199,6 +211,9 @@ def extend_schema(schema: Schema, wanted: Wanted, loosened: Iterable[Path] = (),
     fields = _extend(schema.as_struct(), wanted, (), ids, may_widen).fields
     for path in loosened:
         fields = _loosen(StructType(*fields), path).fields
+    known = frozenset(schema.field_ids)
+    _check_spellings(StructType(*fields), known, ())
+    _check_full_names(StructType(*fields), known)
     try:
         return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
@@ -212,6 +227,55 @@ def _check_lengths(wanted: Wanted) -> None:
             long = name if is_long(name) else long_name_in(kind)
             if long is not None:
                 raise NamesClash(say_long(long))
+
+
+def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> None:
+    """Raises NamesClash for a new field whose name differs from another one's in capitals alone. known: ids of fields that
+    are not new.
+    """
+    if isinstance(kind, ListType):
+        _check_spellings(kind.element_type, known, (*path, "element"))
+    elif isinstance(kind, MapType):
+        _check_spellings(kind.value_type, known, (*path, "value"))
+    elif isinstance(kind, StructType):
+        spellings = Spellings(member.name for member in kind.fields)
+        for member in kind.fields:
+            inner, others = (*path, member.name), spellings.others(member.name)
+            if others and member.field_id not in known:
+                raise NamesClash(clash_reason(inner, others))
+            _check_spellings(member.field_type, known, inner)
+
+
+def _check_full_names(struct: StructType, known: frozenset[int]) -> None:
+    """Raises NamesClash for a new field that Iceberg would call as another one is called: `a.b` is a field of this name and
+    the field `b` of `a`.
+    """
+    named = [(path, field_id) for path, field_id in _paths(struct, ())]
+    if len({".".join(path) for path, _ in named}) == len(named):
+        return
+    owners: dict[str, Path] = {}
+    for path, field_id in sorted(named, key=lambda one: one[1] not in known):
+        other = owners.setdefault(".".join(path), path)
+        if other != path and field_id not in known:
+            held = f"the field `{other[-1]}`" + (f" inside `{'.'.join(other[:-1])}`" if len(other) > 1 else "")
+            mine = f"the field `{path[-1]}`" + (f" inside `{'.'.join(path[:-1])}`" if len(path) > 1 else "")
+            reason = f"{mine}, and {held} would both be the column `{'.'.join(path)}`"
+            raise NamesClash(f"{reason}: {exits(path)}", is_exact=True)
+
+
+def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
+    """Everything inside a type that Iceberg has a name for, with its id."""
+    if isinstance(kind, StructType):
+        for member in kind.fields:
+            yield (*path, member.name), member.field_id
+            yield from _paths(member.field_type, (*path, member.name))
+    elif isinstance(kind, ListType):
+        yield (*path, "element"), kind.element_id
+        yield from _paths(kind.element_type, (*path, "element"))
+    elif isinstance(kind, MapType):
+        yield (*path, "key"), kind.key_id
+        yield (*path, "value"), kind.value_id
+        yield from _paths(kind.value_type, (*path, "value"))
 
 
 def extend_fields(struct: StructType, wanted: Wanted) -> StructType:
@@ -243,14 +307,18 @@ def _extend(
     struct: StructType, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
 ) -> StructType:
     fields = [_extend_field(field, wanted, (*path, field.name), ids, may_widen) for field in struct.fields]
-    known = {field.name: place for place, field in enumerate(fields)}
+    known, spellings = {field.name: n for n, field in enumerate(fields)}, Spellings(field.name for field in fields)
     for name, kind in wanted.get(path, {}).items():
-        if name in known:
-            united = _unite(fields[known[name]].field_type, kind, ids, may_widen)
-            fields[known[name]] = fields[known[name]].model_copy(update={"field_type": united})
-        else:
-            field_id = next(ids)
-            fields.append(NestedField(field_id, name, _numbered(kind, ids), required=False))
+        column = spellings.find(name)
+        if column is not None:
+            place = known[column]
+            united = _unite(fields[place].field_type, kind, ids, may_widen)
+            fields[place] = fields[place].model_copy(update={"field_type": united})
+            continue
+        known[name] = len(fields)
+        spellings.add(name)
+        field_id = next(ids)
+        fields.append(NestedField(field_id, name, _numbered(one_spelling(kind, widest), ids), required=False))
     return StructType(*fields)
 
 

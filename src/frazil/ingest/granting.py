@@ -23,16 +23,17 @@ def grant(wanted: Wanted, check: Callable[[Wanted], object]) -> tuple[Wanted, di
     check: raises NamesClash where the table cannot have the fields it is given; what it says of a single one is the reason.
     Raises NamesClash itself where more than MOST_BARRED would be kept out.
     """
-    reasons: dict[Path, str] = {}
-    granted = set(_grant(list(_leaves(wanted)), [], lambda kept: check(_only(wanted, set(kept))), reasons))
-    return _only(wanted, granted), {_barred(path, wanted, granted): reason for path, reason in reasons.items()}
+    clashes: dict[Path, NamesClash] = {}
+    granted = set(_grant(list(_leaves(wanted)), [], lambda kept: check(_only(wanted, set(kept))), clashes))
+    barred = {path if clash.is_exact else _barred(path, wanted, granted): str(clash) for path, clash in clashes.items()}
+    return _only(wanted, granted), barred
 
 
 def _grant(
     paths: Sequence[Path],
     before: Sequence[Path],
     check: Callable[[Sequence[Path]], object],
-    reasons: dict[Path, str],
+    clashes: dict[Path, NamesClash],
 ) -> list[Path]:
     """Of `paths` those that can be had besides the ones `before`; halves are tried, as few are expected to be in the way."""
     try:
@@ -40,11 +41,11 @@ def _grant(
     except NamesClash as error:
         if len(paths) > 1:
             half = len(paths) // 2
-            first = _grant(paths[:half], before, check, reasons)
-            return first + _grant(paths[half:], [*before, *first], check, reasons)
-        if len(reasons) >= MOST_BARRED:
+            first = _grant(paths[:half], before, check, clashes)
+            return first + _grant(paths[half:], [*before, *first], check, clashes)
+        if len(clashes) >= MOST_BARRED:
             raise
-        reasons[paths[0]] = str(error)
+        clashes[paths[0]] = error
         return []
     return list(paths)
 
@@ -95,21 +96,22 @@ def _barred(path: Path, wanted: Wanted, granted: Collection[Path]) -> Path:
 def without_barred(struct: StructType, barred: Collection[Path], path: Path = ()) -> StructType:
     """A writer's struct without the fields that are kept out."""
     left = (
-        member.model_copy(update={"field_type": _without(member.field_type, barred, (*path, member.name))})
+        member.model_copy(update={"field_type": type_without_barred(member.field_type, barred, (*path, member.name))})
         for member in struct.fields
         if (*path, member.name) not in barred
     )
     return StructType(*left)
 
 
-def _without(kind: IcebergType, barred: Collection[Path], path: Path) -> IcebergType:
+def type_without_barred(kind: IcebergType, barred: Collection[Path], path: Path) -> IcebergType:
+    """The type of the field at `path` without the fields that are kept out."""
     if isinstance(kind, StructType):
         return without_barred(kind, barred, path)
     if isinstance(kind, ListType):
-        element = _without(kind.element_type, barred, (*path, "element"))
+        element = type_without_barred(kind.element_type, barred, (*path, "element"))
         return list_with(kind, element, kind.element_required)
     if isinstance(kind, MapType):
-        value = _without(kind.value_type, barred, (*path, "value"))
+        value = type_without_barred(kind.value_type, barred, (*path, "value"))
         return map_with(kind, value, kind.value_required)
     return kind
 

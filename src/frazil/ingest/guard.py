@@ -20,7 +20,7 @@ MEMORY_BYTES = 2 * 1024**3
 """What a task may take beyond what its process has when it begins."""
 
 
-class _Paused(event.Listener):
+class _Paused(event.Listener):  # type: ignore[misc]
     """Stops the clock while a loop is compiled or loaded: a minute where no compiled form is on disk, whatever the data."""
 
     def __init__(self) -> None:

@@ -24,8 +24,6 @@ from frazil.ingest.target import TableTarget
 from frazil.ingest.task import Job, read_all
 from frazil.types import BadRecord
 
-CRASHES = "crashes_decoder"
-"""The class of error of a record that ends the task that reads it."""
 MOST_FOUND = 100
 """Records that one search names; the next one finds further ones."""
 _WHOLE_CPU_S, _LEAST_CPU_S = 8.0, 1.5
@@ -43,7 +41,7 @@ class Found:
     together: tuple[BadRecord, ...] = ()
 
 
-def search_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def search_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """The function for `mapInArrow` that searches records of this job; its output is that of a task, with other texts."""
     return functools.partial(search, job)
 
@@ -110,11 +108,9 @@ class _Search:
         return found, together
 
     def _record(self, row: int, reason: str) -> BadRecord:
-        topic, partition, offset = (
-            self._batch.column(name)[row].as_py() if name in self._batch.schema.names else self._job.only_topic
-            for name in ("topic", "partition", "offset")
-        )
-        return BadRecord(str(topic), int(partition), int(offset), CRASHES, "", reason[:_LONGEST_REASON])
+        topic = self._job.only_topic or self._batch.column("topic")[row].as_py()
+        partition, offset = (self._batch.column(name)[row].as_py() for name in ("partition", "offset"))
+        return BadRecord(topic, partition, offset, "crashes_decoder", "", reason[:_LONGEST_REASON])
 
     def _trial(self, first: int, end: int) -> str | None:
         """Why a task that reads these records fails; None where it does not."""

@@ -62,7 +62,7 @@ class TaskFailedError(UnavailableError):
     """
 
 
-Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Task = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 class JobRunner(Protocol):

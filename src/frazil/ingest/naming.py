@@ -15,8 +15,9 @@ from functools import cached_property
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IcebergType, ListType, MapType, NestedField, StructType, TimeType
 
-from frazil.ingest.evolve import NamesClash, Wanted, adds_to, extend_schema, merge_types, merge_wanted, type_at
-from frazil.ingest.selection import Path, Selection, is_bare
+from frazil.ingest.evolve import NamesClash, Wanted, adds_to, extend_schema, merge_types, merge_wanted, type_at, widest
+from frazil.ingest.selection import Path, Selection, is_bare, list_with, map_with
+from frazil.ingest.spelling import exits, fold
 from frazil.types import RESERVED_COLUMNS
 
 KEY_ROOT = "\udc00key"
@@ -33,8 +34,8 @@ class Shaping:
     new columns (`keep`, `lower`, `snake`, `camel`). include, exclude: see Selection. fields: declared columns with the
     paths of the fields that feed them. units: columns of time with the unit of numbers in them. counted: of declared
     dates and times of day the column, the path in it, and the unit of numbers. coerced: columns whose text takes values of
-    other types. constants, headers: columns with their one value, or the header that they come from. key: the column of
-    decoded record keys.
+    other types. zones: columns of time with the zone of local times. constants, headers: columns with their one value, or
+    the header that they come from. key: the column of decoded record keys.
     """
 
     depth: int = 0
@@ -46,6 +47,7 @@ class Shaping:
     units: tuple[tuple[str, str], ...] = ()
     counted: tuple[tuple[str, Path, str], ...] = ()
     coerced: tuple[str, ...] = ()
+    zones: tuple[tuple[str, str], ...] = ()
     constants: tuple[tuple[str, str], ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
     key: str = ""
@@ -79,7 +81,7 @@ class Layout:
     fields: of the record, nested as they are there; a struct of which nothing is taken is bare, so that a value that is no
     struct does not fit it, and is no new field. paths: by column the field that feeds it. unbound: columns with their types
     that nothing feeds so far, because no record with a field of such a name was met. units: of fields of time, by path.
-    coerced: paths of fields whose text takes values of other types.
+    coerced: paths of fields whose text takes values of other types. zones: of local times, by path.
     """
 
     fields: tuple[NestedField, ...]
@@ -87,6 +89,7 @@ class Layout:
     unbound: Mapping[str, IcebergType]
     units: tuple[tuple[Path, str], ...] = ()
     coerced: tuple[Path, ...] = ()
+    zones: tuple[tuple[Path, str], ...] = ()
 
     @cached_property
     def moved(self) -> frozenset[Path]:
@@ -206,7 +209,7 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     paths: dict[str, Path] = {}
     for member in fields:
         path = bound[member.name]
-        kind = shaping.selection.prune(member.field_type, path, keeps_bare=True) if path else None
+        kind = shaping.selection.prune(in_record(member.field_type), path, keeps_bare=True) if path else None
         if path is None or kind is None or fed[path] != member.name:
             continue
         if not is_bare(kind):  # Else its column is null.
@@ -221,7 +224,8 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     units = tuple((paths[name], unit) for name, unit in shaping.units if name in paths)
     units += tuple(((*paths[name], *inner), unit) for name, inner, unit in shaping.counted if name in paths)
     coerced = tuple(paths[name] for name in shaping.coerced if name in paths)
-    return Layout(struct.fields, paths, unbound, units, coerced)
+    zones = tuple((paths[name], zone) for name, zone in shaping.zones if name in paths)
+    return Layout(struct.fields, paths, unbound, units, coerced, zones)
 
 
 @dataclass
@@ -258,7 +262,9 @@ def extend_shaped(
 
     own: columns that do not come from the record's value. Raises NamesClash when two fields would share a column.
     """
-    plan = _Plan(schema, shaping, frozenset(own) | shaping.own)
+    others = frozenset(own) | shaping.own
+    before, schema = schema, _schema_in_record(schema, others)
+    plan = _Plan(schema, shaping, others)
     of_keys: dict[Path, dict[str, IcebergType]] = {}
     for parent, members in wanted.items():
         for name, kind in members.items():
@@ -270,7 +276,71 @@ def extend_shaped(
                 plan.add(path, kind)
     columns, docs = plan.columns()
     columns = merge_wanted([columns, of_keys])
-    return document(extend_schema(schema, columns, loosened, may_widen), docs)
+    after = document(extend_schema(schema, columns, loosened, may_widen), docs)
+    return _schema_in_table(after, before, shaping.case, others)
+
+
+def in_record(kind: IcebergType) -> IcebergType:
+    """The type of a column with the names that members of structs have in records, where their docs say so."""
+    if isinstance(kind, ListType):
+        return list_with(kind, in_record(kind.element_type), kind.element_required)
+    if isinstance(kind, MapType):
+        return map_with(kind, in_record(kind.value_type), kind.value_required)
+    if not isinstance(kind, StructType):
+        return kind
+    members = []
+    for member in kind.fields:
+        path = path_in_doc(member.doc) or ()
+        name = path[0] if len(path) == 1 else member.name
+        members.append(member.model_copy(update={"name": name, "field_type": in_record(member.field_type)}))
+    return type(kind)(*members)
+
+
+def _schema_in_record(schema: Schema, own: Container[str]) -> Schema:
+    """The schema with the names of records inside its columns."""
+    fields = [
+        member if member.name in own else member.model_copy(update={"field_type": in_record(member.field_type)})
+        for member in schema.fields
+    ]
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+def _schema_in_table(schema: Schema, before: Schema, case: str, own: Container[str]) -> Schema:
+    """The schema with the names of the table inside its columns: the old ones where fields were there before, the others in
+    the case that the table asks for. Raises NamesClash where two fields of one struct would share a name.
+    """
+    if case == "keep" and schema == before:
+        return schema
+    names = {field_id: before.find_field(field_id) for field_id in before.field_ids}
+    fields = [
+        member
+        if member.name in own
+        else member.model_copy(update={"field_type": _in_table(member.field_type, names, case, (member.name,))})
+        for member in schema.fields
+    ]
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+def _in_table(kind: IcebergType, old: Mapping[int, NestedField], case: str, path: Path) -> IcebergType:
+    if isinstance(kind, ListType):
+        return list_with(kind, _in_table(kind.element_type, old, case, (*path, "element")), kind.element_required)
+    if isinstance(kind, MapType):
+        return map_with(kind, _in_table(kind.value_type, old, case, (*path, "value")), kind.value_required)
+    if not isinstance(kind, StructType):
+        return kind
+    members: list[NestedField] = []
+    taken: dict[str, str] = {}
+    for member in kind.fields:
+        known, inner = old.get(member.field_id), (*path, member.name)
+        name = known.name if known is not None else change_case(member.name, case)
+        doc = known.doc if known is not None else member.doc if name == member.name else doc_of((member.name,))
+        if known is None and fold(name) in taken:
+            both = f"{spell_path((*path, taken[fold(name)]))} and {spell_path(inner)}"
+            raise NamesClash(f"the fields {both} would share the column {name}: {exits(inner)}")
+        taken.setdefault(fold(name), member.name)
+        of = _in_table(member.field_type, old, case, inner)
+        members.append(member.model_copy(update={"name": name, "doc": doc, "field_type": of}))
+    return type(kind)(*members)
 
 
 def document(schema: Schema, docs: Mapping[str, str]) -> Schema:
@@ -295,6 +365,7 @@ class _Plan:
         self._columns = fed_columns(self._bound, shaping)
         self._inside: dict[Path, dict[str, IcebergType]] = {}
         self._new: dict[Path, IcebergType] = {}
+        self._spelt: dict[Path, Path] = {}
 
     def add(self, path: Path, kind: IcebergType) -> None:
         """The field at `path` is in records, with this type."""
@@ -311,7 +382,11 @@ class _Plan:
                 self._add_inside((column, *path[cut:]), pruned, path)
                 return
         cut = min(len(path), self._shaping.depth + 1)
-        self._new[path[:cut]] = _united(self._new.get(path[:cut]), _wrapped(pruned, path[cut:]), path)
+        first = self._spelt.setdefault(tuple(map(fold, path[:cut])), path[:cut])
+        wrapped, known = _wrapped(pruned, path[cut:]), self._new.get(first)
+        # Of names that differ in capitals alone the first is the column's, and the first type.
+        united = _united(known, wrapped, path) if known is None or first == path[:cut] else widest(known, wrapped)
+        self._new[first] = united
 
     def _add_inside(self, place: Path, kind: IcebergType, path: Path) -> None:
         """place: the field at `path`, beginning with its column. A struct around it may be missing there: all that records
@@ -344,11 +419,11 @@ class _Plan:
         """What the table lacks, by columns, and the docs of columns that say which field feeds them."""
         wanted = {path: dict(members) for path, members in self._inside.items()}
         docs: dict[str, str] = {}
-        claimed: dict[str, Path] = {name: path for name, path in self._bound.items() if path is not None}
+        claimed = {fold(name): path for name, path in self._bound.items() if path is not None}
         for path, kind in self._new.items():
             name = self._shaping.column_name(path)
             self._check_name(name, path, claimed)
-            claimed[name] = path
+            claimed[fold(name)] = path
             old = self._known.get(name)
             if old is None:
                 wanted.setdefault((), {})[name] = kind
@@ -357,15 +432,22 @@ class _Plan:
         return wanted, docs
 
     def _check_name(self, name: str, path: Path, claimed: Mapping[str, Path]) -> None:
-        if name in claimed:
-            both = f"{spell_path(claimed[name])} and {spell_path(path)}"
+        if fold(name) in claimed:
+            both = f"{spell_path(claimed[fold(name)])} and {spell_path(path)}"
             raise NamesClash(f"the fields {both} would share the column {name}")
-        if name in self._own:
+        if fold(name) in map(fold, self._own):
             raise NamesClash(
                 f"field {spell_path(path)}: the table has a column {name} that is not for fields of records"
             )
-        if name in RESERVED_COLUMNS:
-            raise NamesClash(f"field {spell_path(path)}: {name} is one of Iceberg's metadata columns")
+        check_reserved(name, path)
+
+
+def check_reserved(name: str, path: Path) -> None:
+    """Raises NamesClash for a field whose column would have the name of one of Iceberg's metadata columns."""
+    if fold(name) in RESERVED_COLUMNS:
+        raise NamesClash(
+            f"field {spell_path(path)}: {name} is the name of one of Iceberg's metadata columns: {exits(path)}"
+        )
 
 
 def unfold(wanted: Wanted, depth: int) -> list[tuple[Path, bool]]:

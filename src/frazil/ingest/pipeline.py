@@ -21,6 +21,8 @@ from frazil.ingest.evolve import (
     Path,
     TypesDiffer,
     Wanted,
+    compare_schemas,
+    dump_wanted,
     extend_schema,
     load_wanted,
     merge_wanted,
@@ -28,18 +30,22 @@ from frazil.ingest.evolve import (
 )
 from frazil.ingest.files.partition_limit import TooManyPartitions, exceeds
 from frazil.ingest.granting import MOST_BARRED, grant
+from frazil.ingest.hints import Hints, hints_of
 from frazil.ingest.in_vain import InVain, asked_in_vain
 from frazil.ingest.isolate import Found
 from frazil.ingest.layouts import check_measured_columns
 from frazil.ingest.letters.letter_box import LetterBox, new_table_properties
-from frazil.ingest.naming import KEY_ROOT, document, extend_shaped
+from frazil.ingest.naming import KEY_ROOT, check_reserved, document, extend_shaped
 from frazil.ingest.parts import Parts
 from frazil.ingest.release import release_memory
+from frazil.ingest.sample import sample_reads
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.shared import own_starts
+from frazil.ingest.spelling import exits, fold
 from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
 from frazil.ingest.target import TableTarget, WriterSchema
 from frazil.ingest.task import Job
+from frazil.ingest.times_seen import agree_on_times
 from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.upserts.first_tombstones import without_told
 from frazil.ingest.upserts.last_deletes import still_last
@@ -164,7 +170,7 @@ class Pipeline:
         if report.wanted or report.loosened or report.key_columns or table.state is None:
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
             self._delete_files(table, report)
-            return self._evolve(planned, report)
+            return self._evolve_with_sample(planned, report)
         if report.unplaced or report.scattered or exceeds(table.spec.limits.partitions, report.files):
             self._delete_files(table, report)
             too_many = TooManyPartitions(table.name, table.spec.limits.partitions, report.scattered)
@@ -193,8 +199,7 @@ class Pipeline:
 
     def with_declared(self, table: Table, state: TableState) -> TableState:
         """The table with its declared columns and those of its own. Another run may have made it whose file has others."""
-        declared = {*(column.name for column in table.spec.columns), *own_columns(table.spec)}
-        if declared <= {field.name for field in state.schema.fields}:
+        if not compare_schemas(state.schema, declared_adder(table.spec)(state.schema)):
             return state
         return self._catalog.evolve(table.name, declared_adder(table.spec))
 
@@ -294,13 +299,45 @@ class Pipeline:
         except NamesClash as error:
             raise SpecError(str(error), remedy=clash_remedy(table.spec), where=table.name) from None
 
+    def _evolve_with_sample(self, planned: Planned, report: TaskReport) -> Outcome:
+        """A new schema; of a table that nothing is committed to yet as a sample of the records behind the batch asks too."""
+        sampled = self._with_sample(planned, report)
+        if sampled.missing:
+            return Outcome(planned.table.state, sampled, schemas=self.schemas_of(planned.table, sampled.missing))
+        return self._evolve(planned, sampled)
+
+    def _with_sample(self, planned: Planned, report: TaskReport) -> TaskReport:
+        """The report of a table's first batch, and what a sample of the records behind it wants or has no schemas for. What
+        the batch itself has seen comes first.
+        """
+        table = planned.table
+        if not report.wanted or table.progress.snapshot_id is not None:
+            return report
+        record_bytes = report.value_bytes / max(1, report.record_count)
+        try:
+            wanted, missing = [self._wanted(planned, report)], report.missing
+        except TypesDiffer:  # The table stops at a record of the batch.
+            return report
+        for ranges in sample_reads(planned.position, planned.batch.ranges, planned.reach, record_bytes):
+            batch = Batch(table.name, tuple(ranges))
+            job = with_hints(_job([replace(planned, batch=batch)], is_trial=True), hints_of(merge_wanted(wanted, True)))
+            found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
+            wanted += map(load_wanted, found.wanted)
+            missing |= found.missing
+        if len(wanted) == 1 and not missing:
+            return report
+        if table.spec.infers_timestamps:
+            wanted = agree_on_times(wanted)
+        return replace(report, wanted=(dump_wanted(merge_wanted(wanted, keeps_first=True)),), missing=missing)
+
     def _wanted(self, planned: Planned, report: TaskReport) -> Wanted:
         """What the tasks want together. Where they contradict each other, TypesDiffer, or what was seen first if the rest
         may be bad records or can be rescued.
         """
         spec = planned.table.spec
         keeps_first = spec.on_bad_record != "stop" or spec.rescue
-        return merge_wanted(map(load_wanted, report.wanted), keeps_first)
+        wanted: list[Wanted] = list(map(load_wanted, report.wanted))
+        return merge_wanted(agree_on_times(wanted) if spec.infers_timestamps else wanted, keeps_first)
 
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state
@@ -442,7 +479,15 @@ def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Cal
     if shaping is not None:
         return lambda schema: extend_shaped(schema, shaping, own, wanted, loosened, may_widen)
     check_metadata_names(wanted, own)
-    return lambda schema: extend_schema(schema, wanted, loosened, may_widen)
+
+    def change(schema: Schema) -> Schema:
+        there = {column.name for column in schema.fields}
+        for name in wanted.get((), {}):
+            if name not in there:
+                check_reserved(name, (name,))
+        return extend_schema(schema, wanted, loosened, may_widen)
+
+    return change
 
 
 def clash_remedy(spec: TableSpec) -> str:
@@ -454,9 +499,11 @@ def clash_remedy(spec: TableSpec) -> str:
 
 def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:
     """Raises NamesClash when records bring a field with the name of a metadata column: one of the two would be lost."""
+    fields = {fold(name): name for name in wanted.get((), {})}
     for column in columns:
-        if column in wanted.get((), {}):
-            raise NamesClash(f"field {column}: the table has a column of its own with this name")
+        name = fields.get(fold(column))
+        if name is not None:
+            raise NamesClash(f"field {name}: the table has a column of its own with this name: {exits((name,))}")
 
 
 def _job(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:
@@ -468,10 +515,19 @@ def _job(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | No
     return Job(
         targets={topic: targets[0] for topic, targets in fed.items()},
         trials=trials,
-        is_scattered=any(p.table.needs_one_task for p in planned),
+        # What the first records of a table tell is told in their order.
+        is_scattered=bool(trials) or any(p.table.needs_one_task for p in planned),
         beside={topic: tuple(targets[1:]) for topic, targets in fed.items() if targets[1:]},
         starts=own_starts([p.batch for p in planned]),
     )
+
+
+def with_hints(job: Job, hints: Hints) -> Job:
+    """A look at one table's records with what those before them have told, all of them in one task."""
+    targets = {
+        topic: replace(target, reading=replace(target.reading, hints=hints)) for topic, target in job.targets.items()
+    }
+    return replace(job, targets=targets, is_scattered=True)
 
 
 def _same(before: TableState, found: TableState) -> TableState:

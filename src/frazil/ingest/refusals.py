@@ -22,6 +22,9 @@ _REMEDIES: Mapping[str, str] = {
         "correct the schema, or give the field another name; a new table with the column declared in a type for both can"
         " take the topic over"
     ),
+    "would both be the column": "leave one of them out with `exclude`, or give it a column of its own under `columns`",
+    " in capitals alone": "give the field a column of its own under `columns`, or leave it out with `exclude`",
+    "a column of its own with this name": "leave it out with `exclude`, or give it a column of its own under `columns`",
     "would share the column": "leave one of them out with `exclude`, or give it a column of its own under `columns`",
     "not for fields of records": "leave it out with `exclude`, or give it a column of its own under `columns`",
     "metadata columns": "leave it out with `exclude`, or give it a column of its own under `columns`",

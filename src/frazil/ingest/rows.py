@@ -20,7 +20,7 @@ from frazil.ingest.decode.regroup import member_at, regroup
 from frazil.ingest.decode.rescue import add_members
 from frazil.ingest.decode.values import decode_values
 from frazil.ingest.evolve import merge_wanted
-from frazil.ingest.naming import Layout, Shaping, is_held, is_one_column, unfold
+from frazil.ingest.naming import Layout, Shaping, in_record, is_held, is_one_column, unfold
 from frazil.ingest.selection import Path
 from frazil.ingest.target import Reading, TableTarget, arrow_type
 
@@ -34,7 +34,9 @@ def decode_rows(target: TableTarget, records: Records, limit: int = MAX_MISFITS)
     if target.shaping is None:
         return decode_values(target.reading, target.fields, records, limit)
     shaping, layout = target.shaping, target.layout
-    reading = replace(target.reading, selection=shaping.selection, units=layout.units, coerced=layout.coerced)
+    reading = replace(
+        target.reading, selection=shaping.selection, units=layout.units, coerced=layout.coerced, zones=layout.zones
+    )
     if layout.unbound:
         found = bindings_of(shaping, layout, _list_fields(reading, shaping, layout, records))
         if found:  # The batch is planned again when it is known which fields feed these columns.
@@ -104,8 +106,8 @@ def in_column(refusal: str, name: str, kind: IcebergType | None) -> str:
 def _column(layout: Layout, decoded: Decoded, field: NestedField, path: Path | None) -> pa.Array:
     found = member_at(layout.fields, decoded.columns, path) if path is not None else None
     if found is None or path is None:
-        return pa.nulls(len(decoded.refused), arrow_type(field.field_type))
-    return regroup(*found, field.field_type, path, layout.moved - {path})
+        return pa.nulls(len(decoded.refused), arrow_type(in_record(field.field_type)))
+    return regroup(*found, in_record(field.field_type), path, layout.moved - {path})
 
 
 def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Records) -> list[tuple[Path, bool]]:

@@ -24,6 +24,7 @@ from frazil.ingest.naming import Shaping, counted_in
 from frazil.ingest.plain_target import plain_target
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
 from frazil.ingest.sizes import held_row_bytes, learn_row_bytes, stored_row_bytes
+from frazil.ingest.spelling import Spellings
 from frazil.ingest.target import ChangeReading, Framing, Reading, TableTarget, WriterSchema, metadata_columns
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.kafka.port import Partition, TopicDescription
@@ -373,6 +374,8 @@ class Table:
             max_record_bytes=spec.limits.record_bytes,
             barred=tuple(sorted(self.barred.items())),
             room=max(0, spec.limits.columns - (len(self.state.schema.field_ids) if self.state else 0)),
+            numbers=spec.numbers,
+            infers_times=spec.infers_timestamps,
         )
 
     def _key_reading(self, written: ValueSpec | None = None) -> Reading:
@@ -389,6 +392,7 @@ class Table:
             unknown_fields="refuse" if spec.schema_evolution == "freeze" else "add",
             may_widen=spec.schema_evolution == "evolve",
             on_bad=spec.on_bad_record,
+            numbers=spec.numbers,
         )
 
     def _header_readings(self) -> tuple[tuple[str, Reading], ...]:
@@ -454,7 +458,10 @@ def note_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) 
     """The table with these fields of its records' keys noted as what identifies its rows."""
     if not names:
         return state
-    catalog.mark(state.name, _KEY_COLUMNS, json.dumps(list(names)))
+    spellings = Spellings(field.name for field in state.schema.fields)  # A key may write them in other capitals.
+    parts = [name.split(".") for name in names]
+    columns = [".".join([spellings.find(first) or first, *rest]) for first, *rest in parts]
+    catalog.mark(state.name, _KEY_COLUMNS, json.dumps(columns))
     loaded = catalog.load(state.name)
     if loaded is None:
         raise UnavailableError("the table is gone", remedy="see who dropped it", where=state.name)
@@ -499,6 +506,7 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
             (one.name, *inner) for one in spec.columns if not one.is_own for inner in counted_in(one.type, one.unit)
         ),
         coerced=tuple(column.name for column in spec.columns if column.coerce),
+        zones=tuple((column.name, column.zone) for column in spec.columns if column.zone),
         constants=tuple((one.name, one.constant) for one in spec.columns if one.constant is not None),
         headers=tuple((column.name, column.header) for column in spec.columns if column.header is not None),
         key=key_column_of(spec),

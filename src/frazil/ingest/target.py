@@ -117,8 +117,10 @@ class Reading:
     without one they are milliseconds in JSON, and no times elsewhere. envelope: how records wrap a change, where what is
     read is not the record but its opened envelope (`decode.envelopes.opened`). barred: paths of fields that the table cannot
     have, with the reason: records that have them are bad ones. room: so many columns may be added; a record that brings more
-    is a bad one. is_extended: JSON is MongoDB's extended one. coerced: paths of
-    columns that take values of other types as text.
+    is a bad one. is_extended: JSON is MongoDB's extended one. coerced: paths of columns that take values of other types as
+    text. numbers: what numbers of JSON become where there is no column yet; None: what their values need. hints: as in
+    `hints`, of records before these. zones: of local times, by path. infers_times: whether text of JSON that is always a
+    time becomes one where there is no column yet.
     """
 
     format: str = "json"
@@ -139,6 +141,10 @@ class Reading:
     room: int = 2**31
     is_extended: bool = False
     coerced: tuple[Path, ...] = ()
+    numbers: IcebergType | None = None
+    hints: tuple[tuple[Path, str], ...] = ()
+    zones: tuple[tuple[Path, str], ...] = ()
+    infers_times: bool = False
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """The schema of an id, None while it is not known."""
@@ -156,6 +162,11 @@ class Reading:
     def coerces(self, path: Path) -> bool:
         """Whether text at a path takes values of other types."""
         return any(path[: len(one)] == one for one in self.coerced)
+
+    @cached_property
+    def zone_at(self) -> Mapping[Path, str]:
+        """The zones of local times, by path."""
+        return dict(self.zones)
 
     @cached_property
     def barred_at(self) -> Mapping[Path, str]:

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from frazil.ingest.evolve import dump_wanted, new_schema
 from frazil.ingest.files.partition_limit import TooManyPartitions
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.guard import limited_memory, limited_time
+from frazil.ingest.hints import hints_of
 from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas
 from frazil.ingest.picking import pick
 from frazil.ingest.pieces import plain_columns, read_in_pieces
@@ -261,6 +262,7 @@ class _TableRun:
         self._note_bad(topic, columns, decoded)
         if decoded.wanted:
             self.wanted[dump_wanted(decoded.wanted)] = None
+            self._note_hints(decoded)
         self.loosened |= {json.dumps(path) for path in decoded.loosened - self.target.fixed}
         self.missing |= decoded.missing
         self.refusals = note_names(self.refusals, decoded.refusals)
@@ -293,6 +295,13 @@ class _TableRun:
             columns.setdefault("topic", pa.repeat(pa.scalar(topic), len(named)))
             misfits = [Misfit(row, one.path, one.kind, one.reason) for row, one in enumerate(named)]
             self._add_letters(self.target.letters, letter_rows(self.target.letters, columns, misfits))
+
+    def _note_hints(self, decoded: Decoded) -> None:
+        """Reads on with what these records have told, in a look at a table's first records."""
+        if self.is_trial:
+            known = dict(hints_of(decoded.wanted)) | dict(self.target.reading.hints)
+            reading = replace(self.target.reading, hints=tuple(known.items()))
+            self.target = replace(self.target, reading=reading)
 
     @contextmanager
     def _noting_partitions(self) -> Iterator[None]:

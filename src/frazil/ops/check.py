@@ -16,8 +16,9 @@ from frazil.catalog.layout import words_of
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
-from frazil.ingest.evolve import new_schema
+from frazil.ingest.evolve import compare_schemas, new_schema
 from frazil.ingest.old_metadata import keeps_old_metadata
+from frazil.ingest.pipeline import declared_adder
 from frazil.ingest.table import Table
 from frazil.ingest.upserts.text_order import text_order
 from frazil.kafka.port import Source
@@ -183,6 +184,9 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
     parts = ", ".join(words_of(table.state.partitioning, table.state.schema))
     layout = f", partitioned by {parts}" if parts else ""
     there = f"there, {plural(len(table.state.schema.fields), 'column')}{rows}{layout}"
+    widened = compare_schemas(table.state.schema, declared_adder(table.spec)(table.state.schema))
+    if widened:
+        there += f"; run adds or widens {', '.join(f'{one.path}: {one.kind}' for one in widened)}, as `columns` asks"
     kept = [key for key, text in table.spec.properties.items() if table.state.properties.get(key) != text]
     if kept:
         there += f"; keeps its own {', '.join(sorted(kept))}: `properties` are those of a table that is made"

@@ -171,9 +171,10 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
     """What tasks would find of records of a schema, without one."""
     fields, reading = target.fields, target.reading
     if target.shaping is not None:
+        layout = target.layout
         fields, reading = (
-            target.layout.fields,
-            replace(reading, units=target.layout.units, coerced=target.layout.coerced),
+            layout.fields,
+            replace(reading, units=layout.units, coerced=layout.coerced, zones=layout.zones),
         )
     struct = row_struct(written, target.envelope, fields, table.spec.value.message or "")
     if target.shaping is not None:

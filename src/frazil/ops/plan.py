@@ -27,6 +27,7 @@ from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem
 from frazil.ops.sampling import decode_sample
 from frazil.ops.status import problem_of
+from frazil.ops.times import propose_times
 from frazil.ops.topics import MissingTopics
 from frazil.ops.words import plural
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
@@ -116,7 +117,7 @@ class PlannedTable:
 @dataclass
 class _Draft:
     """What is known of a table while its plan is made. is_too_bad: so many records of the sample are bad that a run would
-    stop.
+    stop. proposed: declarations that the records suggest.
     """
 
     columns: list[PlannedColumn] = field(default_factory=list)
@@ -127,6 +128,7 @@ class _Draft:
     problem: Problem | None = None
     layout: PlannedLayout = field(default_factory=PlannedLayout)
     warnings: tuple[str, ...] = ()
+    proposed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -229,15 +231,21 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
     # A run adds these before it reads.
     own = {name: kind for name, kind in own_columns(spec).items() if name not in there and name not in declared}
     new = {name: column for name, column in declared.items() if name not in there}
-    known = {name: column.type for name, column in new.items()} | own
+    known = {name: column.type for name, column in declared.items()} | own
     before = extend_schema(state.schema if state is not None else Schema(), {(): known})
     schema, decoded = _read(table, before, records, looking.schemas)
+    first = decode_sample(table, records, before, looking.schemas)
+    draft.proposed = tuple(propose_times(table, before, records, first, looking.schemas))
     draft.sampled, draft.bad = len(records), decoded.misfit_count
     draft.is_too_bad = Tally(draft.sampled, draft.bad).share > spec.dead_letters.stop_above
     draft.refused = tuple(sorted(decoded.refusals))
     if decoded.misfits:
         draft.problem = _misfit(decoded, records, spec, draft.is_too_bad)
     draft.columns += [PlannedColumn(name, describe_type(one.type), _source_of(one)) for name, one in new.items()]
+    for change in compare_schemas(state.schema, before) if state is not None else ():
+        if change.path not in known or change.path in there:
+            word = "declared" if change.is_new else "widened"
+            draft.columns.append(PlannedColumn(change.path, describe_type(change.kind), word))
     source, key_column = "registry" if spec.value.needs_registry else "inferred", key_column_of(spec)
     for change in compare_schemas(before, schema):
         word = "metadata" if change.path.split(".")[0] == key_column else source if change.is_new else "widened"
@@ -254,6 +262,7 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
         *(words for words in found if words),
         *_not_there(spec, schema, fitting),
         *_unopened(spec, schema),
+        *draft.proposed,
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from zoneinfo import available_timezones
 
 from pyiceberg.types import (
     BinaryType,
@@ -14,6 +16,8 @@ from pyiceberg.types import (
     MapType,
     StringType,
     StructType,
+    TimestampType,
+    TimestamptzType,
 )
 
 from frazil.errors import SpecError
@@ -21,7 +25,7 @@ from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, shorten, what_is_long
 from frazil.spec.document import Entry, Node, Scalar, Section
 from frazil.spec.models import ColumnSpec, FlattenSpec, MetadataField, ValueSpec
-from frazil.spec.problems import Problems
+from frazil.spec.problems import Problems, advice
 from frazil.spec.reading import Fields, read_items, read_string, read_text, whole_number
 from frazil.spec.secrets import has_reference
 from frazil.spec.types import parse_column_type
@@ -71,6 +75,7 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
             problems.add(entry.line, f"`{label}` has no type", f"write `{entry.key}: long`, or another type")
         node = written.value if written else None
         chosen = {**_read_source(fields, label, problems), "coerce": bool(fields.choice("coerce"))}
+        chosen |= _read_zone(fields, label, problems)
     text = read_text(node, label, problems) if node else None
     if not text or not node:
         return None
@@ -101,6 +106,17 @@ def _read_source(fields: Fields, label: str, problems: Problems) -> dict[str, An
     return chosen
 
 
+def _read_zone(fields: Fields, label: str, problems: Problems) -> dict[str, Any]:
+    entry, text = fields.get("zone"), fields.text("zone")
+    if entry is None or text is None:
+        return {}
+    if text not in available_timezones():
+        remedy = advice(text, sorted(available_timezones()), ["UTC", "Europe/Berlin", "America/New_York"])
+        problems.add(entry.value.line, f"`{label}.zone: {text}` is no zone of the IANA database", remedy)
+        return {}
+    return {"zone": text}
+
+
 def _read_constant(node: Node, label: str, problems: Problems) -> str | None:
     if isinstance(node, Scalar) and node.kind == "text":  # Also an empty one.
         return node.text
@@ -120,6 +136,9 @@ def _check_source(column: ColumnSpec) -> None:
         message = f"`columns.{name}.coerce` keeps values as text, and the column"
         what = "is not read from records' fields" if column.is_own else f"is a `{kind}`"
         raise SpecError(f"{message} {what}", remedy="write `type: string`, or remove `coerce`")
+    if column.zone is not None and (column.is_own or not isinstance(kind, TimestampType | TimestamptzType)):
+        message = f"`columns.{name}.zone` is for a timestamp or timestamptz of records, and this is a `{kind}`"
+        raise SpecError(message, remedy="write `type: timestamp` or `type: timestamptz`, or remove it")
     if column.constant is not None and has_reference(column.constant):
         message = f"the constant of `columns.{name}` refers to a secret, and it would be in every row"
         raise SpecError(message, remedy="write the value itself")
@@ -266,7 +285,11 @@ def read_paths(entry: Entry | None, label: str, problems: Problems) -> tuple[tup
 
 
 def parse_path(text: str) -> tuple[str, ...]:
-    """The path that `text` spells; `a.b` and `a.b.*` are the same."""
+    """The path that `text` spells; `a.b` and `a.b.*` are the same. A name with a dot is written in a list of JSON:
+    `["a.b", "c"]`.
+    """
+    if text.startswith("["):
+        return _parse_names(text)
     parts = text.split(".")
     if len(parts) > 1 and parts[-1] == "*":
         parts = parts[:-1]
@@ -274,3 +297,14 @@ def parse_path(text: str) -> tuple[str, ...]:
         remedy = "join names of fields by dots, such as `user.name`; `user` and `user.*` stand for everything in it"
         raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
     return tuple(parts)
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    try:
+        names = json.loads(text)
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        remedy = """write names in quotes, such as '["user", "first.name"]'"""
+        raise SpecError(f"`{text}` is not the path of a field", remedy=remedy)
+    return tuple(names)

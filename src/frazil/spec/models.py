@@ -87,7 +87,7 @@ class ColumnSpec(_Declared):
 
     `field`: path of the field that feeds it; None: the one that would get a column of this name. `unit`: of numbers in a
     column of time (s, ms, us, ns), counted from the epoch or, in one of times of day, from midnight. `coerce`: whether text
-    in it takes numbers, booleans, objects and arrays as they are written.
+    in it takes numbers, booleans, objects and arrays as they are written. `zone`: of local times in it.
     `constant`: its one value, as text; `header`: the header whose
     value it gets. At most one of `field`, `constant` and `header` is there. `value`: what the header's bytes are, where they
     are not the text, the digits or the bytes that the type says.
@@ -98,6 +98,7 @@ class ColumnSpec(_Declared):
     field: tuple[str, ...] | None = None
     unit: Literal["s", "ms", "us", "ns"] | None = None
     coerce: bool = False
+    zone: str | None = None
     constant: str | None = None
     header: str | None = None
     value: ValueSpec | None = None
@@ -251,7 +252,10 @@ class TableSpec(_Declared):
 
     `name` has at least a namespace and a table, joined by dots. `value`, `key`: what the records hold.
     `unknown_fields`: what becomes of fields that `columns` does not name. `rescue`: whether what does not fit its
-    column goes to the column `_rescued`. `flatten`, `column_case`: how columns are made from nested records and called.
+    column goes to the column `_rescued`. `numbers`: what all numbers of JSON become where no column is declared; None: what
+    a sample of them needs.
+    `infers_timestamps`: whether text that is always an ISO 8601 time becomes a time.
+    `flatten`, `column_case`: how columns are made from nested records and called.
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
     `envelope`: how records wrap changes; None: they are rows. `changelog`: whether every image of every change becomes a
     row. `deletes`: whether a deleted row goes or is marked. `atomic`: None where a snapshot may show a part of a
@@ -271,6 +275,8 @@ class TableSpec(_Declared):
     columns: tuple[ColumnSpec, ...] = ()
     unknown_fields: Literal["add", "drop", "rescue"] = "add"
     rescue: bool = False
+    numbers: SerializeAsAny[IcebergType] | None = None
+    infers_timestamps: bool = False
     flatten: FlattenSpec | None = None
     column_case: Literal["keep", "lower", "snake", "camel"] = "keep"
     include: tuple[tuple[str, ...], ...] = ()

@@ -195,15 +195,30 @@ def _check_redundant(term: PartitionTerm, others: Sequence[PartitionTerm]) -> No
             )
 
 
+_OF_TIMES = ("year", "month", "day", "hour")
+
+
 def check_type(term: PartitionTerm, kind: IcebergType) -> None:
     """Raises SpecError when Iceberg does not allow the term's transform for a column of this type."""
     if not kind.is_primitive or not transform_of(term.transform).can_transform(kind):
         remedy = "write a field inside it, such as `a.b`" if isinstance(kind, StructType) else _remedy(term)
+        if isinstance(kind, StringType | IntegerType | LongType) and term.transform in _OF_TIMES:
+            remedy = f"{_remedy(term)}: declare it as one before the table is made, {_as_time(term, kind)}"
         raise SpecError(f"`{term.text}`: the column `{term.column}` is a {_word(kind)}", remedy=remedy)
     if term.transform == "identity" and isinstance(kind, FixedType):
         # Iceberg's Java library puts a length before such a value in a manifest, and only it can read that.
         remedy = f"write `bucket({term.column}, 16)`, or declare the column as binary"
         raise SpecError(f"`{term.text}`: the column `{term.column}` is a {kind}", remedy=remedy)
+
+
+def _as_time(term: PartitionTerm, kind: IcebergType) -> str:
+    """The setting that makes a column of time of text, or of numbers, in the fields of records."""
+    word = "timestamptz" if isinstance(kind, StringType) else "timestamptz(ms)"
+    names = term.column.split(".")
+    if len(names) == 1:
+        return f"`columns: {{{names[0]}: {word}}}`"
+    transform = f"{term.transform}({names[-1]})"
+    return f"`columns: {{{names[-1]}: {{type: {word}, field: {term.column}}}}}`, and `{transform}`"
 
 
 def transform_of(word: str) -> Transform[object, object]:

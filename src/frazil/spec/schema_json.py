@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frazil.spec.maintenance import MAINTENANCE, ORPHANS, SNAPSHOTS, TABLE_MAINTENANCE
-from frazil.spec.table_vocabulary import ATOMIC, ENVELOPE, OF_ONE_TABLE, TABLE
+from frazil.spec.table_vocabulary import ATOMIC, ENVELOPE, INFER, OF_ONE_TABLE, TABLE
 from frazil.spec.vocabulary import (
     AUTH,
     CATALOG,
@@ -83,6 +83,7 @@ def json_schema() -> dict[str, Any]:
             "value": _object(VALUE),
             "key": _object(KEY),
             "flatten": _object(FLATTEN),
+            "infer": _object(INFER),
             "atomic": _object(ATOMIC, required=["transaction_topic"]),
             "envelope": {**_object(ENVELOPE), "oneOf": [{"required": ["type"]}, {"required": ["operation"]}]},
             "column": {

@@ -63,6 +63,13 @@ ATOMIC: Mapping[str, Setting] = {
         "The topic to which Debezium writes when transactions begin and end, `<prefix>.transaction`.", TOPIC
     ),
 }
+INFER: Mapping[str, Setting] = {
+    "timestamps": Setting(
+        "Whether text that is always an ISO 8601 time becomes timestamptz, timestamp or date.",
+        choices=(True, False),
+        default=False,
+    ),
+}
 OF_ONE_TABLE = ("topic", "topics", "start")
 """Settings that are no defaults for others."""
 
@@ -107,6 +114,15 @@ TABLE: Mapping[str, Setting] = {
         choices=("add", "drop", "rescue"),
         default="add",
     ),
+    "numbers": Setting(
+        "What numbers of JSON without a schema become where no column is declared: `as_seen` long, or double where a sample"
+        " of the topic has a fraction; `double`; or `decimal(p,s)`.",
+        {"type": "string", "pattern": r"^(as_seen|double|decimal\s*\(.*\))$", "examples": ["double", "decimal(18,4)"]},
+        default="as_seen",
+    ),
+    "infer": Setting(
+        "What fields of JSON without a schema may become where no column is declared.", {"$ref": "#/$defs/infer"}
+    ),
     "rescue": Setting(
         "Whether what does not fit its column goes to the column _rescued.",
         choices=(True, False),
@@ -119,7 +135,8 @@ TABLE: Mapping[str, Setting] = {
         default=False,
     ),
     "column_case": Setting(
-        "How columns are named after fields: as they are, in small letters, as user_id, or as userId.",
+        "How columns, and members of structs in them, are named after fields: as they are, in small letters, as user_id, or"
+        " as userId.",
         choices=("keep", "lower", "snake", "camel"),
         default="keep",
     ),

@@ -29,6 +29,7 @@ from frazil.spec.models import (
     TopicSelector,
 )
 from frazil.spec.named_columns import check_named_columns
+from frazil.spec.numbers import read_infers_timestamps, read_numbers
 from frazil.spec.partitioning import METADATA_TYPES, check_terms, read_partition_by, read_sort_by
 from frazil.spec.problems import Problems, advice
 from frazil.spec.reading import Fields, read_items, read_text, whole_number
@@ -126,6 +127,8 @@ def _read_settings(
         "columns": columns,
         "unknown_fields": unknown_fields,
         "rescue": fields.choice("rescue"),
+        "numbers": read_numbers(fields, value["format"], problems),
+        "infers_timestamps": read_infers_timestamps(fields, value["format"], problems),
         **shaping,
         **changes,
         "atomic": read_atomic(fields, topics, wrapped["envelope"], problems),

@@ -245,6 +245,11 @@ COLUMN: Mapping[str, Setting] = {
         choices=(True, False),
         default=False,
     ),
+    "zone": Setting(
+        "Of a timestamp the zone that moments are converted to, of a timestamptz the one that times without a zone are in: a"
+        " name of the IANA database.",
+        {**TEXT, "examples": ["UTC", "Europe/Berlin"]},
+    ),
     "constant": Setting("The column's value in every row.", {"type": ["string", "number", "boolean"]}),
     "header": Setting("The header whose value the column gets; of several with this name the last.", TEXT),
     "value": Setting("What the header's bytes are, where its column's type does not tell.", {"$ref": "#/$defs/value"}),

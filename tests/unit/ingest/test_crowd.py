@@ -16,6 +16,7 @@ from pyiceberg.types import LongType
 from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
+from frazil.ingest.isolate import Found
 from frazil.ingest.lanes import COMMIT_THREADS, Done
 from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
@@ -91,6 +92,9 @@ class NoJobs:
 
     def __init__(self, *broken: str) -> None:
         self._broken = broken
+
+    def isolate(self, batch: Batch, job: Job) -> Found:
+        raise NotImplementedError
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
         for batch in batches:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.types import LongType
 
 from frazil import testing
 from frazil.catalog.port import TableMoved
@@ -95,7 +96,8 @@ def test_files_in_which_no_row_replaces_another_are_committed_as_tasks_wrote_the
 def test_files_have_no_ids_where_the_format_or_a_column_of_that_name_does_not_allow_it(
     tmp_path: Path, version: int, columns: tuple[str, ...]
 ) -> None:
-    world = _world(tmp_path, format_version=version)
+    declared = tuple(ColumnSpec(name=name, type=LongType()) for name in columns)
+    world = _world(tmp_path, format_version=version, columns=declared)
     rows = [{"id": key, "v": "a"} | dict.fromkeys(columns, key * 10) for key in range(3)]
     world.tell(*((str(row["id"]), row) for row in rows))
     world.tell(*((str(row["id"]), {**row, "v": "b"}) for row in rows[:2]))

@@ -270,3 +270,23 @@ def test_what_a_column_cannot_hold_names_the_declaration_that_helps(world: World
     settings = ", columns: {e: {type: string, coerce: true}}"
     [finding] = look(world, registry, settings, "protobuf", e="string", p="struct<by: string>", more="date")
     assert (finding.is_ok, finding.found) == (True, "the table has all of it")
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns", "words"),
+    [
+        ({"id": "long", "_deleted": "boolean"}, {}, "_deleted is the name of one of Iceberg's metadata columns"),
+        ({"id": "long", "ID": "long"}, {}, "field ID differs from `id` in capitals alone"),
+        ({"id": "long", "ID": "long"}, {"id": "long"}, "field ID differs from `id` in capitals alone"),
+        ({"ID": "long"}, {"id": "long"}, ""),
+    ],
+)
+def test_names_that_no_column_can_have_are_told(
+    world: World, fields: dict[str, str], columns: dict[str, str], words: str
+) -> None:
+    registry = MemoryRegistry()
+    registry.register("avro", avro(**fields), subject="a-value")
+    [finding] = look(world, registry, **columns)
+    assert finding.is_ok is not bool(words)
+    assert words in finding.found
+    assert not words or "exclude" in finding.remedy

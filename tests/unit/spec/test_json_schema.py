@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from frazil.errors import SpecError
 from frazil.spec import json_schema
 from frazil.spec.maintenance import MAINTENANCE, ORPHANS, SNAPSHOTS, TABLE_MAINTENANCE
-from frazil.spec.table_vocabulary import ATOMIC, ENVELOPE, OF_ONE_TABLE, TABLE
+from frazil.spec.table_vocabulary import ATOMIC, ENVELOPE, INFER, OF_ONE_TABLE, TABLE
 from frazil.spec.vocabulary import (
     AUTH,
     CATALOG,
@@ -223,6 +223,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "column": COLUMN,
         "envelope": ENVELOPE,
         "atomic": ATOMIC,
+        "infer": INFER,
         "table": TABLE,
         "defaults": {name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE},
     }

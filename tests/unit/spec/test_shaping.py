@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, StringType, TimestampType, TimestamptzType
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
 
 from frazil.spec import ColumnSpec, json_schema
 from frazil.spec.models import FlattenSpec, ValueSpec
@@ -22,6 +31,19 @@ from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
         ("flatten: {separator: __, depth: 3}", {"flatten": FlattenSpec(separator="__", depth=3)}),
         ("flatten: {depth: 1}", {"flatten": FlattenSpec(depth=1)}),
         ("column_case: snake", {"column_case": "snake"}),
+        ("numbers: as_seen", {"numbers": None}),
+        ("numbers: double", {"numbers": DoubleType()}),
+        ('numbers: "decimal(18, 4)"', {"numbers": DecimalType(18, 4)}),
+        ("infer: {timestamps: true}", {"infers_timestamps": True}),
+        (
+            "columns: {ts: {type: timestamp, zone: UTC}, m: {type: timestamptz(s), zone: Europe/Berlin}}",
+            {
+                "columns": (
+                    ColumnSpec(name="ts", type=TimestampType(), zone="UTC"),
+                    ColumnSpec(name="m", type=TimestamptzType(), unit="s", zone="Europe/Berlin"),
+                )
+            },
+        ),
         ("include: [a, b.c, d.*]", {"include": (("a",), ("b", "c"), ("d",))}),
         ("exclude: [e, f.g, l.element.x]", {"exclude": (("e",), ("f", "g"), ("l", "element", "x"))}),
         (
@@ -211,3 +233,22 @@ def test_what_makes_no_sense_is_refused_with_its_place(
         True,
         "pipeline.yaml:4",
     ), (error.message, error.remedy)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("numbers: long", "`numbers` cannot be `long`"),
+        ('numbers: "decimal(99, 1)"', "is not a decimal of Iceberg"),
+        ("numbers: double, value: {format: text}", "`numbers` is for JSON without a schema, and the values are text"),
+        (
+            "infer: {timestamps: true}, value: {format: raw}",
+            "`infer` is for JSON without a schema, and the values are raw",
+        ),
+        ("columns: {ts: {type: timestamp, zone: Berlin}}", "`columns.ts.zone: Berlin` is no zone of the IANA database"),
+        ("columns: {ts: {type: long, zone: UTC}}", "`columns.ts.zone` is for a timestamp or timestamptz of records"),
+        ("exclude: ['[1]']", "`[1]` is not the path of a field"),
+    ],
+)
+def test_what_numbers_zones_and_paths_cannot_be(refuse: Refuse, settings: str, message: str) -> None:
+    assert message in refuse(with_table(settings)).message

@@ -16,8 +16,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
     BooleanType,
+    DoubleType,
+    FloatType,
     IcebergType,
+    IntegerType,
     ListType,
+    LongType,
     MapType,
     NestedField,
     StructType,
@@ -33,9 +37,13 @@ from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.limits import barred_fault, check_cells, leaf_count, long_name_fault
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
+from frazil.ingest.decode.zones import convert_zone, differ_in_zone, to_local, zone_exits
 from frazil.ingest.evolve import can_promote
+from frazil.ingest.granting import type_without_barred
 from frazil.ingest.refusals import declaration_for
 from frazil.ingest.selection import list_with, map_with
+from frazil.ingest.shape import as_written
+from frazil.ingest.spelling import Spellings, both_reason, clash_reason, fraction_exits
 from frazil.ingest.target import Reading, arrow_type
 from frazil.name_length import is_long, long_name_in, shorten, without_long_names
 
@@ -76,6 +84,10 @@ class Fitting:
         """Counts the cells of so many values that are to be made of nothing. Raises TooMuch."""
         self.cells += leaf_count(kind) * count
         check_cells(self.cells)
+
+    def in_row(self, path: Path) -> Path:
+        """A path as a pipeline file writes it: from the row's top, and not from an envelope's."""
+        return path if self.reading.envelope is None else path[1:]
 
     def want(self, path: Path, kind: IcebergType) -> None:
         """The table should have this field, at least as wide."""
@@ -139,27 +151,93 @@ def fit_struct(
 ) -> list[pa.Array]:
     """The table's `fields` from the writer's `struct`, of which `arrays` are the columns."""
     written = {member.name: n for n, member in enumerate(struct.fields)}
-    known = {member.name for member in fields}
+    known, spellings = {member.name for member in fields}, Spellings(member.name for member in fields)
     renamed = {column: written[name] for column, name in fitting.renames.of_columns(struct, known, place.path).items()}
+    others = [n for n, member in enumerate(struct.fields) if member.name not in known and n not in renamed.values()]
+    respelt: dict[str | None, list[int]] = {}
+    for n in others:
+        respelt.setdefault(spellings.find(struct.fields[n].name), []).append(n)
     found = []
     for member in fields:
-        n = written.get(member.name, renamed.get(member.name))
-        inner = place.inside(member.name)
-        if n is None:
-            fitting.spend(member.field_type, len(place.owner))
-            column = pa.nulls(len(place.owner), arrow_type(member.field_type))
-        else:
-            top = (inner.path, struct.fields[n].field_type)
-            column = fit_value(fitting, arrays[n], (struct.fields[n].field_type, member.field_type), inner, top)
+        at = written.get(member.name, renamed.get(member.name))
+        column = _fit_member(fitting, struct, arrays, member, place, [at] if at is not None else [])
+        for number, more in enumerate(respelt.get(member.name, ())):
+            is_first = at is None and number == 0
+            column = _with_respelt(fitting, (struct, arrays, more), member, place, None if is_first else column)
         if member.required:
-            require(fitting, column, place, inner.path)
+            require(fitting, column, place, (*place.path, member.name))
         found.append(column)
-    for n, member in enumerate(struct.fields):
-        if member.name not in known and n not in renamed.values():
-            _meet_unknown(
-                fitting, fitting.renames.under_first(member, place.path, written.keys() | known), arrays[n], place
-            )
+    new = Spellings()
+    for n in respelt.get(None, ()):
+        member = fitting.renames.under_first(struct.fields[n], place.path, written.keys() | known)
+        if new.others(member.name) and fitting.reading.unknown_fields == "add":
+            path = (*place.path, member.name)
+            fitting.refuse_change(path, clash_reason(fitting.in_row(path), new.others(member.name)[:1]))
+        new.add(member.name)
+        _meet_unknown(fitting, member, arrays[n], place, spellings)
     return found
+
+
+def _fit_member(
+    fitting: Fitting,
+    struct: StructType,
+    arrays: Sequence[pa.Array],
+    member: NestedField,
+    place: Place,
+    at: Sequence[int],
+) -> pa.Array:
+    """The values of one column, from the field of the writer's that is at the place `at`, if there is one."""
+    if not at:
+        return pa.nulls(len(place.owner), arrow_type(member.field_type))
+    written, inner = struct.fields[at[0]].field_type, place.inside(member.name)
+    return fit_value(fitting, arrays[at[0]], (written, member.field_type), inner, (inner.path, written))
+
+
+def _with_respelt(
+    fitting: Fitting,
+    written: tuple[StructType, Sequence[pa.Array], int],
+    member: NestedField,
+    place: Place,
+    column: pa.Array | None,
+) -> pa.Array:
+    """A column, and where it has no value that of a field whose name differs in capitals alone. A record with values of both
+    is refused, unless the table leaves other fields out. column: None where no other field feeds it.
+    """
+    struct, arrays, n = written
+    array, path = arrays[n], (*place.path, struct.fields[n].name)
+    if column is None:
+        return _fit_member(fitting, struct, arrays, member, place, [n])
+    is_second = np.asarray(array.is_valid()) & np.asarray(column.is_valid()) & place.there
+    if is_second.any() or not len(column):
+        _meet_second(fitting, array, is_second, place, path, member.name)
+        left = np.where(is_second, -1, np.arange(len(array)))
+        array = array.take(pa.array(left, mask=is_second))
+    respelt = _fit_member(fitting, struct, [*arrays[:n], array, *arrays[n + 1 :]], member, place, [n])
+    if respelt.null_count == len(respelt):
+        return column
+    return respelt if column.null_count == len(column) else _either(column, respelt)
+
+
+def _either(one: pa.Array, other: pa.Array) -> pa.Array:
+    """The values of one column, and those of the other where it has none."""
+    count = len(one)
+    is_null = np.asarray(one.is_null())
+    places = np.where(is_null, np.arange(count, 2 * count), np.arange(count))
+    return pa.concat_arrays([one, as_written(other, one.type)]).take(pa.array(places))
+
+
+def _meet_second(
+    fitting: Fitting, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
+) -> None:
+    if fitting.reading.unknown_fields == "add":
+        fitting.refuse_change(path, clash_reason(fitting.in_row(path), [column]))
+        reason = both_reason(fitting.in_row(path), column)
+        fitting.refuse(array, is_second, place.owner, path, "name_taken", reason)
+    elif fitting.reading.unknown_fields == "drop":
+        fitting.dropped.add(".".join(path))
+    else:
+        reason = UNKNOWN_FIELD if fitting.reading.unknown_fields == "rescue" else _NO_COLUMN
+        fitting.refuse(array, is_second, place.owner, path, "unknown_field", reason)
 
 
 @dataclass(frozen=True)
@@ -379,23 +457,18 @@ def _requires(kind: IcebergType) -> bool:
     return isinstance(kind, MapType) and (kind.value_required or _requires(kind.value_type))
 
 
-def _meet_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: Place) -> None:
+def _meet_unknown(
+    fitting: Fitting,
+    member: NestedField,
+    array: pa.Array,
+    place: Place,
+    spellings: Spellings,
+) -> None:
+    """spellings: the names of the columns that are there."""
     path, unknown_fields = (*place.path, member.name), fitting.reading.unknown_fields
     shown = array if unknown_fields == "add" else readable(array, member.field_type)
-    if unknown_fields == "add" and path in fitting.reading.barred_at:
-        there = np.asarray(array.is_valid()) & place.there
-        fault = barred_fault(member.name, fitting.reading.barred_at[path])
-        fitting.refuse(array, there, place.owner, path, fault.kind, fault.message)
-    elif unknown_fields == "add" and (long := _long_name(member)) is not None:
-        there = np.asarray(array.is_valid()) & place.there
-        fault = long_name_fault(long)
-        fitting.refuse(array, there, place.owner, (*place.path, shorten(member.name)), fault.kind, fault.message)
-        if not is_long(member.name):
-            _want_rest(fitting, member, path)
-    elif unknown_fields == "add":
-        kind = without_empty(member.field_type)
-        if kind is not None:  # Of a struct without fields nothing can be stored until it has one.
-            fitting.want(path, kind)
+    if unknown_fields == "add":
+        _add_unknown(fitting, member, array, place, spellings)
     elif unknown_fields == "drop":
         fitting.dropped.add(".".join(path))
     else:
@@ -407,6 +480,31 @@ def _meet_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place:
             return
         reason = UNKNOWN_FIELD if unknown_fields == "rescue" else _NO_COLUMN
         fitting.refuse(shown, there, place.owner, path, "unknown_field", reason)
+
+
+def _add_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: Place, spellings: Spellings) -> None:
+    """Wants a column for a field, or refuses the records that have a value in it."""
+    path, barred = (*place.path, member.name), fitting.reading.barred_at
+    there = np.asarray(array.is_valid()) & place.there
+    long = _long_name(member)
+    if spellings.others(member.name):
+        reason = clash_reason(fitting.in_row(path), spellings.others(member.name))
+        fitting.refuse_change(path, reason)
+        fitting.refuse(array, there, place.owner, path, "name_taken", reason)
+    elif path in barred:
+        fault = barred_fault(member.name, barred[path])
+        fitting.refuse(array, there, place.owner, path, fault.kind, fault.message)
+    elif long is not None:
+        fault = long_name_fault(long)
+        fitting.refuse(array, there, place.owner, (*place.path, shorten(member.name)), fault.kind, fault.message)
+        if not is_long(member.name):
+            _want_rest(fitting, member, path)
+    else:
+        if any(other[: len(path)] == path for other in barred):
+            _refuse_barred(fitting, array, member.field_type, place.inside(member.name))
+        kind = without_empty(type_without_barred(member.field_type, barred, path) if barred else member.field_type)
+        if kind is not None:  # Of a struct without fields nothing can be stored until it has one.
+            fitting.want(path, kind)
 
 
 def _long_name(member: NestedField) -> str | None:
@@ -422,6 +520,17 @@ def _want_rest(fitting: Fitting, member: NestedField, path: Path) -> None:
         fitting.want(path, kind)
 
 
+def _refuse_barred(fitting: Fitting, array: pa.Array, kind: IcebergType, place: Place) -> None:
+    """Refuses the records with values in fields that are kept out, inside a field that the table lacks."""
+    barred = fitting.reading.barred_at
+    if place.path in barred:
+        there = np.asarray(array.is_valid()) & place.there
+        fitting.refuse(array, there, place.owner, place.path, "name_taken", barred[place.path])
+    elif any(other[: len(place.path)] == place.path for other in barred):
+        for values, inner_kind, _, inner in _inside(pa.concat_arrays([array]), kind, place):
+            _refuse_barred(fitting, values, inner_kind, inner)
+
+
 def _is_of_each(owner: Owner) -> bool:
     """Whether the values are one of each record, in order: they are in no list and no map."""
     return bool((owner == np.arange(len(owner))).all())
@@ -432,6 +541,13 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
     written, wanted = kinds
     target = arrow_type(wanted)
     unit = fitting.reading.unit_at.get(place.path) if fitting.reading.units else None
+    zone = fitting.reading.zone_at.get(place.path) if fitting.reading.zones else None
+    zoned = convert_zone(array, wanted, zone) if zone is not None else None
+    if zoned is not None:
+        outside = np.asarray(array.is_valid()) & np.asarray(zoned.is_null())
+        reason = f"{{value}} is out of the range of {wanted} in {zone}"
+        fitting.refuse(array, outside, place.owner, place.path, "out_of_range", reason)
+        return zoned
     if unit is not None and _is_number(array.type) and isinstance(wanted, TimestampType | TimestamptzType):
         return _from_epoch(fitting, array, wanted, place, unit)
     remedy = ""
@@ -441,7 +557,7 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
         is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
         words = spell_type(written) if is_first else _word(written)
         fitting.refuse_change(place.path, f"{words} does not fit {_word(wanted)}")
-        remedy = declaration_for(_in_row(fitting, place.path), words, _word(wanted))
+        remedy = declaration_for(fitting.in_row(place.path), words, _word(wanted))
     back = converted.array if converted is not None else cast_exactly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
     if bad.any():
@@ -450,14 +566,13 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
             reason = f"{{value}} is out of the range of {wanted if unit == DAY else f'{wanted}({unit})'}"
             fitting.refuse(shown, bad & converted.is_outside, place.owner, place.path, "out_of_range", reason)
             bad &= ~converted.is_outside
-        reason = f"{{value}} ({_word(written)}) does not fit {_word(wanted)}{remedy and f'; {remedy}'}"
-        fitting.refuse(shown, bad, place.owner, place.path, "does_not_fit", reason)
+        reason = f"{{value}} ({_word(written)}) does not fit {_word(wanted)}"
+        if differ_in_zone(written, wanted):
+            remedy = zone_exits(fitting.in_row(place.path), wanted)
+        if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
+            remedy = fraction_exits(fitting.in_row(place.path), is_json=False)
+        fitting.refuse(shown, bad, place.owner, place.path, "does_not_fit", f"{reason}{remedy and f': {remedy}'}")
     return back
-
-
-def _in_row(fitting: Fitting, path: Path) -> Path:
-    """The path of a field in the row, which in an opened envelope is one level down."""
-    return path[1:] if fitting.reading.envelope is not None and len(path) > 1 else path
 
 
 def _from_epoch(fitting: Fitting, array: pa.Array, wanted: IcebergType, place: Place, unit: str) -> pa.Array:
@@ -465,6 +580,9 @@ def _from_epoch(fitting: Fitting, array: pa.Array, wanted: IcebergType, place: P
     if moments.is_outside.any():
         reason = f"{{value}} is out of the range of {wanted}({unit})"
         fitting.refuse(array, moments.is_outside, place.owner, place.path, "out_of_range", reason)
+    zone = fitting.reading.zone_at.get(place.path) if fitting.reading.zones else None
+    if zone is not None and isinstance(wanted, TimestampType):
+        return to_local(moments.micros.cast(pa.timestamp("us", tz="UTC")), zone)
     return moments.micros.cast(arrow_type(wanted))
 
 

@@ -236,7 +236,9 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
         selection=_selection(shaping, exclude, before, [name for name in names if name not in _IMAGES_OF]),
         units=tuple(((image, *path), unit) for path, unit in read_as.units for image in _IMAGES_OF),
         coerced=tuple((image, *path) for path in read_as.coerced for image in _IMAGES_OF),
+        zones=tuple(((image, *path), zone) for path, zone in read_as.zones for image in _IMAGES_OF),
         barred=tuple(((image, *path), why) for path, why in reading.barred for image in _IMAGES_OF),
+        hints=tuple(((image, *path), kind) for path, kind in reading.hints for image in _IMAGES_OF),
     )
 
 

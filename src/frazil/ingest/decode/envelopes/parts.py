@@ -109,4 +109,9 @@ def json_options(reading: Reading, limit: int, is_extended: bool = False) -> Jso
         reading.barred_at,
         is_extended,
         reading.coerced,
+        reading.numbers,
+        row_depth=0 if reading.envelope is None else 1,
+        hints=reading.hints,
+        zones=reading.zones,
+        infers_times=reading.infers_times,
     )

@@ -38,9 +38,10 @@ from frazil.ingest.decode.json import values
 from frazil.ingest.decode.json.as_sent import as_sent
 from frazil.ingest.decode.json.extended import as_held, endless_of
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
-from frazil.ingest.decode.json.infer import infer_type, refuse_objects
+from frazil.ingest.decode.json.infer import infer_members, join_spellings, refuse_objects, refuse_second
 from frazil.ingest.decode.json.scan import OK
 from frazil.ingest.decode.json.slices import (
+    Members,
     Slices,
     Texts,
     elements_of,
@@ -50,12 +51,22 @@ from frazil.ingest.decode.json.slices import (
     take_all,
     take_apart,
 )
-from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn, read_counted, read_epochs, whole_number
+from frazil.ingest.decode.json.text import (
+    TEXT_READERS,
+    TextColumn,
+    read_counted,
+    read_epochs,
+    read_zoned,
+    whole_number,
+)
 from frazil.ingest.decode.limits import barred_fault, long_name_fault
 from frazil.ingest.decode.memory import I32, U8
+from frazil.ingest.decode.zones import zone_exits
 from frazil.ingest.selection import EVERY_MEMBER
+from frazil.ingest.spelling import Spellings, clash_reason, fraction_exits
 from frazil.name_length import is_long, shorten
 
+_HAS_ZONE, _HAS_NONE = values.TWICE + 1, values.TWICE + 2
 _FAULTS = {
     values.WRONG_KIND: Fault("does_not_fit", "{value} does not fit {type}"),
     values.OUT_OF_RANGE: Fault("out_of_range", "{value} is out of the range of {type}"),
@@ -64,6 +75,8 @@ _FAULTS = {
     values.UNREADABLE: Fault("does_not_fit", "{value} cannot be read as {type}"),
     values.MISSING: Fault("missing", "the column is required and the record has no value for it"),
     values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
+    _HAS_ZONE: Fault("does_not_fit", "{value} has a zone, and {type} has none"),
+    _HAS_NONE: Fault("does_not_fit", "{value} has no zone, and {type} has one"),
 }
 _UNKNOWN_FIELD = {
     1: Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` lets it have none")
@@ -106,16 +119,17 @@ def read_members(
     level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
     asides = level.more(names)  # What is left out is looked for too: so it is no unknown field.
     members = take_apart(texts, slices, fields, asides, error)
+    columns = members.columns
     if level.only is not None:
         unknown_fields = zip(asides, members.columns[len(names) :], strict=True)
         _meet_unknown(texts, unknown_fields, findings, path)
     elif members.unknown:
-        _note_unknown(texts, slices, names + asides, members.unknown, findings, path, error)
+        columns = _meet_other_keys(texts, slices, (names, asides), members, findings, path, error)
         members.clear(error)
     if path in texts.watched:
-        texts.watched[path](names + asides, members.columns)
+        texts.watched[path](names + asides, columns)
     arrays = []
-    for member, column in zip(fields, members.columns[: len(names)], strict=True):
+    for member, column in zip(fields, columns[: len(names)], strict=True):
         arrays.append(read_value(texts, column, member.field_type, findings, (*path, member.name)))
         if member.required:
             _refuse_missing(texts, slices, column, arrays[-1], (*path, member.name), error)
@@ -132,38 +146,89 @@ def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
     return _read_text(texts, slices, kind, path)
 
 
-def _note_unknown(
+def _meet_other_keys(
     texts: Texts,
     slices: Slices,
-    known: list[str],
-    unknown: list[str],
+    known: tuple[list[str], list[str]],
+    members: Members,
     findings: Findings,
     path: tuple[str, ...],
     error: U8,
-) -> None:
+) -> list[Slices]:
+    """What becomes of keys that no column has by exactly their name; the columns of `known`, with the values under names
+    that differ from theirs in capitals alone. known: names of columns, and of what is left out.
+    """
+    fields, asides = known
+    spellings = Spellings(fields)
+    is_respelt = any(spellings.find(name) is not None for name in members.unknown)
     if findings.unknown_fields == "drop":
+        unknown = [name for name in members.unknown if spellings.find(name) is None]
         findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
-        return
-    names, members = take_all(texts, slices, known, error)
-    _meet_unknown(texts, zip(names[len(known) :], members.columns[len(known) :], strict=True), findings, path)
+        if not is_respelt:
+            return members.columns
+    names, every = take_all(texts, slices, fields + asides, error)
+    columns = every.columns if is_respelt else members.columns
+    at: dict[str | None, int] = {name: n for n, name in enumerate(fields)}
+    others: list[tuple[str, Slices]] = []
+    for name, column in list(zip(names, every.columns, strict=True))[len(fields) + len(asides) :]:
+        place = at.get(spellings.find(name))
+        if place is not None:
+            columns[place], second = join_spellings(columns[place], column)
+            others += _meet_second(texts, second, findings, (*path, name), fields[place])
+        elif findings.unknown_fields != "drop":
+            others.append((name, column))
+    _meet_unknown(texts, others, findings, path, spellings)
+    return columns[: len(fields) + len(asides)]
+
+
+def _meet_second(
+    texts: Texts, second: Slices, findings: Findings, path: tuple[str, ...], column: str
+) -> list[tuple[str, Slices]]:
+    """Values that no column is left for, as their record has another one for it: its record is refused, unless the table
+    leaves such fields out or puts them aside, which is answered.
+    """
+    if not (second.kind > NULL).any():
+        return []
+    if findings.unknown_fields != "add":
+        return [(path[-1], second)]
+    refuse_second(texts, second, path, column)
+    return []
+
+
+def _why_not(texts: Texts, path: tuple[str, ...], taken: list[str], findings: Findings) -> Fault | None:
+    """Why a field gets no column. taken: names of columns that differ from its own in capitals alone."""
+    if taken:
+        return Fault("name_taken", clash_reason(texts.in_row(path), taken))
+    if path in findings.barred:
+        return barred_fault(path[-1], findings.barred[path])
+    return long_name_fault(path[-1]) if is_long(path[-1]) else None
 
 
 def _meet_unknown(
-    texts: Texts, columns: Iterable[tuple[str, Slices]], findings: Findings, path: tuple[str, ...]
+    texts: Texts,
+    columns: Iterable[tuple[str, Slices]],
+    findings: Findings,
+    path: tuple[str, ...],
+    spellings: Spellings | None = None,
 ) -> None:
+    """spellings: the names of columns that are there."""
+    if findings.unknown_fields == "add":
+        free: list[tuple[str, Slices]] = []
+        for name, column in columns:
+            inner, taken = (*path, name), spellings.others(name) if spellings is not None else []
+            fault = _why_not(texts, inner, taken, findings)
+            if fault is None:
+                free.append((name, column))
+            else:
+                there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
+                texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
+        found = infer_members(texts, free, path)
+        if found:
+            findings.wanted.setdefault(path, {}).update((name, one.type) for name, one in found.items())
+        return
     for name, column in columns:
         inner = (*path, name)
-        if findings.unknown_fields == "add" and inner in findings.barred:
-            there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
-            texts.refuse(column, there, ".".join(inner), {1: barred_fault(name, findings.barred[inner])})
-        elif findings.unknown_fields == "add" and is_long(name):
-            there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
-            texts.refuse(column, there, ".".join((*path, shorten(name))), {1: long_name_fault(name)})
-        elif findings.unknown_fields == "add":
-            inferred = infer_type(texts, column, inner)
-            if inferred is not None:
-                findings.wanted.setdefault(path, {})[name] = inferred
-        elif findings.unknown_fields != "drop":
+        if findings.unknown_fields != "drop":
             _put_aside(texts, column, inner, findings)
         elif (column.kind != ABSENT).any() and is_text(name):
             findings.dropped.add(".".join(inner))
@@ -213,6 +278,11 @@ def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tupl
     if bad.any():
         name = str(kind).split("<")[0]  # What is in a list or struct would only hide what the value should have been.
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
+        whole = faults[values.NOT_INTEGRAL]
+        for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():
+            exits = zone_exits(texts.in_row(path), kind)
+            faults[code] = replace(faults[code], message=f"{faults[code].message}: {exits}")
+        faults[values.NOT_INTEGRAL] = replace(whole, message=f"{whole.message}: {fraction_exits(texts.in_row(path))}")
         texts.refuse(slices, bad, ".".join(path), faults)
 
 
@@ -349,16 +419,33 @@ def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str,
     """Types that JSON writes as text: decimals, dates, times, uuids, bytes."""
     reader = TEXT_READERS[type(kind)]
     unit = texts.units.get(path) if texts.units else None
+    zone = texts.zones.get(path) if texts.zones else None
     is_counted = unit is not None and isinstance(kind, DateType | TimeType)
     column = text_column(texts, slices, numbers=reader.numbers or is_counted)
-    if unit is not None and is_counted:
+    if zone is not None:
+        array = read_zoned(column, kind, slices.kind, unit, zone)
+    elif unit is not None and is_counted:
         array = read_counted(column, kind, slices.kind, unit, reader)
     elif unit is None or not isinstance(kind, TimestampType | TimestamptzType):
         array = reader.read(column, kind, slices.kind)
     else:
         array = read_epochs(column, kind, slices.kind, unit)
+    if isinstance(kind, TimestampType | TimestamptzType):
+        _tell_zones(column, kind)
     _refuse(texts, slices, column.bad, kind, path)
     return array
+
+
+def _tell_zones(column: TextColumn, kind: IcebergType) -> None:
+    """Notes of the texts that were not read which of them only have a zone too many, or none."""
+    rows = np.flatnonzero(column.bad == values.UNREADABLE)
+    if not rows.size:
+        return
+    texts = column.array.take(pa.array(rows))
+    other, code = (TimestamptzType(), _HAS_ZONE) if isinstance(kind, TimestampType) else (TimestampType(), _HAS_NONE)
+    valid, bad = np.ones(rows.size, np.uint8), np.zeros(rows.size, np.uint8)
+    TEXT_READERS[type(other)].read(TextColumn(texts, valid, bad), other, np.full(rows.size, STRING, np.uint8))
+    column.bad[rows[(bad == 0) & np.asarray(texts.is_valid())]] = code
 
 
 def _read_struct(

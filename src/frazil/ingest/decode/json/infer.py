@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,11 @@ from frazil.ingest.decode.json.extended import ENDLESS, MOMENT, as_new
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.scan import DUPLICATE_KEY, HALF_KEY, SLOW_KEY, TOO_MANY_KEYS
 from frazil.ingest.decode.json.slices import MAX_NAMES, Slices, Texts, elements_of, take_all, take_apart
-from frazil.ingest.decode.limits import long_name_fault
+from frazil.ingest.decode.json.times import type_of_texts
+from frazil.ingest.decode.limits import barred_fault, long_name_fault
 from frazil.ingest.decode.memory import U8
 from frazil.ingest.selection import EVERY_MEMBER
+from frazil.ingest.spelling import both_reason, fold
 from frazil.name_length import is_long, shorten
 
 MAX_INFERRED_DEPTH = 60
@@ -59,12 +62,28 @@ _OBJECT_FAULTS = {
 }
 
 
+@dataclass(frozen=True)
+class Inferred:
+    """The type of a field. at: the first byte of the first value that tells a type (no null, and nothing in lists and
+    objects without any): fields get their columns in this order, wherever batches end.
+    """
+
+    type: IcebergType
+    at: int
+
+
 def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergType | None:
     """The type that holds every value of `slices`, or None when there is none yet (only null, [] or {}).
 
     What no type holds is refused as a misfit: integers beyond 64 bits, and of values of two kinds those that are not of
     the kind that came first. Field ids are placeholders.
     """
+    found = infer_field(texts, slices, path)
+    return None if found is None else found.type
+
+
+def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred | None:
+    """As `infer_type`."""
     slices = texts.selected(slices, path)
     if texts.is_extended:
         slices = as_new(texts, slices)
@@ -72,43 +91,108 @@ def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergTy
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
         return None
-    if len(families) > 1:
-        first = min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))
-        family = [kind for kind, name in _FAMILIES.items() if name == _FAMILIES[first]]
+    told = texts.hints.get(tuple(map(fold, path))) if texts.hints else None
+    if told == "moment" and not texts.is_extended:
+        told = "string"
+    if len(families) > 1 or (told is not None and told not in families):
+        first = told or _FAMILIES[min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))]
+        family = [kind for kind, name in _FAMILIES.items() if name == first]
         is_other = ~np.isin(slices.kind, [*family, ABSENT, NULL])
         _refuse(texts, slices, is_other, _MIXED, path)
+        teller = -1 if told else int(slices.owner[int(np.argmax(np.isin(slices.kind, family)))])
+        texts.contradictions.append((teller, slices.owner[is_other]))
         # The others get their column all the same: a record that is refused takes nothing from its neighbours.
-        return infer_type(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
-    family_name = families.pop()
+        return infer_field(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
+    return _of_family(texts, slices, families.pop(), kinds, path)
+
+
+def _of_family(
+    texts: Texts, slices: Slices, family_name: str, kinds: set[int], path: tuple[str, ...]
+) -> Inferred | None:
+    """The type of values that are all of one family."""
+    first_at = int(slices.start[int(np.argmax(slices.kind > NULL))])
+    if family_name == "string" and texts.infers_times:
+        return Inferred(type_of_texts(texts, slices), first_at)
     if family_name in _TYPES:
-        return _TYPES[family_name]
+        return Inferred(_TYPES[family_name], first_at)
     if family_name == "number":
-        return _number_type(texts, slices, kinds, path)
+        return Inferred(_number_type(texts, slices, kinds, path), first_at)
     if len(path) > MAX_INFERRED_DEPTH:
         _refuse(texts, slices, slices.kind > NULL, _TOO_DEEP, path)
         return None
     if family_name == "array":
         _, elements = elements_of(texts, slices)
-        element = infer_type(texts, elements, (*path, "element"))
-        return element and ListType(element_id=0, element=element, element_required=False)
-    return infer_struct(texts, slices, path)
-
-
-def infer_struct(texts: Texts, slices: Slices, path: tuple[str, ...]) -> StructType | None:
-    """The struct of all objects among `slices`, fields in order of first sight; None while no field has a type."""
+        element = infer_field(texts, elements, (*path, "element"))
+        if element is None:
+            return None
+        return Inferred(ListType(element_id=0, element=element.type, element_required=False), element.at)
     error = np.zeros(len(slices), np.uint8)
     members = selected_members(texts, slices, path, error)
     refuse_objects(texts, slices, error, path)
-    fields = []
+    fields = infer_members(texts, members, path)
+    if not fields:
+        return None
+    struct = (NestedField(0, name, found.type, required=False) for name, found in fields.items())
+    return Inferred(StructType(*struct), min(found.at for found in fields.values()))
+
+
+def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tuple[str, ...]) -> dict[str, Inferred]:
+    """The members of a struct that have a type, in order of the first value that tells it. Those whose names differ in
+    capitals alone are one, under the name that this value has.
+    """
+    groups: dict[str, list[tuple[str, Slices]]] = {}
     for name, column in members:
-        if is_long(name):
-            there = (texts.selected(column, (*path, name)).kind > NULL).astype(np.uint8)
-            texts.refuse(column, there, ".".join((*path, shorten(name))), {1: long_name_fault(name)})
+        inner = (*path, name)
+        reason = texts.barred.get(inner) if texts.barred else None
+        fault = barred_fault(name, reason) if reason is not None else long_name_fault(name) if is_long(name) else None
+        if fault is not None:
+            there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
+            texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
             continue
-        inferred = infer_type(texts, column, (*path, name))
+        groups.setdefault(fold(name), []).append((name, column))
+    found = []
+    for group in groups.values():
+        name, column = group[0]
+        for other, more in group[1:]:
+            column, second = join_spellings(column, texts.selected(more, (*path, other)))
+            refuse_second(texts, second, (*path, other), name)
+            column = replace(column, kind=np.where(second.kind > NULL, np.uint8(ABSENT), column.kind))
+        inferred = infer_field(texts, column, (*path, name))
         if inferred is not None:
-            fields.append(NestedField(field_id=0, name=name, field_type=inferred, required=False))
-    return StructType(*fields) if fields else None
+            found.append((_name_at(group, inferred.at), inferred))
+    return dict(sorted(found, key=lambda one: one[1].at))
+
+
+def _name_at(group: Sequence[tuple[str, Slices]], at: int) -> str:
+    """The name that the value around a byte has."""
+    for name, column in group if len(group) > 1 else ():
+        if ((column.kind > NULL) & (column.start <= at) & (at < column.end)).any():
+            return name
+    return group[0][0]
+
+
+def join_spellings(one: Slices, other: Slices) -> tuple[Slices, Slices]:
+    """The values of two members that share a column: those of `one`, and of `other` where that has none. The values of
+    `other` that are left.
+    """
+    is_second, is_there = one.kind > NULL, other.kind > NULL
+    takes = is_there & ~is_second
+    joined = Slices(
+        np.where(takes, other.start, one.start),
+        np.where(takes, other.end, one.end),
+        np.where(takes, other.kind, one.kind).astype(np.uint8),
+        one.owner,
+    )
+    left = np.where(is_there & is_second, other.kind, ABSENT).astype(np.uint8)
+    return joined, Slices(other.start, other.end, left, other.owner)
+
+
+def refuse_second(texts: Texts, second: Slices, path: tuple[str, ...], column: str) -> None:
+    """Refuses the records with values under two names of one column."""
+    there = (second.kind > NULL).astype(np.uint8)
+    if there.any():
+        fault = Fault("name_taken", both_reason(texts.in_row(path), column))
+        texts.refuse(second, there, ".".join(path), {1: fault})
 
 
 def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error: U8) -> list[tuple[str, Slices]]:
@@ -130,6 +214,8 @@ def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...
 
 
 def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str, ...]) -> IcebergType:
+    if texts.numbers is not None:
+        return texts.numbers
     if DOUBLE in kinds or ENDLESS in kinds:
         return DoubleType()
     valid, bad = np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)

@@ -6,14 +6,14 @@ of a decode alone (docs/decisions/0002). One bad record is named and changes no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import NestedField, StructType
+from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.ingest.decode.columns import Decoded, Fault, Misfit
 from frazil.ingest.decode.fit import NOT_ADDED
@@ -22,10 +22,10 @@ from frazil.ingest.decode.json.as_sent import spell_out
 from frazil.ingest.decode.json.columns import Findings, read_members
 from frazil.ingest.decode.json.extended import spell_bare_words
 from frazil.ingest.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
-from frazil.ingest.decode.json.infer import infer_struct
 from frazil.ingest.decode.json.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, take_all
 from frazil.ingest.decode.rescue import rescued_column
 from frazil.ingest.selection import Selection
+from frazil.ingest.spelling import fold
 
 FAULTS = {
     scan.NOT_OBJECT: Fault("not_an_object", "the value is not a JSON object"),
@@ -38,6 +38,8 @@ FAULTS = {
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
 """What can be wrong with a text as a whole, by the codes of the scan."""
+_MOST_ROUNDS = 20
+"""So often records that contradict others are taken out before the rest of them is."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,10 @@ class JsonOptions:
     `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
     misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
     time, by path. barred: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON.
-    coerced: paths of columns whose text takes values of other types as they are written.
+    coerced: paths of columns whose text takes values of other types as they are written. numbers: what numbers become that
+    no column is for; None: what their values need. row_depth: how many names of a path lead to the row. hints: kinds of
+    fields that earlier records have told, by path. zones: of local times, by path. infers_times: whether text that is
+    always a time becomes one where there is no column.
     """
 
     unknown_fields: str = "add"
@@ -57,6 +62,11 @@ class JsonOptions:
     barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     is_extended: bool = False
     coerced: tuple[tuple[str, ...], ...] = ()
+    numbers: IcebergType | None = None
+    row_depth: int = 0
+    hints: tuple[tuple[tuple[str, ...], str], ...] = ()
+    zones: tuple[tuple[tuple[str, ...], str], ...] = ()
+    infers_times: bool = False
 
 
 def decode_json(
@@ -76,18 +86,36 @@ def _without_refused(
 ) -> Decoded:
     """The same, but a record that cannot become a row brings no column along, nor has it a say in what type one gets."""
     alone = _decode(values, texts_of(values, options), fields, replace(options, unknown_fields="drop"))
-    rows = np.flatnonzero(~alone.refused)
-    rest = values.take(pa.array(rows))
-    among = _decode(rest, texts_of(rest, options), fields, options)
-    wanted = among.wanted
-    if wanted and among.refused.any():  # Some of them contradict the others.
-        agreed = rest.filter(pa.array(~among.refused))
-        wanted = _decode(agreed, texts_of(agreed, options), fields, options).wanted
-    refused = alone.refused.copy()
-    refused[rows[among.refused]] = True
-    misfits = [*alone.misfits, *(replace(misfit, row=int(rows[misfit.row])) for misfit in among.misfits)]
+    refused, misfits = alone.refused.copy(), list(alone.misfits)
+    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    for n in range(_MOST_ROUNDS):
+        rows = np.flatnonzero(~refused)
+        rest = values.take(pa.array(rows))
+        texts = texts_of(rest, options)
+        among = _decode(rest, texts, fields, options)
+        wanted = among.wanted
+        out = among.refused if n == _MOST_ROUNDS - 1 else _certainly_refused(texts, among)
+        if not out.any():
+            break
+        refused[rows[out]] = True
+        misfits += [replace(misfit, row=int(rows[misfit.row])) for misfit in among.misfits if out[misfit.row]]
     in_order = sorted(misfits, key=lambda misfit: misfit.row)[: options.limit]
     return replace(decoded, refused=refused, misfits=in_order, wanted=wanted)
+
+
+def _certainly_refused(texts: Texts, among: Decoded) -> NDArray[np.bool_]:
+    """The refused records without those that contradict nothing but a refused one: who is refused then is as if the records
+    had come one after another.
+    """
+    if texts.has_slow_keys:  # What was read in the end are other texts.
+        return among.refused
+    at_odds = np.zeros(among.refused.size, np.bool_)
+    certain = at_odds.copy()
+    for teller, rows in texts.contradictions:
+        at_odds[rows] = True
+        if teller < 0 or not among.refused[teller]:
+            certain[rows] = True
+    return among.refused & (certain | ~at_odds)
 
 
 def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Misfit]]:
@@ -171,7 +199,18 @@ def texts_of(
         coerced=options.coerced,
         sent=sent if options.coerced else None,
         starts=whole_slices(values).start if sent is not None and options.coerced else None,
+        numbers=options.numbers,
+        barred=options.barred,
+        hints=_by_spelling(options.hints),
+        row_depth=options.row_depth,
+        zones=dict(options.zones),
+        infers_times=options.infers_times,
     )
+
+
+def _by_spelling(hints: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
+    """By path, in small letters: names that differ in capitals alone are one field."""
+    return {tuple(map(fold, path)): kind for path, kind in hints}
 
 
 def _buffer(values: pa.BinaryArray) -> NDArray[Any]:
@@ -211,4 +250,4 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-__all__ = ["Decoded", "JsonOptions", "Misfit", "decode_json", "infer_json", "infer_struct", "spell_out"]
+__all__ = ["Decoded", "JsonOptions", "Misfit", "decode_json", "infer_json", "spell_out"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import NestedField
+from pyiceberg.types import IcebergType, NestedField
 
 from frazil.ingest.decode.columns import Fault, Misfit, bitmap
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT, new_stack
@@ -101,7 +101,11 @@ class Texts:
     -Infinity are floats and doubles, as Kafka Connect's converter writes them. is_extended: whether they are MongoDB's
     extended JSON. coerced: paths of columns whose text takes values of other types as they are written. sent: the texts
     before their keys were spelt anew, starts: where each begins since, both where some column is coerced. cells,
-    new_fields: how much of what `limits` bounds they have become.
+    new_fields: how much of what `limits` bounds they have become. numbers: what numbers become that no column is for; None:
+    what their values need. barred: why some fields cannot be added, by path. hints: kinds of fields that earlier records
+    have told, by path in small letters. contradictions: records whose values are of another kind than that of a record
+    before them, with that one, or -1 for a hint. zones: of local times, by path. infers_times: as in JsonOptions.
+    row_depth: how many names of a path lead to the row.
     """
 
     buffer: NDArray[np.uint8]
@@ -120,6 +124,13 @@ class Texts:
     coerced: tuple[tuple[str, ...], ...] = ()
     sent: pa.BinaryArray | None = None
     starts: I32 | None = None
+    numbers: IcebergType | None = None
+    barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    hints: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    zones: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    infers_times: bool = False
+    row_depth: int = 0
+    contradictions: list[tuple[int, I32]] = field(default_factory=list)
     has_slow_keys: bool = False
     stack: U8 = field(default_factory=new_stack)
     cells: int = 0
@@ -134,6 +145,10 @@ class Texts:
         """Counts cells before there is memory for them. Raises TooMuch."""
         self.cells += cells
         check_cells(self.cells)
+
+    def in_row(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """A path as a pipeline file writes it: from the row's top."""
+        return path[self.row_depth :]
 
     def selected(self, slices: Slices, path: tuple[str, ...]) -> Slices:
         """Those values of the field at `path` that count, or that hold some that do."""

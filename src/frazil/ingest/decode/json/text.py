@@ -27,10 +27,11 @@ from pyiceberg.types import (
 from frazil.ingest.decode.conversions import days_of, times_of
 from frazil.ingest.decode.epochs import DIGITS, FIRST_US, LAST_US, cut_texts, from_numbers, from_texts
 from frazil.ingest.decode.json.base64_text import read_base64
-from frazil.ingest.decode.json.grammar import DOUBLE, INT
+from frazil.ingest.decode.json.grammar import DOUBLE, INT, STRING
 from frazil.ingest.decode.json.values import NOT_INTEGRAL, OUT_OF_RANGE, UNREADABLE
 from frazil.ingest.decode.memory import U8
 from frazil.ingest.decode.uuid_text import read_uuids
+from frazil.ingest.decode.zones import have_zones, to_instants, to_local
 
 # Milliseconds of 0001-01-01 and 10000-01-01: what lies outside was written in another unit.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_800_000
@@ -181,6 +182,28 @@ def _whole_numbers(column: TextColumn, is_whole: NDArray[np.bool_]) -> pa.Array 
         return pc.if_else(pa.array(is_whole), column.array, None).cast(pa.int64())
     except pa.ArrowInvalid:
         return None
+
+
+def read_zoned(column: TextColumn, kind: IcebergType, kinds: U8, unit: str | None, zone: str) -> pa.Array:
+    """Times with a zone and without one, as far as they are in `kind` by the zone of its local times; numbers count from the
+    epoch, milliseconds unless there is a unit.
+    """
+    is_instant = have_zones(column.array) | (kinds == INT) | (kinds == DOUBLE)
+    zoned = TextColumn(pc.if_else(pa.array(is_instant), column.array, None), column.valid, column.bad)
+    local = TextColumn(pc.if_else(pa.array(is_instant), None, column.array), column.valid, column.bad)
+    is_utc = TimestamptzType()
+    if unit is None:
+        instants = _read_timestamp(zoned, is_utc, np.where(is_instant, kinds, STRING))
+    else:
+        instants = read_epochs(zoned, is_utc, np.where(is_instant, kinds, STRING), unit)
+    times = _cast_times(local, pa.timestamp("us"))
+    there = np.asarray(instants.is_valid()) | np.asarray(times.is_valid())
+    if isinstance(kind, TimestamptzType):
+        found = pc.coalesce(instants, to_instants(times, zone))
+    else:
+        found = pc.coalesce(to_local(instants, zone), times)
+    column.bad[there & np.asarray(found.is_null())] = OUT_OF_RANGE
+    return found
 
 
 def _whole_moments(column: TextColumn, is_whole: NDArray[np.bool_], unit: str) -> pa.Array | None:

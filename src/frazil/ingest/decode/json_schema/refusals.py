@@ -24,6 +24,7 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.fit import NOT_ADDED, Path
 from frazil.ingest.evolve import can_promote
+from frazil.ingest.spelling import Spellings
 from frazil.ingest.target import Reading
 
 _NUMBER, _TEXT = frozenset({"number"}), frozenset({"text"})
@@ -51,11 +52,14 @@ def refused_changes(reading: Reading, table: StructType, written: StructType, sc
 
 
 def _of_struct(reading: Reading, table: StructType, written: StructType, path: Path) -> Iterator[tuple[Path, str]]:
-    known = {member.name: member.field_type for member in table.fields}
+    known, spellings = (
+        {member.name: member.field_type for member in table.fields},
+        Spellings(m.name for m in table.fields),
+    )
     for member in written.fields:
-        inner = (*path, member.name)
-        if member.name in known:
-            yield from _of_value(reading, known[member.name], member.field_type, inner)
+        inner, column = (*path, member.name), spellings.find(member.name)
+        if column is not None:
+            yield from _of_value(reading, known[column], member.field_type, inner)
         elif reading.unknown_fields == "refuse":
             yield inner, f"{member.field_type} is {NOT_ADDED}"
 

@@ -1,0 +1,47 @@
+"""Which records decide a table's columns beside those of its first batch. Pure.
+
+What a column becomes must not depend on where the first batch ends: `{"a": 1}` in it and `{"a": 1.5}` behind it are one
+double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from frazil.ingest.plan import FIRST_BATCH_RECORDS, limit_ranges
+from frazil.kafka.port import Partition
+from frazil.types import OffsetRange, Offsets
+
+SAMPLE_BYTES = 64 * 1024 * 1024
+"""The values that one read of the sample has at most, by the average size of those in the batch."""
+
+
+def sample_reads(
+    position: Offsets, read: Sequence[OffsetRange], reach: Mapping[Partition, int], record_bytes: float
+) -> list[list[OffsetRange]]:
+    """The ranges to look at behind those that the first batch has `read`: all of them where two reads suffice, else one in
+    the middle and one at the end, of every partition as much. reach: how far records are read.
+    """
+    ends = {(r.topic, r.partition): r.end for r in read}
+    rest = [
+        OffsetRange(topic, partition, start, reach[topic, partition])
+        for topic, partitions in sorted(position.items())
+        for partition, offset in sorted(partitions.items())
+        if (start := ends.get((topic, partition), offset)) < reach.get((topic, partition), 0)
+    ]
+    most = max(1, min(FIRST_BATCH_RECORDS, int(SAMPLE_BYTES / max(1.0, record_bytes))))
+    total = sum(r.span for r in rest)
+    if total <= most:
+        return [rest] if rest else []
+    first = {(r.topic, r.partition): r.span for r in limit_ranges(rest, most)}
+    spans = [(r, first.get((r.topic, r.partition), 0)) for r in rest]
+    if total <= 2 * most:
+        parts = ([_part(r, 0, span) for r, span in spans], [_part(r, span, r.span) for r, span in spans])
+    else:
+        middles = [_part(r, (r.span - span) // 2, (r.span + span) // 2) for r, span in spans]
+        parts = (middles, [_part(r, r.span - span, r.span) for r, span in spans])
+    return [[r for r in part if r.span] for part in parts]
+
+
+def _part(whole: OffsetRange, start: int, end: int) -> OffsetRange:
+    return OffsetRange(whole.topic, whole.partition, whole.start + start, whole.start + end)
