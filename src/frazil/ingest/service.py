@@ -40,6 +40,7 @@ from frazil.ingest.outcomes import (
     note_refusals,
 )
 from frazil.ingest.parts import Parts
+from frazil.ingest.patience import Patience
 from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.plan import group_batches, lag_records, pace_s
 from frazil.ingest.planner import Planner, no_columns, no_leader, no_topic
@@ -94,6 +95,7 @@ class Service:
         self._outages = 0
         self._leaderless: set[str] = set()
         self._polling = Polling()
+        self._patience = Patience(parts.clock)
         self._waiting_first = False
         self._fatal: BaseException | None = None
 
@@ -107,12 +109,14 @@ class Service:
         self._is_stopping = True
         self._lanes.wake()
 
-    def run(self, until_caught_up: bool = False) -> None:
+    def run(self, until_caught_up: bool = False, patience: Patience | None = None) -> None:
         """Returns when it was stopped, or when all that was there at the start is committed.
 
         Raises FencedError when a later run of this pipeline has taken over, SpecError when patterns are
-        all there is and none matches a topic.
+        all there is and none matches a topic, UnavailableError when `patience` has ended.
         """
+        self._patience = patience or self._patience
+        self._patience.reset()
         try:
             self.connect()
             while not self.is_over(until_caught_up):
@@ -132,6 +136,8 @@ class Service:
         pause_s = 0.0 if self._is_ending else self._turn(until_caught_up)
         self._settle(self._lanes.wait(pause_s if not self._is_ending else 1.0))
         self._publish_if_due()
+        if not self._is_ending:
+            self._patience.check(self.tables)
 
     def _say_stopping(self) -> None:
         if self._is_stopping and not self._has_said_stopping:
@@ -152,7 +158,9 @@ class Service:
         """Whether there is nothing left to do."""
         if self._is_ending:
             return self._lanes.is_idle
-        return until_caught_up and self._lanes.is_idle and self._planner.is_caught_up(self.tables)
+        if not until_caught_up or not self._lanes.is_idle or not self._planner.is_caught_up(self.tables):
+            return False
+        return not self._patience.awaits_topics or all(table.topics for table in self.tables)
 
     # ---- connecting
 
@@ -164,6 +172,8 @@ class Service:
                 self._discovery.refresh_topics()
                 for error in tolerate_empty_patterns(self._spec, self._parts.source):
                     log.warning("pattern_without_topic", reason=error.message, where=error.where, remedy=error.remedy)
+                if self._patience.is_limited:
+                    self._discovery.add_named()
                 self._topics_at_s = self._clock.monotonic_s()
                 for table in self.tables:
                     if not self._is_stopping:
@@ -186,7 +196,8 @@ class Service:
             if table.run_state is not RunState.STOPPED and not table.failures:
                 explain(table, RunState.BACKING_OFF, error)
         self._publish(self.tables)
-        until_s = self._clock.monotonic_s() + delay_s
+        self._patience.note_outage(error)
+        until_s = self._clock.monotonic_s() + min(delay_s, self._patience.left_s)
         while not self._is_ending and (left_s := until_s - self._clock.monotonic_s()) > 0:
             self._settle(self._lanes.wait(left_s))
 
