@@ -42,7 +42,11 @@ def metadata_files(folder: Path) -> list[Path]:
 def lose_metadata(folder: Path) -> Callable[[], None]:
     newest = metadata_files(folder)[-1]
     away = newest.rename(newest.with_suffix(".away"))
-    return lambda: [away.rename(newest), None][1]
+
+    def restore() -> None:
+        away.rename(newest)
+
+    return restore
 
 
 def lose_warehouse(folder: Path) -> Callable[[], None]:

@@ -198,7 +198,7 @@ class IcebergCatalog:
             hit("commit.before")
             send(update, java)
             hit("commit.landed")
-        except (*java_errors(), ConnectionError) as error:
+        except java_errors(ConnectionError) as error:
             return self._resolve(commit, error, validator, newest)
         self._adopt(commit.table, java)
         snapshot = java.currentSnapshot()
@@ -226,7 +226,7 @@ class IcebergCatalog:
         update = self._tables[table].updateProperties()
         try:
             (update.remove(full) if value is None else update.set(full, value)).commit()
-        except (*java_errors(), ConnectionError) as error:
+        except java_errors(ConnectionError) as error:
             raise unavailable("a property of the table cannot be set", error, table) from None
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
@@ -254,7 +254,7 @@ class IcebergCatalog:
                 overwrite.set(key(self._pipeline, name), value)
             send(overwrite.validateWith(validator), java)
             hit("retry.rewrite-landed")
-        except (*java_errors(), ConnectionError) as error:
+        except java_errors(ConnectionError) as error:
             self._look_up(rewrite.table, error, validator, rewrite.id, rewrite.read_at)
 
     def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
@@ -268,7 +268,7 @@ class IcebergCatalog:
             self._files.tell((file.content for file in files), java, append, "AppendFiles.appendFile")
             send(append.set(key(self._pipeline, name), value).validateWith(validator), java)
             hit("retry.append-landed")
-        except (*java_errors(), ConnectionError) as error:
+        except java_errors(ConnectionError) as error:
             self._look_up(table, error, validator, value, since)
 
     def replace_once(self, replacement: Replacement) -> None:
@@ -287,7 +287,7 @@ class IcebergCatalog:
                 update.set(key(self._pipeline, name), value)
             send(update.validateWith(validator), java)
             hit("retry.replace-landed")
-        except (*java_errors(), ConnectionError) as error:
+        except java_errors(ConnectionError) as error:
             self._look_up(made.table, error, validator, made.id, made.since)
             return
         self._scans.note(commit, java)

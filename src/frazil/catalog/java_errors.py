@@ -26,12 +26,12 @@ _OLDER_THAN_THE_TABLE = (
 )
 
 
-def java_errors() -> tuple[type[Exception], ...]:
+def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
     """The classes of all exceptions of Java: py4j's, and PySpark's where PySpark is in use. To import PySpark only for this
-    would cost time.
+    would cost time. more: classes that are caught beside them.
     """
     captured = sys.modules.get("pyspark.errors.exceptions.captured")
-    return (Py4JJavaError,) if captured is None else (Py4JJavaError, captured.CapturedException)
+    return (Py4JJavaError, *more) if captured is None else (Py4JJavaError, captured.CapturedException, *more)
 
 
 def unavailable(what: str, error: Exception, where: str) -> FrazilError:

@@ -49,7 +49,7 @@ from frazil.ingest.shared import company_of
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.look import Boundaries
 from frazil.ingest.transactions.runs import Cut
-from frazil.spec import PipelineSpec
+from frazil.spec import PipelineSpec, TableSpec
 from frazil.types import TaskReport, note_names
 
 log = structlog.get_logger("frazil")
@@ -71,6 +71,13 @@ class _Look:
     """What a look is about."""
 
     planned: Planned
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Whose schemas the registry is asked for."""
+
+    table: Table
 
 
 class Service:
@@ -96,6 +103,7 @@ class Service:
         self._leaderless: set[str] = set()
         self._polling = Polling()
         self._patience = Patience(parts.clock)
+        self._has_asked: set[str] = set()
         self._waiting_first = False
         self._fatal: BaseException | None = None
 
@@ -206,6 +214,22 @@ class Service:
         before = table.state
         self._ask(table, partial(self._loader.load, table))
         note_made_anew(before, table)
+        if table.run_state is not RunState.STOPPED and self._loader.lacks_schemas(table):
+            self._ask_registry(table, partial(self._loader.load_schemas, table))
+
+    def _ask_registry(self, table: Table, step: Callable[[], None]) -> None:
+        """Asks the registry on behalf of a table that waits for it, while the others go on."""
+        table.in_flight = True
+        self._has_asked.add(table.name)
+        self._lanes.submit(asking_lane(table.spec), _Asking(table), step)
+
+    def _after_asking(self, table: Table, future: Future[None]) -> None:
+        table.in_flight = False
+        error = future.exception()
+        if isinstance(error, UnavailableError):
+            self._back_off(table, error)
+        elif error is not None:
+            self._put_aside(table, error)
 
     def _ask(self, table: Table, step: Callable[[], None]) -> None:
         """Does a step that asks for this table alone: an outage is the table's too."""
@@ -274,7 +298,12 @@ class Service:
             if self._loader.is_due(table):
                 table.read_to = None
                 self._load(table)
-            self._ask(table, partial(self._loader.refresh_schemas, table))
+            self._refresh_schemas(table)
+
+    def _refresh_schemas(self, table: Table) -> None:
+        """Asks the registry for what is a minute old, but not twice without a look whether a batch is due in between."""
+        if not table.in_flight and table.name not in self._has_asked and self._loader.has_old_schemas(table):
+            self._ask_registry(table, partial(self._loader.refresh_schemas, table))
 
     def _ask_for_ends(self) -> None:
         active = [t for t in self.tables if t.run_state is not RunState.STOPPED]
@@ -282,6 +311,7 @@ class Service:
         self._planner.note_ends(asked, self._parts.source.ends(asked))
 
     def _plan(self, table: Table, now_s: float) -> Planned | None:
+        self._has_asked.discard(table.name)
         planned: list[Planned | None] = []
         if not self._guard(table, lambda: planned.append(self._planner.plan(table, now_s))):
             return None
@@ -347,6 +377,8 @@ class Service:
                 self._after_finish(done.about, done.future)
             elif isinstance(done.about, _Look):
                 self._after_look(done.about.planned, done.future)
+            elif isinstance(done.about, _Asking):
+                self._after_asking(done.about.table, done.future)
 
     def _after_look(self, planned: Planned, future: Future[Cut | None]) -> None:
         error = future.exception()
@@ -372,7 +404,9 @@ class Service:
         for p in planned:
             p.table.goes_alone = False
             report = future.result()[p.table.name]
-            self._lanes.submit("commit", p, partial(pipeline.finish, p, report))
+            # What the registry is asked for would else hold the threads that other tables commit in.
+            lane = asking_lane(p.table.spec) if report.missing else "commit"
+            self._lanes.submit(lane, p, partial(pipeline.finish, p, report))
 
     def _after_finish(self, planned: Planned, future: Future[Outcome]) -> None:
         error = future.exception()
@@ -509,3 +543,8 @@ class Service:
         if now_s - self._published_at_s >= PUBLISH_EVERY_S:
             self._published_at_s = now_s
             self._publish(self.tables)
+
+
+def asking_lane(spec: TableSpec) -> str:
+    """In which lane the registry is asked for a table's schemas: where protoc reads them, it may keep the lane waiting."""
+    return "protoc" if "protobuf" in (spec.value.format, spec.key.format) else "registry"
