@@ -77,6 +77,19 @@ class Loader:
             self._note_old_metadata(table, table.state)
         table.loaded_at_s = clock.monotonic_s()
 
+    def claim(self, table: Table) -> bool:
+        """Takes a table over at once from an earlier run that has just been quicker than this one; whether there is one. It
+        may go on being quicker with whole batches for long, as this process has just started, but hardly with an empty
+        commit.
+
+        Raises ConflictError when it was quicker again, UnavailableError as the catalog does.
+        """
+        writer = table.progress.writer
+        if self._epoch is None or table.state is None or not writer[1] or writer >= (self._epoch, self._run_id):
+            return False
+        table.state = self.pipeline.claim(table)
+        return True
+
     def is_due(self, table: Table) -> bool:
         """Whether the catalog is to be asked for a table: it is not known, its credentials end soon, or somebody may have
         changed it while nothing was committed to it.
