@@ -11,7 +11,6 @@ import pytest
 
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
-from frazil.ingest import schemas as schemas_module
 from frazil.ingest.lanes import ThreadLanes
 from frazil.ingest.parts import Parts
 from frazil.ingest.schemas import Schemas
@@ -19,6 +18,7 @@ from frazil.ingest.service import Service
 from frazil.ingest.target import WriterSchema
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema
+from frazil.registry.protobuf import compile_proto
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
@@ -130,7 +130,6 @@ def test_a_table_that_does_not_need_what_hangs_stays_as_fresh_as_before(
     crowds: Callable[[str], Crowd], monkeypatch: pytest.MonkeyPatch, hung: str
 ) -> None:
     crowd = crowds("avro" if hung == "registry" else "protobuf")
-    compile_proto = schemas_module.compile_proto
 
     def compile_late(text: str, references: tuple[tuple[str, str], ...] = ()) -> bytes:
         crowd.registry.waiting.release()
@@ -138,7 +137,7 @@ def test_a_table_that_does_not_need_what_hangs_stays_as_fresh_as_before(
         return compile_proto(text, references)
 
     if hung == "protoc":
-        monkeypatch.setattr(schemas_module, "compile_proto", compile_late)
+        monkeypatch.setattr("frazil.ingest.schemas.compile_proto", compile_late)
     crowd.start()
     undisturbed = crowd.freshness()
     one = crowd.registry.register("avro" if hung == "registry" else "protobuf", V1 if hung == "registry" else PROTO)
