@@ -149,6 +149,9 @@ LOG_EVENTS: dict[str, str] = {
     " process, whichever further schemas ask; see [schema change refused](../operations/schema-change-refused.md).",
     "table_made_anew": "The table was dropped, and another one is there under its name: it is read into from `start`, or"
     " from the offsets it has. See [changes by hand](../how-to/existing-table.md#changes-by-hand-while-it-runs).",
+    "table_taken_over": "An earlier run of this pipeline had been quicker with a batch; an empty commit in this run's name"
+    " has made the table this run's, and the earlier one ends with exit code 3 at its next commit: see [another run has"
+    " taken over](../operations/fenced.md).",
     "schema_changed": "The table was made, or got columns that records needed, or a wider type; the batch is planned again.",
     "schemas_fetched": "Records named schemas that this process had not met; the registry was asked for them, and the"
     " batch is planned again.",

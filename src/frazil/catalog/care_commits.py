@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
 from frazil.catalog.history import CARE_ID, was_said
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import Collector, each
-from frazil.catalog.java_errors import is_conflict
+from frazil.catalog.java_errors import is_conflict, java_errors
 from frazil.catalog.progress import key
 from frazil.catalog.sending import remove
 from frazil.catalog.validators import CareValidator, HistoryValidator, RewriteValidator, said
@@ -25,8 +23,8 @@ def send_once(
     catalog: IcebergCatalog, update: Any, java: Any, since: int, validator: RewriteValidator | None = None
 ) -> bool | None:
     """Whether an update of `java`, made for the table as it was at the snapshot `since`, is in the table; None where that
-    cannot be told any more. Raises Py4JJavaError where it may yet land. What the attempts wrote is removed only where none
-    of them is in the table.
+    cannot be told any more. Raises one of `java_errors` where it may yet land. What the attempts wrote is removed only where
+    none of them is in the table.
 
     validator: asked too, on every attempt.
     """
@@ -36,7 +34,7 @@ def send_once(
     update.validateWith(CareValidator(once, validator))
     try:
         update.commit()
-    except Py4JJavaError as error:
+    except java_errors() as error:
         java.refresh()
         ancestors = catalog.gateway.jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(java)
         landed = was_said(said(catalog.pipeline, (CARE_ID,), ancestors), CARE_ID, own, since)

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
@@ -20,7 +19,16 @@ from frazil.catalog.arranging import arrange
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.history import COMMIT_ID, RETRY_ID, REWRITE_ID, Said, is_undisturbed, is_unmoved, was_said
 from frazil.catalog.java import length, make_namespaces, strings
-from frazil.catalog.java_errors import cause_of, is_another_table, is_named, is_not_there, is_refused, unavailable
+from frazil.catalog.java_errors import (
+    cause_of,
+    is_another_table,
+    is_clock_behind,
+    is_named,
+    is_not_there,
+    is_refused,
+    java_errors,
+    unavailable,
+)
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
 from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import key, to_summary
@@ -63,7 +71,7 @@ class IcebergCatalog:
             self._catalog = jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
                 "frazil", self._properties, configuration
             )
-        except Py4JJavaError as error:
+        except java_errors() as error:
             raise unavailable("the catalog", error, self._properties.get("uri", "")) from None
 
     def load(self, table: str) -> TableState | None:
@@ -76,7 +84,7 @@ class IcebergCatalog:
             known = self._states.get(table)
             if known is None or known[0] != location or self.reader.is_rest:
                 known = self._states[table] = (location, self.reader.state(table, java))
-        except Py4JJavaError as error:
+        except java_errors() as error:
             if is_not_there(error):
                 self._forget(table)
                 return None
@@ -94,7 +102,7 @@ class IcebergCatalog:
             totals = ("total-records", "total-data-files", "total-files-size", "total-position-deletes")
             rows, files, size, deleted = (int(summary.get(name) or 0) for name in totals)
             return TableSize(rows, files, size, length(java.snapshots()), deleted)
-        except Py4JJavaError as error:
+        except java_errors() as error:
             raise unavailable("the table cannot be loaded", error, table) from None
 
     def create(
@@ -120,7 +128,7 @@ class IcebergCatalog:
             )
             builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json())).create()
             hit("create.landed")
-        except Py4JJavaError as error:
+        except java_errors() as error:
             if not is_named(error, "AlreadyExistsException"):
                 raise unavailable("the table cannot be created", error, table) from None
         state = self.load(table)
@@ -145,7 +153,7 @@ class IcebergCatalog:
                 update.commit()
                 hit("evolve.landed")
                 made_for = state.shape
-            except Py4JJavaError as error:
+            except java_errors() as error:
                 if not is_refused(error):
                     raise unavailable("the schema cannot be changed", error, table) from None
         raise ConflictError("the schema changes faster than this change can be made", where=table)
@@ -167,7 +175,7 @@ class IcebergCatalog:
             hit("arrange.before")
             try:
                 arrange(self._jvm, self._tables[table], state, layout)
-            except Py4JJavaError as error:
+            except java_errors() as error:
                 if not is_refused(error):
                     raise unavailable("the partition spec cannot be changed", error, table) from None
         raise ConflictError("the partition spec changes faster than this change can be made", where=table)
@@ -184,13 +192,13 @@ class IcebergCatalog:
             for name, value in to_summary(self._pipeline, commit.progress).items():
                 update.set(name, value)
             update.validateWith(validator)
-        except Py4JJavaError as error:
+        except java_errors() as error:
             raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
         try:
             hit("commit.before")
             send(update, java)
             hit("commit.landed")
-        except (Py4JJavaError, ConnectionError) as error:
+        except java_errors(ConnectionError) as error:
             return self._resolve(commit, error, validator, newest)
         self._adopt(commit.table, java)
         snapshot = java.currentSnapshot()
@@ -204,7 +212,7 @@ class IcebergCatalog:
         name, known = key(self._pipeline, "created"), self._states.get(table)
         if known is None or name in known[1].properties or table in self._adopted:
             return
-        with suppress(Py4JJavaError):  # The commit is done; the next one tries again.
+        with suppress(*java_errors()):  # The commit is done; the next one tries again.
             java.updateProperties().set(name, "true").commit()
             self._adopted.add(table)
 
@@ -218,7 +226,7 @@ class IcebergCatalog:
         update = self._tables[table].updateProperties()
         try:
             (update.remove(full) if value is None else update.set(full, value)).commit()
-        except (Py4JJavaError, ConnectionError) as error:
+        except java_errors(ConnectionError) as error:
             raise unavailable("a property of the table cannot be set", error, table) from None
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
@@ -246,7 +254,7 @@ class IcebergCatalog:
                 overwrite.set(key(self._pipeline, name), value)
             send(overwrite.validateWith(validator), java)
             hit("retry.rewrite-landed")
-        except (Py4JJavaError, ConnectionError) as error:
+        except java_errors(ConnectionError) as error:
             self._look_up(rewrite.table, error, validator, rewrite.id, rewrite.read_at)
 
     def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
@@ -260,7 +268,7 @@ class IcebergCatalog:
             self._files.tell((file.content for file in files), java, append, "AppendFiles.appendFile")
             send(append.set(key(self._pipeline, name), value).validateWith(validator), java)
             hit("retry.append-landed")
-        except (Py4JJavaError, ConnectionError) as error:
+        except java_errors(ConnectionError) as error:
             self._look_up(table, error, validator, value, since)
 
     def replace_once(self, replacement: Replacement) -> None:
@@ -279,7 +287,7 @@ class IcebergCatalog:
                 update.set(key(self._pipeline, name), value)
             send(update.validateWith(validator), java)
             hit("retry.replace-landed")
-        except (Py4JJavaError, ConnectionError) as error:
+        except java_errors(ConnectionError) as error:
             self._look_up(made.table, error, validator, made.id, made.since)
             return
         self._scans.note(commit, java)
@@ -304,7 +312,7 @@ class IcebergCatalog:
         for path in paths:
             try:
                 store.deleteFile(path)
-            except Py4JJavaError:
+            except java_errors():
                 continue  # An orphan costs space, not truth; orphan removal finds it.
 
     def _update_for(self, java: Any, commit: Commit) -> Any:
@@ -319,7 +327,7 @@ class IcebergCatalog:
         if table in self._behind:
             try:
                 self._fresh(table)
-            except Py4JJavaError as error:
+            except java_errors() as error:
                 raise unavailable("the table cannot be loaded", error, table) from None
             self._behind.discard(table)
         return self._scans.scan(table, self._tables[table])
@@ -352,7 +360,10 @@ class IcebergCatalog:
             is_ours = state.progress.commit_id == commit.expected.commit_id
             refusal = TableMoved if commit.delta is not None and is_ours else ConflictError
             raise refusal(f"the commit was refused: {cause_of(error)}", where=commit.table) from None
-        raise unavailable("the commit did not go through", error, commit.table) from None
+        failure = unavailable("the commit did not go through", error, commit.table)
+        if is_clock_behind(error):  # Iceberg has refused it before it was sent.
+            raise NotSent(failure.message, remedy=failure.remedy, where=failure.where) from None
+        raise failure from None
 
     def _load_after(self, error: Exception, table: str) -> TableState:
         """The table, to see whether the commit that raised `error` landed; UnavailableError where that cannot be seen."""
@@ -410,7 +421,7 @@ class IcebergCatalog:
         else:
             try:
                 java.refresh()
-            except Py4JJavaError as error:
+            except java_errors() as error:
                 if not is_another_table(error):
                     raise
                 self._forget(table)

@@ -17,7 +17,7 @@ from frazil.catalog.care_commits import replace_deletes, replace_manifests, send
 from frazil.catalog.compaction import RESERVED, compact_table
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import Collector, each
-from frazil.catalog.java_errors import is_conflict, is_not_there, unavailable
+from frazil.catalog.java_errors import is_conflict, is_not_there, java_errors, unavailable
 from frazil.catalog.look import TableLook, carried_progress, read_look
 from frazil.catalog.progress import key
 from frazil.catalog.record_rewrite import is_readable_by_spark
@@ -81,7 +81,7 @@ class IcebergUpkeep:
             if not with_files or java.currentSnapshot() is None:
                 return read_look(table, text)
             return read_look(table, text, Described(self._jvm, java).lots(java.newScan()), self._manifests(java))
-        except Py4JJavaError as error:
+        except java_errors() as error:
             if is_not_there(error):
                 return None
             raise unavailable("the table cannot be looked at", error, table) from None
@@ -278,7 +278,7 @@ class IcebergUpkeep:
         action = self._actions().deleteOrphanFiles(java).location(location).olderThan(older_than_ms)
         try:
             action.usePrefixListing(True).deleteWith(collector).execute()
-        except (Py4JJavaError, *_spark_errors()) as error:
+        except (*java_errors(), *_spark_errors()) as error:
             if any(words in str(error) for words in _GONE):
                 raise ConflictError("files went while they were listed", where=location) from None
             raise
@@ -290,7 +290,7 @@ class IcebergUpkeep:
         def read(path: str) -> str | None:
             try:
                 return str(parser.toJson(parser.read(java.io(), path)))
-            except Py4JJavaError:
+            except java_errors():
                 return None  # Gone meanwhile, or half of one: a commit in another process, or what is left of one.
 
         path = find_stranger(strange, str(java.uuid()), read)

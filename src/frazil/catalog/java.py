@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from frazil.catalog.java_errors import java_errors
 
 
 def each(iterable: Any) -> Iterator[Any]:
@@ -55,7 +55,7 @@ def make_namespaces(gateway: Any, catalog: Any, namespace: Any) -> None:
         try:
             if not catalog.namespaceExists(part):
                 catalog.createNamespace(part)
-        except Py4JJavaError:
+        except java_errors():
             # Another thread or process was quicker; a database catalog says so by a constraint of its own.
             if not catalog.namespaceExists(part):
                 raise

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
 from frazil.catalog.java import Collector
+from frazil.catalog.java_errors import java_errors
 
 
 def send(update: Any, java: Any) -> None:
@@ -29,5 +28,5 @@ def send(update: Any, java: Any) -> None:
 def remove(java: Any, paths: Iterable[str]) -> None:
     """Removes files that no snapshot names, as far as possible: an orphan costs space, not truth."""
     for path in set(paths):
-        with suppress(Py4JJavaError):
+        with suppress(*java_errors()):
             java.io().deleteFile(path)

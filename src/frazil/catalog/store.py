@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 
-from frazil.catalog.java_errors import unavailable
+from frazil.catalog.java_errors import java_errors, unavailable
 
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
@@ -30,7 +30,7 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
             is_empty = not io.listPrefix(location.rstrip("/") + "/").iterator().hasNext()
         finally:
             io.close()
-    except Py4JJavaError as error:
+    except java_errors() as error:
         failure = unavailable("the store cannot be reached", error, location)
         if _DENIED in failure.message.lower():
             # Frazil reads and writes by name; that this client may not list is how many stores are kept.

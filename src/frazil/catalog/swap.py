@@ -61,7 +61,7 @@ class Swap:
 
     def commit(self, groups: Sequence[Any]) -> bool:
         """Replaces the files of these groups, which are written; False where another commit was in the way, and what was
-        written is removed. Raises Py4JJavaError where the outcome is not known: then it stays.
+        written is removed. Raises one of `java_errors` where the outcome is not known: then it stays.
 
         Deletes that have come for a file are no obstacle where they can be transferred: they are looked for, those of the
         new files are written, and Iceberg refuses the commit for what comes after that look alone. The first look is taken

@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
 from frazil.catalog.java import each
-from frazil.catalog.java_errors import unavailable
+from frazil.catalog.java_errors import java_errors, unavailable
 from frazil.catalog.port import StoredFile
 from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of, is_numbered
 from frazil.types import Commit
@@ -49,7 +47,7 @@ class TableScans:
                 return
             try:
                 first_row_ids = _first_row_ids(java, snapshot) if commit.files else {}
-            except Py4JJavaError:  # The commit is done; the next scan asks for all.
+            except java_errors():  # The commit is done; the next scan asks for all.
                 del self._known[commit.table]
                 return
         self._known[commit.table] = after_commit(known, commit, snapshot.snapshotId(), first_row_ids)
@@ -58,7 +56,7 @@ class TableScans:
         described = Described(self._jvm, java)
         try:
             files = described.live_files(java.newScan().useSnapshot(snapshot_id).includeColumnStats())
-        except Py4JJavaError as error:
+        except java_errors() as error:
             raise unavailable("the table's files cannot be listed", error, table) from None
         return Scan(snapshot_id, tuple(files))
 
@@ -127,7 +125,7 @@ def stored_files(table: str, java: Any) -> list[StoredFile]:
         for task in planned(java.newScan()):
             file, deleted = task.file(), not task.deletes().isEmpty()
             found.append(StoredFile(str(file.location()), file.recordCount(), file.fileSizeInBytes(), deleted))
-    except Py4JJavaError as error:
+    except java_errors() as error:
         raise unavailable("the table's files cannot be listed", error, table) from None
     return found
 

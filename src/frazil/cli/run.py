@@ -19,11 +19,12 @@ from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
 from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_to_look_at
 from frazil.clock import Clock, SystemClock, jitter, new_id
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.job import SparkJobs, named_jvm_death
 from frazil.ingest.merge import merge_of
 from frazil.ingest.parts import Parts
+from frazil.ingest.patience import Patience
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.outbox import KafkaOutbox
@@ -34,6 +35,7 @@ from frazil.ops.care import seen_by
 from frazil.ops.state_file import StateFile, describe
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
+from frazil.spec.units import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,28 +45,53 @@ log = structlog.get_logger("frazil")
 UntilCaughtUp = Annotated[
     bool, typer.Option("--until-caught-up", help="Read to the ends of the topics as they are now, commit, and exit.")
 ]
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        "--timeout",
+        metavar="DURATION",
+        show_default="5m",
+        help="How long --until-caught-up waits for what is away before it ends with exit code 1; time in which batches are"
+        " read does not count. A topic that does not exist is waited for only where this is given.",
+    ),
+]
 STOPPED_TABLES = 4
+_TIMEOUT_S = 300.0
 _CARE_TIMEOUT_S = 5.0
 
 
-def command(output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: UntilCaughtUp = False) -> int:
+def command(
+    output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: UntilCaughtUp = False, timeout: Timeout = None
+) -> int:
     """Run the pipeline until SIGTERM or Ctrl-C: it then finishes the batch in hand, commits it and exits.
 
-    What does not answer is waited for; a table that stops is said in the log, and the others go on.
+    What does not answer is waited for, with --until-caught-up as long as --timeout; a table that stops is said in the log,
+    and the others go on.
 
-    Exit code: 0 when it was stopped or has caught up; 1 when it failed; 2 when the file is wrong, or none of its regular
-    expressions matches a topic and it names none; 3 when another run of the pipeline has taken over; 4 when some table
-    stopped, or could not be read to the end with --until-caught-up.
+    Exit code: 0 when it was stopped or has caught up; 1 when it failed, or has waited as long as --timeout; 2 when the file
+    is wrong, or none of its regular expressions matches a topic and it names none; 3 when another run of the pipeline has
+    taken over; 4 when some table stopped, or could not be read to the end with --until-caught-up.
     """
+    patience = _patience(until_caught_up, timeout)
     spec = read_spec(output, file)
     try:
-        tables = _run(output, spec, until_caught_up)
+        tables = _run(output, spec, until_caught_up, patience)
     except NothingInHand:
         tables = ()
     return _report(output, tables, until_caught_up)
 
 
-def _run(output: Output, spec: PipelineSpec, until_caught_up: bool) -> Sequence[Table]:
+def _patience(until_caught_up: bool, timeout: str | None) -> Patience:
+    """How long the run waits for what is away. Raises SpecError for what is no duration."""
+    if not until_caught_up:
+        if timeout is not None:
+            raise SpecError("`--timeout` bounds a run that ends by itself", remedy="write --until-caught-up beside it")
+        return Patience(SystemClock())
+    limit_s = _TIMEOUT_S if timeout is None else parse_duration(timeout)
+    return Patience(SystemClock(), limit_s, awaits_topics=timeout is not None)
+
+
+def _run(output: Output, spec: PipelineSpec, until_caught_up: bool, patience: Patience) -> Sequence[Table]:
     """The tables as they are at the end. Raises NothingInHand when it is to end before it knows of any."""
     clock = SystemClock()
     stopping = Stopping()
@@ -77,7 +104,7 @@ def _run(output: Output, spec: PipelineSpec, until_caught_up: bool) -> Sequence[
         # The session is the slow part of a start: it comes up while the catalog is asked for the tables.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
-        catalog = wait_for_catalog(jvm, spec, clock)
+        catalog = wait_for_catalog(jvm, spec, clock, patience)
         expected = core_count() if is_local(spec.spark.master) else 1
         jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected)
         outbox = KafkaOutbox(spec.kafka)
@@ -91,7 +118,7 @@ def _run(output: Output, spec: PipelineSpec, until_caught_up: bool) -> Sequence[
         if not until_caught_up:
             caretaker.start()
         try:
-            service.run(until_caught_up)
+            service.run(until_caught_up, patience)
         finally:
             state_file.write(service.tables, ended=True, care=caretaker.said())
             if not stopping.is_urgent:  # Else the JVM takes with it what still runs in it.
@@ -113,15 +140,18 @@ def _end_care(caretaker: Caretaker, jvm: Jvm) -> None:
         caretaker.stop(_CARE_TIMEOUT_S)
 
 
-def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock) -> IcebergCatalog:
-    """Keeps trying: an outage at the start is no other than one later."""
+def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, patience: Patience | None = None) -> IcebergCatalog:
+    """Keeps trying: an outage at the start is no other than one later. Raises UnavailableError when `patience` has ended."""
     delay_s = 0.5
+    patience = patience or Patience(clock)
+    patience.reset()
     while True:
         try:
             return open_catalog(jvm, spec)
         except UnavailableError as error:
             log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=delay_s)
-            clock.sleep(jitter(delay_s))
+            patience.note_outage(error)
+            clock.sleep(min(jitter(delay_s), patience.left_s))
             delay_s = min(30.0, delay_s * 2)
 
 

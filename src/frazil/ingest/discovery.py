@@ -61,6 +61,12 @@ class Discovery:
         writing = (table for table in self.tables.values() if table.spec.on_bad_record == "dead_letter")
         self._letters_of = {table.letters_name: table.name for table in writing}
 
+    def add_named(self) -> None:
+        """Gives a top-level topic that is named its table before the topic exists: the table then waits for it."""
+        for topic in (selector.literal for selector in self._spec.topics):
+            if topic is not None:
+                self.tables.setdefault(f"{self._spec.namespace}.{topic}", Table(self._spec.table_for(topic)))
+
     def is_behind(self, table: Table) -> bool:
         """Whether the table was in a batch when topics were last asked for, and has not been told what was found."""
         return table.name in self._behind

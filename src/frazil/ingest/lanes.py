@@ -1,5 +1,6 @@
 """Threads that work while the service plans: one lane for small batches, one for catch-ups, one that looks where
-transactions end, one that searches for records which end tasks, a few for commits.
+transactions end, one that searches for records which end tasks, a few threads for commits, and for waits for the registry
+and for protoc a few of their own: what one service keeps waiting must hold no thread that a table without it needs.
 
 Everything comes back through one queue, so that only the service's own thread changes tables.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 COMMIT_THREADS = 4
+ASKING_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ _WAKE = Done(None, Future())
 
 
 class Lanes(Protocol):
-    """`small`, `catch-up`, `look` and `search` take one piece of work at a time; `commit` several."""
+    """`small`, `catch-up`, `look` and `search` take one piece of work at a time; `commit`, `registry` and `protoc` several."""
 
     def is_free(self, lane: str) -> bool:
         """Whether nothing is under way in the lane."""
@@ -60,6 +62,8 @@ class ThreadLanes:
             "commit": ThreadPoolExecutor(COMMIT_THREADS, "commit"),
             "look": ThreadPoolExecutor(1, "look"),
             "search": ThreadPoolExecutor(1, "search"),
+            "registry": ThreadPoolExecutor(ASKING_THREADS, "registry"),
+            "protoc": ThreadPoolExecutor(ASKING_THREADS, "protoc"),
         }
         self._under_way = dict.fromkeys(self._executors, 0)
 

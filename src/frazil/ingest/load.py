@@ -53,7 +53,8 @@ class Loader:
         self._epoch = epoch
 
     def load(self, table: Table) -> None:
-        """Loads a table, and makes it when its columns are declared.
+        """Loads a table, and makes it when its columns are declared. Asks the catalog alone: schemas are a step of their own
+        (`load_schemas`), as waits for the registry must not hold up tables that need none.
 
         Raises TableStopped when its progress cannot be gone on from, NamesClash when its declared columns cannot be had,
         FencedError when a later run writes it, UnavailableError and ConflictError as the catalog does.
@@ -65,8 +66,6 @@ class Loader:
         if self._epoch is not None:
             self._compare_writers(table, was_known)
         self.pipeline.settle(table)
-        if table.spec.value.needs_registry:
-            self._load_schemas(table)
         if table.state is None and table.spec.columns and has_layout_columns(table.spec):
             table.state = self.pipeline.create(table)
         if table.state is not None:
@@ -78,6 +77,19 @@ class Loader:
             self._note_old_metadata(table, table.state)
         table.loaded_at_s = clock.monotonic_s()
 
+    def claim(self, table: Table) -> bool:
+        """Takes a table over at once from an earlier run that has just been quicker than this one; whether there is one. It
+        may go on being quicker with whole batches for long, as this process has just started, but hardly with an empty
+        commit.
+
+        Raises ConflictError when it was quicker again, UnavailableError as the catalog does.
+        """
+        writer = table.progress.writer
+        if self._epoch is None or table.state is None or not writer[1] or writer >= (self._epoch, self._run_id):
+            return False
+        table.state = self.pipeline.claim(table)
+        return True
+
     def is_due(self, table: Table) -> bool:
         """Whether the catalog is to be asked for a table: it is not known, its credentials end soon, or somebody may have
         changed it while nothing was committed to it.
@@ -85,14 +97,19 @@ class Loader:
         is_stale = self._parts.clock.monotonic_s() - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
         return not table.is_loaded or is_stale or self._needs_credentials(table)
 
+    def lacks_schemas(self, table: Table) -> bool:
+        """Whether `load_schemas` has something to ask for."""
+        return table.is_loaded and table.spec.value.needs_registry and bool(_first_ids(table) - table.schemas.keys())
+
+    def has_old_schemas(self, table: Table) -> bool:
+        """Whether it is time for `refresh_schemas`."""
+        return bool(table.schemas) and self._parts.clock.monotonic_s() - table.schemas_at_s >= _SCHEMAS_EVERY_S
+
     def refresh_schemas(self, table: Table) -> None:
         """Asks again for the newest schema of a table that is read with it, and forgets of which ids the registry had none,
         or none that can be used: it may by now. UnavailableError when the registry is away.
         """
-        now_s = self._parts.clock.monotonic_s()
-        if not table.schemas or now_s - table.schemas_at_s < _SCHEMAS_EVERY_S:
-            return
-        table.schemas_at_s = now_s
+        table.schemas_at_s = self._parts.clock.monotonic_s()
         # What was forgotten before a batch is read with it would be missing again, without end where batches take long.
         if not table.has_new_schemas:
             table.schemas = {name: schema for name, schema in table.schemas.items() if not may_change(schema)}
@@ -116,12 +133,12 @@ class Loader:
             self._keeps_old_metadata.add(table.name)
             log.warning("old_metadata_kept", table=table.name, reason=reason)
 
-    def _load_schemas(self, table: Table) -> None:
-        """Those that the last batch was read with, so that the first batch of this process need not find them missing."""
-        ids = {LATEST} if table.spec.value.source == "latest" else {i for i in table.progress.schemas if _is_id(i)}
-        if ids - table.schemas.keys():
-            table.schemas |= self.pipeline.schemas_of(table, ids - table.schemas.keys())
-            table.schemas_at_s = self._parts.clock.monotonic_s()
+    def load_schemas(self, table: Table) -> None:
+        """Asks for the schemas that the last batch was read with, so that the first batch of this process need not find them
+        missing. UnavailableError when the registry is away.
+        """
+        table.schemas |= self.pipeline.schemas_of(table, _first_ids(table) - table.schemas.keys())
+        table.schemas_at_s = self._parts.clock.monotonic_s()
 
     def _needs_credentials(self, table: Table) -> bool:
         """A busy table knows its state from its own commits, but credentials come with a load alone."""
@@ -147,6 +164,10 @@ class Loader:
             remedy="let that run go on, or stop it and start this one again",
             where=table.name,
         )
+
+
+def _first_ids(table: Table) -> set[str]:
+    return {LATEST} if table.spec.value.source == "latest" else {i for i in table.progress.schemas if _is_id(i)}
 
 
 def _is_id(word: str) -> bool:

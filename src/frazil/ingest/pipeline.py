@@ -203,6 +203,23 @@ class Pipeline:
             return state
         return self._catalog.evolve(table.name, declared_adder(table.spec))
 
+    def claim(self, table: Table) -> TableState:
+        """Commits the table's own progress once more, in this run's name and without a row: an earlier run that still writes
+        the table is refused at its next commit, and ends.
+        """
+        state = table.state
+        assert state is not None
+        mine = replace(
+            state.progress,
+            commit_id=new_id(),
+            epoch=self._identity.epoch,
+            run_id=self._identity.run_id,
+            skipped={},
+            letters=None,
+        )
+        commit = Commit(table.name, (), mine, state.progress, shape=state.shape)
+        return replace(state, progress=self._catalog.commit(commit))
+
     def _check_topic_ids(self, planned: Sequence[Planned]) -> None:
         """A topic made anew while we read would give other records under the same offsets: the ids before and after the
         read must be the same.

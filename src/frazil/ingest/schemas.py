@@ -34,14 +34,14 @@ class Schemas:
     def __init__(self, registry: SchemaRegistry, naming: Naming = "topic", clock: Clock | None = None) -> None:
         self._registry = registry
         self._clock = clock or SystemClock()
-        self._outage: tuple[float, UnavailableError] | None = None
+        self._outages: dict[str, tuple[float, UnavailableError]] = {}
         self._naming: Naming = naming
         self._known: dict[tuple[str, str], WriterSchema] = {}
         self._lock = threading.Lock()
 
     def reach(self) -> None:
         """Returns when the registry has answered; raises UnavailableError when it does not."""
-        self._answer(lambda: self._registry.by_id(_NOBODYS_ID))
+        self._answer(str(_NOBODYS_ID), lambda: self._registry.by_id(_NOBODYS_ID))
 
     def fetch(self, ids: Iterable[str], topic: str, value: ValueSpec, is_key: bool = False) -> dict[str, WriterSchema]:
         """The schemas of ids (numbers, GUIDs, or LATEST) that records of `topic` name.
@@ -74,7 +74,7 @@ class Schemas:
 
     def newest(self, subject: str) -> WriterSchema:
         """The newest schema of a subject, at most a minute old."""
-        return self._usable(lambda: self._registry.latest(subject))
+        return self._usable(f"{subject}:{LATEST}", lambda: self._registry.latest(subject))
 
     def needs_types(self, value: ValueSpec) -> bool:
         """Whether subjects are named after the types of records, which only records tell."""
@@ -106,7 +106,7 @@ class Schemas:
             known = self._known.get((subject, schema_id))
         if known is not None:
             return known
-        found = self._usable(lambda: self._ask(schema_id, subject))
+        found = self._usable(f"{subject}:{schema_id}", lambda: self._ask(schema_id, subject))
         if not may_change(found):
             with self._lock:
                 self._known[subject, schema_id] = found
@@ -118,10 +118,10 @@ class Schemas:
         number = int(schema_id)
         return self._registry.by_id(number, subject) if number > 0 else None
 
-    def _usable(self, ask: Callable[[], RegisteredSchema | None]) -> WriterSchema:
+    def _usable(self, name: str, ask: Callable[[], RegisteredSchema | None]) -> WriterSchema:
         """The answer as tasks need it; what cannot be used is found out here, and says why."""
         try:
-            answer = self._answer(ask)
+            answer = self._answer(name, ask)
             if answer is None:
                 return UNKNOWN
             descriptors = compile_proto(answer.text, answer.references) if answer.kind == "protobuf" else b""
@@ -131,18 +131,19 @@ class Schemas:
             return WriterSchema("unusable", str(error))
         return schema
 
-    def _answer(self, ask: Callable[[], RegisteredSchema | None]) -> RegisteredSchema | None:
-        """One question. After an outage the next ones are not asked for a while: each would wait as long, and hold up tables
-        that need no registry.
+    def _answer(self, name: str, ask: Callable[[], RegisteredSchema | None]) -> RegisteredSchema | None:
+        """One question, `name`. One that had no answer is not asked again for a while, as each try may wait long. Others
+        are: a registry that cannot serve one schema may have all others.
         """
-        if self._outage is not None and self._clock.monotonic_s() - self._outage[0] < _OUTAGE_S:
-            raise self._outage[1]
+        known = self._outages.get(name)
+        if known is not None and self._clock.monotonic_s() - known[0] < _OUTAGE_S:
+            raise known[1]
         try:
             answer = ask()
         except UnavailableError as error:
-            self._outage = (self._clock.monotonic_s(), error)
+            self._outages[name] = (self._clock.monotonic_s(), error)
             raise
-        self._outage = None
+        self._outages.pop(name, None)
         return answer
 
 

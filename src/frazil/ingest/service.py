@@ -43,6 +43,7 @@ from frazil.ingest.outcomes import (
     note_refusals,
 )
 from frazil.ingest.parts import Parts
+from frazil.ingest.patience import Patience
 from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.plan import group_batches, lag_records, pace_s
 from frazil.ingest.planner import Planner, no_columns, no_leader, no_topic
@@ -51,7 +52,7 @@ from frazil.ingest.shared import company_of
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.look import Boundaries
 from frazil.ingest.transactions.runs import Cut
-from frazil.spec import PipelineSpec
+from frazil.spec import PipelineSpec, TableSpec
 from frazil.types import TaskReport, note_names
 
 log = structlog.get_logger("frazil")
@@ -85,6 +86,13 @@ class _Search:
     error: TaskFailedError
 
 
+@dataclass(frozen=True)
+class _Asking:
+    """Whose schemas the registry is asked for."""
+
+    table: Table
+
+
 class Service:
     """Runs one pipeline. `publish` gets the tables after every change that `status` shows."""
 
@@ -107,6 +115,8 @@ class Service:
         self._outages = 0
         self._leaderless: set[str] = set()
         self._polling = Polling()
+        self._patience = Patience(parts.clock)
+        self._has_asked: set[str] = set()
         self._waiting_first = False
         self._fatal: BaseException | None = None
 
@@ -120,12 +130,14 @@ class Service:
         self._is_stopping = True
         self._lanes.wake()
 
-    def run(self, until_caught_up: bool = False) -> None:
+    def run(self, until_caught_up: bool = False, patience: Patience | None = None) -> None:
         """Returns when it was stopped, or when all that was there at the start is committed.
 
         Raises FencedError when a later run of this pipeline has taken over, SpecError when patterns are
-        all there is and none matches a topic.
+        all there is and none matches a topic, UnavailableError when `patience` has ended.
         """
+        self._patience = patience or self._patience
+        self._patience.reset()
         try:
             self.connect()
             while not self.is_over(until_caught_up):
@@ -145,6 +157,8 @@ class Service:
         pause_s = 0.0 if self._is_ending else self._turn(until_caught_up)
         self._settle(self._lanes.wait(pause_s if not self._is_ending else 1.0))
         self._publish_if_due()
+        if not self._is_ending:
+            self._patience.check(self.tables)
 
     def _say_stopping(self) -> None:
         if self._is_stopping and not self._has_said_stopping:
@@ -165,7 +179,9 @@ class Service:
         """Whether there is nothing left to do."""
         if self._is_ending:
             return self._lanes.is_idle
-        return until_caught_up and self._lanes.is_idle and self._planner.is_caught_up(self.tables)
+        if not until_caught_up or not self._lanes.is_idle or not self._planner.is_caught_up(self.tables):
+            return False
+        return not self._patience.awaits_topics or all(table.topics for table in self.tables)
 
     # ---- connecting
 
@@ -177,6 +193,8 @@ class Service:
                 self._discovery.refresh_topics()
                 for error in tolerate_empty_patterns(self._spec, self._parts.source):
                     log.warning("pattern_without_topic", reason=error.message, where=error.where, remedy=error.remedy)
+                if self._patience.is_limited:
+                    self._discovery.add_named()
                 self._topics_at_s = self._clock.monotonic_s()
                 for table in self.tables:
                     if not self._is_stopping:
@@ -199,7 +217,8 @@ class Service:
             if table.run_state is not RunState.STOPPED and not table.failures:
                 explain(table, RunState.BACKING_OFF, error)
         self._publish(self.tables)
-        until_s = self._clock.monotonic_s() + delay_s
+        self._patience.note_outage(error)
+        until_s = self._clock.monotonic_s() + min(delay_s, self._patience.left_s)
         while not self._is_ending and (left_s := until_s - self._clock.monotonic_s()) > 0:
             self._settle(self._lanes.wait(left_s))
 
@@ -208,6 +227,22 @@ class Service:
         before = table.state
         self._ask(table, partial(self._loader.load, table))
         note_made_anew(before, table)
+        if table.run_state is not RunState.STOPPED and self._loader.lacks_schemas(table):
+            self._ask_registry(table, partial(self._loader.load_schemas, table))
+
+    def _ask_registry(self, table: Table, step: Callable[[], None]) -> None:
+        """Asks the registry on behalf of a table that waits for it, while the others go on."""
+        table.in_flight = True
+        self._has_asked.add(table.name)
+        self._lanes.submit(asking_lane(table.spec), _Asking(table), step)
+
+    def _after_asking(self, table: Table, future: Future[None]) -> None:
+        table.in_flight = False
+        error = future.exception()
+        if isinstance(error, UnavailableError):
+            self._back_off(table, error)
+        elif error is not None:
+            self._put_aside(table, error)
 
     def _ask(self, table: Table, step: Callable[[], None]) -> None:
         """Does a step that asks for this table alone: an outage is the table's too."""
@@ -276,7 +311,12 @@ class Service:
             if self._loader.is_due(table):
                 table.read_to = None
                 self._load(table)
-            self._ask(table, partial(self._loader.refresh_schemas, table))
+            self._refresh_schemas(table)
+
+    def _refresh_schemas(self, table: Table) -> None:
+        """Asks the registry for what is a minute old, but not twice without a look whether a batch is due in between."""
+        if not table.in_flight and table.name not in self._has_asked and self._loader.has_old_schemas(table):
+            self._ask_registry(table, partial(self._loader.refresh_schemas, table))
 
     def _ask_for_ends(self) -> None:
         active = [t for t in self.tables if t.run_state is not RunState.STOPPED]
@@ -284,6 +324,7 @@ class Service:
         self._planner.note_ends(asked, self._parts.source.ends(asked))
 
     def _plan(self, table: Table, now_s: float) -> Planned | None:
+        self._has_asked.discard(table.name)
         planned: list[Planned | None] = []
         if not self._guard(table, lambda: planned.append(self._planner.plan(table, now_s))):
             return None
@@ -351,6 +392,8 @@ class Service:
                 self._after_look(done.about.planned, done.future)
             elif isinstance(done.about, _Search):
                 self._after_search(done.about, done.future)
+            elif isinstance(done.about, _Asking):
+                self._after_asking(done.about.table, done.future)
 
     def _after_look(self, planned: Planned, future: Future[Cut | None]) -> None:
         error = future.exception()
@@ -380,7 +423,9 @@ class Service:
         for p in planned:
             p.table.goes_alone = False
             report = future.result()[p.table.name]
-            self._lanes.submit("commit", p, partial(pipeline.finish, p, report))
+            # What the registry is asked for would else hold the threads that other tables commit in.
+            lane = asking_lane(p.table.spec) if report.missing else "commit"
+            self._lanes.submit(lane, p, partial(pipeline.finish, p, report))
 
     def _search(self, search: _Search) -> None:
         """Looks for the records that a table's task fails for, which has failed alone."""
@@ -504,6 +549,7 @@ class Service:
         log.warning("conflict", table=table.name, reason=error.message)
         before = table.progress.commit_id
         self._load(table)
+        self._take_over(table)
         table.conflicts = table.conflicts + 1 if table.progress.commit_id == before else 0
         if table.run_state is RunState.STOPPED:
             return
@@ -514,6 +560,21 @@ class Service:
             return
         if goes_on and table.conflicts > CONFLICTS_AT_ONCE:
             self._back_off(table, error)
+
+    def _take_over(self, table: Table) -> None:
+        """Ends an earlier run's hold on a table, so that the two do not go on in turns until this one is the quicker."""
+        for _ in range(CONFLICTS_AT_ONCE):
+            if table.run_state is RunState.STOPPED or not table.is_loaded or self._is_ending:
+                return
+            try:
+                if self._loader.claim(table):
+                    log.info("table_taken_over", table=table.name)
+                return
+            except ConflictError:
+                self._load(table)
+            except UnavailableError as error:
+                self._back_off(table, error)
+                return
 
     def _end(self, error: FrazilError) -> None:
         if self._fatal is None:
@@ -541,3 +602,8 @@ class Service:
         if now_s - self._published_at_s >= PUBLISH_EVERY_S:
             self._published_at_s = now_s
             self._publish(self.tables)
+
+
+def asking_lane(spec: TableSpec) -> str:
+    """In which lane the registry is asked for a table's schemas: where protoc reads them, it may keep the lane waiting."""
+    return "protoc" if "protobuf" in (spec.value.format, spec.key.format) else "registry"

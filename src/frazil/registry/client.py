@@ -30,7 +30,8 @@ _Result = TypeVar("_Result")
 
 
 class RegistryClient:
-    """Asks the servers of `spec`, one after another, until one answers. timeout_s: for all that one question takes.
+    """Asks the servers of `spec`, one after another, until one answers; several threads may ask at a time. timeout_s: for
+    all that one question takes.
 
     Raises SpecError for settings that no client can be made of.
     """
@@ -39,13 +40,17 @@ class RegistryClient:
         self._timeout_s = timeout_s
         self._hosts = ", ".join(urlsplit(url).netloc for url in spec.urls)
         self._settings = _settings(spec, timeout_s)
-        self._client = _connect(self._settings)
+        self._idle: list[SchemaRegistryClient] = [_connect(self._settings)]
+        self._mine = threading.local()
 
     def within_time(self, what: str, question: Callable[[], _Result]) -> _Result:
         """What `question`, which asks for `what`, answers or raises; UnavailableError when it takes too long."""
         future: Future[_Result] = Future()
+        # A client of its own: to give up on one question ends no other's connection.
+        client = self._take()
 
         def run() -> None:
+            self._mine.client = client
             try:
                 future.set_result(question())
             except Exception as error:  # noqa: BLE001  (raised where it is waited for)
@@ -53,16 +58,31 @@ class RegistryClient:
 
         threading.Thread(target=run, name="registry", daemon=True).start()
         try:
-            return future.result(self._timeout_s)
+            answer = future.result(self._timeout_s)
         except TimeoutError:
-            self.close()  # The thread ends at its next byte, for its connection is closed.
-            self._client = _connect(self._settings)
-            raise self.outage(what, f"no answer within {self._timeout_s:g} s") from None
+            if not future.done():
+                client.close()  # The thread ends at its next byte, for its connection is closed.
+                raise self.outage(what, f"no answer within {self._timeout_s:g} s") from None
+            self._idle.append(client)
+            raise
+        except Exception:
+            self._idle.append(client)
+            raise
+        self._idle.append(client)
+        return answer
+
+    def _take(self) -> SchemaRegistryClient:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return _connect(self._settings)
 
     def get(self, what: str, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """The answer's JSON; None when the registry says that there is no such thing. Raises UnavailableError."""
+        """The answer's JSON; None when the registry says that there is no such thing. Raises UnavailableError. To be called
+        by a question that `within_time` asks.
+        """
         try:
-            answer = self._client._rest_client.get(path, dict(query or {}))
+            answer = self._mine.client._rest_client.get(path, dict(query or {}))
         except SchemaRegistryError as error:
             if error.http_status_code == 404 and error.error_code in _GONE:
                 return None
@@ -80,7 +100,8 @@ class RegistryClient:
 
     def close(self) -> None:
         """Ends the connections."""
-        self._client.close()
+        while self._idle:
+            self._idle.pop().close()
 
 
 class _Limited(httpx.SyncByteStream):

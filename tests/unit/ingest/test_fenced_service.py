@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from frazil.errors import FencedError
+from frazil.ingest.service import Service
 from tests.unit.ingest.service_scene import HandLanes, Scene, turn_until
 
 
@@ -62,3 +63,41 @@ def test_a_run_that_finds_another_one_while_it_looks_at_an_idle_table_begins_not
     earlier.turn()
     assert isinstance(earlier.fatal, FencedError)
     assert lanes.waiting == []
+
+
+def test_a_later_run_takes_a_table_over_after_the_first_batch_that_an_earlier_one_was_quicker_with(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", {"x": 1})
+    scene.catch_up()
+    quick, slow = HandLanes(scene.clock), HandLanes(scene.clock)
+    earlier, later = scene.start(lanes=quick), scene.start(lanes=slow)
+    scene.feed("a", {"x": 2})
+
+    def go(service: Service, lanes: HandLanes) -> None:
+        """A whole batch of one run, while the other one stands still."""
+        service.turn()
+        lanes.do("small", "n.a")
+        service.turn()
+        lanes.do("commit", "n.a")
+        service.turn()
+
+    later.turn()
+    slow.do("small", "n.a")
+    later.turn()
+    go(earlier, quick)
+    slow.do("commit", "n.a")  # Refused: the earlier run has been quicker.
+    later.turn()
+    scene.feed("a", {"x": 3})
+    scene.clock.sleep(2)
+    go(earlier, quick)
+    assert isinstance(earlier.fatal, FencedError), "its first commit after that is refused"
+    assert earlier.is_over()
+    assert later.fatal is None
+    turn_until(later, lambda: slow.waiting != [], 60)
+    slow.do("small", "n.a")
+    later.turn()
+    slow.do("commit", "n.a")
+    later.turn()
+    assert [row["x"] for row in scene.rows("n.a")] == [1, 2, 3]

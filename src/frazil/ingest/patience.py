@@ -1,0 +1,83 @@
+"""How long a run that is to end by itself waits for a service or a topic that is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from frazil.clock import Clock
+from frazil.errors import UnavailableError
+from frazil.ingest.table import RunState, Table
+
+
+class Patience:
+    """Counts the seconds in which nothing but waiting was done. A batch that is under way is no waiting, unless its table's
+    last try has failed; so a long catch-up is never cut off. limit_s: None waits for ever.
+    """
+
+    def __init__(self, clock: Clock, limit_s: float | None = None, awaits_topics: bool = False) -> None:
+        self._clock = clock
+        self._limit_s = limit_s
+        self._since_s = clock.monotonic_s()
+        self._outage: UnavailableError | None = None
+        #: Whether a table without a topic is waited for; otherwise a run ends without it.
+        self.awaits_topics = awaits_topics
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the run is to end by itself."""
+        return self._limit_s is not None
+
+    def reset(self) -> None:
+        """Starts to count anew: something was done."""
+        self._since_s, self._outage = self._clock.monotonic_s(), None
+
+    @property
+    def left_s(self) -> float:
+        """How much longer a pause may be."""
+        if self._limit_s is None:
+            return float("inf")
+        return max(0.0, self._since_s + self._limit_s - self._clock.monotonic_s())
+
+    def note_outage(self, error: UnavailableError) -> None:
+        """Remembers what all tables wait for. Raises UnavailableError when that has taken too long already."""
+        self._outage = error
+        if not self.left_s:
+            raise self._given_up(error)
+
+    def check(self, tables: Iterable[Table]) -> None:
+        """Raises UnavailableError, which names what is waited for, when tables have waited too long."""
+        if self._limit_s is None:
+            return
+        waiting = []
+        for table in tables:
+            if table.in_flight and not table.failures:
+                self.reset()
+                return
+            if table.run_state is RunState.BACKING_OFF:
+                waiting.append(table)
+        if not waiting:
+            self.reset()
+        elif not self.left_s:
+            raise self._given_up(self._outage) if self._outage is not None else self._tables_wait(waiting)
+
+    def _tables_wait(self, waiting: list[Table]) -> UnavailableError:
+        first = min(waiting, key=lambda table: table.name)
+        others = f" (and {len(waiting) - 1} more tables wait)" if len(waiting) > 1 else ""
+        found = UnavailableError(f"table {first.name}: {first.reason}{others}", remedy=first.remedy, where=first.where)
+        return self._given_up(found)
+
+    def _given_up(self, error: UnavailableError) -> UnavailableError:
+        """The error in the words of somebody who will not try again."""
+        remedy = error.remedy.removeprefix("Frazil retries with back-off; ")
+        again = "then run it again, or give it longer with --timeout"
+        return UnavailableError(
+            f"not caught up after waiting for {_duration(self._limit_s or 0.0)}: {error.message}",
+            remedy=f"{remedy}; {again}" if remedy else again,
+            where=error.where,
+        )
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 60 and seconds % 60 == 0:
+        return f"{seconds / 60:g}m"
+    return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
