@@ -204,6 +204,7 @@ class TableTarget:
     lack a value for a required column, which no row had either; given_up: of halves of a change of the key whose other half
     is not waited for any longer; ahead: topic and position in the source's log of those whose insert is in the table;
     last_deletes: as in Progress. told_by: how record keys are read, where an envelope may leave it to them to tell a row.
+    tombstones: what becomes of records without a value (`ignore`, `dead_letter`, `row`); empty: as the mode has it.
     """
 
     name: str
@@ -232,6 +233,7 @@ class TableTarget:
     ahead: tuple[tuple[str, str], ...] = ()
     last_deletes: tuple[LastDelete, ...] = ()
     told_by: Reading | None = None
+    tombstones: str = ""
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"

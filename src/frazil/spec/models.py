@@ -251,9 +251,9 @@ class TableSpec(_Declared):
     column goes to the column `_rescued`. `flatten`, `column_case`: how columns are made from nested records and called.
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
     `envelope`: how records wrap changes; None: they are rows. `changelog`: whether every image of every change becomes a
-    row. `deletes`: whether a deleted row goes or is marked. `atomic`: None where a snapshot may show a part of a
-    transaction. `on_drift`: which changes of the table records may bring about. `metadata`: what is known of a record
-    besides its value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not
+    row. `deletes`: whether a deleted row goes or is marked. `tombstones`: what becomes of a record without a value; empty
+    where the file does not say. `atomic`: None where a snapshot may show a part of a transaction. `on_drift`: which changes
+    of the table records may bring about. `metadata`: what is known of a record besides its value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not
     say; then what the table has stays. `mode`: whether records are appended or replace the row of their key, which
     `key_columns` are (none: those of the record's key); `order_by`: the column that tells the last change (None: partition
     and offset do). `properties`: Iceberg's table properties. `line`: where the file
@@ -288,6 +288,7 @@ class TableSpec(_Declared):
     envelope: EnvelopeSpec | None = None
     changelog: bool = False
     deletes: Literal["apply", "mark"] = "apply"
+    tombstones: Literal["", "delete", "ignore", "dead_letter", "row"] = ""
     atomic: AtomicSpec | None = None
     format_version: Literal[2, 3] = 2
     properties: dict[str, str] = {}
