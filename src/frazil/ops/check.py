@@ -5,7 +5,7 @@ is tried, also after another has failed. Changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
 from frazil.ingest.evolve import new_schema
+from frazil.ingest.foreseen import refuse_foreseen
 from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.table import Table
 from frazil.ingest.upserts.text_order import text_order
 from frazil.kafka.port import Source
 from frazil.ops.layouts import order_misfit
+from frazil.ops.plan import PlannedTable
 from frazil.ops.status import problem_of
 from frazil.ops.topics import MissingTopics
 from frazil.ops.words import plural
@@ -147,6 +149,20 @@ def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> I
             yield failed(name, tried, unforeseen(error, table.name))
 
 
+def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> Iterator[Finding]:
+    """Tables that a run would stop at the unread records of a sample, as `plan` finds it. stopped: tables that would stop
+    in any case. A single record that `on_bad_record: stop` stops at is for `plan` to name.
+    """
+    for table in planned:
+        is_well = table.action != "stop" or table.name in stopped or (table.bad and not table.is_too_bad)
+        if table.problem is not None and not is_well:
+            tried = f"decoded {plural(table.sampled, 'unread record')} as a run would"
+            problem = table.problem
+            yield Finding(
+                f"records of {table.name}", False, tried, problem.message, problem.remedy, problem.where or table.name
+            )
+
+
 def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:
     """Tables that are there whose rows table care cannot put into the order that the file asks for."""
     for table in tables:
@@ -165,6 +181,8 @@ def comparison(spec: PipelineSpec, source: Source | None, catalog: Catalog) -> C
 
     def compare(table: Table) -> None:
         discovery.load(table, cluster_id)
+        discovery.check_start(table)
+        refuse_foreseen(table, catalog)
         if table.progress.snapshot_id is not None:
             discovery.check_offsets(table, source.ends(table.partitions()))
 

@@ -253,11 +253,11 @@ class TableSpec(_Declared):
     `envelope`: how records wrap changes; None: they are rows. `changelog`: whether every image of every change becomes a
     row. `deletes`: whether a deleted row goes or is marked. `tombstones`: what becomes of a record without a value; empty
     where the file does not say. `atomic`: None where a snapshot may show a part of a transaction. `on_drift`: which changes
-    of the table records may bring about. `metadata`: what is known of a record besides its value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not
-    say; then what the table has stays. `mode`: whether records are appended or replace the row of their key, which
-    `key_columns` are (none: those of the record's key); `order_by`: the column that tells the last change (None: partition
-    and offset do). `properties`: Iceberg's table properties. `line`: where the file
-    declares it; 0 if it does not.
+    of the table records may bring about. `metadata`: what is known of a record besides its value, and the column that each
+    is written to. `partition_by`, `sort_by`: None where the file does not say; then what the table has stays. `mode`:
+    whether records are appended or replace the row of their key, which `key_columns` are (none: those of the record's key);
+    `order_by`: the column that tells the last change (None: partition and offset do). `properties`: Iceberg's table
+    properties. `line`: where the file declares it; 0 if it does not.
     """
 
     name: str

@@ -194,10 +194,7 @@ def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array
     records = with_topic(target, topic, records)
     read = read_changes if target.envelope is None else _read_enveloped
     unkept = find_tombstones(target, records)
-    if unkept is None:
-        changes = read(target, records, limit)
-    else:
-        changes = read_others(read, target, records, unkept, limit)
+    changes = read(target, records, limit) if unkept is None else read_others(read, target, records, unkept, limit)
     reading = target.changes
     assert reading is not None
     if not changes.ops.size:
