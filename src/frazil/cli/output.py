@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TextIO
 
 from frazil.cli.redaction import Json, Redaction
-from frazil.errors import FrazilError
+from frazil.errors import FrazilError, SpecError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -65,13 +65,16 @@ class Output:
         exit_code, described = _describe(error)
         if debug:
             self.note("".join(traceback.format_exception(error)).rstrip())
+        others = [_describe(other)[1] for other in error.others] if isinstance(error, SpecError) else []
         if self.form is OutputFormat.json:
-            self.result({"error": {**described, "exit_code": exit_code}}, "")
+            more: dict[str, Json] = {"others": [dict(other) for other in others]} if others else {}
+            self.result({"error": {**described, "exit_code": exit_code, **more}}, "")
             return exit_code
-        self.note(f"error: {described['message']}")
-        for key in ("where", "remedy"):
-            if described[key]:
-                self.note(f"{key}: {described[key]}")
+        for words in (described, *others):
+            self.note(f"error: {words['message']}")
+            for key in ("where", "remedy"):
+                if words[key]:
+                    self.note(f"{key}: {words[key]}")
         return exit_code
 
     def close(self) -> None:

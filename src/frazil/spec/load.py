@@ -26,7 +26,7 @@ LOCAL_DIRECTORY = "frazil-data"
 def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> PipelineSpec:
     """The spec that the file at `path` declares, its secrets taken from `environment` and from files.
 
-    Raises a SpecError with the first problem in the file, and how many more there are.
+    Raises a SpecError with the first problem in the file, and the others in its `others`.
     """
     document = read_document(path)
     problems = Problems(path)

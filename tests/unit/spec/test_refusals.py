@@ -454,13 +454,17 @@ def test_kafka_properties_that_are_not_the_file_s_to_set(refuse: Refuse, setting
     assert (error.message, error.where) == (message, "pipeline.yaml:4")
 
 
-def test_the_first_problem_of_the_file_is_told_and_the_others_counted(refuse: Refuse) -> None:
+def test_all_problems_of_the_file_are_told_in_full(refuse: Refuse) -> None:
     error = refuse(
         f"{HEAD}tables:\n  shop.x:\n    topic: a\n    mode: upset\n    limits: {{columns: 0}}\n    start: x\n"
     )
     assert str(error) == (
         "`mode` cannot be `upset` (and 2 more problems in this file) (pipeline.yaml:6); did you mean `upsert`?"
     )
+    assert [(other.where, bool(other.message), bool(other.remedy)) for other in error.others] == [
+        ("pipeline.yaml:7", True, True),
+        ("pipeline.yaml:8", True, True),
+    ]
 
 
 @pytest.mark.parametrize(
