@@ -6,7 +6,6 @@ import gc
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -206,22 +205,3 @@ def test_what_others_print_does_not_reach_standard_output_in_json() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (answer.stdout, answer.stderr) == ('{"a": 1}\n', "python chatter\nchatter\n")
-
-
-@pytest.mark.parametrize("command", ["check", "plan", "status", "run"])
-def test_every_mistake_of_a_file_is_shown_with_its_line_and_its_remedy(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "p.yaml"
-    table = "{topic: c, mode: upset, start: x, limits: {columns: 0}}"
-    file.write_text(f"pipeline: p\nkafka: {{bootstrap.servers: b:1}}\ntables:\n  a.b: {table}\n  a.c: {{topik: d}}\n")
-    assert main([command, "-f", str(file)]) == 2
-    said = capsys.readouterr().err.splitlines()
-    places = [line.removeprefix(f"where: {file}:") for line in said if line.startswith("where: ")]
-    assert sorted(places) == ["4", "4", "4", "5", "5"]
-    assert len([line for line in said if line.startswith("error: ")]) == 5
-    assert len([line for line in said if line.startswith("remedy: ")]) == 5
-    assert main([command, "-f", str(file), "--output", "json"]) == 2
-    error = json.loads(capsys.readouterr().out)["error"]
-    assert sorted(error["others"][0]) == ["message", "remedy", "type", "where"]
-    assert len(error["others"]) == 4
