@@ -22,6 +22,7 @@ from frazil.runtime.gateway import forget_address, start_jvm
 from frazil.runtime.jars import Use, jars
 from frazil.runtime.java_names import remember_names
 from frazil.runtime.ship import executor_python, ship_settings
+from frazil.spec.secret_patterns import SPARK_REDACTION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +47,7 @@ _DEFAULTS = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "frazil.ingest.daemon",
     "spark.kafka.consumer.cache.capacity": "2000",
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|credential|keystore[.]key",
+    "spark.redaction.regex": SPARK_REDACTION,
 }
 # The parallel collector costs least of all over a batch; the pauses it makes are far below a commit's duration. Half of the
 # heap is young, as what a batch reads lives shortly. Code must run four times as often as usual before it is compiled:
