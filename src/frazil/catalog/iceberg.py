@@ -20,7 +20,15 @@ from frazil.catalog.arranging import arrange
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.history import COMMIT_ID, RETRY_ID, REWRITE_ID, Said, is_undisturbed, is_unmoved, was_said
 from frazil.catalog.java import length, make_namespaces, strings
-from frazil.catalog.java_errors import cause_of, is_another_table, is_named, is_not_there, is_refused, unavailable
+from frazil.catalog.java_errors import (
+    cause_of,
+    is_another_table,
+    is_named,
+    is_not_there,
+    is_refused,
+    refused_catalog,
+    unavailable,
+)
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
 from frazil.catalog.port import NotSent, Replacement, Rewrite, StoredFile, TableMoved, TableSize, TableState
 from frazil.catalog.progress import key, to_summary
@@ -64,7 +72,7 @@ class IcebergCatalog:
                 "frazil", self._properties, configuration
             )
         except Py4JJavaError as error:
-            raise unavailable("the catalog", error, self._properties.get("uri", "")) from None
+            raise refused_catalog(error, self._properties.get("uri", "")) from None
 
     def load(self, table: str) -> TableState | None:
         """See the port."""

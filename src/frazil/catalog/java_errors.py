@@ -6,7 +6,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from frazil.errors import FrazilError, UnavailableError
+from frazil.errors import FrazilError, SpecError, UnavailableError
 
 _CONFLICTS = ("ValidationException", "CommitFailedException")
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException", "NotFoundException")
@@ -15,6 +15,30 @@ _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException", "NotFoundExcep
 def unavailable(what: str, error: Exception, where: str) -> FrazilError:
     """An outage, with the innermost cause in words."""
     return UnavailableError(f"{what}: {cause_of(error)}", where=where)
+
+
+_UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
+"""What is said of a catalog that no waiting makes usable."""
+
+
+def refused_catalog(error: Exception, where: str) -> FrazilError:
+    """Why a catalog cannot be opened: an outage, or a mistake of the file that no waiting mends."""
+    cause = cause_of(error)
+    if "No suitable driver" in cause:
+        kind = ":".join(where.split(":")[:2])
+        return SpecError(
+            f"no JDBC driver is there for `{kind}:`",
+            remedy="name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`",
+            where=where,
+        )
+    if (
+        is_named(error, "ClassNotFoundException")
+        or "ClassNotFoundException" in cause
+        or any(words in str(error) for words in _UNUSABLE)
+    ):
+        remedy = "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`"
+        return SpecError(f"the catalog cannot be made: {cause}", remedy=remedy, where=where)
+    return unavailable("the catalog", error, where)
 
 
 def is_refused(error: Exception) -> bool:

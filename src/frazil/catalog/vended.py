@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from frazil.spec.secret_patterns import is_secret_key, secrets_of
+from frazil.spec.secret_patterns import is_secret_key
 
 MOST_KEPT = 1000
 _SHORTEST = 6
@@ -45,8 +45,9 @@ def secrets_among(properties: Mapping[str, str]) -> set[str]:
     """The secret values among a catalog's properties, each part of a pair `id:secret` alone too."""
     found = set()
     for name, value in properties.items():
-        _, _, after = value.partition(":") if is_secret_key(name) else ("", "", "")
-        found |= {part for part in (*secrets_of(name, value), after) if len(part) >= _SHORTEST}
+        if is_secret_key(name):
+            _, _, after = value.partition(":")
+            found |= {part for part in (value, after) if len(part) >= _SHORTEST}
     return found
 
 

@@ -43,6 +43,7 @@ from frazil.ops.check import (
 )
 from frazil.ops.gate import check_registry, check_schemas
 from frazil.ops.plan import plan_tables
+from frazil.ops.transport import check_transport
 from frazil.runtime.connect import uses_s3
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec
@@ -73,6 +74,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 
 def _check(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_machine(uses_s3(spec))
+    yield from check_transport(spec)
     source = topics_to_look_at(spec)
     discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
     of_kafka = list(check_kafka(spec, source, discovery, partial(unreadable_topics, spec.kafka)))

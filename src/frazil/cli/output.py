@@ -10,11 +10,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, TextIO
 
 from frazil.cli.redaction import Json, Redaction
-from frazil.errors import FrazilError, SpecError
+from frazil.errors import FrazilError, SpecError, UnavailableError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,6 +45,7 @@ class Output:
         self.redaction = redaction or Redaction()
         self._results = results or sys.stdout
         self._notes = notes or sys.stderr
+        self._is_lost = False
 
     def hide(self, secrets: Iterable[str]) -> None:
         """From now on nothing that is written, logs included, holds one of `secrets`."""
@@ -66,7 +68,7 @@ class Output:
         if debug:
             self.note("".join(traceback.format_exception(error)).rstrip())
         others = [_describe(other)[1] for other in error.others] if isinstance(error, SpecError) else []
-        if self.form is OutputFormat.json:
+        if self.form is OutputFormat.json and not self._is_lost:
             more: dict[str, Json] = {"others": [dict(other) for other in others]} if others else {}
             self.result({"error": {**described, "exit_code": exit_code, **more}}, "")
             return exit_code
@@ -82,10 +84,28 @@ class Output:
         if self._results is not sys.stdout:
             self._results.close()
 
-    @staticmethod
-    def _write(stream: TextIO, text: str) -> None:
-        stream.write(text.rstrip("\n") + "\n")
-        stream.flush()
+    def _write(self, stream: TextIO, text: str) -> None:
+        try:
+            stream.write(text.rstrip("\n") + "\n")
+            stream.flush()
+        except OSError as error:
+            if stream is not self._results or self._is_lost:
+                return  # There is no other place to say it.
+            self._is_lost = True
+            _give_up(stream)
+            raise UnavailableError(
+                f"what the command found cannot be written: {error.strerror}",
+                remedy="make room where standard output goes, or let it go elsewhere, and run the command again",
+                where="standard output",
+            ) from None
+
+
+def _give_up(stream: TextIO) -> None:
+    """Lets what is left in the stream go nowhere, so that the end of the process does not fail for it."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def plain(text: str, kept: str = "\n\t") -> str:

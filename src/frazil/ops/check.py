@@ -28,7 +28,7 @@ from frazil.ops.status import problem_of
 from frazil.ops.topics import MissingTopics
 from frazil.ops.words import plural
 from frazil.runtime.jars import Use
-from frazil.runtime.machine import check_jars, check_java
+from frazil.runtime.machine import check_files, check_jars, check_java
 from frazil.spec import PipelineSpec
 
 Probe = Callable[[Mapping[str, str], str], str]
@@ -63,6 +63,9 @@ def check_machine(needs_s3: bool) -> Iterator[Finding]:
     """Java and the jars."""
     java = check_java()
     yield Finding("java", java.is_ok, "started it with -version", java.found, java.remedy)
+    files = check_files()
+    if not files.is_ok:
+        yield Finding(files.name, False, "looked at ulimit -n", files.found, files.remedy)
     uses: tuple[Use, ...] = ("spark", "s3") if needs_s3 else ("spark",)
     for use in uses:
         jars = check_jars(use)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
-from frazil.runtime.gateway import forget_address, start_jvm
+from frazil.runtime.gateway import forget_address, start_jvm, wait_for_end
 from frazil.runtime.jars import Use, jars
 from frazil.runtime.java_names import remember_names
 from frazil.runtime.ship import executor_python, ship_settings
@@ -133,8 +133,12 @@ class Jvm:
             self._gateway.shutdown()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self._process.wait()
+        wait_for_end(self._process)
         _note_gateway(None)
+
+    def kill(self) -> None:
+        """Ends the JVM at once, with all that runs in it."""
+        self._process.kill()
 
 
 def _note_gateway(gateway: Any) -> None:

@@ -10,8 +10,9 @@ import urllib.parse
 from collections.abc import Iterator
 
 _WORDS = (
-    "password", "passwd", "passphrase", "passcode", r"(?<![a-z])pwd(?![a-z])", "secret", "token", "credential", "authorization",
-    r"(?<![a-z])cookie", r"jaas[.]config", r"oauthbearer[.]config", r"user[.]info", r"keystore[.]key$", r"ssl[.]key[.]pem",
+    "password", "passwd", "passphrase", "passcode", r"(?<![a-z])pwd(?![a-z])", "secret", "token", "credential",
+    "authorization", r"(?<![a-z])cookie", r"jaas[.]config", r"oauthbearer[.]config", r"user[.]info", r"keystore[.]key$",
+    r"ssl[.]key[.]pem",
     r"(?:account|shared|api|private|encryption|signing|master)[._-]?key", r"secret[._-]?access", r"connection[._-]string",
     r"sas[._-](?:fixed|token)",
 )  # fmt: skip
