@@ -127,8 +127,8 @@ LOG_EVENTS: dict[str, str] = {
     " dropped. See [upserts](../how-to/upsert.md#which-change-is-the-last).",
     "pattern_without_topic": "At the start a regular expression of the file matches no topic; the run goes on with the"
     " others and looks again. See [topic missing](../operations/topic-missing.md).",
-    "grace_over": "The batch in hand was not committed within `--grace` of SIGTERM: it is given up, and the next run reads it"
-    " again.",
+    "grace_over": "The batch in hand was not committed within `--grace` of SIGTERM: it is given up, and the next run reads"
+    " it again.",
     "records_passed_over": "A table met records that are no change of a row, such as heartbeats, for the first time: what"
     " they are, and how many the batch had. See [envelopes](envelopes.md).",
     "records_skipped": "Records were gone from Kafka before they were read, and the table says `on_data_loss: skip`: the"
