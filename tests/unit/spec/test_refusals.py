@@ -499,3 +499,9 @@ def test_one_mistake_in_the_defaults_is_one_problem_whatever_tables_there_are(
 ) -> None:
     error = refuse(f"{HEAD}defaults: {{{defaults}}}\ntables:\n  a.b: {{topic: c}}\n  a.d: {{topic: e}}\n")
     assert (error.message, error.where) == (message, "pipeline.yaml:3")
+
+
+def test_a_name_whose_properties_would_be_those_of_another_pipeline_is_refused(refuse: Refuse) -> None:
+    error = refuse("pipeline: x.retrying\nkafka: {bootstrap.servers: b:1}\ntables: {a.b: {topic: c}}\n")
+    assert "`retrying` behind a dot is one of Frazil's own names" in error.message
+    assert error.remedy == "write `x-retrying`"
