@@ -39,7 +39,7 @@ def _check_declared(table: Table) -> None:
     spec, state = table.spec, table.state
     if state is None:
         schema = new_schema([*((one.name, one.type) for one in spec.columns), *own_columns(spec).items()])
-        if spec.undeclared != "add":
+        if spec.unknown_fields != "add":
             check_measured_columns(spec, schema)
     else:
         try:
