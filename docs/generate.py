@@ -46,7 +46,8 @@ table has what it says when nothing more is known."""
 _ERRORS_END = """\
 The exit code is that of a command which ends with the error. `frazil run` goes on where it can: a `RecordError` and
 an `InvariantError` stop one table (exit code 4 in the end), a `ConflictError` and an `UnavailableError` are tried
-again. What each message means in particular is in [operations](../operations/README.md).
+again. What each message means in particular is in [operations](../operations/README.md). All mistakes of a pipeline file
+are shown at once; in JSON those behind the first are its `others`.
 
 As text, on standard error:
 
@@ -268,6 +269,14 @@ def errors_page() -> str:
             "where": "frazil.yaml:4",
             "remedy": "did you mean `topic`?",
             "exit_code": 2,
+            "others": [
+                {
+                    "type": "SpecError",
+                    "message": "`mode` cannot be `upset`",
+                    "where": "frazil.yaml:7",
+                    "remedy": "did you mean `upsert`?",
+                }
+            ],
         }
     }
     head = ("error", "exit code", "what it means", "what to do")

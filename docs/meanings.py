@@ -130,6 +130,8 @@ LOG_EVENTS: dict[str, str] = {
     "record_isolated": "A record ends the task that reads it: its place and the signal or the exception. It becomes a dead"
     " letter of the class `crashes_decoder`. See [task failed](../operations/task-failed.md).",
     "records_searched": "A task of this table alone has failed: the record that it fails for is searched. The others go on.",
+    "grace_over": "The batch in hand was not committed within `--grace` of SIGTERM: it is given up, and the next run reads"
+    " it again.",
     "records_passed_over": "A table met records that are no change of a row, such as heartbeats, for the first time: what"
     " they are, and how many the batch had. See [envelopes](envelopes.md).",
     "records_skipped": "Records were gone from Kafka before they were read, and the table says `on_data_loss: skip`: the"

@@ -6,6 +6,8 @@ its default remedy. The command line prints `message`, `where` and `remedy`; a s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class FrazilError(Exception):
     """Base of the six; never raised itself.
@@ -36,6 +38,13 @@ class SpecError(FrazilError):
     """
 
     exit_code = 2
+
+    def __init__(
+        self, message: str = "", *, remedy: str = "", where: str = "", others: Sequence[SpecError] = ()
+    ) -> None:
+        super().__init__(message, remedy=remedy, where=where)
+        #: Further mistakes of the same file, in its order.
+        self.others = tuple(others)
 
 
 class RecordError(FrazilError):

@@ -118,5 +118,5 @@ def test_keys_and_primary_keys_change(pipeline: Pipeline, broker: EmbeddedBroker
         assert Counter(letter["error_class"] for letter in mirror.letters(table)) == {"key_differs": changed + 1}
 
         pipeline.document["defaults"]["key_columns"] = ["id", "v"]
-        pipeline.command("dead-letters", "retry", "--table", mirror.name(table))
+        pipeline.command("dead-letters", "retry", mirror.name(table))
         mirror.check()

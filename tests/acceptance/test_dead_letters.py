@@ -110,7 +110,7 @@ def test_every_record_is_a_row_or_a_letter_whatever_is_killed(pipeline: Pipeline
             held.produce()
             pipeline.wait_until_settled(held.table, run)
         pipeline.document["tables"][held.table]["columns"] = held.widened()
-        done = pipeline.command("dead-letters", "retry", "--table", held.table)["tables"][held.table]
+        done = pipeline.command("dead-letters", "retry", held.table)["tables"][held.table]
         assert done["in_table"] >= 2
         held.check(is_cured=True)
         assert run.stop() == 0, run.tail()

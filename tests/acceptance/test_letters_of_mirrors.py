@@ -109,7 +109,7 @@ def test_a_mirror_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipe
         held.change()
         pipeline.document["tables"][held.table]["columns"] = held.widened()
         # The changes may be on their way when the first of these looks: then the letters that are last come with the second.
-        done = [pipeline.command("dead-letters", "retry", "--table", held.table)["tables"][held.table]["in_table"]]
+        done = [pipeline.command("dead-letters", "retry", held.table)["tables"][held.table]["in_table"]]
         pipeline.wait_for_commit_of(held.table, run)
         done += [one["in_table"] for one in pipeline.command("dead-letters", "retry")["tables"].values()]
         assert sum(done) > 0

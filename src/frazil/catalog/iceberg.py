@@ -27,6 +27,7 @@ from frazil.catalog.java_errors import (
     is_not_there,
     is_refused,
     java_errors,
+    refused_catalog,
     unavailable,
 )
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_taken_names, spec_of
@@ -72,7 +73,7 @@ class IcebergCatalog:
                 "frazil", self._properties, configuration
             )
         except java_errors() as error:
-            raise unavailable("the catalog", error, self._properties.get("uri", "")) from None
+            raise refused_catalog(error, self._properties.get("uri", "")) from None
 
     def load(self, table: str) -> TableState | None:
         """See the port."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from frazil.errors import FrazilError, UnavailableError
+from frazil.errors import FrazilError, SpecError, UnavailableError
 
 _CONFLICTS = ("ValidationException", "CommitFailedException")
 # Not Iceberg's NotFoundException: that is a file which the store does not have, of a table that the catalog knows.
@@ -57,6 +57,30 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
 def is_clock_behind(error: Exception) -> bool:
     """Whether Iceberg refuses a change because the table has one that is more than a minute younger."""
     return any(words in message_of(error) for words in _OLDER_THAN_THE_TABLE)
+
+
+_UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
+"""What is said of a catalog that no waiting makes usable."""
+
+
+def refused_catalog(error: Exception, where: str) -> FrazilError:
+    """Why a catalog cannot be opened: an outage, or a mistake of the file that no waiting mends."""
+    cause = cause_of(error)
+    if "No suitable driver" in cause:
+        kind = ":".join(where.split(":")[:2])
+        return SpecError(
+            f"no JDBC driver is there for `{kind}:`",
+            remedy="name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`",
+            where=where,
+        )
+    if (
+        is_named(error, "ClassNotFoundException")
+        or "ClassNotFoundException" in cause
+        or any(words in str(error) for words in _UNUSABLE)
+    ):
+        remedy = "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`"
+        return SpecError(f"the catalog cannot be made: {cause}", remedy=remedy, where=where)
+    return unavailable("the catalog", error, where)
 
 
 def is_refused(error: Exception) -> bool:

@@ -5,16 +5,12 @@ They are no part of the pipeline file, change while a process runs, and are know
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping
 
+from frazil.spec.secret_patterns import is_secret_key
+
 MOST_KEPT = 1000
-_SECRET_NAME = re.compile(
-    r"token|secret|password|passwd|credential|shared[._-]key|account[._-]key|private[._-]key|encryption[._-]key", re.I
-)
-# Names that speak of secrets and hold none: addresses, times, switches.
-_HARMLESS_NAME = re.compile(r"(uri|url|endpoint|ms|enabled|type|provider|scope|audience|version)$", re.I)
 _SHORTEST = 6
 
 
@@ -49,7 +45,7 @@ def secrets_among(properties: Mapping[str, str]) -> set[str]:
     """The secret values among a catalog's properties, each part of a pair `id:secret` alone too."""
     found = set()
     for name, value in properties.items():
-        if _SECRET_NAME.search(name) and not _HARMLESS_NAME.search(name):
+        if is_secret_key(name):
             _, _, after = value.partition(":")
             found |= {part for part in (value, after) if len(part) >= _SHORTEST}
     return found

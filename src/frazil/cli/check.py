@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from frazil.catalog.memory import MemoryCatalog
+from frazil.catalog.port import Catalog
 from frazil.catalog.store import probe_store
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
@@ -20,10 +22,12 @@ from frazil.cli.wiring import (
     sqlite_file,
     topics_to_look_at,
 )
-from frazil.errors import UnavailableError
+from frazil.clock import SystemClock
+from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.table import Table
 from frazil.kafka.access import unreadable_topics
+from frazil.kafka.sample import read_sample
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.check import (
     Finding,
@@ -31,12 +35,15 @@ from frazil.ops.check import (
     check_local_folder,
     check_machine,
     check_orders,
+    check_records,
     check_store,
     check_tables,
     comparison,
     failed,
 )
 from frazil.ops.gate import check_registry, check_schemas
+from frazil.ops.plan import plan_tables
+from frazil.ops.transport import check_transport
 from frazil.runtime.connect import uses_s3
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec
@@ -45,7 +52,8 @@ from frazil.spec import PipelineSpec
 def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     """Validate the pipeline file and reach what it names: Java, jars, Kafka, topics, catalog, store, schema registry.
 
-    Compares the registry's newest schemas with the tables, and says which change would be refused. Says of each what
+    Compares the registry's newest schemas with the tables, and says which change would be refused; decodes a sample of up to
+    10,000 unread records a table, and says where a run would stop at them. Says of each what
     was tried and, where something is missing, what to do about it. All of it is tried, also after something has
     failed. Changes nothing: no table, no folder, no file.
 
@@ -66,6 +74,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 
 def _check(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_machine(uses_s3(spec))
+    yield from check_transport(spec)
     source = topics_to_look_at(spec)
     discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
     of_kafka = list(check_kafka(spec, source, discovery, partial(unreadable_topics, spec.kafka)))
@@ -86,6 +95,11 @@ def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[
         folder = check_local_folder("catalog", file.parent)
         if not (has_catalog(spec) and folder.is_ok):
             yield folder
+    if not has_catalog(spec) and source is not None:  # Its tables are all yet to be made.
+        unmade = MemoryCatalog(spec.state_dir, spec.pipeline)
+        found = [one for one in check_tables(tables, comparison(spec, source, unmade)) if not one.is_ok]
+        yield from found
+        yield from _check_records(spec, source, unmade, {one.name.removeprefix("table ") for one in found})
     if not has_catalog(spec) and _is_local(warehouse):
         yield check_store(warehouse, {}, [], lambda *_: "")
         return
@@ -111,8 +125,22 @@ def _check_tables(
         yield failed("catalog", tried, error)
         return
     yield Finding("catalog", True, tried, spec.catalog.uri)
-    yield from check_tables(tables, compare)
+    found = list(check_tables(tables, compare))
+    yield from found
     yield from check_orders(tables, spec.path)
+    if source is not None:
+        stopped = {finding.name.removeprefix("table ") for finding in found if not finding.is_ok}
+        yield from _check_records(spec, source, catalog, stopped)
+
+
+def _check_records(spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, stopped: set[str]) -> Iterator[Finding]:
+    """Decodes a sample of the unread records of each table. What cannot be reached has been told of before."""
+    clock = SystemClock()
+    with suppress(FrazilError):
+        planned = plan_tables(
+            spec, source, catalog, lambda ranges: read_sample(spec.kafka, ranges, clock), open_schemas(spec)
+        )
+        yield from check_records(planned, stopped)
 
 
 def _is_local(warehouse: str | None) -> bool:

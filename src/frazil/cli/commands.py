@@ -116,7 +116,12 @@ def _shared_options(
     *,
     output: Annotated[OutputFormat, typer.Option(help="Results for people or for programs.")] = OutputFormat.text,
     debug: Annotated[bool, typer.Option("--debug", help="Print the stack trace of an error.")] = False,
-    log_format: Annotated[LogFormat, typer.Option(help="How log lines are written.")] = LogFormat.text,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(
+            help="How log lines are written: sentences on a terminal and key=value elsewhere, key=value, or JSON."
+        ),
+    ] = LogFormat.auto,
     log_level: Annotated[LogLevel, typer.Option(help="The least important log line.")] = LogLevel.info,
 ) -> None:
     """Declares the options; `with_shared_options` reads its signature."""

@@ -30,7 +30,9 @@ from frazil.ops.state_file import StateFile
 from frazil.ops.words import plural
 from frazil.spec import PipelineSpec
 
-TableName = Annotated[str | None, typer.Option("--table", help="Only this table, such as shop.orders.")]
+TableName = Annotated[
+    str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
+]
 ErrorClass = Annotated[str | None, typer.Option(help="Only letters of this class of error.")]
 Topic = Annotated[str | None, typer.Option(help="Only letters from this topic.")]
 Partition = Annotated[int | None, typer.Option(help="Only letters from this partition.")]

@@ -19,13 +19,17 @@ Port = Annotated[
 ]
 Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the broker keeps its topics.")]
 _LOOK_EVERY_S = 0.5
+# As every broker does unless told otherwise, so that a producer needs no other command before it.
+_OWN = {"auto.create.topics.enable": "true"}
 
 
 def broker(output: Output, port: Port = 9092, directory: Directory = Path(".frazil/broker")) -> int:
-    """Run a real single-node Kafka broker until Ctrl-C or SIGTERM; its topics stay in the directory."""
+    """Run a real single-node Kafka broker until Ctrl-C or SIGTERM; its topics stay in the directory. A topic is made when a
+    producer first writes to it.
+    """
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, signal.default_int_handler)
-    with suppress(KeyboardInterrupt), EmbeddedBroker(directory, port) as running:
+    with suppress(KeyboardInterrupt), EmbeddedBroker(directory, port, _OWN) as running:
         address = running.bootstrap_servers
         output.result(
             {"bootstrap_servers": address, "pid": running.pid, "directory": str(running.directory)},

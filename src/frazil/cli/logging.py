@@ -19,6 +19,7 @@ from frazil.cli.redaction import Redaction
 class LogFormat(StrEnum):
     """How a log line is written."""
 
+    auto = "auto"
     text = "text"
     json = "json"
 
@@ -66,9 +67,35 @@ def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) ->
 
 
 def _renderer(form: LogFormat) -> structlog.typing.Processor:
+    if form is LogFormat.auto:
+        return _sentence if sys.stderr is not None and sys.stderr.isatty() else _renderer(LogFormat.text)
     if form is LogFormat.json:
         return structlog.processors.JSONRenderer(default=str)
     return structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False)
+
+
+def _sentence(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    """A line for people: the time, the level, and what happened as a sentence with what it is about."""
+    kept = dict(event)
+    when, level, what = (str(kept.pop(name, "")) for name in ("timestamp", "level", "event"))
+    trace = kept.pop("exception", None)
+    about = kept.pop("table", None)
+    words = what.replace("_", " ")
+    sentence = f"{about}: {words}" if about is not None else words[:1].upper() + words[1:]
+    details = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in kept.items() if value != "")
+    clock = when[11:19] if len(when) > 19 else when
+    line = f"{clock} {level.upper():<7} {sentence}" + (f": {details}" if details else "")
+    return f"{line}\n{trace}" if trace else line
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple | set | frozenset):
+        return " ".join(map(str, value)) or "none"
+    return str(value)
 
 
 def _in_plain(_logger: WrappedLogger, _method: str, event: EventDict | str) -> EventDict | str:

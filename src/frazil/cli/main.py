@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import typer
 
 import frazil
 from frazil.cli.commands import COMMANDS, Settings, build_app
 from frazil.cli.output import Output, OutputFormat
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 
 INTERRUPTED = 130
 
@@ -47,9 +48,22 @@ def _run(words: list[str], settings: Settings) -> int:
     if _asks_for_version(words):
         settings.output.result({"version": frazil.__version__}, frazil.__version__)
         return 0
+    _check_directory()
     command = typer.main.get_command(build_app(words, settings))
     code = command.main(words, prog_name="frazil", standalone_mode=False, auto_envvar_prefix="FRAZIL")
     return code if isinstance(code, int) else 0
+
+
+def _check_directory() -> None:
+    """Raises UnavailableError where the current directory has been deleted: libraries fail for it while they are loaded."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise UnavailableError(
+            "the current directory has been deleted",
+            remedy="change to a directory that exists, and start the command there",
+            where=os.environ.get("PWD", ""),
+        ) from None
 
 
 def _asks_for_version(words: list[str]) -> bool:

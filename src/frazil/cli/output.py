@@ -10,11 +10,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, TextIO
 
 from frazil.cli.redaction import Json, Redaction
-from frazil.errors import FrazilError
+from frazil.errors import FrazilError, SpecError, UnavailableError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,6 +45,7 @@ class Output:
         self.redaction = redaction or Redaction()
         self._results = results or sys.stdout
         self._notes = notes or sys.stderr
+        self._is_lost = False
 
     def hide(self, secrets: Iterable[str]) -> None:
         """From now on nothing that is written, logs included, holds one of `secrets`."""
@@ -65,13 +67,16 @@ class Output:
         exit_code, described = _describe(error)
         if debug:
             self.note("".join(traceback.format_exception(error)).rstrip())
-        if self.form is OutputFormat.json:
-            self.result({"error": {**described, "exit_code": exit_code}}, "")
+        others = [_describe(other)[1] for other in error.others] if isinstance(error, SpecError) else []
+        if self.form is OutputFormat.json and not self._is_lost:
+            more: dict[str, Json] = {"others": [dict(other) for other in others]} if others else {}
+            self.result({"error": {**described, "exit_code": exit_code, **more}}, "")
             return exit_code
-        self.note(f"error: {described['message']}")
-        for key in ("where", "remedy"):
-            if described[key]:
-                self.note(f"{key}: {described[key]}")
+        for words in (described, *others):
+            self.note(f"error: {words['message']}")
+            for key in ("where", "remedy"):
+                if words[key]:
+                    self.note(f"{key}: {words[key]}")
         return exit_code
 
     def close(self) -> None:
@@ -79,10 +84,28 @@ class Output:
         if self._results is not sys.stdout:
             self._results.close()
 
-    @staticmethod
-    def _write(stream: TextIO, text: str) -> None:
-        stream.write(text.rstrip("\n") + "\n")
-        stream.flush()
+    def _write(self, stream: TextIO, text: str) -> None:
+        try:
+            stream.write(text.rstrip("\n") + "\n")
+            stream.flush()
+        except OSError as error:
+            if stream is not self._results or self._is_lost:
+                return  # There is no other place to say it.
+            self._is_lost = True
+            _give_up(stream)
+            raise UnavailableError(
+                f"what the command found cannot be written: {error.strerror}",
+                remedy="make room where standard output goes, or let it go elsewhere, and run the command again",
+                where="standard output",
+            ) from None
+
+
+def _give_up(stream: TextIO) -> None:
+    """Lets what is left in the stream go nowhere, so that the end of the process does not fail for it."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def plain(text: str, kept: str = "\n\t") -> str:

@@ -15,7 +15,12 @@ HIDDEN = "***"
 
 
 def _spell(secret: str) -> set[str]:
-    return {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], urllib.parse.quote(secret, safe="")}
+    return {
+        secret,
+        json.dumps(secret)[1:-1],
+        repr(secret)[1:-1],
+        urllib.parse.quote(secret.encode("utf-8", "surrogatepass"), safe=""),
+    }
 
 
 class Redaction:

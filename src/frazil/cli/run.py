@@ -55,15 +55,26 @@ Timeout = Annotated[
         " read does not count. A topic that does not exist is waited for only where this is given.",
     ),
 ]
+Grace = Annotated[
+    str,
+    typer.Option(
+        "--grace", metavar="DURATION", help="How long the batch in hand may take to be committed after SIGTERM."
+    ),
+]
 STOPPED_TABLES = 4
 _TIMEOUT_S = 300.0
 _CARE_TIMEOUT_S = 5.0
 
 
 def command(
-    output: Output, file: SpecFile = DEFAULT_FILE, until_caught_up: UntilCaughtUp = False, timeout: Timeout = None
+    output: Output,
+    file: SpecFile = DEFAULT_FILE,
+    until_caught_up: UntilCaughtUp = False,
+    timeout: Timeout = None,
+    grace: Grace = "25s",
 ) -> int:
-    """Run the pipeline until SIGTERM or Ctrl-C: it then finishes the batch in hand, commits it and exits.
+    """Run the pipeline until SIGTERM or Ctrl-C: it then finishes the batch in hand, commits it and exits. A batch that
+    is not committed within --grace is given up; the next run reads it again.
 
     What does not answer is waited for, with --until-caught-up as long as --timeout; a table that stops is said in the log,
     and the others go on.
@@ -74,8 +85,9 @@ def command(
     """
     patience = _patience(until_caught_up, timeout)
     spec = read_spec(output, file)
+    grace_s = parse_duration(grace)
     try:
-        tables = _run(output, spec, until_caught_up, patience)
+        tables = _run(output, spec, until_caught_up, patience, grace_s)
     except NothingInHand:
         tables = ()
     return _report(output, tables, until_caught_up)
@@ -91,10 +103,12 @@ def _patience(until_caught_up: bool, timeout: str | None) -> Patience:
     return Patience(SystemClock(), limit_s, awaits_topics=timeout is not None)
 
 
-def _run(output: Output, spec: PipelineSpec, until_caught_up: bool, patience: Patience) -> Sequence[Table]:
+def _run(
+    output: Output, spec: PipelineSpec, until_caught_up: bool, patience: Patience, grace_s: float
+) -> Sequence[Table]:
     """The tables as they are at the end. Raises NothingInHand when it is to end before it knows of any."""
     clock = SystemClock()
-    stopping = Stopping()
+    stopping = Stopping(grace_s)
     state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text)
     source = open_topics(spec)
     with suppress(UnavailableError):  # Without a broker the service waits for one, and looks then.
@@ -198,19 +212,21 @@ class NothingInHand(BaseException):
 
 
 class Stopping:
-    """SIGTERM and Ctrl-C. is_urgent: asked for a second time.
+    """SIGTERM and Ctrl-C. is_urgent: asked for a second time, or not done within `grace_s` of the first.
 
     While there is nothing to finish (jars are fetched, the JVM comes up, the catalog is opened or waited for) a signal
     breaks off whatever is under way: it raises NothingInHand. From then on it asks for a stop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, grace_s: float | None = None) -> None:
+        self.grace_s = grace_s
         self.is_set = False
         self.is_urgent = False
         self._stop: Callable[[], None] | None = None
         if threading.current_thread() is threading.main_thread():
             for kind in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(kind, self._on_signal)
+            signal.signal(signal.SIGALRM, self._on_end_of_grace)
 
     def then(self, stop: Callable[[], None]) -> None:
         """From now on a signal calls `stop`; at once if there was one whose exception got lost, as in a finalizer."""
@@ -225,4 +241,11 @@ class Stopping:
         self.is_set = True
         if self._stop is None:
             raise NothingInHand
+        if self.grace_s is not None:
+            signal.setitimer(signal.ITIMER_REAL, max(self.grace_s, 0.001))
         self._stop()
+
+    def _on_end_of_grace(self, *_: object) -> None:
+        self.is_urgent = True
+        log.warning("grace_over", grace_s=self.grace_s)
+        raise NothingInHand

@@ -19,6 +19,7 @@ from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.connect import catalog_properties, uses_s3
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
+from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
@@ -39,6 +40,10 @@ def running_jvm(spec: PipelineSpec) -> Iterator[Jvm]:
     jvm = Jvm(spec.spark.conf, spec.spark.master, needs_s3=uses_s3(spec))
     try:
         yield jvm
+    except BaseException as error:
+        if not isinstance(error, Exception):  # Asked to end at once: nothing in it is waited for.
+            jvm.kill()
+        raise
     finally:
         jvm.close()
 
@@ -49,7 +54,9 @@ def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
     if file is not None:
         folder = file.parent
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private_directory(folder)
+            for kept in (file, *(Path(f"{file}{end}") for end in ("-wal", "-shm") if Path(f"{file}{end}").exists())):
+                make_private_file(kept)
         except OSError as error:
             raise UnavailableError(
                 f"the catalog's folder cannot be made: {error.strerror}", where=str(folder)

@@ -182,6 +182,13 @@ class Discovery:
         misfit = layout_misfit(table.spec, state, self._spec.path)
         if misfit is not None:
             raise TableStopped(*words_of(misfit))
+        if table.spec.mode == "upsert" and state.format_version < 2:
+            raise TableStopped(
+                "the table has format version 1, and rows can be replaced from 2 on",
+                "upgrade it with an engine of your choice, in Spark: ALTER TABLE … SET TBLPROPERTIES"
+                " ('format-version' = '2')",
+                table.name,
+            )
         if state.history_lost:
             raise TableStopped(
                 "the snapshot that carried this pipeline's progress was expired",

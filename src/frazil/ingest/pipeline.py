@@ -58,6 +58,10 @@ from frazil.spec import TableSpec
 from frazil.types import Batch, Commit, Letters, Progress, Resolved, TaskReport, add_counts, advance, merge_reports
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass"
+TOMBSTONE_REMEDY = (
+    "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
+    " `mode: upsert` where they delete rows"
+)
 _KEYLESS_REMEDY = (
     "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a primary"
     " key cannot be told apart"
@@ -68,6 +72,8 @@ _MANY_CHANGES = 1_000_000  # Their keys take hundreds of megabytes while they ar
 
 def remedy_for(kind: str, spec: TableSpec, usual: str) -> str:
     """What to do about bad records of a class of error."""
+    if kind == "tombstone":
+        return TOMBSTONE_REMEDY
     return _KEYLESS_REMEDY if kind == "no_key" and spec.mode == "upsert" and not spec.key_columns else usual
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.decode.envelopes.changes import read_envelope
@@ -15,6 +16,7 @@ from frazil.ingest.envelope import OWN_TYPES
 from frazil.ingest.rows import decode_rows
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
+from frazil.ingest.tombstones import decode_others, find_tombstones, read_others
 from frazil.ingest.upserts.changes import Changes
 
 Records = Mapping[str, pa.Array]
@@ -22,14 +24,19 @@ Records = Mapping[str, pa.Array]
 
 @dataclass(frozen=True)
 class ReadRecords:
-    """What became of some records. decoded: per record; its columns count where there are no `changes`."""
+    """What became of some records. decoded: per record; its columns count where there are no `changes`.
+    ignored: tombstones that make no row because the table's `tombstones` is `ignore`.
+    """
 
     decoded: Decoded
     changes: Changes | None = None
+    ignored: NDArray[np.bool_] | None = None
 
     @property
     def passed_over(self) -> Mapping[str, int]:
         """How many records make no row without being bad ones, by what they are."""
+        if self.ignored is not None:
+            return {"tombstone": int(np.count_nonzero(self.ignored))}
         return self.changes.passed_over if self.changes is not None else {}
 
     def rows(self, target: TableTarget, records: Records) -> pa.Table:
@@ -37,16 +44,24 @@ class ReadRecords:
         if self.changes is not None:
             return _change_rows(target, self.changes, records)
         rows = shape_rows(target, self.decoded, records)
-        if self.decoded.refused.any() and rows.num_columns:
-            rows = rows.filter(pa.array(~self.decoded.refused))
+        out = self.decoded.refused if self.ignored is None else self.decoded.refused | self.ignored
+        if out.any() and rows.num_columns:
+            rows = rows.filter(pa.array(~out))
         return rows
 
 
 def read_records(target: TableTarget, records: Records, limit: int = MAX_MISFITS) -> ReadRecords:
     """Decodes records. limit: how many misfits are noted."""
+    tombstones = find_tombstones(target, records)
     if target.envelope is None:
-        return ReadRecords(decode_rows(target, records, limit))
-    changes = read_envelope(target, records, limit)
+        if tombstones is None:
+            return ReadRecords(decode_rows(target, records, limit))
+        decoded = decode_others(target, records, tombstones, limit)
+        return ReadRecords(decoded, ignored=tombstones if target.tombstones == "ignore" else None)
+    if tombstones is None:
+        changes = read_envelope(target, records, limit)
+    else:
+        changes = read_others(read_envelope, target, records, tombstones, limit)
     return ReadRecords(changes.decoded, changes)
 
 

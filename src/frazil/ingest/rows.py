@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.ingest.decode.columns import Decoded
@@ -21,18 +22,21 @@ from frazil.ingest.decode.rescue import add_members
 from frazil.ingest.decode.values import decode_values
 from frazil.ingest.evolve import merge_wanted
 from frazil.ingest.naming import Layout, Shaping, in_record, is_held, is_one_column, unfold
+from frazil.ingest.picking import pick
 from frazil.ingest.selection import Path
 from frazil.ingest.target import Reading, TableTarget, arrow_type
 
 Records = Mapping[str, pa.Array]
 
 
-def decode_rows(target: TableTarget, records: Records, limit: int = MAX_MISFITS) -> Decoded:
+def decode_rows(
+    target: TableTarget, records: Records, limit: int = MAX_MISFITS, there: NDArray[np.bool_] | None = None
+) -> Decoded:
     """One array per field of `target.fields`. What is wanted is by the records' paths, not by columns; limit: how many
-    misfits are noted.
+    misfits are noted. there: the records whose values are read, None for all; the others' are null.
     """
     if target.shaping is None:
-        return decode_values(target.reading, target.fields, records, limit)
+        return decode_some(target.reading, target.fields, records, limit, there)
     shaping, layout = target.shaping, target.layout
     reading = replace(
         target.reading, selection=shaping.selection, units=layout.units, coerced=layout.coerced, zones=layout.zones
@@ -42,8 +46,39 @@ def decode_rows(target: TableTarget, records: Records, limit: int = MAX_MISFITS)
         if found:  # The batch is planned again when it is known which fields feed these columns.
             nulls = [pa.nulls(len(records["value"]), arrow_type(field.field_type)) for field in target.fields]
             return Decoded(nulls, np.zeros(len(records["value"]), np.bool_), wanted=found)
-    decoded = decode_values(reading, layout.fields, records, limit)
+    decoded = decode_some(reading, layout.fields, records, limit, there)
     return shape_columns(target, shaping, decoded, records, limit)
+
+
+def decode_some(
+    reading: Reading,
+    fields: tuple[NestedField, ...],
+    records: Records,
+    limit: int,
+    there: NDArray[np.bool_] | None,
+) -> Decoded:
+    """The columns `fields` of the records that `there` marks, None for all, among nulls for the others."""
+    if there is None or there.all():
+        return decode_values(reading, fields, records, limit)
+    rows = np.flatnonzero(there)
+    found = decode_values(reading, fields, pick(records, rows), limit)
+    return spread_decoded(found, rows, there.size)
+
+
+def spread_decoded(found: Decoded, rows: NDArray[np.int64], size: int) -> Decoded:
+    """What became of the records `rows`, among nulls for the others of `size` records."""
+    places = np.full(size, -1, np.int64)
+    places[rows] = np.arange(rows.size)
+    at = pa.array(places, mask=places < 0)
+    refused = np.zeros(size, np.bool_)
+    refused[rows] = found.refused
+    return replace(
+        found,
+        columns=[column.take(at) for column in found.columns],
+        refused=refused,
+        misfits=[replace(misfit, row=int(rows[misfit.row])) for misfit in found.misfits],
+        rescued=found.rescued.take(at) if found.rescued is not None else None,
+    )
 
 
 def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, records: Records, limit: int) -> Decoded:

@@ -327,6 +327,7 @@ class Table:
             ahead=tuple(sorted(self.ahead)),
             last_deletes=self.progress.last_deletes,
             told_by=self._told_by() if self.spec.envelope is not None else None,
+            tombstones=self.spec.tombstones if self.spec.tombstones != "delete" else "",
         )
 
     def _change_reading(self) -> ChangeReading:

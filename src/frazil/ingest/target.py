@@ -222,6 +222,7 @@ class TableTarget:
     are refused unread; given_up: of halves of a change of the key whose other half
     is not waited for any longer; ahead: topic and position in the source's log of those whose insert is in the table;
     last_deletes: as in Progress. told_by: how record keys are read, where an envelope may leave it to them to tell a row.
+    tombstones: what becomes of records without a value (`ignore`, `dead_letter`, `row`); empty: as the mode has it.
     """
 
     name: str
@@ -251,6 +252,7 @@ class TableTarget:
     ahead: tuple[tuple[str, str], ...] = ()
     last_deletes: tuple[LastDelete, ...] = ()
     told_by: Reading | None = None
+    tombstones: str = ""
 
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # The consumer seeks and asks for both ends of the log at every poll, so that small polls cost round trips.
 _TUNING = {
+    # A consumer that asks for a topic which was deleted must not make it anew.
+    "allow.auto.create.topics": "false",
     "max.poll.records": "10000",
     "max.partition.fetch.bytes": str(8 * 1024 * 1024),
     "fetch.max.bytes": str(64 * 1024 * 1024),

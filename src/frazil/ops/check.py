@@ -5,7 +5,7 @@ is tried, also after another has failed. Changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,19 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
 from frazil.ingest.evolve import compare_schemas, new_schema
+from frazil.ingest.foreseen import refuse_foreseen
 from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.pipeline import declared_adder
 from frazil.ingest.table import Table
 from frazil.ingest.upserts.text_order import text_order
 from frazil.kafka.port import Source
 from frazil.ops.layouts import order_misfit
+from frazil.ops.plan import PlannedTable
 from frazil.ops.status import problem_of
 from frazil.ops.topics import MissingTopics
 from frazil.ops.words import plural
 from frazil.runtime.jars import Use
-from frazil.runtime.machine import check_jars, check_java
+from frazil.runtime.machine import check_files, check_jars, check_java
 from frazil.spec import PipelineSpec
 
 Probe = Callable[[Mapping[str, str], str], str]
@@ -62,6 +64,9 @@ def check_machine(needs_s3: bool) -> Iterator[Finding]:
     """Java and the jars."""
     java = check_java()
     yield Finding("java", java.is_ok, "started it with -version", java.found, java.remedy)
+    files = check_files()
+    if not files.is_ok:
+        yield Finding(files.name, False, "looked at ulimit -n", files.found, files.remedy)
     uses: tuple[Use, ...] = ("spark", "s3") if needs_s3 else ("spark",)
     for use in uses:
         jars = check_jars(use)
@@ -148,6 +153,20 @@ def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> I
             yield failed(name, tried, unforeseen(error, table.name))
 
 
+def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> Iterator[Finding]:
+    """Tables that a run would stop at the unread records of a sample, as `plan` finds it. stopped: tables that would stop
+    in any case. A single record that `on_bad_record: stop` stops at is for `plan` to name.
+    """
+    for table in planned:
+        is_well = table.action != "stop" or table.name in stopped or (table.bad and not table.is_too_bad)
+        if table.problem is not None and not is_well:
+            tried = f"decoded {plural(table.sampled, 'unread record')} as a run would"
+            problem = table.problem
+            yield Finding(
+                f"records of {table.name}", False, tried, problem.message, problem.remedy, problem.where or table.name
+            )
+
+
 def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:
     """Tables that are there whose rows table care cannot put into the order that the file asks for."""
     for table in tables:
@@ -166,6 +185,8 @@ def comparison(spec: PipelineSpec, source: Source | None, catalog: Catalog) -> C
 
     def compare(table: Table) -> None:
         discovery.load(table, cluster_id)
+        discovery.check_start(table)
+        refuse_foreseen(table, catalog)
         if table.progress.snapshot_id is not None:
             discovery.check_offsets(table, source.ends(table.partitions()))
 

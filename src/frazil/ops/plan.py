@@ -15,6 +15,7 @@ from frazil.errors import FrazilError, SpecError, unforeseen
 from frazil.ingest.decode.columns import Decoded
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
 from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_schema
+from frazil.ingest.foreseen import refuse_columns, refuse_foreseen
 from frazil.ingest.granting import grant
 from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.pipeline import TOO_MANY_REMEDY, adder, clash_remedy, remedy_for
@@ -73,7 +74,8 @@ class FirstOffset:
 @dataclass(frozen=True)
 class PlannedTable:
     """What a run would do with one table. action: create, change, start, wait, stop or none; see `action_of`. is_idle: a run
-    would read on, or wait until there is a first record: nothing is created or changed.
+    would read on, or wait until there is a first record: nothing is created or changed. is_too_bad: so many records of the
+    sample are bad that a run would stop whatever `on_bad_record` says.
 
     columns: those that would be made. layout: how files will be arranged. sampled: how many records columns were inferred
     from, of `unread` ones. problem: why a run would wait or stop, or the first bad record; bad: how many records of the
@@ -93,11 +95,12 @@ class PlannedTable:
     layout: PlannedLayout = field(default_factory=PlannedLayout)
     warnings: tuple[str, ...] = ()
     is_idle: bool = False
+    is_too_bad: bool = False
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
         words = asdict(self)
-        layout, _ = words.pop("layout"), words.pop("is_idle")
+        layout, _, _ = words.pop("layout"), words.pop("is_idle"), words.pop("is_too_bad")
         columns, offsets = words.pop("columns"), words.pop("first_offsets")
         problem = words.pop("problem") or asdict(Problem(""))
         return {
@@ -138,6 +141,7 @@ class _Looking:
     read_sample: ReadSample
     schemas: Schemas | None
     file: Path
+    catalog: Catalog
 
 
 def plan_tables(
@@ -157,7 +161,7 @@ def plan_tables(
             missing[name] = selector.literal
     ends = source.ends({partition for table in tables.values() for partition in table.partitions()})
     planned = []
-    looking, advice = _Looking(read_sample, schemas, spec.path), MissingTopics(source)
+    looking, advice = _Looking(read_sample, schemas, spec.path, catalog), MissingTopics(source)
     for name in sorted(tables):
         draft = _Draft()
         if name in missing:
@@ -180,6 +184,7 @@ def _plan_table(
         discovery.load(table, cluster_id)
         committed = {(t, p) for t, partitions in table.progress.offsets.items() for p in partitions}
         discovery.check_start(table)
+        refuse_foreseen(table, looking.catalog)
         discovery.add_first_offsets(table)
         discovery.check_offsets(table, dict(ends))
         _add_columns(table, draft, looking.read_sample(limit_ranges(_unread(table, ends), SAMPLE_RECORDS)), looking)
@@ -253,6 +258,7 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
     if draft.columns or state is not None or (records and spec.metadata):
         draft.columns += [PlannedColumn(name, describe_type(kind), "metadata") for name, kind in own.items()]
         try:
+            refuse_columns(table, schema)
             draft.layout = plan_layout(table, schema, looking.file)
         except SpecError as error:
             raise TableStopped(*words_of(error)) from None
@@ -370,6 +376,7 @@ def _planned(
         layout=draft.layout,
         warnings=draft.warnings,
         is_idle=is_idle,
+        is_too_bad=draft.is_too_bad,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from frazil.clock import Clock
 from frazil.ingest.table import Table
+from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.types import list_names
 
 _REWRITE_EVERY_MS = 5000
@@ -40,11 +41,13 @@ class StateFile:
         if described == self._last and not ended and now_ms - self._written_ms < _REWRITE_EVERY_MS:
             return
         self._last, self._written_ms = described, now_ms
-        document = {"pid": os.getpid(), "host": socket.gethostname(), "ended": ended, "updated_ms": now_ms}
+        who = {"pid": os.getpid(), "host": socket.gethostname(), "started": started_at(os.getpid())}
+        document = {**who, "ended": ended, "updated_ms": now_ms}
         text = json.dumps({**document, "tables": self._redacted(described)})
         partial = self.path.with_suffix(f".{os.getpid()}.tmp")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self.path.parent)
+            make_private_file(partial)
             partial.write_text(text)
             partial.replace(self.path)
         except OSError:
@@ -74,12 +77,33 @@ def is_process_alive(document: dict[str, Any]) -> bool | None:
     if document.get("host") != socket.gethostname():
         return None
     try:
-        os.kill(int(document["pid"]), 0)
+        pid = int(document["pid"])
+        os.kill(pid, 0)
     except PermissionError:
-        return True  # It is another user's.
+        return _is_the_same(document)  # It is another user's.
     except (OSError, KeyError):
         return False
-    return True
+    return _is_the_same(document)
+
+
+def _is_the_same(document: dict[str, Any]) -> bool:
+    """Whether the process with the file's id is the one that wrote it: ids are given again, most of all to the first
+    processes of containers. True where that cannot be told.
+    """
+    noted = document.get("started")
+    found = started_at(int(document["pid"])) if noted else None
+    return found is None or found == noted
+
+
+def started_at(pid: int) -> str | None:
+    """When a process was started, as the boot's id and the ticks since then; None where the system does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        # The name of the program, in parentheses, may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return f"{boot} {fields[19]}"
+    except (OSError, IndexError):
+        return None
 
 
 def describe(table: Table) -> dict[str, Any]:

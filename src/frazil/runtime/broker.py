@@ -23,6 +23,7 @@ from frazil.errors import UnavailableError
 from frazil.runtime.broker_properties import HOST, broker_properties, render
 from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java, with_one_collector
+from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.runtime.tether import spawn_tethered
 
 _START_TIMEOUT_S = 60.0
@@ -111,12 +112,13 @@ class EmbeddedBroker:
         self.stop()
 
     def _launch(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_private_directory(self.directory)
         properties = broker_properties(self.directory, self.port, _free_port(), self._properties)
         (self.directory / "server.properties").write_text(render(properties))
         self._data = Path(properties["log.dirs"])
         if not (self._data / "meta.properties").exists():
             self._format()
+        make_private_file(self.log)
         self.log.write_bytes(b"")
         self._process = spawn_tethered(self._java("kafka.Kafka", "server.properties"), log=self.log)
 

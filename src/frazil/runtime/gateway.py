@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from frazil.clock import SystemClock
@@ -24,6 +26,9 @@ from frazil.runtime.java import find_java, with_one_collector
 
 RECORD_VARIABLE = "FRAZIL_RECORD_CLASSES"
 _START_TIMEOUT_S = 60.0
+_END_TIMEOUT_S = 10.0
+MINIMUM_FILES = 1024
+_WANTED_FILES = 65536
 _OPENED = (
     "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
     "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
@@ -46,13 +51,17 @@ def start_jvm(
 
     settings: Spark's properties. classpath: jars before Spark's own, last: behind them. options: of the JVM.
     """
+    raise_file_limit()
     spark_home = _spark_home()
     folder = Path(tempfile.mkdtemp(prefix="frazil-"))
     try:
         properties = folder / "spark.properties"
         properties.touch(mode=0o600)
         properties.write_text("".join(f"{name} {_escaped(value)}\n" for name, value in settings.items()))
-        command = _command(spark_home, settings, classpath, options, last)
+        java, *words = _command(spark_home, settings, classpath, options, last)
+        arguments = folder / "options"
+        _write_options(arguments, words)
+        command = [java, f"@{arguments}"]
         command += ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(properties), "pyspark-shell"]
         answer = folder / "answer"
         process = subprocess.Popen(
@@ -72,6 +81,52 @@ def start_jvm(
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
     return process
+
+
+@contextmanager
+def options_file(options: Sequence[str]) -> Iterator[Path]:
+    """A file with options for `java @FILE`, while the block runs: they may hold secrets, and every user of the
+    machine can read command lines.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="frazil-"))
+    try:
+        _write_options(folder / "options", options)
+        yield folder / "options"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_options(file: Path, options: Sequence[str]) -> None:
+    file.touch(mode=0o600)
+    quoted = (option.replace("\\", "\\\\").replace('"', '\\"') for option in options)
+    file.write_text("".join(f'"{option}"\n' for option in quoted))
+
+
+def wait_for_end(process: subprocess.Popen[bytes]) -> None:
+    """Waits until a JVM that was asked to end has ended; one that does not within some seconds is killed."""
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def raise_file_limit() -> None:
+    """Lets this process, and the JVM that it starts, open as many files as the system allows it. Raises UnavailableError
+    where these are too few: a JVM opens hundreds of jars.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    if soft != resource.RLIM_INFINITY and soft < MINIMUM_FILES:
+        raise UnavailableError(
+            f"this process may open {soft} files at a time, and the JVM needs {MINIMUM_FILES} or more",
+            remedy=f"raise the limit: `ulimit -n {_WANTED_FILES}` in the shell, or LimitNOFILE= of a systemd service",
+            where="ulimit -n",
+        )
 
 
 def forget_address() -> None:

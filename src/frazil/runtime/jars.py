@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -29,6 +29,7 @@ USES: tuple[Use, ...] = get_args(Use)
 
 SETTINGS_VARIABLE = "FRAZIL_IVY_SETTINGS"
 _SIZES = "sizes.json"
+_CHECKED: set[tuple[Path, int, int, int]] = set()
 _FETCH_TIMEOUT_S = 1800.0
 _MISSING = re.compile(r":: ([\w.\-]+#[^\s:]+): (.+)|\[(?:FAILED|NOT FOUND)\s*\] (\S+)")
 
@@ -48,7 +49,37 @@ def jars(use: Use) -> list[Path]:
     if found is None:
         with _locked(directory):
             found = _complete(directory) or _fetch(use, directory)
+    check_sums(found)
     return found
+
+
+def known_sums() -> dict[str, str]:
+    """The SHA-256 sums of the jars by name, as `jars.sha256` beside this module lists them."""
+    lines = (resources.files("frazil.runtime") / "jars.sha256").read_text().splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines)}
+
+
+def check_sums(found: Sequence[Path]) -> None:
+    """Raises UnavailableError for a jar that is another than the listed one of its name: it was changed on its way, or
+    since. A file is read once in a process.
+    """
+    sums = known_sums()
+    for jar in found:
+        wanted = sums.get(jar.name)
+        status = jar.stat()
+        mark = (jar, status.st_size, status.st_mtime_ns, status.st_ino)
+        if wanted is None or mark in _CHECKED:
+            continue
+        with jar.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != wanted:
+            raise UnavailableError(
+                f"the jar {jar.name} is not the one that Frazil was built with: its SHA-256 sum is {digest}",
+                remedy=f"remove the folder {jar.parent} and run frazil doctor --fetch; where it comes again, see what"
+                f" answers in place of the repository, or what {SETTINGS_VARIABLE} names",
+                where=str(jar),
+            )
+        _CHECKED.add(mark)
 
 
 def are_jars_present(use: Use) -> bool:
@@ -99,6 +130,7 @@ def _fetch(use: Use, directory: Path) -> list[Path]:
     (work / "ivy.xml").write_bytes(_declaration())
     _run_ivy(use, work, fresh)
     fetched = sorted(fresh.glob("*.jar"))
+    check_sums(fetched)
     (fresh / _SIZES).write_text(json.dumps({jar.name: jar.stat().st_size for jar in fetched}))
     shutil.rmtree(directory, ignore_errors=True)
     fresh.rename(directory)

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
-from frazil.runtime.gateway import forget_address, start_jvm
+from frazil.runtime.gateway import forget_address, start_jvm, wait_for_end
 from frazil.runtime.jars import Use, jars
 from frazil.runtime.java_names import remember_names
 from frazil.runtime.ship import executor_python, ship_settings
+from frazil.spec.secret_patterns import SPARK_REDACTION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +47,7 @@ _DEFAULTS = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "frazil.ingest.daemon",
     "spark.kafka.consumer.cache.capacity": "2000",
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|credential|keystore[.]key",
+    "spark.redaction.regex": SPARK_REDACTION,
 }
 # The parallel collector costs least of all over a batch; the pauses it makes are far below a commit's duration. Half of the
 # heap is young, as what a batch reads lives shortly. Code must run four times as often as usual before it is compiled:
@@ -132,8 +133,12 @@ class Jvm:
             self._gateway.shutdown()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self._process.wait()
+        wait_for_end(self._process)
         _note_gateway(None)
+
+    def kill(self) -> None:
+        """Ends the JVM at once, with all that runs in it."""
+        self._process.kill()
 
 
 def _note_gateway(gateway: Any) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from frazil.errors import UnavailableError
+from frazil.runtime.gateway import options_file, wait_for_end
 from frazil.runtime.jars import Use, jars
 from frazil.runtime.java import find_java, with_one_collector
 
 _OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 # What Iceberg needs of the jars that PySpark ships; opening all of them doubles the time.
 _NEEDED = ("hadoop-client-", "slf4j-api", "jcl-over-", "log4j-", "commons-", "py4j-")
-_END_TIMEOUT_S = 10.0
 
 
 class LightJvm:
@@ -30,20 +30,22 @@ class LightJvm:
         from py4j.protocol import Py4JError  # noqa: PLC0415
 
         java = find_java()
+        own = conf.get("spark.driver.extraJavaOptions", "").split()
         self._conf = dict(conf)
         shipped = _shipped_jars()
         log4j = f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}"
         try:
-            port, token, self._process = launch_gateway(
-                jarpath=next(str(jar) for jar in shipped if jar.name.startswith("py4j-")),
-                classpath=":".join([*map(str, shipped), *_declared_jars(conf, needs_s3)]),
-                javaopts=[*with_one_collector(_OPTIONS), log4j],
-                java_path=str(java.path),
-                die_on_exit=True,
-                enable_auth=True,
-                create_new_process_group=True,
-                return_proc=True,
-            )
+            with options_file([*with_one_collector(_OPTIONS, own), *own, log4j]) as options:
+                port, token, self._process = launch_gateway(
+                    jarpath=next(str(jar) for jar in shipped if jar.name.startswith("py4j-")),
+                    classpath=":".join([*map(str, shipped), *_declared_jars(conf, needs_s3)]),
+                    javaopts=[f"@{options}"],
+                    java_path=str(java.path),
+                    die_on_exit=True,
+                    enable_auth=True,
+                    create_new_process_group=True,
+                    return_proc=True,
+                )
         except (Py4JError, ValueError) as error:
             remedy = "run frazil doctor: the machine may lack memory"
             raise UnavailableError("the JVM did not start", remedy=remedy, where=str(java.path)) from error
@@ -85,7 +87,7 @@ class LightJvm:
         """Ends it."""
         self._gateway.shutdown()
         self._process.stdin.close()
-        self._process.wait(_END_TIMEOUT_S)
+        wait_for_end(self._process)
 
 
 def _declared_jars(conf: Mapping[str, str], needs_s3: bool) -> Iterator[str]:

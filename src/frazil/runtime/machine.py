@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from frazil.errors import UnavailableError
+from frazil.runtime.gateway import raise_file_limit
 from frazil.runtime.jars import Use, are_jars_present, cache_directory
 from frazil.runtime.java import find_java
 
@@ -30,7 +32,14 @@ class Check:
 
 def checks() -> list[Check]:
     """Every check, in the order in which a person would mend them."""
-    return [check_python(), check_java(), *(check_jars(use) for use in PRODUCT_USES), check_memory(), check_disk()]
+    return [
+        check_python(),
+        check_java(),
+        *(check_jars(use) for use in PRODUCT_USES),
+        check_memory(),
+        check_files(),
+        check_disk(),
+    ]
 
 
 def check_python(version: tuple[int, int, int] = sys.version_info[:3]) -> Check:
@@ -52,6 +61,16 @@ def check_jars(use: Use) -> Check:
     if are_jars_present(use):
         return Check(f"jars for {use}", True, f"in {cache_directory()}")
     return Check(f"jars for {use}", False, "not fetched yet", "run frazil doctor --fetch")
+
+
+def check_files() -> Check:
+    """How many files a process may open."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        raise_file_limit()
+    except UnavailableError as error:
+        return Check("open files", False, error.message, error.remedy)
+    return Check("open files", True, "no limit" if hard == resource.RLIM_INFINITY else f"up to {hard:,}")
 
 
 def check_memory(total_bytes: int | None = None) -> Check:

@@ -65,8 +65,28 @@ def read_change_settings(
         "envelope": envelope,
         "changelog": is_log,
         "deletes": deletes,
+        "tombstones": _read_tombstones(fields, mode, kind, problems),
         "metadata": metadata | {name: column for name, column in brought.items() if name not in metadata},
     }
+
+
+def _read_tombstones(fields: Fields, mode: str, kind: str, problems: Problems) -> str:
+    """The word, empty where the file has none; refused where the table has no use for it."""
+    entry = fields.get("tombstones")
+    if entry is None:
+        return ""
+    word = str(fields.choice("tombstones"))
+    if not isinstance(entry.value, Scalar) or entry.value.text != word:
+        return ""  # Its word has been refused already.
+    if word == "delete" and mode != "upsert":
+        message = "`tombstones: delete` deletes the row of a key, and a table with `mode: append` deletes none"
+        problems.add(entry.line, message, "write `tombstones: ignore`, `dead_letter` or `row`, or `mode: upsert`")
+    if word == "row" and (mode == "upsert" or kind != "none"):
+        what = "the table has `mode: upsert`" if mode == "upsert" else "the table has an `envelope`"
+        message = f"`tombstones: row` is for records that are appended as they are, and {what}"
+        others = "`delete`, `ignore` or `dead_letter`" if mode == "upsert" else "`ignore` or `dead_letter`"
+        problems.add(entry.line, message, f"write one of: {others}")
+    return word
 
 
 def _read_envelope(entry: Entry | None, fields: Fields, problems: Problems) -> EnvelopeSpec | None:

@@ -26,12 +26,12 @@ LOCAL_DIRECTORY = "frazil-data"
 def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> PipelineSpec:
     """The spec that the file at `path` declares, its secrets taken from `environment` and from files.
 
-    Raises a SpecError with the first problem in the file, and how many more there are.
+    Raises a SpecError with the first problem in the file, and the others in its `others`.
     """
+    local = Path.cwd() / LOCAL_DIRECTORY
     document = read_document(path)
     problems = Problems(path)
     secrets = Secrets(environment)
-    local = Path.cwd() / LOCAL_DIRECTORY
     fields = Fields(document, PIPELINE, "", problems, "the pipeline file", STRANGE_AT_THE_TOP)
     commit = read_commit(fields.get("commit"), CommitSpec(), problems)
     care = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
@@ -63,6 +63,10 @@ def _read_name(fields: Fields, problems: Problems) -> str:
     elif name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name, re.ASCII):
         remedy = "begin with a letter or digit and use letters, digits, dots, underscores and hyphens, at most 100"
         problems.add(entry.value.line, f"`{name}` is not a name for a pipeline", remedy)
+    elif name is not None and "retrying" in name.split(".")[1:]:
+        # Its properties would be those of retries of the pipeline whose name is before it.
+        message = f"`{name}` is not a name for a pipeline: `retrying` behind a dot is one of Frazil's own names"
+        problems.add(entry.value.line, message, f"write `{name.replace('.retrying', '-retrying')}`")
     return name or ""
 
 

@@ -253,18 +253,17 @@ class TableSpec(_Declared):
     `name` has at least a namespace and a table, joined by dots. `value`, `key`: what the records hold.
     `unknown_fields`: what becomes of fields that `columns` does not name. `rescue`: whether what does not fit its
     column goes to the column `_rescued`. `numbers`: what all numbers of JSON become where no column is declared; None: what
-    a sample of them needs.
-    `infers_timestamps`: whether text that is always an ISO 8601 time becomes a time.
+    a sample of them needs. `infers_timestamps`: whether text that is always an ISO 8601 time becomes a time.
     `flatten`, `column_case`: how columns are made from nested records and called.
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
     `envelope`: how records wrap changes; None: they are rows. `changelog`: whether every image of every change becomes a
-    row. `deletes`: whether a deleted row goes or is marked. `atomic`: None where a snapshot may show a part of a
-    transaction. `schema_evolution`: which changes records may bring about. `metadata`: what is known of a record
-    besides its value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not
-    say; then what the table has stays. `mode`: whether records are appended or replace the row of their key, which
-    `key_columns` are (none: those of the record's key); `order_by`: the column that tells the last change (None: partition
-    and offset do). `properties`: Iceberg's table properties. `line`: where the file
-    declares it; 0 if it does not.
+    row. `deletes`: whether a deleted row goes or is marked. `tombstones`: what becomes of a record without a value; empty
+    where the file does not say. `atomic`: None where a snapshot may show a part of a transaction. `schema_evolution`:
+    which changes records may bring about. `metadata`: what is known of a record besides its value, and the column that each
+    is written to. `partition_by`, `sort_by`: None where the file does not say; then what the table has stays. `mode`:
+    whether records are appended or replace the row of their key, which `key_columns` are (none: those of the record's key);
+    `order_by`: the column that tells the last change (None: partition and offset do). `properties`: Iceberg's table
+    properties. `line`: where the file declares it; 0 if it does not.
     """
 
     name: str
@@ -297,6 +296,7 @@ class TableSpec(_Declared):
     envelope: EnvelopeSpec | None = None
     changelog: bool = False
     deletes: Literal["hard", "soft"] = "hard"
+    tombstones: Literal["", "delete", "ignore", "dead_letter", "row"] = ""
     atomic: AtomicSpec | None = None
     format_version: Literal[2, 3] = 2
     properties: dict[str, str] = {}

@@ -79,13 +79,14 @@ class Problems:
             self._found[is_effect, line, f"{message}: {told}", remedy] = None
 
     def raise_any(self) -> None:
-        """Raises the problem that is first in the file, causes before all others, and says how many there are besides it."""
+        """Raises the problem that is first in the file, causes before all others, with all others in full."""
         if self._found:
             self._raise_first()
 
     def _raise_first(self) -> NoReturn:
-        _, line, message, remedy = min(self._found, key=lambda problem: problem[:2])
-        more = len(self._found) - 1
-        if more:
-            message += f" (and {more} more {'problem' if more == 1 else 'problems'} in this file)"
-        raise SpecError(message, remedy=remedy, where=place(self._path, line))
+        first, *rest = sorted(self._found, key=lambda problem: problem[:2])
+        _, line, message, remedy = first
+        if rest:
+            message += f" (and {len(rest)} more {'problem' if len(rest) == 1 else 'problems'} in this file)"
+        others = [SpecError(words, remedy=advice, where=place(self._path, at)) for _, at, words, advice in rest]
+        raise SpecError(message, remedy=remedy, where=place(self._path, line), others=others)

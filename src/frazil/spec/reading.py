@@ -161,8 +161,8 @@ class Fields:
             if word is not None and _is_one_of(word, setting.built):
                 return word
             self._refuse_choice(entry, setting, word)
-        assert setting.default is not None, key
-        return setting.default
+        assert setting.default is not None or entry is not None, key
+        return setting.default if setting.default is not None else setting.built[0]
 
     def _refuse_choice(self, entry: Entry, setting: Setting, word: Word | None) -> None:
         label = self.path(entry.key)

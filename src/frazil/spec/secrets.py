@@ -1,7 +1,7 @@
 """Secrets by reference: `${env:NAME}` and `${file:PATH}` inside a string.
 
 Every value that was put in is remembered, so that it can be taken out of anything that is printed. A password that is
-written into the file itself is remembered too, as far as the name of its key gives it away.
+written into the file itself is remembered too, where its key or its form gives it away (`secret_patterns`).
 """
 
 from __future__ import annotations
@@ -12,16 +12,11 @@ from pathlib import Path
 
 from frazil.errors import SpecError
 from frazil.spec.problems import nearest
+from frazil.spec.secret_patterns import secrets_of
 
 MASK = "***"
 LIMIT_BYTES = 1024 * 1024
 _REFERENCE = re.compile(r"\$\{([A-Za-z]+):([^}]*)\}")
-_SECRET_KEY = re.compile(
-    r"(password|passwd|secret|token|credential|authorization|jaas\.config|ssl\.keystore\.key|ssl\.key\.pem"
-    r"|(secret|secret[._-]?access|account|shared|api|private)[._-]?key)$"
-    r"|sas[._-]token\.|connection[._-]string\.",
-    re.IGNORECASE,
-)
 
 
 def has_reference(text: str) -> bool:
@@ -49,8 +44,7 @@ class Secrets:
     def resolve(self, text: str, key: str = "") -> str:
         """`text`, the value of `key`, with its references replaced; errors name variables and files, never values."""
         resolved = _REFERENCE.sub(self._replace, text)
-        if resolved and _SECRET_KEY.search(key):
-            self.found.add(resolved)
+        self.found |= secrets_of(key, resolved)
         return resolved
 
     def _replace(self, match: re.Match[str]) -> str:
@@ -72,7 +66,14 @@ class Secrets:
         if not value:
             state = "is not set" if value is None else "is empty"
             raise SpecError(f"the environment variable `{name}` {state}", remedy=f"set {name} before starting Frazil")
+        if _is_not_utf8(value):
+            raise SpecError(f"the environment variable `{name}` is not UTF-8", remedy="set it to UTF-8 text")
         return value
+
+
+def _is_not_utf8(value: str) -> bool:
+    """Whether the text stands for bytes that are no UTF-8, as Python decodes the environment."""
+    return any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _read_file(name: str) -> str:

@@ -183,6 +183,12 @@ TABLE: Mapping[str, Setting] = {
         choices=("hard", "soft"),
         default="hard",
     ),
+    "tombstones": Setting(
+        "What becomes of a record without a value (a tombstone): `delete` deletes the row of its key, `ignore` counts it"
+        " only, `dead_letter` makes a dead letter, `row` a row with null in the columns of the value. Unless written"
+        " `delete` for upsert; for append `dead_letter`, or `ignore` with an `envelope`.",
+        choices=("delete", "ignore", "dead_letter", "row"),
+    ),
     "atomic": Setting(
         "Whether a snapshot may show a part of a transaction of the source: `transaction` of a table of one topic, with"
         " Debezium's envelope.",

@@ -33,6 +33,7 @@ from frazil.spec.numbers import read_infers_timestamps, read_numbers
 from frazil.spec.partitioning import METADATA_TYPES, check_terms, read_partition_by, read_sort_by
 from frazil.spec.problems import Problems, advice
 from frazil.spec.reading import Fields, read_items, read_text, whole_number
+from frazil.spec.secret_patterns import secrets_of
 from frazil.spec.secrets import has_reference
 from frazil.spec.sections import read_commit
 from frazil.spec.table_properties import check_property
@@ -299,6 +300,9 @@ def _table_property(text: str, key: str) -> str:
     if key.startswith("frazil."):
         raise SpecError(f"`{key}` is one of Frazil's own names", remedy="use another name")
     check_property(text, key)
+    if secrets_of(key, text):
+        message = f"`properties.{key}` holds a secret, and table properties are for everyone to read"
+        raise SpecError(message, remedy="remove it, or put it under `catalog.properties`")
     if has_reference(text):
         message = f"`properties.{key}` refers to a secret, and table properties are for everyone to read"
         raise SpecError(message, remedy="write the value, or put it under `catalog.properties`")

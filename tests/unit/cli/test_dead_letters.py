@@ -142,8 +142,8 @@ def test_drop_asks_first(frazil: Command, scene: Scene) -> None:
 
 
 def test_a_table_is_named_or_all_are_meant(frazil: Command) -> None:
-    assert frazil("list", "--table", TABLE)[1]["tables"][TABLE]["letters"] == 5
-    code, document = frazil("list", "--table", "lake.b")
+    assert frazil("list", TABLE)[1]["tables"][TABLE]["letters"] == 5
+    code, document = frazil("list", "lake.b")
     assert (code, document["error"]["remedy"]) == (2, "did you mean `lake.a`?")
 
 
@@ -165,3 +165,11 @@ def test_a_table_that_is_stopped_is_an_error_with_its_remedy(frazil: Command, sc
     assert code == 1
     assert "is gone" in document["error"]["message"]
     assert document["error"]["remedy"].startswith("restore it")
+
+
+@pytest.mark.parametrize("command", ["list", "show", "retry", "drop"])
+def test_a_table_is_named_behind_the_command(frazil: Command, command: str) -> None:
+    _, document = frazil(command, TABLE)
+    assert list(document["tables"]) == [TABLE]
+    code, document = frazil(command, "n.none")
+    assert (code, document["error"]["message"]) == (2, "the pipeline has no table `n.none`")

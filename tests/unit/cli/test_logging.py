@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import re
+import sys
 
 import pytest
 import structlog
@@ -82,3 +85,27 @@ def test_what_a_reason_quotes_of_a_record_does_not_reach_the_terminal_as_it_is(
     line = capsys.readouterr().err
     assert line.rstrip("\n").isprintable()
     assert "\\x1b[31mred" in line or "\\u001b[31mred" in line
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_a_line_is_time_level_and_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", _Terminal())
+    configure_logging(LogFormat.auto, LogLevel.info, redaction())
+    structlog.get_logger("frazil").info("batch_committed", table="shop.orders", records=3000, where="")
+    structlog.get_logger("frazil").warning("unavailable", reason=f"no {SECRET}")
+    shown = sys.stderr.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line[8:] for line in shown] == [
+        " INFO    shop.orders: batch committed: records 3,000",
+        " WARNING Unavailable: reason no ***",
+    ]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", shown[0][:8])
+
+
+def test_elsewhere_it_is_keys_and_values(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.auto, LogLevel.info, redaction())
+    structlog.get_logger("frazil").info("committed", table="shop.orders")
+    assert capsys.readouterr().err.endswith("level=info event=committed table=shop.orders\n")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from frazil.cli.main import main
 from frazil.cli.output import Output, OutputFormat
 
 HOSTILE = "a\x1b[31mred\x9b2J\x7f\ud800"
@@ -58,3 +62,40 @@ def test_secrets_that_would_be_spelt_out_are_masked_all_the_same(secret: str, ki
     output.note(f"reason: {secret}")
     assert results.getvalue() == "reason: ***\n"
     assert notes.getvalue() == "reason: ***\n"
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "status", "run"])
+def test_every_mistake_of_a_file_is_shown_with_its_line_and_its_remedy(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "p.yaml"
+    table = "{topic: c, mode: upset, start: x, limits: {columns: 0}}"
+    file.write_text(f"pipeline: p\nkafka: {{bootstrap.servers: b:1}}\ntables:\n  a.b: {table}\n  a.c: {{topik: d}}\n")
+    assert main([command, "-f", str(file)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    places = [line.removeprefix(f"where: {file}:") for line in said if line.startswith("where: ")]
+    assert sorted(places) == ["4", "4", "4", "5", "5"]
+    assert len([line for line in said if line.startswith("error: ")]) == 5
+    assert len([line for line in said if line.startswith("remedy: ")]) == 5
+    assert main([command, "-f", str(file), "--output", "json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert sorted(error["others"][0]) == ["message", "remedy", "type", "where"]
+    assert len(error["others"]) == 4
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_full_disk_under_standard_output_is_named(form: str) -> None:
+    command = [sys.executable, "-m", "frazil.cli.main", "schema", "--output", form]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "error: what the command found cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_current_directory_that_was_deleted_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    script = f"cd {tmp_path}/gone && rmdir {tmp_path}/gone && {sys.executable} -m frazil.cli.main check"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "error: the current directory has been deleted" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,12 @@ def test_a_process_that_is_gone_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("frazil.ops.state_file.os.kill", refuse)
     assert is_process_alive({"pid": 1, "host": socket.gethostname(), "ended": False}) is False
+
+
+def test_a_process_that_got_the_id_of_the_one_that_wrote_the_file_is_not_that_one(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "state", "p", FakeClock(), str)
+    file.write([])
+    document = file.read()
+    assert is_process_alive(document) is True
+    assert is_process_alive({**document, "started": "another-boot 12345"}) is False
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file.path.parent, file.path)] == [0o700, 0o600]

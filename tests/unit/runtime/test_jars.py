@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import UnavailableError
+from frazil.runtime import jars as jars_module
 from frazil.runtime.jars import USES, are_jars_present, cache_directory, jars
 
 FakeJava = Callable[..., Path]
@@ -108,3 +109,19 @@ def test_ivy_declares_every_use_and_pins_every_version() -> None:
     versions = [dependency.get("rev", "") for dependency in declaration.iter("dependency")]
     assert versions
     assert not [version for version in versions if not version[:1].isdigit() or version.endswith("+")]
+
+
+def test_a_jar_that_is_another_than_the_listed_one_is_refused(tmp_path: Path) -> None:
+    name, digest = next(iter(jars_module.known_sums().items()))
+    jar = tmp_path / name
+    jar.write_bytes(b"another")
+    with pytest.raises(UnavailableError, match="is not the one that Frazil was built with") as caught:
+        jars_module.check_sums([jar])
+    assert (caught.value.where, "frazil doctor --fetch" in caught.value.remedy) == (str(jar), True)
+    assert len(digest) == 64
+
+
+def test_every_jar_of_a_run_is_listed() -> None:
+    names = jars_module.known_sums().keys()
+    for word in ("iceberg-spark-runtime", "iceberg-aws-bundle", "kafka-clients", "sqlite-jdbc", "kafka_2.13"):
+        assert any(name.startswith(word) for name in names)

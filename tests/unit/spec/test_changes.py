@@ -58,3 +58,49 @@ def test_what_orders_changes_inside_a_transaction_alone_is_refused(
     assert error.message.startswith(f"`order_by: {order_by}` would order changes by `{field}`, which {reason}")
     assert error.remedy == "write `metadata: [source_order]` and `order_by: _source_order`, or leave `order_by` out"
     assert error.where == "pipeline.yaml:4"
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ("mode: append", ""),
+        ("tombstones: ignore", "ignore"),
+        ("tombstones: dead_letter", "dead_letter"),
+        ("tombstones: row", "row"),
+        ("mode: upsert, tombstones: delete", "delete"),
+        ("mode: upsert, tombstones: ignore", "ignore"),
+        ("envelope: debezium, tombstones: dead_letter", "dead_letter"),
+    ],
+)
+def test_what_becomes_of_tombstones_is_read_and_valid_for_editors(load: Load, settings: str, word: str) -> None:
+    text = with_table(settings)
+    assert load(text).tables[0].tombstones == word
+    Draft202012Validator(json_schema()).validate(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message", "remedy"),
+    [
+        (
+            "tombstones: delete",
+            "`tombstones: delete` deletes the row of a key, and a table with `mode: append` deletes none",
+            "write `tombstones: ignore`, `dead_letter` or `row`, or `mode: upsert`",
+        ),
+        (
+            "mode: upsert, tombstones: row",
+            "`tombstones: row` is for records that are appended as they are, and the table has `mode: upsert`",
+            "write one of: `delete`, `ignore` or `dead_letter`",
+        ),
+        (
+            "envelope: debezium, tombstones: row",
+            "`tombstones: row` is for records that are appended as they are, and the table has an `envelope`",
+            "write one of: `ignore` or `dead_letter`",
+        ),
+        ("tombstones: drop", "`tombstones` cannot be `drop`", "write one of: delete, ignore, dead_letter, row"),
+    ],
+)
+def test_tombstones_that_a_table_has_no_use_for_are_refused(
+    refuse: Refuse, settings: str, message: str, remedy: str
+) -> None:
+    error = refuse(with_table(settings))
+    assert (error.message, error.remedy) == (message, remedy)

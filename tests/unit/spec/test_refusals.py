@@ -464,13 +464,17 @@ def test_kafka_properties_that_are_not_the_file_s_to_set(refuse: Refuse, setting
     assert (error.message, error.where) == (message, "pipeline.yaml:4")
 
 
-def test_the_first_problem_of_the_file_is_told_and_the_others_counted(refuse: Refuse) -> None:
+def test_all_problems_of_the_file_are_told_in_full(refuse: Refuse) -> None:
     error = refuse(
         f"{HEAD}tables:\n  shop.x:\n    topic: a\n    mode: upset\n    limits: {{columns: 0}}\n    start: x\n"
     )
     assert str(error) == (
         "`mode` cannot be `upset` (and 2 more problems in this file) (pipeline.yaml:6); did you mean `upsert`?"
     )
+    assert [(other.where, bool(other.message), bool(other.remedy)) for other in error.others] == [
+        ("pipeline.yaml:7", True, True),
+        ("pipeline.yaml:8", True, True),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -505,3 +509,9 @@ def test_one_mistake_in_the_defaults_is_one_problem_whatever_tables_there_are(
 ) -> None:
     error = refuse(f"{HEAD}defaults: {{{defaults}}}\ntables:\n  a.b: {{topic: c}}\n  a.d: {{topic: e}}\n")
     assert (error.message, error.where) == (message, "pipeline.yaml:3")
+
+
+def test_a_name_whose_properties_would_be_those_of_another_pipeline_is_refused(refuse: Refuse) -> None:
+    error = refuse("pipeline: x.retrying\nkafka: {bootstrap.servers: b:1}\ntables: {a.b: {topic: c}}\n")
+    assert "`retrying` behind a dot is one of Frazil's own names" in error.message
+    assert error.remedy == "write `x-retrying`"

@@ -70,13 +70,7 @@ class LetterBox:
         name = table.letters_name
         found = self._catalog.load(name)
         found = found or self._catalog.create(name, new_schema(LETTER_TYPES.items()), NEW_TABLE_PROPERTIES, 2)
-        missing = LETTER_TYPES.keys() - {field.name for field in found.schema.fields}
-        if missing:
-            raise TableStopped(
-                f"the table {name} is for something else than dead letters: it has no column {min(missing)}",
-                "name another one: `dead_letters: {table: …}`",
-                table.name,
-            )
+        refuse_other_table(found, table.name)
         if table.state is not None and table.state.marks.get(LETTERS_MARK) != name:
             self._catalog.mark(table.name, LETTERS_MARK, name)
         return found
@@ -211,3 +205,14 @@ def _is_ahead(box: Progress, letters: Letters) -> bool:
         for topic, partitions in letters.since.items()
         for partition, start in partitions.items()
     )
+
+
+def refuse_other_table(found: TableState, owner: str) -> None:
+    """Raises TableStopped when a table, where dead letters of `owner` are to go, is for something else."""
+    missing = LETTER_TYPES.keys() - {field.name for field in found.schema.fields}
+    if missing:
+        raise TableStopped(
+            f"the table {found.name} is for something else than dead letters: it has no column {min(missing)}",
+            "name another one: `dead_letters: {table: …}`",
+            owner,
+        )

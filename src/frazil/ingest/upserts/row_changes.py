@@ -22,9 +22,10 @@ from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.values import has_value
 from frazil.ingest.evolve import TypesDiffer, Wanted, merge_wanted, type_at
 from frazil.ingest.picking import pick
-from frazil.ingest.rows import decode_rows
+from frazil.ingest.rows import decode_rows, spread_decoded
 from frazil.ingest.shape import shape_rows
 from frazil.ingest.target import TableTarget
+from frazil.ingest.tombstones import find_tombstones, read_others
 from frazil.ingest.upserts.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.ingest.upserts.key_fields import check_key_fields, first_alike
 from frazil.ingest.upserts.key_names import name_columns
@@ -161,18 +162,7 @@ def _rows_there(target: TableTarget, records: Mapping[str, pa.Array], there: NDA
         return decode_rows(target, records, limit)
     rows = np.flatnonzero(there)
     found = decode_rows(target, pick(records, rows), limit)
-    places = np.full(there.size, -1, np.int64)
-    places[rows] = np.arange(rows.size)
-    at = pa.array(places, mask=places < 0)
-    refused = np.zeros(there.size, np.bool_)
-    refused[rows] = found.refused
-    return replace(
-        found,
-        columns=[column.take(at) for column in found.columns],
-        refused=refused,
-        misfits=[replace(misfit, row=int(rows[misfit.row])) for misfit in found.misfits],
-        rescued=found.rescued.take(at) if found.rescued is not None else None,
-    )
+    return spread_decoded(found, rows, there.size)
 
 
 def _with_misfits(decoded: Decoded, keys: Keys, key_format: str, limit: int) -> Decoded:
@@ -203,7 +193,8 @@ def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array
     """The changes of records of one topic; those that lack a key or an ordering value are bad records too."""
     records = with_topic(target, topic, records)
     read = read_changes if target.envelope is None else _read_enveloped
-    changes = read(target, records, limit)
+    unkept = find_tombstones(target, records)
+    changes = read(target, records, limit) if unkept is None else read_others(read, target, records, unkept, limit)
     reading = target.changes
     assert reading is not None
     if not changes.ops.size:

@@ -1,0 +1,142 @@
+"""Whatever stops a run for a reason that is visible beforehand is a problem of `check` and of `plan`, in the same words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from frazil.catalog.layout import Layout
+from frazil.ingest.discovery import Discovery
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.parts import Parts
+from frazil.ingest.service import Service
+from frazil.ingest.table import RunState, Table
+from frazil.kafka.memory import MemoryOutbox
+from frazil.kafka.port import ReadRecord
+from frazil.ops.check import Finding, check_records, check_tables, comparison
+from frazil.ops.plan import plan_tables
+from frazil.spec import PipelineSpec
+from frazil.spec.partitioning import parse_term
+from frazil.spec.types import parse_type
+from frazil.testing import FakeClock, MemoryJobs, StepLanes
+from frazil.types import OffsetRange
+from tests.unit.ops.conftest import World
+
+_RECORD = {"id": 1, "c": "text", "o": {"n": 1}}
+
+
+def run(world: World, spec: PipelineSpec) -> Table:
+    clock = FakeClock()
+    parts = Parts(
+        source=world.source,
+        catalog=world.catalog,
+        jobs=MemoryJobs(world.source),
+        clock=clock,
+        lanes=StepLanes(clock),
+        outbox=MemoryOutbox(),
+    )
+    service = Service(spec, parts, "run-1", lambda _: None)
+    service.connect()
+    for _ in range(60):
+        service.turn()
+    (table,) = service.tables
+    return table
+
+
+def check(world: World, spec: PipelineSpec) -> list[Finding]:
+    discovery = Discovery(spec, world.source, world.catalog)
+    discovery.refresh_topics()
+    tables = list(discovery.tables.values())
+    found = list(check_tables(tables, comparison(spec, world.source, world.catalog)))
+    stopped = {one.name.removeprefix("table ") for one in found if not one.is_ok}
+
+    def read(ranges: list[OffsetRange]) -> list[ReadRecord]:
+        return [
+            ReadRecord(r.topic, r.partition, record.offset, record.value, record.timestamp_ms, key=record.key)
+            for r in ranges
+            for record in world.source.by_name[r.topic].partitions[r.partition]
+            if r.start <= record.offset < r.end
+        ]
+
+    planned = plan_tables(spec, world.source, world.catalog, read)
+    problems = [one for one in (*found, *check_records(planned, stopped)) if not one.is_ok]
+    assert [one.action == "stop" for one in planned] == [bool(problems)]
+    return problems
+
+
+def make(world: World, columns: Mapping[str, str], version: int = 2, *partition_by: str) -> None:
+    schema = new_schema((name, parse_type(word)) for name, word in columns.items())
+    layout = Layout(tuple(parse_term(text) for text in partition_by) or None, None)
+    world.catalog.create("s.t", schema, {}, version, layout)
+
+
+@pytest.mark.parametrize(
+    ("settings", "there", "version", "reason"),
+    [
+        ("partition_by: ['year(\"c\")']", None, 2, "year"),
+        ("partition_by: [year(c)]", None, 2, "year"),
+        ("partition_by: [day(o.n)]", None, 2, "day"),
+        ("partition_by: [o]", None, 2, "`o`"),
+        ("sort_by: [month(c)]", None, 2, "month"),
+        ("partition_by: [year(c)]", {"id": "long", "c": "string"}, 2, "year"),
+        ("mode: upsert, key_columns: [id]", {"id": "long"}, 1, "format version 1"),
+        ("mode: upsert, key_columns: [o]", {"id": "long", "o": "struct<n: long>"}, 2, "plain values only"),
+        (
+            "mode: upsert, key_columns: [id], order_by: o",
+            {"id": "long", "o": "struct<n: long>"},
+            2,
+            "plain values only",
+        ),
+        ("mode: upsert, key_columns: [o]", None, 2, "plain values only"),
+        ("columns: {c: string}, limits: {columns: 2}", {"id": "long"}, 2, "are bad, more than 20%"),
+        ("start: {5: 0}", None, 2, "`start` has an offset of partition 5"),
+        ("envelope: debezium, atomic: transaction", None, 2, "a transaction may be in all 2 partitions"),
+        ("columns: {c: long}", None, 2, "are bad, more than 20%"),
+        ("columns: {c: long}, on_bad_record: stop", None, 2, "does not fit long"),
+        (
+            "columns: {c: long}, dead_letters: {table: s.other, stop_above: 100%}",
+            None,
+            2,
+            "is for something else than dead letters",
+        ),
+    ],
+)
+def test_what_stops_a_run_fails_check_and_plan(
+    world: World, settings: str, there: Mapping[str, str] | None, version: int, reason: str
+) -> None:
+    world.source.create("a", 2)
+    for number in range(120):
+        record: Any = {**_RECORD, "id": number}
+        world.source.produce("a", number % 2, json.dumps(record).encode(), key=str(number).encode())
+    if "s.other" in settings:
+        world.catalog.create("s.other", new_schema([("x", parse_type("long"))]), {}, 2)
+    if there is not None:
+        make(world, there, version)
+    spec = world.spec(f"tables: {{s.t: {{topic: a, {settings}}}}}\n")
+    found = check(world, spec)
+    table = run(world, spec)
+    assert (table.run_state, reason in table.reason) == (RunState.STOPPED, True), (table.run_state, table.reason)
+    assert [(reason in one.found, bool(one.remedy)) for one in found] == [(True, True)]
+
+
+def test_a_pipeline_that_runs_is_well(world: World) -> None:
+    world.source.create("a", 2)
+    world.source.produce("a", 0, json.dumps(_RECORD).encode(), key=b"1")
+    make(world, {"id": "long", "c": "string"}, 2, "bucket(id, 4)")
+    spec = world.spec("tables: {s.t: {topic: a, mode: upsert, key_columns: [id], columns: {later: long}}}\n")
+    assert check(world, spec) == []
+    assert run(world, spec).run_state is RunState.WAITING
+
+
+def test_a_declared_column_with_the_name_of_a_partition_field_is_a_problem(world: World) -> None:
+    world.source.create("a", 1)
+    make(world, {"id": "long"}, 2, "bucket(id, 4)")
+    state = world.catalog.load("s.t")
+    assert state is not None
+    (name,) = (field.name for field in state.partitioning.fields)
+    spec = world.spec(f"tables: {{s.t: {{topic: a, columns: {{{name}: string}}}}}}\n")
+    (problem,) = check(world, spec)
+    assert problem.found == f"records have a field `{name}`, and the table has a partition field of this name"

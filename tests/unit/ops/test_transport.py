@@ -1,0 +1,53 @@
+"""Secrets that travel without encryption are told by `check`."""
+
+from __future__ import annotations
+
+import pytest
+
+from frazil.ops.transport import check_transport
+from frazil.spec import load_spec
+from tests.unit.ops.conftest import World
+
+_SAFE = "spark.authenticate: 'true', spark.network.crypto.enabled: 'true', spark.io.encryption.enabled: 'true'"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", []),
+        ("catalog: {type: rest, uri: 'http://catalog/api', properties: {credential: 'id:word'}}", ["catalog"]),
+        ("catalog: {type: rest, uri: 'http://u:p@catalog/api'}", ["catalog"]),
+        ("catalog: {type: rest, uri: 'http://catalog/api'}", []),
+        ("catalog: {type: rest, uri: 'https://catalog/api', properties: {token: t}}", []),
+        ("catalog: {type: rest, uri: 'http://127.0.0.1:1/api', properties: {token: t}}", []),
+        ("catalog: {type: rest, uri: 'http://localhost/api', properties: {token: t}}", []),
+        ("registry: {url: 'http://registry:8081', auth: {username: u, password: p}}", ["registry"]),
+        ("registry: {url: 'http://[::1]:8081', auth: {username: u, password: p}}", []),
+        ("registry: {url: 'http://registry:8081'}", []),
+        ("spark: {master: 'spark://h:7077'}", ["spark"]),
+        (f"spark: {{master: 'spark://h:7077', conf: {{{_SAFE}}}}}", []),
+        ("spark: {master: 'local[2]'}", []),
+    ],
+)
+def test_what_travels_in_the_open_is_told(world: World, text: str, names: list[str]) -> None:
+    spec = world.spec(f"{text}\ntables: {{a.b: {{topic: c}}}}\n")
+    found = list(check_transport(spec))
+    assert [one.name for one in found] == [f"transport of {name}" for name in names]
+    assert all(one.is_ok and one.found.startswith("mind: ") for one in found)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "servers", "is_told"),
+    [
+        ("SASL_PLAINTEXT", "broker:9092", True),
+        ("SASL_SSL", "broker:9092", False),
+        ("SASL_PLAINTEXT", "127.0.0.1:1", False),
+    ],
+)
+def test_a_password_of_kafka_in_the_open_is_told(world: World, protocol: str, servers: str, is_told: bool) -> None:
+    file = world.root / "p.yaml"
+    file.write_text(
+        f"pipeline: p\nkafka: {{bootstrap.servers: '{servers}', security.protocol: {protocol}, sasl.mechanism: PLAIN,"
+        " sasl.username: u, sasl.password: p}\ntables: {a.b: {topic: c}}\n"
+    )
+    assert [one.name for one in check_transport(load_spec(file))] == (["transport of kafka"] if is_told else [])

@@ -1,0 +1,64 @@
+"""What is made for this user alone, and what is tightened."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from frazil.errors import UnavailableError
+from frazil.runtime import gateway
+from frazil.runtime.gateway import options_file, wait_for_end
+from frazil.runtime.private import make_private_directory, make_private_file
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_folders_and_files_are_made_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_private_directory(tmp_path / "a" / "b")
+        make_private_file(tmp_path / "a" / "b" / "f")
+    finally:
+        os.umask(before)
+    assert [mode(tmp_path / name) for name in ("a", "a/b", "a/b/f")] == [0o700, 0o700, 0o600]
+
+
+def test_those_of_frazil_that_are_there_are_tightened_and_others_stay(tmp_path: Path) -> None:
+    for name in ("state", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(0o755)
+        make_private_directory(tmp_path / name)
+    (tmp_path / "f").touch()
+    (tmp_path / "f").chmod(0o444)
+    make_private_file(tmp_path / "f")
+    assert [mode(tmp_path / name) for name in ("state", "mine", "f")] == [0o700, 0o755, 0o400]
+
+
+def test_options_of_java_are_in_a_private_file_and_not_on_its_command_line() -> None:
+    words = ['-Dx=a "quoted" \\ word', "-Dy=1"]
+    with options_file(words) as file:
+        assert mode(file) == 0o600
+        assert file.read_text() == '"-Dx=a \\"quoted\\" \\\\ word"\n"-Dy=1"\n'
+    assert not file.exists()
+
+
+def test_too_few_open_files_are_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+    with pytest.raises(UnavailableError, match="may open 256 files") as caught:
+        gateway.raise_file_limit()
+    assert "ulimit -n 65536" in caught.value.remedy
+
+
+def test_a_jvm_that_does_not_end_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "_END_TIMEOUT_S", 0.1)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    wait_for_end(process)
+    assert process.returncode == -9
