@@ -371,6 +371,8 @@ def _after(found: dict[str, Any]) -> Mapping[str, Any]:
     after: dict[str, Any] = found["after"]
     if any(isinstance(one, _Odd) for one in (found, found["source"])):
         raise NotImplementedError
+    if "__debezium_unavailable_value" in repr(after):
+        raise NotImplementedError  # A value that was not sent.
     return after
 
 
