@@ -29,7 +29,7 @@ _WAKE = Done(None, Future())
 
 
 class Lanes(Protocol):
-    """`small`, `catch-up`, `look` and `search` take one piece of work at a time; `commit`, `registry` and `protoc` several."""
+    """`small`, `catch-up`, `look` and `search` take one piece of work at a time; `commit`, `registry`, `protoc` several."""
 
     def is_free(self, lane: str) -> bool:
         """Whether nothing is under way in the lane."""

@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import re
-import sys
 
 import pytest
 import structlog
@@ -93,11 +92,12 @@ class _Terminal(io.StringIO):
 
 
 def test_on_a_terminal_a_line_is_time_level_and_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stderr", _Terminal())
+    terminal = _Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
     configure_logging(LogFormat.auto, LogLevel.info, redaction())
     structlog.get_logger("frazil").info("batch_committed", table="shop.orders", records=3000, where="")
     structlog.get_logger("frazil").warning("unavailable", reason=f"no {SECRET}")
-    shown = sys.stderr.getvalue().splitlines()  # type: ignore[attr-defined]
+    shown = terminal.getvalue().splitlines()
     assert [line[8:] for line in shown] == [
         " INFO    shop.orders: batch committed: records 3,000",
         " WARNING Unavailable: reason no ***",
