@@ -37,8 +37,8 @@ def checks() -> list[Check]:
         check_java(),
         *(check_jars(use) for use in PRODUCT_USES),
         check_memory(),
-        check_files(),
         check_disk(),
+        *_too_few_files(),
     ]
 
 
@@ -61,6 +61,12 @@ def check_jars(use: Use) -> Check:
     if are_jars_present(use):
         return Check(f"jars for {use}", True, f"in {cache_directory()}")
     return Check(f"jars for {use}", False, "not fetched yet", "run frazil doctor --fetch")
+
+
+def _too_few_files() -> list[Check]:
+    """The limit of open files, where it is too low."""
+    files = check_files()
+    return [] if files.is_ok else [files]
 
 
 def check_files() -> Check:
