@@ -49,6 +49,7 @@ from frazil.ingest.plan import group_batches, lag_records, pace_s
 from frazil.ingest.planner import Planner, no_columns, no_leader, no_topic
 from frazil.ingest.polling import Polling
 from frazil.ingest.shared import company_of
+from frazil.ingest.suspects import Suspects
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.look import Boundaries
 from frazil.ingest.transactions.runs import Cut
@@ -69,6 +70,8 @@ EMPTY_RETRY_TIMES = 9
 CONFLICTS_AT_ONCE = 3
 # A task that fails, and of whose records none can be found that makes it fail, is tried so many times.
 MOST_SEARCHES = 10
+# So long after the start the other tables are read before one that was read when the JVM died.
+OTHERS_FIRST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,9 @@ class Service:
         self._has_asked: set[str] = set()
         self._waiting_first = False
         self._fatal: BaseException | None = None
+        self._suspects = Suspects(spec.state_dir / f"{spec.pipeline}.suspects.json")
+        self._reading: dict[str, Planned] = {}
+        self._connected_at_s = float("-inf")
 
     @property
     def tables(self) -> list[Table]:
@@ -204,6 +210,7 @@ class Service:
                 self._wait_out(error)
         epoch = 1 + max((table.progress.epoch for table in self.tables), default=0)
         self._loader.take_epoch(epoch)
+        self._connected_at_s = self._clock.monotonic_s()
         log.info("connected", cluster_id=self._loader.cluster_id, tables=len(self.tables), epoch=epoch)
 
     def _wait_out(self, error: UnavailableError) -> None:
@@ -276,7 +283,8 @@ class Service:
                 log.info("available_again", after_failures=self._outages)
             if until_caught_up:
                 self._planner.set_goal()
-            planned = [p for p in (self._plan(table, now_s) for table in self._free_tables(now_s)) if p]
+            free = [table for table in self._free_tables(now_s) if not self._comes_later(table, now_s)]
+            planned = [p for p in (self._plan(table, now_s) for table in free) if p]
             self._outages = 0
         except UnavailableError as error:
             self._wait_out(error)
@@ -326,11 +334,34 @@ class Service:
     def _plan(self, table: Table, now_s: float) -> Planned | None:
         self._has_asked.discard(table.name)
         planned: list[Planned | None] = []
-        if not self._guard(table, lambda: planned.append(self._planner.plan(table, now_s))):
+        if not self._guard(table, lambda: planned.append(self._plan_unsuspected(table, now_s))):
             return None
         if planned == [None] and table.is_loaded:
             self._explain_idle(table)
         return planned[0]
+
+    def _plan_unsuspected(self, table: Table, now_s: float) -> Planned | None:
+        """Raises TableStopped for a batch that the JVM has died of."""
+        planned = self._planner.plan(table, now_s)
+        if planned is not None:
+            self._suspects.check(planned)
+        return planned
+
+    def _comes_later(self, table: Table, now_s: float) -> bool:
+        """Whether a table that was read when the JVM died waits for the others: until these are read to their ends, or have
+        had a while, and nothing else is read.
+        """
+        if not self._suspects:
+            return False
+        others = [
+            one for one in self.tables if one.name not in self._suspects and one.run_state is not RunState.STOPPED
+        ]
+        is_reading = bool(self._reading)
+        if table.name not in self._suspects:
+            return any(name in self._suspects for name in self._reading)
+        is_early = now_s < self._connected_at_s + OTHERS_FIRST_S
+        has_lag = any(one.unplaced() or lag_records(one.position(), self._planner.ends) for one in others)
+        return is_reading or (is_early and has_lag)
 
     def _explain_idle(self, table: Table) -> None:
         silent = self._planner.silent_of(table)
@@ -349,6 +380,9 @@ class Service:
             return
         ready = [p for p in planned if not self._looks_first(p)]
         planned = sorted(ready, key=lambda p: p.table.last_batch_at_s)
+        suspects = [p for p in planned if p.table.name in self._suspects]
+        if suspects:
+            planned = suspects[:1]
         alone = {p.table.name for p in planned if p.table.goes_alone}
         # The first group has the table whose last batch is the longest ago: so each table has its turn, also one that fails.
         by_name = {p.table.name: p for p in planned}
@@ -373,6 +407,7 @@ class Service:
             explain(p.table, RunState.RUNNING, None)
             beside = sorted(p.table.company)
             log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, lane=lane, beside=beside)
+        self._reading |= {p.table.name: p for p in planned}
         self._lanes.submit(lane, planned, lambda: pipeline.run_tasks(planned, lane))
 
     def _pause_s(self) -> float:
@@ -410,6 +445,11 @@ class Service:
 
     def _after_tasks(self, planned: list[Planned], future: Future[dict[str, TaskReport]]) -> None:
         error = future.exception()
+        if error is not None and is_jvm_gone(error):
+            self._suspects.note_death(self._reading)
+            self._reading = {}  # Of a death all are told at once.
+        for p in planned:
+            self._reading.pop(p.table.name, None)
         if isinstance(error, TaskFailedError) and len(planned) == 1 and not self._is_ending:
             planned[0].table.goes_alone = True
             self._search(_Search(planned[0], error))
@@ -499,6 +539,7 @@ class Service:
         )
         table.conflicts, table.skipped = 0, {}
         table.end_batch()
+        self._suspects.clear(table.name)
         note_ahead(table, report, self._clock.now_ms())
         table.note_bad(report)
         note_passed_over(table, report)

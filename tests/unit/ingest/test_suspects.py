@@ -1,0 +1,77 @@
+"""A record that the JVM dies of: its table is read alone and last after a restart, and stops with the range; others flow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from frazil.errors import UnavailableError
+from frazil.ingest.table import RunState
+from frazil.ingest.task import Job
+from frazil.testing import MemoryJobs
+from frazil.types import Batch, TaskReport
+from tests.unit.ingest.service_scene import Scene, turn_until
+
+
+class _DyingJobs(MemoryJobs):
+    """Jobs whose JVM dies where they read the topic `a`."""
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+        if any("a" in batch.topics for batch in batches):
+            raise Py4JNetworkError("Answer from Java side is empty")
+        return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+
+
+def test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", "b", "c")
+    scene.jobs = _DyingJobs(scene.source)
+    for topic in scene.topics:
+        scene.feed(topic, {"id": 1}, {"id": 2})
+    deaths = 0
+    for _ in range(5):
+        service = scene.unconnected()
+        try:
+            service.run(until_caught_up=True)
+        except UnavailableError:
+            deaths += 1
+            continue
+        break
+    else:
+        pytest.fail("the process ends at every start")
+    assert deaths == 3, "once with the others, twice alone"
+    assert [row["id"] for row in scene.rows("n.b")] == [1, 2]
+    assert [row["id"] for row in scene.rows("n.c")] == [1, 2]
+    stopped = service.tables[0]
+    assert stopped.run_state is RunState.STOPPED
+    assert stopped.where == "topic a, partition 0, offsets 0 to 1"
+    assert "the JVM has ended 2 times" in stopped.reason
+    assert str(tmp_path / "p.suspects.json") in stopped.remedy
+
+
+def test_the_others_are_read_first(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", "b")
+    scene.jobs = _DyingJobs(scene.source)
+    scene.feed("a", {"id": 1})
+    first = scene.start()
+    assert turn_until(first, lambda: first.fatal is not None)
+    scene.feed("b", {"id": 2})
+    second = scene.start()
+    assert turn_until(second, lambda: second.fatal is not None)
+    assert [row["id"] for row in scene.rows("n.b")] == [2]
+
+
+def test_a_table_is_no_suspect_any_more_once_it_was_read(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", "b")
+    jobs = scene.jobs
+    scene.jobs = _DyingJobs(scene.source)
+    scene.feed("a", {"id": 1})
+    service = scene.start()
+    assert turn_until(service, lambda: service.fatal is not None)
+    assert (tmp_path / "p.suspects.json").exists()
+    scene.jobs = jobs
+    scene.catch_up()
+    assert [row["id"] for row in scene.rows("n.a")] == [1]
+    assert not (tmp_path / "p.suspects.json").exists()
