@@ -17,7 +17,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.ingest.decode.avro.json_scan import write_values
 from frazil.ingest.decode.avro.reader import AvroReader, avro_reader
 from frazil.ingest.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
-from frazil.ingest.decode.connect.schema import meanings_of_avro
+from frazil.ingest.decode.connect.schema import give_meaning, meanings_of_avro
 from frazil.ingest.decode.connect.values import Meaning
 from frazil.ingest.decode.envelopes.columns import has_documents, is_wrapped, open_columns
 from frazil.ingest.decode.envelopes.documents import open_documents
@@ -202,6 +202,7 @@ def _read_columns(
         return
     columns = reader.read(bodies)
     struct = reader.struct
+    meanings = _meanings(batch.reading.schema(schema_id), reader)
     schemas = tuple(schema for _, schema in batch.reading.schemas)
     fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit)
     if isinstance(reader, AvroReader):
@@ -214,16 +215,21 @@ def _read_columns(
             # The row, which is all there is, becomes the image after the change.
             fitting.renames = fitting.renames.inside("after")
             fitting.branches = {("after", *path): name for path, name in fitting.branches.items()}
-        meanings = _meanings(batch.reading.schema(schema_id))
         struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
+    else:
+        table = StructType(*batch.fields)
+        struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)
     batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
 
 
-def _meanings(schema: WriterSchema | None) -> Mapping[tuple[str, ...], Meaning]:
-    """What Kafka Connect's converter says of a schema's types."""
-    return meanings_of_avro(schema.text) if schema is not None and schema.kind == "avro" else {}
+def _meanings(schema: WriterSchema | None, reader: Reader) -> Mapping[tuple[str, ...], Meaning]:
+    """What Kafka Connect's converter noted of the types of a schema, by path of the reader's fields."""
+    if schema is None or not isinstance(reader, AvroReader):
+        return {}
+    found = meanings_of_avro(schema.text, tuple(text for _, text in schema.references))
+    return found if reader.names is not None else {("value", *path): meaning for path, meaning in found.items()}
 
 
 def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
@@ -337,12 +343,14 @@ def row_struct(
     where it is no envelope. fields: those of the table's rows. Raises UnusableSchema.
     """
     struct = struct_of(schema, message)
-    if envelope is None:
-        return struct
     if schema.kind == "json_schema":
-        return row_of(envelope, struct)
+        return struct if envelope is None else row_of(envelope, struct)
+    reader = _avro(schema) if schema.kind == "avro" else protobuf_reader(schema.descriptors, message or _FIRST)
+    meanings, table = _meanings(schema, reader), StructType(*fields)
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
-    opened, _ = open_columns(envelope, struct, nothing, _meanings(schema), opened_fields(envelope, fields, ()))
+    if envelope is None:
+        return give_meaning(struct, nothing, meanings, lambda path: type_at(table, path))[0]
+    opened, _ = open_columns(envelope, struct, nothing, meanings, opened_fields(envelope, fields, ()))
     kind = next((field.field_type for field in opened.fields if field.name == "after"), None)
     return kind if isinstance(kind, StructType) else StructType()
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
 from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.connect.messages import are_null_messages, decode_records
 from frazil.ingest.decode.envelopes.canal import open_canal
 from frazil.ingest.decode.envelopes.json import open_json
 from frazil.ingest.decode.envelopes.message_rows import MessageRows
 from frazil.ingest.decode.envelopes.parts import json_options
 from frazil.ingest.decode.framed import decode_framed
-from frazil.ingest.decode.json.records import decode_json
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.plain import decode_plain
 from frazil.ingest.evolve import Wanted
@@ -35,10 +35,13 @@ class _NotFew(Exception):
 
 
 def has_value(reading: Reading, values: pa.Array) -> NDArray[np.bool_]:
-    """Which records have a value. The JSON text `null` is none: converters write it for a tombstone that has a schema."""
+    """Which records have a value. The JSON text `null` is none, nor is a message of Kafka Connect's converter with the
+    payload null: converters write them for a tombstone that has a schema.
+    """
     there = values.is_valid()
     if reading.format == "json":
         there = pc.and_(there, pc.fill_null(pc.not_equal(values, pa.scalar(b"null", values.type)), False))
+        return np.asarray(there) & ~are_null_messages(values)
     return np.asarray(there)
 
 
@@ -127,7 +130,7 @@ def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[
         return decode_plain(reading, fields, records["value"], limit)
     if reading.envelope is not None:
         return open_json(records["value"], fields, reading, limit)
-    return decode_json(records["value"], fields, json_options(reading, limit))
+    return decode_records(records["value"], fields, reading, json_options(reading, limit))
 
 
 def _lengths(values: pa.BinaryArray) -> NDArray[np.int32]:

@@ -58,8 +58,9 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
     nothing = Keys(Decoded([], np.zeros(rows.size, np.bool_)))
     if not rows.any():
         return nothing
-    if _is_json(target):
-        bare = flat_keys if target.envelope is not None and target.envelope.kind == "maxwell" else bare_keys
+    if _is_json(target) and target.envelope is not None:
+        # Their fields have the types of the row; keys without an envelope are read with the types of their own schema.
+        bare = flat_keys if target.envelope.kind == "maxwell" else bare_keys
         records = {**records, "key": bare(records["key"])}
     keys = records["key"]
     lacking = rows & np.asarray(keys.is_null())
@@ -306,6 +307,7 @@ def _are_records(target: TableTarget, keys: pa.Array) -> NDArray[np.bool_]:
     assert changes is not None
     reading = changes.key
     if reading.format == "json" or (reading.format == "raw" and not _is_whole(target, changes)):
+        keys = bare_keys(keys)
         return np.asarray(pc.match_substring_regex(keys.cast(pa.binary()), r"^[ \t\r\n]*\{"))
     return np.full(len(keys), reading.format not in ("text", "raw") and has_record(reading))
 
