@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, NestedField, StructType
+from pyiceberg.types import DateType, IcebergType, NestedField, StructType, TimeType
 
 from frazil.ingest.decode.avro.json_scan import write_values
 from frazil.ingest.decode.avro.reader import AvroReader, avro_reader
 from frazil.ingest.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
+from frazil.ingest.decode.connect.protobuf_names import meanings_of_protobuf
 from frazil.ingest.decode.connect.schema import give_meaning, meanings_of_avro
-from frazil.ingest.decode.connect.values import Meaning
+from frazil.ingest.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, Meaning
 from frazil.ingest.decode.envelopes.columns import has_documents, is_wrapped, open_columns
 from frazil.ingest.decode.envelopes.documents import open_documents
 from frazil.ingest.decode.envelopes.framed import open_framed, row_of
@@ -33,7 +34,7 @@ from frazil.ingest.decode.json_schema.types import struct_of_json_schema
 from frazil.ingest.decode.memory import is_on_disk
 from frazil.ingest.decode.protobuf.frames import MESSAGE_INDEX_FAULTS, split_message_indexes
 from frazil.ingest.decode.protobuf.json_scan import write_messages
-from frazil.ingest.decode.protobuf.reader import protobuf_reader
+from frazil.ingest.decode.protobuf.reader import ProtobufReader, protobuf_reader
 from frazil.ingest.decode.regroup import select_columns
 from frazil.ingest.decode.renames import Renames, find_renames
 from frazil.ingest.envelope import Envelope
@@ -202,7 +203,9 @@ def _read_columns(
         return
     columns = reader.read(bodies)
     struct = reader.struct
-    meanings = _meanings(batch.reading.schema(schema_id), reader)
+    table = StructType(*batch.fields)
+    is_row = batch.reading.envelope is None
+    meanings = _meanings(batch.reading.schema(schema_id), reader, table if is_row else None)
     schemas = tuple(schema for _, schema in batch.reading.schemas)
     fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit)
     if isinstance(reader, AvroReader):
@@ -217,15 +220,27 @@ def _read_columns(
             fitting.branches = {("after", *path): name for path, name in fitting.branches.items()}
         struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
     else:
-        table = StructType(*batch.fields)
         struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)
     batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
 
 
-def _meanings(schema: WriterSchema | None, reader: Reader) -> Mapping[tuple[str, ...], Meaning]:
-    """What Kafka Connect's converter noted of the types of a schema, by path of the reader's fields."""
+def _meanings(
+    schema: WriterSchema | None, reader: Reader, table: StructType | None
+) -> Mapping[tuple[str, ...], Meaning]:
+    """What a schema tells of Kafka Connect's types, by path of the reader's fields. table: the columns; None: the records
+    are in envelopes. Outside of them a message of Google's for a date or time stays one, unless the column is declared so.
+    """
+    if isinstance(reader, ProtobufReader):
+        found = meanings_of_protobuf(*reader.described)
+        if table is None:
+            return found
+        return {
+            path: meaning
+            for path, meaning in found.items()
+            if meaning.name not in (GOOGLE_DATE, GOOGLE_TIME) or isinstance(type_at(table, path), DateType | TimeType)
+        }
     if schema is None or not isinstance(reader, AvroReader):
         return {}
     found = meanings_of_avro(schema.text, tuple(text for _, text in schema.references))
@@ -346,7 +361,8 @@ def row_struct(
     if schema.kind == "json_schema":
         return struct if envelope is None else row_of(envelope, struct)
     reader = _avro(schema) if schema.kind == "avro" else protobuf_reader(schema.descriptors, message or _FIRST)
-    meanings, table = _meanings(schema, reader), StructType(*fields)
+    table = StructType(*fields)
+    meanings = _meanings(schema, reader, table if envelope is None else None)
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
     if envelope is None:
         return give_meaning(struct, nothing, meanings, lambda path: type_at(table, path))[0]

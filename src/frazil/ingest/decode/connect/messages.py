@@ -37,42 +37,34 @@ from frazil.registry.port import UnusableSchema
 SCHEMA, PAYLOAD = "schema", "payload"
 VALUE = "value"
 """The column of a payload that is no struct."""
-_STARTS = (b'{"schema"', b'{"payload"')
-_SPACED = r'^\s*\{\s*"(schema|payload)"\s*:'
+_WORD_BYTES = 4
+_SCHEMA_WORD, _PAYLOAD_WORD = (np.frombuffer(word, "<u4")[0] for word in (b'{"sc', b'{"pa'))
+_FIRST_KEY = r'^\s*\{\s*"(schema|payload)"\s*:'
 _NULL_LAST, _NULL_FIRST = r'"payload"\s*:\s*null\s*\}\s*$', r'^\s*\{\s*"payload"\s*:\s*null\s*,'
 _TOMBSTONE = Fault("tombstone", "the message's payload is null (a tombstone), so it is no row")
 _NO_STRUCT = Fault("not_an_object", "the message's schema describes a struct, and its payload is no JSON object")
 
 
 def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
-    """The rows of texts whose first member is called `schema` or `payload`, ascending. Looks at a few bytes of each text."""
+    """The rows of texts whose first member is called `schema` or `payload`, ascending. Looks at four bytes of each text, and
+    at more of those that may be one.
+    """
     rows, buffer = len(values), values.buffers()[2]
-    if not rows or buffer is None or not buffer.size:
+    if not rows or buffer is None or buffer.size < _WORD_BYTES:
         return np.zeros(0, np.int64)
     held = np.frombuffer(buffer, np.uint8)
+    words: NDArray[np.uint32] = np.ndarray((held.size - _WORD_BYTES + 1,), "<u4", held, strides=(1,))
     start = np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4)[:-1]
-    second = held[np.minimum(start + 1, held.size - 1)]
-    spaced = (second <= 0x20) | (second == ord("{"))  # White space before the first key, or before the object.
-    found = _begin_so(held, start, np.flatnonzero(second == ord('"')))
-    if spaced.any():
-        places = np.flatnonzero(spaced)
-        texts = values.take(pa.array(places))
-        is_one = np.asarray(pc.fill_null(pc.match_substring_regex(texts, _SPACED), False))
-        found = np.sort(np.concatenate([found, places[is_one]]))
-    return found
-
-
-def _begin_so(held: NDArray[np.uint8], start: NDArray[np.int32], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of the rows whose text begins with one of the two names, without white space."""
-    found = []
-    for word in _STARTS:
-        left = rows
-        for place in range(2, len(word)):
-            if not left.size:
-                break
-            left = left[held[np.minimum(start[left] + place, held.size - 1)] == word[place]]
-        found.append(left)
-    return np.sort(np.concatenate(found))
+    found = words[start[: np.searchsorted(start, words.size)]]  # The last ones may have fewer bytes, and be no objects.
+    second = found & 0xFF00
+    # White space before the first key, or before the object.
+    maybe = (found == _SCHEMA_WORD) | (found == _PAYLOAD_WORD) | (second <= 0x2000) | (second == ord("{") << 8)
+    places = np.flatnonzero(maybe)
+    if not places.size:
+        return places
+    texts = values.take(pa.array(places))
+    is_one = np.asarray(pc.fill_null(pc.match_substring_regex(texts, _FIRST_KEY), False))
+    return np.asarray(places[is_one], np.int64)
 
 
 def are_null_messages(values: pa.BinaryArray) -> NDArray[np.bool_]:
@@ -290,7 +282,7 @@ def _read(found: _Messages, rows: NDArray[np.int64], schema: ConnectType) -> tup
 
 
 def _with_misfits(found: _Messages, rows: NDArray[np.int64], decoded: Decoded, dropped: set[str]) -> Decoded:
-    """The same with what was found wrong when the payloads were read. Where not one of them can be read, nothing is wanted."""
+    """The same with what was found wrong when the payloads were read. Where none can be read, nothing is wanted."""
     texts = found.texts
     place = np.full(texts.refused.size, -1, np.int64)
     place[rows] = np.arange(rows.size)

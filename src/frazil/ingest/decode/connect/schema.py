@@ -117,7 +117,7 @@ def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) ->
         raise UnusableSchema(f"the schema is nested more than {_MAX_LEVELS} levels deep")
     kind = node["type"]
     if node.get("name"):
-        meanings[path] = _meaning(node["name"], node.get("parameters"))
+        meanings[path] = meaning_of(node["name"], node.get("parameters"))
     if kind == "struct":
         members = node.get("fields") or []
         inner = [(one["field"], _type_of(one, (*path, one["field"]), meanings)) for one in members]
@@ -146,7 +146,8 @@ def _map_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> 
     return ListType(element_id=0, element_type=pair, element_required=False)
 
 
-def _meaning(name: str, parameters: Any) -> Meaning:
+def meaning_of(name: str, parameters: Any) -> Meaning:
+    """The type of Connect's with a name and, of a decimal, the parameters that come with it."""
     given = parameters if isinstance(parameters, dict) else {}
     if name != _DECIMAL:
         return Meaning(name)
@@ -168,7 +169,7 @@ def meanings_of_avro(text: str, references: tuple[str, ...] = ()) -> Mapping[Pat
     found: dict[Path, Meaning] = {}
     for each in types_of(text, references):
         if isinstance(each.node.get("connect.name"), str):
-            found[each.path] = _meaning(each.node["connect.name"], each.node.get("connect.parameters"))
+            found[each.path] = meaning_of(each.node["connect.name"], each.node.get("connect.parameters"))
     return found
 
 
