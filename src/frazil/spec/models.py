@@ -67,7 +67,8 @@ class ValueSpec(_Declared):
     `source`: whether the schema is the one that the record names, or its subject's newest. `framing`: where a
     record names its schema: in the first bytes, with an id of 4 (`confluent`) or 8 bytes (`apicurio`), or in a
     header. `subject`: where it is not the one that `registry.naming` says. `message`: full name of the Protobuf
-    message, where records do not name it.
+    message, where records do not name it. `logical_types`: what becomes of an Avro logical type that stands beside a
+    field's type, where Avro ignores it.
     """
 
     format: Literal["avro", "protobuf", "json_schema", "json", "text", "raw"] = "json"
@@ -75,6 +76,7 @@ class ValueSpec(_Declared):
     framing: Literal["confluent", "apicurio", "header"] = "confluent"
     subject: str | None = None
     message: str | None = None
+    logical_types: Literal["strict", "lenient"] = "strict"
 
     @property
     def needs_registry(self) -> bool:

@@ -157,7 +157,9 @@ _NOTES = """
   record without fields is `true` there and in a union.
 - `timestamp-nanos` and `local-timestamp-nanos` are the number of nanoseconds. A column that is declared as
   `timestamptz(ns)` or `timestamp(ns)` has the microsecond that they are in.
-- Logical types that Avro says must be ignored are ignored, and so is every attribute that Avro does not know.
+- Logical types that Avro says must be ignored are ignored, and so is every attribute that Avro does not know. So is a
+  `logicalType` beside a field's `type`, as in `{"name": "ts", "type": "long", "logicalType": "timestamp-millis"}`: `check`,
+  `plan` and the log name such a field, and `value: {format: avro, logical_types: lenient}` reads it as meant.
 - Aliases are names that a column may have had before, in the same record; defaults change nothing,
   as every record is read with its own schema.
 

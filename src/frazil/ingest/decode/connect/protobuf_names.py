@@ -1,7 +1,7 @@
 """What a Protobuf schema tells of Kafka Connect's types, as Confluent's ProtobufConverter writes it.
 
 The converter has messages for Connect's decimals, dates and times, and notes a decimal's parameters in the option
-`confluent.field_meta` of the field. Names of other types, as Debezium's, are only there where somebody wrote them into that option.
+`confluent.field_meta` of the field. Names of other types, as Debezium's, are there only where somebody wrote them into it.
 """
 
 from __future__ import annotations
