@@ -26,6 +26,7 @@ from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
 from frazil.ingest.sizes import held_row_bytes, learn_row_bytes, stored_row_bytes
 from frazil.ingest.target import ChangeReading, Framing, Reading, TableTarget, WriterSchema, metadata_columns
 from frazil.ingest.transactions.runs import Cut, Held
+from frazil.ingest.upserts.halves import Awaited
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
 from frazil.spec.models import ValueSpec
@@ -160,7 +161,7 @@ class Table:
     unfilled: frozenset[tuple[str, int, int]] = frozenset()
     barred: dict[tuple[str, ...], str] = field(default_factory=dict)
     given_up: frozenset[tuple[str, int, int]] = frozenset()
-    awaited: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    awaited: dict[tuple[str, int, int], Awaited] = field(default_factory=dict)
     ahead: dict[tuple[str, str], int] = field(default_factory=dict)
     in_vain: InVain | None = None
 
@@ -201,13 +202,13 @@ class Table:
 
     def end_batch(self) -> None:
         """Forgets what was noted for a batch that is in the table."""
-        self.held, self.awaited, self.in_vain = None, {}, None
+        self.held, self.in_vain = None, None
         self.unpaired = self.unfilled = self.given_up = frozenset()
 
     def forget_batches(self) -> None:
         """What was learnt for batches of a table that is another one now."""
         self.end_batch()
-        self.first, self.first_ids, self.barred, self.ahead = {}, {}, {}, {}
+        self.first, self.first_ids, self.barred, self.ahead, self.awaited = {}, {}, {}, {}, {}
         self.cut, self.is_whole, self.tally = None, False, Tally()
 
     def forget_passed_over(self) -> None:
