@@ -127,8 +127,8 @@ def _ahead_of(planned: Planned, awaited: Mapping[Place, Awaited]) -> dict[Place,
 
 
 def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> bool:
-    """Whether a record among these has an old timestamp. It tells nothing of when the record was written; but every later run
-    would find it as it is, and leave it to the next one.
+    """Whether a record among these has an old timestamp. That tells nothing of when the record was written; but every later
+    run would find it as it is, and leave it to the next one.
     """
     told = {half.place: half.timestamp_ms for half in report.halves}
     times = (told.get(place, report.latest_ms.get(place[0], {}).get(place[1], planned_ms)) for place in stuck)

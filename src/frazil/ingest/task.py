@@ -6,12 +6,12 @@ the broker): a record that cannot become a row is reported, and its table then h
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from frazil.ingest.upserts.first_tombstones import FirstTombstones
 from frazil.ingest.upserts.halves import Halves
 from frazil.ingest.upserts.last_deletes import LastDeletes
 from frazil.ingest.upserts.row_changes import read_checked, rows_of
+from frazil.ingest.wanted_by_rows import wanted_by_rows
 from frazil.types import (
     BadRecord,
     DataFile,
@@ -117,13 +118,20 @@ def has_few_headers(job: Job) -> bool:
     return not any(one.needs_headers or one.letters or "headers" in one.metadata_fields for one in targets)
 
 
+def _look(topic: str, target: TableTarget, records: Mapping[str, pa.Array]) -> Decoded:
+    """What becomes of records, without a trace of them in the task's run."""
+    if target.changes is None:
+        return read_records(target, records, limit=0).decoded
+    return read_checked(target, topic, records, limit=0).decoded
+
+
 def _tells_moves(target: TableTarget) -> bool:
     return target.envelope is not None and target.envelope.needs_headers
 
 
 def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """The function for `mapInArrow`; its output has one column, `report`: a JSON text per table."""
-    return functools.partial(run_task, job)
+    return partial(run_task, job)
 
 
 def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -230,7 +238,7 @@ class _TableRun:
         if self.has_heavy:
             return
         read = self._read(topic, columns)
-        decoded = read.decoded
+        decoded = wanted_by_rows(self.target, columns, read.decoded, partial(_look, topic))
         self.record_count += records.num_rows
         self._measure(columns["value"])
         self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})

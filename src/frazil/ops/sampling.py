@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -12,8 +12,9 @@ from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.reading import read_records
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
-from frazil.ingest.target import METADATA_TYPES, arrow_type
+from frazil.ingest.target import METADATA_TYPES, TableTarget, arrow_type
 from frazil.ingest.upserts.row_changes import read_checked
+from frazil.ingest.wanted_by_rows import wanted_by_rows
 from frazil.kafka.port import ReadRecord
 
 _ROUNDS = 3
@@ -35,13 +36,16 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
         "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),
     }
     topic = min(table.topics, default="")
+
+    def look(target: TableTarget, records: Mapping[str, pa.Array]) -> Decoded:
+        if target.changes is not None:
+            return read_checked(target, topic, records, MAX_MISFITS).decoded
+        return read_records(target, records).decoded
+
     for _ in range(_ROUNDS):
         target = table.target(schema)
-        if target.changes is not None:
-            decoded = read_checked(target, topic, columns, MAX_MISFITS).decoded
-        else:
-            decoded = read_records(target, columns).decoded
+        decoded = look(target, columns)
         if not decoded.missing or schemas is None:
             break
         table.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)
-    return decoded
+    return wanted_by_rows(target, columns, decoded, look)

@@ -23,7 +23,7 @@ class Awaited:
 
     #: When the table met the record first, by the clock of the process.
     since_ms: int
-    #: How far the partitions reached a minute later: the source writes both halves at once, so the other one is before these.
+    #: How far the partitions reached a minute later: the source writes both halves at once, so the other one is before.
     ends: Mapping[Partition, int] | None = None
 
 
