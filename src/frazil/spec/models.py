@@ -20,8 +20,8 @@ from frazil.types import FORMATS_OF_REGISTRY
 
 MetadataField = Literal[
     "topic", "partition", "offset", "timestamp", "headers", "key", "op", "image", "source_ts", "connector_ts",
-    "transaction_id", "total_order", "collection_order", "position", "source_order", "unavailable", "deleted",
-    "deleted_at",
+    "transaction_id", "total_order", "collection_order", "position", "source_order", "source_database",
+    "source_schema", "source_table", "unavailable", "deleted", "deleted_at",
 ]  # fmt: skip
 SecretText = Annotated[str, Field(repr=False, exclude=True)]
 SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
@@ -348,6 +348,9 @@ METADATA_COLUMNS: Mapping[MetadataField, str] = {
     "collection_order": "_collection_order",
     "position": "_position",
     "source_order": "_source_order",
+    "source_database": "_source_database",
+    "source_schema": "_source_schema",
+    "source_table": "_source_table",
     "unavailable": "_unavailable",
     "deleted": "_deleted",
     "deleted_at": "_deleted_at",
