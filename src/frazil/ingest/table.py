@@ -20,6 +20,7 @@ from frazil.ingest.decode.keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.in_vain import InVain
 from frazil.ingest.job import HEAVY_BYTES
+from frazil.ingest.name_mapping import PROPERTY, Aliases, aliases_of
 from frazil.ingest.naming import Shaping
 from frazil.ingest.plain_target import plain_target
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
@@ -304,7 +305,7 @@ class Table:
             spec_id=state.spec_id if state else 0,
             metadata=tuple((name, column) for name, column in self.spec.metadata.items() if column != key_column),
             target_file_size_bytes=self._target_file_size(),
-            reading=self._reading(),
+            reading=replace(self._reading(), aliases=self._aliases(known)),
             letters=plain_target(self.letters) if self.letters else None,
             shaping=shaping_of(self.spec),
             key=self._key_reading() if key_column else None,
@@ -323,6 +324,18 @@ class Table:
             last_deletes=self.progress.last_deletes,
             told_by=self._told_by() if self.spec.envelope is not None else None,
         )
+
+    def _aliases(self, schema: Schema | None) -> Aliases:
+        """The other names of the table's columns, where names of new columns are those of fields, and of columns that the
+        pipeline file gives no field.
+        """
+        mapping = self.state.properties.get(PROPERTY, "") if self.state is not None else ""
+        shaping = shaping_of(self.spec)
+        if not mapping or schema is None or (shaping is not None and shaping.makes_names):
+            return ()
+        given = {column for column, _ in shaping.fields} if shaping is not None else set()
+        given.update(own_columns(self.spec))
+        return tuple((path, names) for path, names in aliases_of(mapping, schema) if path[0] not in given)
 
     def _change_reading(self) -> ChangeReading:
         spec = self.spec

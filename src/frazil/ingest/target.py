@@ -36,6 +36,7 @@ from pyiceberg.types import (
 )
 
 from frazil.ingest.envelope import OWN_TYPES, Envelope
+from frazil.ingest.name_mapping import Aliases
 from frazil.ingest.naming import Layout, Shaping, make_layout
 from frazil.ingest.selection import Path, Selection
 from frazil.types import RESCUED_COLUMN, LastDelete
@@ -117,7 +118,8 @@ class Reading:
     without one they are milliseconds in JSON, and no times elsewhere. envelope: how records wrap a change, where what is
     read is not the record but its opened envelope (`decode.envelopes.opened`). barred: paths of fields that the table cannot
     have, with the reason: records that have them are bad ones. room: so many columns may be added; a record that brings more
-    is a bad one. is_extended: JSON is MongoDB's extended one.
+    is a bad one. is_extended: JSON is MongoDB's extended one. aliases: by path of a column other names that its field may
+    have in records.
     """
 
     format: str = "json"
@@ -137,6 +139,7 @@ class Reading:
     barred: tuple[tuple[Path, str], ...] = ()
     room: int = 2**31
     is_extended: bool = False
+    aliases: Aliases = ()
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """The schema of an id, None while it is not known."""

@@ -22,6 +22,7 @@ from frazil.ingest.decode.renames import Renames
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import NamesClash, SchemaChange, compare_schemas, lacking_of, new_schema, type_at
 from frazil.ingest.layouts import term_misfit
+from frazil.ingest.name_mapping import as_columns, column_names
 from frazil.ingest.naming import KEY_ROOT
 from frazil.ingest.pipeline import adder
 from frazil.ingest.refusals import remedy_of
@@ -184,6 +185,9 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
     struct = row_struct(written, target.envelope, fields, table.spec.value.message or "")
     if target.shaping is not None:
         struct = target.shaping.selection.prune_struct(struct) or StructType()
+    if reading.aliases:
+        named = as_columns(struct, column_names(reading.aliases))
+        struct = named if isinstance(named, StructType) else struct
     renames = row_renames(written, target.envelope, struct)
     return _fitted(reading, subject, written, struct, fields, renames, target.envelope)
 

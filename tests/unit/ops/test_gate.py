@@ -240,3 +240,17 @@ def test_what_no_schema_is_known_for_is_no_problem(world: World) -> None:
     registry.register("avro", avro(id="long"), subject="a-value")
     settings += "    mode: upsert\n    key: {format: avro}\n"
     assert _arranged(world, registry, "[a]", settings)[0] == [], "keys may have it"
+
+
+def test_a_field_that_the_tables_name_mapping_knows_is_no_new_column(world: World) -> None:
+    registry = MemoryRegistry()
+    registry.register("avro", avro(record_id="long", more="string"), subject="a-value")
+    world.source.create("a")
+    spec = world.spec(f"{HEAD}tables: {{s.t: {{topic: a, value: {{format: avro}}}}}}\n")
+    discovery = Discovery(spec, world.source, world.catalog)
+    discovery.refresh_topics()
+    (table,) = discovery.tables.values()
+    mapping = {"schema.name-mapping.default": '[{"field-id": 1, "names": ["record_id"]}]'}
+    table.state = world.catalog.create("s.t", new_schema([("id", parse_type("int"))]), mapping, 2)
+    [finding] = check_schemas([table], Schemas(registry), spec.path)
+    assert (finding.is_ok, finding.found) == (True, "a run widens id: long, adds more: string")

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
+from frazil.ingest.decode.aliased import join_aliases
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.connect.messages import are_null_messages, decode_records
 from frazil.ingest.decode.envelopes.canal import open_canal
@@ -24,6 +25,7 @@ from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.plain import decode_plain
 from frazil.ingest.evolve import Wanted
 from frazil.ingest.granting import growth
+from frazil.ingest.name_mapping import with_aliases
 from frazil.ingest.target import Reading
 
 _MOST_TRIES = 500
@@ -49,6 +51,15 @@ def decode_values(
     reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISFITS
 ) -> Decoded:
     """The columns `fields` of these records. limit: how many misfits are noted."""
+    if not reading.aliases:
+        return _decode_values(reading, fields, records, limit)
+    decoded = _decode_values(reading, with_aliases(fields, reading.aliases), records, limit)
+    return join_aliases(reading, fields, decoded, limit)
+
+
+def _decode_values(
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
+) -> Decoded:
     kept, unread = _without_large(reading, records)
     decoded = _decode(reading, fields, kept, limit)
     if _growth(reading, fields, decoded.wanted) > reading.room:
@@ -71,7 +82,10 @@ def decode_messages(
 ) -> MessageRows:
     """The columns `fields` of the rows of these records, which have several each."""
     kept, large = _without_large(reading, records)
-    return open_canal(kept, fields, reading, limit, large)
+    if not reading.aliases:
+        return open_canal(kept, fields, reading, limit, large)
+    found = open_canal(kept, with_aliases(fields, reading.aliases), reading, limit, large)
+    return replace(found, decoded=join_aliases(reading, fields, found.decoded, limit))
 
 
 def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[Mapping[str, pa.Array], list[Misfit]]:

@@ -27,6 +27,7 @@ from frazil.ingest.decode.json.bare_keys import bare_keys
 from frazil.ingest.decode.keys import decode_keys, has_record
 from frazil.ingest.envelope import NO_ENVELOPE
 from frazil.ingest.evolve import type_at
+from frazil.ingest.name_mapping import as_columns, column_names
 from frazil.ingest.naming import KEY_ROOT
 from frazil.ingest.picking import pick
 from frazil.ingest.target import ChangeReading, Reading, TableTarget
@@ -271,7 +272,10 @@ def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) 
         is_value = np.full(decoded.refused.size, kind is not None)
         is_framed = target.changes.key.format not in ("json", "raw", "text")
         return Keys(_without_fields(replace(decoded, wanted={}), is_value, limit, is_framed))
-    wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in kind.fields}}
+    names = column_names(target.reading.aliases)
+    mine = as_columns(kind, names) if names else kind
+    assert isinstance(mine, StructType)
+    wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in mine.fields}}
     return Keys(replace(decoded, wanted=wanted), fields=tuple(_of_table(target, leaves_of(kind))))
 
 

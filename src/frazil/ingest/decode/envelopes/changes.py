@@ -70,6 +70,7 @@ from frazil.ingest.decode.fit import Fitting, Place, require
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.values import decode_messages, decode_values, has_value
 from frazil.ingest.envelope import Envelope
+from frazil.ingest.name_mapping import tops_of, under
 from frazil.ingest.naming import Shaping, unfold
 from frazil.ingest.rows import bindings_of, shape_columns
 from frazil.ingest.selection import Path, Selection
@@ -235,6 +236,7 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
         envelope=envelope,
         selection=_selection(shaping, exclude, before, [name for name in names if name not in _IMAGES_OF]),
         units=tuple(((image, *path), unit) for path, unit in units for image in _IMAGES_OF),
+        aliases=under(reading.aliases, *_IMAGES_OF) + under(tops_of(reading.aliases), "unavailable"),
         barred=tuple(((image, *path), why) for path, why in reading.barred for image in _IMAGES_OF),
     )
 
