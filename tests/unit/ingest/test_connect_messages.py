@@ -19,6 +19,7 @@ from frazil.ingest.decode.keys import decode_keys
 from frazil.ingest.decode.values import decode_values, has_value
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.target import Reading, WriterSchema
+from frazil.spec.models import EnvelopeSpec
 from tests.unit.ingest.test_upsert_service import JSON_KEYS, UpsertWorld
 
 Row = dict[str, Any]
@@ -307,3 +308,20 @@ def test_a_column_of_the_written_type_keeps_what_is_written() -> None:
     records = {"value": pa.array([_avro(schema, {"x": 5})], pa.binary())}
     found = decode_values(reading, new_schema({"x": LongType()}.items()).fields, records)
     assert (found.columns[0].to_pylist(), found.wanted) == ([5], {})
+
+
+def test_rows_that_name_their_operation_are_read_from_messages_with_a_schema(tmp_path: Path) -> None:
+    envelope = EnvelopeSpec(kind="operation", operation="ops", insert=("I",), update=("U",), delete=("D",))
+    world = UpsertWorld(
+        tmp_path, key=JSON_KEYS, key_columns=("id",), envelope=envelope, dead_letters={"stop_above": 1.0}
+    )
+    fields = [_field("int32", "id"), _field("int32", "day", name=f"{_CONNECT}Date"), _field("string", "ops")]
+    for ops, number, day in (("I", 1, 5), ("I", 2, 6), ("U", 1, 7), ("D", 2, None), ("?", 3, 8)):
+        value = {"id": number, "day": day, "ops": ops}
+        world.put(json.dumps({"id": number}), {"schema": _struct(*fields), "payload": value})
+    world.put('{"id": 4}', {"schema": None, "payload": {"id": 4, "ops": "I"}})
+    world.put('{"id": 5}', {"id": 5, "ops": "I"})
+    world.catch_up()
+    days = [(row["id"], row["day"]) for row in world.mirror("id", "day")]
+    assert days == [(1, dt.date(1970, 1, 8)), (4, None), (5, None)]
+    assert [kind for kind, _ in world.letters()] == ["unknown_operation"]

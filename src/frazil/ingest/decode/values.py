@@ -21,6 +21,7 @@ from frazil.ingest.decode.envelopes.json import open_json
 from frazil.ingest.decode.envelopes.message_rows import MessageRows
 from frazil.ingest.decode.envelopes.parts import json_options
 from frazil.ingest.decode.framed import decode_framed
+from frazil.ingest.decode.json.records import decode_json
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.plain import decode_plain
 from frazil.ingest.evolve import Wanted
@@ -142,9 +143,12 @@ def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[
         return decode_framed(reading, fields, records, limit)
     if reading.format in ("text", "raw"):
         return decode_plain(reading, fields, records["value"], limit)
-    if reading.envelope is not None:
-        return open_json(records["value"], fields, reading, limit)
-    return decode_records(records["value"], fields, reading, json_options(reading, limit))
+    values, options = records["value"], json_options(reading, limit)
+    if reading.envelope is None:
+        return decode_records(values, fields, reading, options, lambda rest: decode_json(rest, fields, options))
+    if reading.envelope.kind == "operation":
+        return decode_records(values, fields, reading, options, lambda rest: open_json(rest, fields, reading, limit))
+    return open_json(values, fields, reading, limit)
 
 
 def _lengths(values: pa.BinaryArray) -> NDArray[np.int32]:

@@ -7,7 +7,7 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,13 +19,14 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.ingest.decode.columns import Columns, Decoded, Fault, Misfit
 from frazil.ingest.decode.connect.schema import ConnectType, give_meaning, names_connect_type, parse_connect_type
 from frazil.ingest.decode.connect.values import Meaning
+from frazil.ingest.decode.envelopes.columns import open_columns
 from frazil.ingest.decode.fit import Fitting, fit_columns
 from frazil.ingest.decode.groups import Group, in_order
 from frazil.ingest.decode.json import scan
 from frazil.ingest.decode.json.columns import Findings, read_members, read_value
 from frazil.ingest.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.ingest.decode.json.infer import refuse_objects
-from frazil.ingest.decode.json.records import JsonOptions, decode_json, spell_out, texts_of, unreadable, whole_slices
+from frazil.ingest.decode.json.records import JsonOptions, spell_out, texts_of, unreadable, whole_slices
 from frazil.ingest.decode.json.same_texts import group_same
 from frazil.ingest.decode.json.slices import Slices, Texts, take_keys
 from frazil.ingest.decode.regroup import select_columns
@@ -102,13 +103,19 @@ class _Messages:
 
 
 def decode_records(
-    values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: Reading, options: JsonOptions
+    values: pa.BinaryArray,
+    fields: tuple[NestedField, ...],
+    reading: Reading,
+    options: JsonOptions,
+    decode: Callable[[pa.BinaryArray], Decoded],
 ) -> Decoded:
-    """The columns `fields` of records in JSON, of which some, all or none are messages of Connect's converter."""
+    """The columns `fields` of records in JSON, of which some, all or none are messages of Connect's converter. The records
+    are rows, or have a field that names the operation. decode: reads the others.
+    """
     rows = may_be_messages(values)
     found = _find(values, rows, options, [one.name for one in fields]) if rows.size else None
     if found is None or not found.groups:
-        return decode_json(values, fields, options)
+        return decode(values)
     groups = [Group(rows[one.rows], _decode(found, one, fields, reading)) for one in found.groups if _has_type(one)]
     bare = [one for one in found.groups if not _has_type(one)]
     typed = np.concatenate([np.zeros(0, np.int64), *(group.rows for group in groups)])
@@ -118,7 +125,7 @@ def decode_records(
         for one in bare:
             held = _with_payloads(held, rows[one.rows], found, one.rows)
         some = held if left.size == len(values) else held.take(pa.array(left))
-        groups.append(Group(left, decode_json(some, fields, options)))
+        groups.append(Group(left, decode(some)))
     return in_order(groups, fields, len(values), options.limit)
 
 
@@ -221,8 +228,11 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
     if message.schema is None:
         return _refused(message, fields)
     struct, columns, dropped = _read(found, message.rows, message.schema)
-    table = StructType(*fields)
-    struct, columns = give_meaning(struct, columns, _paths_of(message.schema), lambda path: type_at(table, path))
+    table, meanings = StructType(*fields), _paths_of(message.schema)
+    if reading.envelope is not None:
+        struct, columns = open_columns(reading.envelope, struct, columns, meanings, fields)
+    else:
+        struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
     fitting = Fitting(reading, "", message.rows.size, found.texts.limit)
