@@ -182,7 +182,8 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
     fields, reading = target.fields, target.reading
     if target.shaping is not None:
         fields, reading = target.layout.fields, replace(reading, units=target.layout.units)
-    struct = row_struct(written, target.envelope, fields, table.spec.value.message or "")
+    message = table.spec.value.message or ""
+    struct = row_struct(written, target.envelope, fields, message, reading.unit_at)
     if target.shaping is not None:
         struct = target.shaping.selection.prune_struct(struct) or StructType()
     if reading.aliases:

@@ -19,7 +19,9 @@ from frazil.ingest.decode.keys import decode_keys
 from frazil.ingest.decode.values import decode_values, has_value
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.target import Reading, WriterSchema
-from frazil.spec.models import EnvelopeSpec
+from frazil.spec.models import ColumnSpec, EnvelopeSpec
+from frazil.spec.types import parse_type
+from tests.unit.ingest.test_shaped_service import World
 from tests.unit.ingest.test_upsert_service import JSON_KEYS, UpsertWorld
 
 Row = dict[str, Any]
@@ -325,3 +327,12 @@ def test_rows_that_name_their_operation_are_read_from_messages_with_a_schema(tmp
     days = [(row["id"], row["day"]) for row in world.mirror("id", "day")]
     assert days == [(1, dt.date(1970, 1, 8)), (4, None), (5, None)]
     assert [kind for kind, _ in world.letters()] == ["unknown_operation"]
+
+
+def test_a_unit_that_the_file_gives_a_column_counts(tmp_path: Path) -> None:
+    columns = (ColumnSpec(name="ts", type=parse_type("timestamptz"), unit="us"),)
+    world = World(tmp_path, columns=columns)
+    schema = _struct(_field("int64", "ts", name=f"{_DEBEZIUM}time.MicroTimestamp"))
+    world.source.produce("a", 0, _message(schema, {"ts": 1}))
+    world.catch_up()
+    assert world.rows() == [{"ts": dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)}]

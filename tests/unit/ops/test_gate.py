@@ -254,3 +254,11 @@ def test_a_field_that_the_tables_name_mapping_knows_is_no_new_column(world: Worl
     table.state = world.catalog.create("s.t", new_schema([("id", parse_type("int"))]), mapping, 2)
     [finding] = check_schemas([table], Schemas(registry), spec.path)
     assert (finding.is_ok, finding.found) == (True, "a run widens id: long, adds more: string")
+
+
+def test_a_unit_that_the_file_gives_a_column_counts_more_than_connects_name(world: World) -> None:
+    registry = MemoryRegistry()
+    micros = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
+    registry.register("avro", avro(ts=micros, other=micros), subject="a-value")
+    [finding] = look(world, registry, ', columns: {ts: "timestamptz(us)"}')
+    assert (finding.is_ok, finding.found) == (True, "a run adds other: timestamp")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from frazil.ingest.decode.avro.json_scan import write_values
 from frazil.ingest.decode.avro.reader import AvroReader, avro_reader
 from frazil.ingest.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
 from frazil.ingest.decode.connect.protobuf_names import meanings_of_protobuf
-from frazil.ingest.decode.connect.schema import give_meaning, meanings_of_avro
+from frazil.ingest.decode.connect.schema import give_meaning, meanings_of_avro, without_units
 from frazil.ingest.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, Meaning
 from frazil.ingest.decode.envelopes.columns import has_documents, is_wrapped, open_columns
 from frazil.ingest.decode.envelopes.documents import open_documents
@@ -220,6 +221,7 @@ def _read_columns(
             fitting.branches = {("after", *path): name for path, name in fitting.branches.items()}
         struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
     else:
+        meanings = without_units(meanings, batch.reading.unit_at)
         struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)
@@ -352,10 +354,14 @@ def row_branches(schema: WriterSchema, envelope: Envelope | None) -> Mapping[tup
 
 
 def row_struct(
-    schema: WriterSchema, envelope: Envelope | None, fields: Sequence[NestedField], message: str = ""
+    schema: WriterSchema,
+    envelope: Envelope | None,
+    fields: Sequence[NestedField],
+    message: str = "",
+    units: Mapping[tuple[str, ...], str] = MappingProxyType({}),
 ) -> StructType:
     """The Iceberg type of the rows of records that a schema describes: of those in envelopes the row inside, without fields
-    where it is no envelope. fields: those of the table's rows. Raises UnusableSchema.
+    where it is no envelope. fields: those of the table's rows; units: of numbers in columns of time. Raises UnusableSchema.
     """
     struct = struct_of(schema, message)
     if schema.kind == "json_schema":
@@ -365,7 +371,7 @@ def row_struct(
     meanings = _meanings(schema, reader, table if envelope is None else None)
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
     if envelope is None:
-        return give_meaning(struct, nothing, meanings, lambda path: type_at(table, path))[0]
+        return give_meaning(struct, nothing, without_units(meanings, units), lambda path: type_at(table, path))[0]
     opened, _ = open_columns(envelope, struct, nothing, meanings, opened_fields(envelope, fields, ()))
     kind = next((field.field_type for field in opened.fields if field.name == "after"), None)
     return kind if isinstance(kind, StructType) else StructType()

@@ -7,7 +7,7 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.ingest.decode.columns import Columns, Decoded, Fault, Misfit
-from frazil.ingest.decode.connect.schema import ConnectType, give_meaning, names_connect_type, parse_connect_type
+from frazil.ingest.decode.connect.schema import (
+    ConnectType,
+    give_meaning,
+    names_connect_type,
+    parse_connect_type,
+    without_units,
+)
 from frazil.ingest.decode.connect.values import Meaning
 from frazil.ingest.decode.envelopes.columns import open_columns
 from frazil.ingest.decode.fit import Fitting, fit_columns
@@ -232,6 +238,7 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
     if reading.envelope is not None:
         struct, columns = open_columns(reading.envelope, struct, columns, meanings, fields)
     else:
+        meanings = without_units(meanings, reading.unit_at)
         struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
@@ -262,7 +269,7 @@ def _below(name: str, schema: ConnectType) -> dict[Path, Meaning]:
     return {(name, *path): meaning for path, meaning in schema.meanings.items()}
 
 
-def _paths_of(schema: ConnectType) -> dict[Path, Meaning]:
+def _paths_of(schema: ConnectType) -> Mapping[Path, Meaning]:
     """The names of types by path in the record; a payload that is no struct is a record with one field."""
     if isinstance(schema.kind, StructType):
         return {path: meaning for path, meaning in schema.meanings.items() if path}

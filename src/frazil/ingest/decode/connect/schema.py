@@ -253,6 +253,11 @@ class _Reading:
         self.paths.update(dict.fromkeys(rows.tolist(), ".".join(path)))
 
 
+def without_units(meanings: Mapping[Path, Meaning], units: Mapping[Path, str]) -> Mapping[Path, Meaning]:
+    """The meanings without those of columns whose numbers the pipeline file gives a unit: that counts. units: by path."""
+    return {path: meaning for path, meaning in meanings.items() if path not in units} if units else meanings
+
+
 def give_meaning(
     struct: StructType, columns: Columns, meanings: Mapping[Path, Meaning], wanted: TypeAt
 ) -> tuple[StructType, Columns]:
