@@ -31,7 +31,8 @@ def wanted_by_rows(target: TableTarget, records: Records, found: Decoded, look: 
     A record that needs a change to become a row, such as a wider type, is no bad one. While a table has no columns, and no
     record is a row, they are those of the bad records: dead letters need a table.
     """
-    if found.missing or not (found.wanted or found.loosened):
+    is_waiting = target.shaping is not None and bool(target.layout.unbound)  # What feeds some columns is not known yet.
+    if found.missing or is_waiting or not (found.wanted or found.loosened):
         return found
     try:
         # Whether a record has a key is not known as long as the table lacks the key's column.
