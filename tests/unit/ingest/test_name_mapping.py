@@ -80,7 +80,7 @@ def test_what_is_no_mapping_or_names_another_column_gives_no_names(text: str) ->
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"exclude": (("other",),)}, {"on_drift": "freeze"}, {"undeclared": "drop"}], ids=str
+    "settings", [{}, {"exclude": (("other",),)}, {"schema_evolution": "freeze"}, {"unknown_fields": "drop"}], ids=str
 )
 def test_fields_of_json_go_to_the_columns_of_their_names(tmp_path: Path, settings: Row) -> None:
     world = World(tmp_path, columns=(ColumnSpec(name="id", type=parse_type("long")),), **settings)

@@ -95,7 +95,7 @@ def _read_json(
     reading: Reading, name: str, kind: IcebergType | None, held: pa.BinaryArray, limit: int, what: str
 ) -> Decoded:
     """JSON of any kind; messages of Kafka Connect's converter with the types of their schema."""
-    options = JsonOptions(reading.undeclared, limit=limit, is_extended=reading.is_extended)
+    options = JsonOptions(reading.unknown_fields, limit=limit, is_extended=reading.is_extended)
     groups, others, rest = decode_key_messages(held, name, kind, reading, options)
     if not groups:
         return decode_any(rest, name, kind, options, f"the {what}")
