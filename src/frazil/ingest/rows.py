@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.connect.messages import may_be_messages
 from frazil.ingest.decode.fit import Fitting, Place, require, require_inside
 from frazil.ingest.decode.json.records import list_paths
 from frazil.ingest.decode.json.slices import MAX_MISFITS
@@ -114,7 +115,7 @@ def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Re
     """The paths of fields of these records, and whether each is a record itself."""
     if refusal() is not None:
         return []
-    if reading.format == "json":
+    if reading.format == "json" and not may_be_messages(records["value"]).size:
         return list_paths(records["value"], shaping.depth)
     wanted = decode_values(replace(reading, unknown_fields="add"), layout.fields, records, 0).wanted
     return unfold(wanted, shaping.depth)

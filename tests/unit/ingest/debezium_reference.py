@@ -291,9 +291,8 @@ _NOTES = """
   `24:00:00`. Declare such a column as it is written, `columns: {lasted: long}`: microseconds, negative ones too.
 - A decimal with a scale below 0 or above 38, as Oracle's `NUMBER(5,-2)` has, stays `binary`, its unscaled number: set
   `decimal.handling.mode=string` at the connector.
-- `sparsevec` in JSON is `struct<dimensions: int, vector: list<list<double>>>`, each element a place and its value; in Avro
-  a list of structs with `key` and `value`. In JSON other maps whose keys are no texts are left out, and `frazil status`
-  names their fields.
+- `sparsevec` in JSON is `struct<dimensions: int, vector: map<int, double>>`, by place its value; in Avro a list of structs
+  with `key` and `value`. Other maps whose keys are no texts alike: [Kafka Connect](connect.md#maps).
 - A decimal without a scale of its own keeps its digits as text; declared as `decimal(p,s)` it becomes one, where it fits.
 - `binary.handling.mode` base64, base64-url-safe and hex are texts, and stay texts.
 - JSON **without** a schema has no types: numbers are `long` or `double`, texts `string`. Times come as numbers, and a

@@ -160,12 +160,23 @@ def _with_map(name: str, keys: str, value: Any, kind: str = "double") -> tuple[d
     return kinds, read_envelope(target_of(kinds, Envelope("debezium"), Reading()), records)
 
 
-def test_a_map_with_numbers_for_keys_is_a_list_of_pairs_or_left_out_and_its_neighbours_are_read() -> None:
-    kinds, changes = _with_map("io.debezium.data.SparseVector", "int16", [[1, 2.5], [7, 3]])
-    assert (str(kinds["m"]), changes.columns[1].to_pylist()) == ("list<list<double>>", [[[1.0, 2.5], [7.0, 3.0]]])
-    kinds, changes = _with_map("x", "int64", [[1, "a"]], "string")
-    assert (list(kinds), changes.columns[0].to_pylist(), changes.decoded.misfits) == (["v"], [1], [])
-    assert changes.decoded.dropped == {"m"}
+@pytest.mark.parametrize(
+    ("keys", "value", "kind", "column", "stored"),
+    [
+        ("int16", [[1, 2.5], [7, 3]], "double", "map<int, double>", [(1, 2.5), (7, 3.0)]),
+        ("int64", [[1, "a"], [2, None]], "string", "map<long, string>", [(1, "a"), (2, None)]),
+        ("boolean", [[True, "a"]], "string", "map<boolean, string>", [(True, "a")]),
+        ("bytes", [["AAE=", "a"]], "string", "map<binary, string>", [(b"\0\1", "a")]),
+        ("int64", [], "string", "map<long, string>", []),
+        ("int64", None, "string", "map<long, string>", None),
+    ],
+)
+def test_a_map_whose_keys_are_no_texts_is_a_map_with_keys_of_their_type(
+    keys: str, value: Any, kind: str, column: str, stored: Any
+) -> None:
+    kinds, changes = _with_map("x", keys, value, kind)
+    assert (str(kinds["m"]), changes.columns[1].to_pylist()) == (column, [stored])
+    assert (changes.decoded.misfits, changes.decoded.dropped) == ([], set())
 
 
 def test_a_column_that_is_declared_as_the_number_that_is_written_gets_it() -> None:

@@ -27,6 +27,7 @@ from frazil.ingest.decode.json.bare_keys import bare_keys
 from frazil.ingest.decode.keys import decode_keys, has_record
 from frazil.ingest.envelope import NO_ENVELOPE
 from frazil.ingest.evolve import type_at
+from frazil.ingest.name_mapping import as_columns, column_names
 from frazil.ingest.naming import KEY_ROOT
 from frazil.ingest.picking import pick
 from frazil.ingest.target import ChangeReading, Reading, TableTarget
@@ -58,8 +59,9 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
     nothing = Keys(Decoded([], np.zeros(rows.size, np.bool_)))
     if not rows.any():
         return nothing
-    if _is_json(target):
-        bare = flat_keys if target.envelope is not None and target.envelope.kind == "maxwell" else bare_keys
+    if _is_json(target) and target.envelope is not None:
+        # Their fields have the types of the row; keys without an envelope are read with the types of their own schema.
+        bare = flat_keys if target.envelope.kind == "maxwell" else bare_keys
         records = {**records, "key": bare(records["key"])}
     keys = records["key"]
     lacking = rows & np.asarray(keys.is_null())
@@ -271,7 +273,10 @@ def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) 
         is_value = np.full(decoded.refused.size, kind is not None)
         is_framed = target.changes.key.format not in ("json", "raw", "text")
         return Keys(_without_fields(replace(decoded, wanted={}), is_value, limit, is_framed))
-    wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in kind.fields}}
+    names = column_names(target.reading.aliases)
+    mine = as_columns(kind, names) if names else kind
+    assert isinstance(mine, StructType)
+    wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in mine.fields}}
     return Keys(replace(decoded, wanted=wanted), fields=tuple(_of_table(target, leaves_of(kind))))
 
 
@@ -307,6 +312,7 @@ def _are_records(target: TableTarget, keys: pa.Array) -> NDArray[np.bool_]:
     assert changes is not None
     reading = changes.key
     if reading.format == "json" or (reading.format == "raw" and not _is_whole(target, changes)):
+        keys = bare_keys(keys)
         return np.asarray(pc.match_substring_regex(keys.cast(pa.binary()), r"^[ \t\r\n]*\{"))
     return np.full(len(keys), reading.format not in ("text", "raw") and has_record(reading))
 

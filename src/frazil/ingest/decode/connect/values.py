@@ -23,6 +23,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.ingest.decode.connect.message_types import member, read_days, read_times
 from frazil.ingest.decode.epochs import cut_texts, from_numbers, from_texts
 from frazil.ingest.decode.uuid_text import read_uuids
 
@@ -222,6 +223,42 @@ def _exact(raw: bytes, scale: int) -> Decimal:
     return Decimal((int(number < 0), digits, -scale))
 
 
+CONFLUENT_DECIMAL = "confluent.type.Decimal"
+GOOGLE_DATE, GOOGLE_TIME = "google.type.Date", "google.type.TimeOfDay"
+"""Messages that Confluent's ProtobufConverter has for Connect's decimals, dates and times."""
+_UNKNOWN = -1
+
+
+def confluent_decimal(precision: str | None, scale: str | None) -> Meaning:
+    """A decimal in a message with its own scale, with the parameters of its field, as far as they are noted."""
+    whole = scale is not None and scale.isdecimal() and (precision is None or precision.isdecimal())
+    if not whole or scale is None:
+        return Meaning(CONFLUENT_DECIMAL, _UNKNOWN)
+    return Meaning(CONFLUENT_DECIMAL, int(scale), min(int(precision or _MOST_DIGITS), _MOST_DIGITS))
+
+
+def _decimal_message(array: pa.Array, meaning: Meaning, wanted: IcebergType | None) -> Meant | None:
+    """Numbers in messages, each with a scale of its own: of the type that the field notes, else their digits as text."""
+    if not 0 <= meaning.scale <= meaning.precision or meaning.precision < 1:
+        return _variable_decimal(array, meaning, wanted)
+    scales, values = member(array, "scale"), member(array, "value")
+    if scales is None or values is None:
+        return None
+    if (np.asarray(scales.drop_null()) == meaning.scale).all():
+        return _decimal(values, meaning, wanted)
+    return _variable_decimal(array, meaning, DecimalType(meaning.precision, meaning.scale))
+
+
+def _date_message(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+    days = read_days(array)
+    return None if days is None else Meant(days, DateType(), _lost(array, days))
+
+
+def _time_message(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+    times = read_times(array)
+    return None if times is None else Meant(times, TimeType(), _lost(array, times))
+
+
 _DEBEZIUM, _CONNECT = "io.debezium.", "org.apache.kafka.connect.data."
 VARIABLE_SCALE = Meaning(f"{_DEBEZIUM}data.VariableScaleDecimal")
 """A number with a scale of its own."""
@@ -243,4 +280,7 @@ _READERS: dict[str, _Read] = {
     f"{_DEBEZIUM}time.IsoTimestamp": _text(TimestampType(), pa.timestamp("us"), True),
     f"{_DEBEZIUM}data.Uuid": _uuid,
     VARIABLE_SCALE.name: _variable_decimal,
+    CONFLUENT_DECIMAL: _decimal_message,
+    GOOGLE_DATE: _date_message,
+    GOOGLE_TIME: _time_message,
 }

@@ -70,6 +70,7 @@ from frazil.ingest.decode.fit import Fitting, Place, require
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.values import decode_messages, decode_values, has_value
 from frazil.ingest.envelope import Envelope
+from frazil.ingest.name_mapping import tops_of, under
 from frazil.ingest.naming import Shaping, unfold
 from frazil.ingest.rows import bindings_of, shape_columns
 from frazil.ingest.selection import Path, Selection
@@ -237,6 +238,7 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
         units=tuple(((image, *path), unit) for path, unit in read_as.units for image in _IMAGES_OF),
         coerced=tuple((image, *path) for path in read_as.coerced for image in _IMAGES_OF),
         zones=tuple(((image, *path), zone) for path, zone in read_as.zones for image in _IMAGES_OF),
+        aliases=under(reading.aliases, *_IMAGES_OF) + under(tops_of(reading.aliases), "unavailable"),
         barred=tuple(((image, *path), why) for path, why in reading.barred for image in _IMAGES_OF),
         hints=tuple(((image, *path), kind) for path, kind in reading.hints for image in _IMAGES_OF),
     )

@@ -32,6 +32,7 @@ from frazil.ingest.decode.envelopes.opened import (
     SCHEMA_CHANGE,
     TRANSACTION,
 )
+from frazil.ingest.decode.envelopes.origins import spell_beside, spell_origins
 from frazil.ingest.decode.envelopes.placeholders import unsent_of
 from frazil.ingest.decode.envelopes.positions import POSITION_FIELDS, spell_order, spell_position
 from frazil.ingest.decode.envelopes.source_log import ORDER_FIELDS, spell_commit_place, spell_transaction
@@ -290,6 +291,8 @@ def _facts(parts: _Parts, asked: Collection[str]) -> dict[str, pa.Array]:
         if found[fact] is None and "after" in parts:
             beside = {name[-5:]: member(parts, ("after", name)) for name in names if name not in parts}
             found[fact] = _finest(beside.get("ts_us"), beside.get("ts_ms"))
+    found |= spell_beside(asked, lambda name: member(parts, ("after", name)) if name not in parts else None)
+    found |= spell_origins(asked, lambda name: member(parts, ("source", name)))
     return {name: array for name, array in found.items() if array is not None}
 
 

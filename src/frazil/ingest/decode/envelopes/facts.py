@@ -11,6 +11,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.ingest.decode.envelopes.opened import BARE, FLAT_MOMENTS
+from frazil.ingest.decode.envelopes.origins import (
+    BESIDE,
+    IN_MESSAGES,
+    IN_SOURCE,
+    ORIGINS,
+    spell_beside,
+    spell_origins,
+)
 from frazil.ingest.decode.envelopes.parts import (
     Parts,
     Stretch,
@@ -56,13 +64,24 @@ def read_facts(stretch: Stretch, parts: Parts, is_change: NDArray[np.bool_]) -> 
         texts = {name: _fact(stretch, source[name], name) for name in ORDER_FIELDS}
         order = {name: one for name, one in texts.items() if one.null_count < len(one)}
         found |= {"commit_place": spell_commit_place(order), "source_transaction": spell_transaction(order)}
+    found |= _origins(stretch, parts, is_change, asked)
     if "connector_ts" in asked and parts.is_overlay is False:
         found["connector_ts"] = _moment(stretch, kept(parts, ("ts_ms", "ts_us"), is_change))
     if stretch.envelope.kind == "debezium":
         _add_flat_moments(stretch, parts, is_change, found, asked)
     if parts.is_overlay:
         found |= _maxwell_facts(stretch, kept(parts, ("ts", "xid"), is_change))
+        named = kept(parts, tuple(IN_MESSAGES.values()), is_change)
+        found |= {fact: _text(stretch, named[name], name) for fact, name in IN_MESSAGES.items() if fact in asked}
     return {name: array for name, array in found.items() if array is not None and name in asked}
+
+
+def _origins(stretch: Stretch, parts: Parts, is_change: NDArray[np.bool_], asked: Sequence[str]) -> dict[str, pa.Array]:
+    """Where changes are from, as Debezium's `source` tells it."""
+    if ORIGINS.keys().isdisjoint(asked) or stretch.envelope.kind != "debezium":
+        return {}
+    source = members_of(stretch, parts, "source", list(IN_SOURCE), is_change)
+    return spell_origins(asked, lambda name: _text(stretch, source[name], f"source.{name}"))
 
 
 def _add_flat_moments(
@@ -83,6 +102,12 @@ def _add_flat_moments(
             moments = _moment(stretch, told)
             other = found.get(fact)
             found[fact] = moments if other is None else pc.coalesce(other, moments)
+    others = [name for fact, words in BESIDE.items() if fact in asked for name in words]
+    if others:
+        beside = members_of(stretch, parts, "after", others, is_flat)
+        texts = {name: _text(stretch, one, name) for name, one in beside.items()}
+        for fact, array in spell_beside(asked, texts.get).items():
+            found[fact] = array if (other := found.get(fact)) is None else pc.coalesce(other, array)
 
 
 def _maxwell_facts(stretch: Stretch, members: Mapping[str, Slices]) -> dict[str, pa.Array]:
@@ -112,6 +137,11 @@ def _fact(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
     if name in FACT_TYPES and not np.isin(slices.kind, (STRING, ESCAPED)).any():
         return read_number(stretch, slices, f"source.{name}")
     return read_word(stretch, slices, f"source.{name}")
+
+
+def _text(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
+    """The texts of a member; null for what is none."""
+    return read_word(stretch, slices.only(STRING, ESCAPED), name)
 
 
 def _moment(stretch: Stretch, members: Mapping[str, Slices]) -> pa.Array:

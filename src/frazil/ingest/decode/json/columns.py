@@ -39,6 +39,7 @@ from frazil.ingest.decode.json.as_sent import as_sent
 from frazil.ingest.decode.json.extended import as_held, endless_of
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.infer import infer_members, join_spellings, refuse_objects, refuse_second
+from frazil.ingest.decode.json.pairs import read_pairs
 from frazil.ingest.decode.json.scan import OK
 from frazil.ingest.decode.json.slices import (
     Members,
@@ -477,9 +478,9 @@ def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
 
 def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
     assert isinstance(kind, MapType)
-    validity, nulls, other = presence(slices, OBJECT)
     if not isinstance(kind.key_type, StringType):
-        other = ((slices.kind > 1).astype(np.uint8)) * np.uint8(values.WRONG_KIND)
+        return _read_pairs(texts, slices, kind, findings, path)
+    validity, nulls, other = presence(slices, OBJECT)
     _refuse(texts, slices, other, kind, path)
     offsets, key_slices, value_slices = entries_of(texts, slices)
     keys = text_column(texts, key_slices, numbers=False)
@@ -494,6 +495,20 @@ def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Finding
     return pa.Array.from_buffers(
         arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[entries]
     )
+
+
+def _read_pairs(texts: Texts, slices: Slices, kind: MapType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
+    """Maps whose keys are no texts, from arrays of pairs."""
+
+    def read(some: Slices, of: IcebergType, place: tuple[str, ...]) -> pa.Array:
+        return read_value(texts, some, of, findings, place)
+
+    array, pairs, keys, bad = read_pairs(texts, slices, kind, path, read)
+    _refuse(texts, slices, bad * np.uint8(values.WRONG_KIND), kind, path)
+    _refuse_twice(texts, slices, pairs.offsets, keys, path)
+    if kind.value_required:
+        _refuse_null(texts, pairs.values, (*path, "value"))
+    return array
 
 
 def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:

@@ -107,7 +107,7 @@ def _find_indexed(
     while index[at + k] >= 0:
         f = index[at + k]
         if fields[f, KEY_LENGTH] == length and same_bytes(i, keys + fields[f, KEY_AT], length, end):
-            return f
+            return int(f)
         k = (k + 1) & mask
     return -1
 

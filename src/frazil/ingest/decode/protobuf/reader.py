@@ -79,6 +79,11 @@ class ProtobufReader:
         """The Iceberg type of a record; field ids are placeholders."""
         return self._struct
 
+    @property
+    def described(self) -> tuple[bytes, str]:
+        """The descriptors, and the full name of the message."""
+        return self._descriptors, self._name
+
     def read(self, records: Bodies) -> Columns:
         """See Reader: raises nothing for bad records."""
         fault = np.zeros(len(records), np.uint8)
