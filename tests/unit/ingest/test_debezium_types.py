@@ -82,9 +82,8 @@ def _row(name: str) -> Row:
         ("time.NanoTime", -1),
         ("time.ZonedTimestamp", "soon"),
         ("data.Uuid", "no uuid"),
-        ("data.Decimal", base64.b64encode((10**12).to_bytes(8, "big")).decode()),
         ("data.Decimal", ""),
-        ("data.Decimal", base64.b64encode(bytes([1] * 17)).decode()),
+        ("data.VariableScaleDecimal", {"scale": 1, "value": ""}),
     ],
 )
 def test_a_value_that_its_type_cannot_hold_makes_one_bad_record(name: str, value: Any) -> None:
@@ -92,6 +91,24 @@ def test_a_value_that_its_type_cannot_hold_makes_one_bad_record(name: str, value
     (kind, _), _ = read_both(row)
     changes = _read(row, kind, row.value, value, row.value)
     assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [(1, "after.v", "does_not_fit")]
+    assert changes.records.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("data.Decimal", base64.b64encode((10**12).to_bytes(8, "big")).decode()),
+        ("data.Decimal", base64.b64encode(bytes([1] * 17)).decode()),
+        ("data.VariableScaleDecimal", {"scale": -1001, "value": "AQ=="}),
+        ("data.VariableScaleDecimal", {"scale": 2**31 - 1, "value": "AQ=="}),
+    ],
+)
+def test_a_value_beyond_the_range_of_its_type_is_out_of_range_and_is_shown(name: str, value: Any) -> None:
+    row = _row(name)
+    (kind, _), _ = read_both(row)
+    changes = _read(row, kind, row.value, value, row.value)
+    assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [(1, "after.v", "out_of_range")]
+    assert json.dumps(value, separators=(",", ":"))[:60] in changes.decoded.misfits[0].reason
     assert changes.records.tolist() == [0, 2]
 
 
@@ -178,7 +195,7 @@ def test_a_number_with_a_scale_of_its_own_becomes_the_decimal_that_is_declared_o
     values = [{"scale": 2, "value": "JxE="}, {"scale": 3, "value": "JxE="}, {"scale": -2, "value": "AQ=="}, None]
     values.append({"scale": 0, "value": base64.b64encode((10**60).to_bytes(32, "big")).decode()})
     texts = _read(row, StringType(), *values)
-    assert texts.columns[0].to_pylist() == ["100.01", "10.001", "1E+2", None, str(10**60)]
+    assert texts.columns[0].to_pylist() == ["100.01", "10.001", "100", None, str(10**60)]
     changes = _read(row, DecimalType(10, 2), *values)
     assert changes.columns[0].to_pylist() == [Decimal("100.01"), Decimal("100.00"), None]
     assert [one.row for one in changes.decoded.misfits] == [1, 4]

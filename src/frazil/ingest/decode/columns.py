@@ -46,13 +46,15 @@ class Columns:
     """One array per field of the reader's struct, as long as there were records.
 
     fault: per record 0, or the 1-based place of its Fault in `faults`. A record with a fault is null in every array and
-    changes nothing of its neighbours. paths: of faulty records the field where it went wrong, where that is known.
+    changes nothing of its neighbours. paths: of faulty records the field where it went wrong, where that is known. values:
+    what is in that field, as JSON, which stands for `{value}` in the message.
     """
 
     arrays: list[pa.Array]
     fault: NDArray[np.uint8]
     faults: Sequence[Fault]
     paths: Mapping[int, str] = field(default_factory=dict)
+    values: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

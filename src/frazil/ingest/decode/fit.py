@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
+    DecimalType,
     IcebergType,
     ListType,
     MapType,
@@ -87,7 +88,7 @@ class Fitting:
             rows = rows[: max(0, self.limit - len(self.misfits))]
         for n in rows.tolist():
             text = json_text(array[n])
-            words = reason.replace("{value}", text if len(text) <= 60 else f"{text[:60]}…")
+            words = reason.replace("{value}", shortened(text))
             found.append(Misfit(int(owner[n]), ".".join(path), kind, words, text if is_rescued else ""))
 
     def rescue_column(self, array: pa.Array, there: NDArray[np.bool_], path: Path) -> None:
@@ -101,12 +102,18 @@ class Fitting:
         return join_members([*self.members, *singles], self.row_count) if self.members or singles else None
 
 
+def shortened(text: str) -> str:
+    """A value as messages quote it."""
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
 def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: Sequence[NestedField]) -> Decoded:
     """What a reader made of some records as columns of the table."""
     fitting.refused |= columns.fault != 0
     for row in np.flatnonzero(columns.fault)[: fitting.limit].tolist():
         fault = columns.faults[int(columns.fault[row]) - 1]
-        fitting.misfits.append(Misfit(row, columns.paths.get(row, ""), fault.kind, fault.message))
+        message = fault.message.replace("{value}", shortened(columns.values.get(row, "a value")))
+        fitting.misfits.append(Misfit(row, columns.paths.get(row, ""), fault.kind, message))
     count = fitting.row_count
     place = Place((), np.arange(count, dtype=np.int32), columns.fault == 0)
     arrays = fit_struct(fitting, struct, columns.arrays, fields, place)
@@ -418,8 +425,10 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
     back = cast_exactly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
     if bad.any():
-        reason = f"{{value}} ({_word(written)}) does not fit {_word(wanted)}"
-        fitting.refuse(array, bad, place.owner, place.path, "does_not_fit", reason)
+        is_number = isinstance(wanted, DecimalType) and may_convert(array.type, target)
+        kind, words = ("out_of_range", "is out of the range of") if is_number else ("does_not_fit", "does not fit")
+        reason = f"{{value}} ({_word(written)}) {words} {_word(wanted)}"
+        fitting.refuse(array, bad, place.owner, place.path, kind, reason)
     return back
 
 

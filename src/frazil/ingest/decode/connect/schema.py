@@ -32,6 +32,7 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Columns, Fault
 from frazil.ingest.decode.connect.values import Meaning, Meant, read_meaning
+from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.envelope import Path
 from frazil.ingest.selection import list_with
 from frazil.registry.port import UnusableSchema
@@ -169,6 +170,7 @@ class _Reading:
     fault: NDArray[np.uint8]
     faults: list[Fault]
     paths: dict[int, str]
+    values: dict[int, str]
 
     def read(
         self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int64]
@@ -178,7 +180,7 @@ class _Reading:
         if meaning is not None and wanted != kind:
             meant = read_meaning(array, meaning, wanted)
             if meant is not None:
-                self._note(meant, meaning, path, owner)
+                self._note(array, meant, meaning, path, owner)
                 return meant.array, meant.kind
         if not any(len(other) > len(path) and other[: len(path)] == path for other in self.meanings):
             return array, kind
@@ -209,15 +211,29 @@ class _Reading:
         made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
         return made, type(kind)(*fields)  # A union stays one.
 
-    def _note(self, meant: Meant, meaning: Meaning, path: Path, owner: NDArray[np.int64]) -> None:
-        rows = np.unique(owner[meant.bad])
-        rows = rows[self.fault[rows] == 0]
+    def _note(self, array: pa.Array, meant: Meant, meaning: Meaning, path: Path, owner: NDArray[np.int64]) -> None:
+        if not meant.bad.any():
+            return
+        far = np.zeros(meant.bad.size, np.bool_) if meant.far is None else meant.far
+        name = meaning.name.rpartition(".")[2]
+        beyond = Fault("out_of_range", f"{{value}} ({name}) is out of the range of {meant.kind}")
+        self._refuse(array, far, beyond, path, owner)
+        none = Fault("does_not_fit", f"{{value}} is no {name} that {meant.kind} can hold")
+        self._refuse(array, meant.bad & ~far, none, path, owner)
+
+    def _refuse(
+        self, array: pa.Array, bad: NDArray[np.bool_], fault: Fault, path: Path, owner: NDArray[np.int64]
+    ) -> None:
+        """Makes records bad ones; of a record with several such values the first counts."""
+        places = np.flatnonzero(bad & (self.fault[owner] == 0))
+        rows, first = np.unique(owner[places], return_index=True)
         if not rows.size:
             return
-        message = f"the value is no {meaning.name.rpartition('.')[2]} that {meant.kind} can hold"
-        self.faults.append(Fault("does_not_fit", message))
-        self.fault[rows] = len(self.faults)
-        self.paths.update(dict.fromkeys(rows.tolist(), ".".join(path)))
+        if fault not in self.faults:
+            self.faults.append(fault)  # Of a type and a table's type there are few, and a byte numbers them.
+        self.fault[rows] = self.faults.index(fault) + 1
+        for row, place in zip(rows.tolist(), places[first].tolist(), strict=True):
+            self.paths[row], self.values[row] = ".".join(path), json_text(array[place])
 
 
 def give_meaning(
@@ -227,11 +243,14 @@ def give_meaning(
     if not meanings:
         return struct, columns
     fault = columns.fault.copy()
-    reading = _Reading(meanings, wanted, fault, list(columns.faults), dict(columns.paths))
+    reading = _Reading(meanings, wanted, fault, list(columns.faults), dict(columns.paths), dict(columns.values))
     owner = np.arange(fault.size)
     fields, arrays = [], []
     for member, array in zip(struct.fields, columns.arrays, strict=True):
         made, kind = reading.read(array, member.field_type, (member.name,), owner)
         arrays.append(made)
         fields.append(member.model_copy(update={"field_type": kind}))
-    return StructType(*fields), replace(columns, arrays=arrays, fault=fault, faults=reading.faults, paths=reading.paths)
+    found = replace(
+        columns, arrays=arrays, fault=fault, faults=reading.faults, paths=reading.paths, values=reading.values
+    )
+    return StructType(*fields), found

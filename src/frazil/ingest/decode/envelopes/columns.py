@@ -100,7 +100,7 @@ def open_columns(
     struct, columns = (_images if is_envelope else _as_image)(struct, columns, asked, taken)
     row = asked["after"]
     struct, columns = give_meaning(
-        struct, columns, _under_after(meanings, is_envelope), lambda path: _wanted_type(row, path)
+        struct, columns, _with_keys(envelope, _under_after(meanings, is_envelope)), lambda path: _wanted_type(row, path)
     )
     opened.note(IMAGES if is_envelope else BARE)
     _add_parts(opened, envelope, struct, columns, asked)
@@ -163,6 +163,17 @@ def _under_after(meanings: Mapping[Path, Meaning], is_envelope: bool) -> Mapping
     if is_envelope:
         return {path: meaning for path, meaning in meanings.items() if path[:1] in (("after",), ("before",))}
     return {("after", *path): meaning for path, meaning in meanings.items() if path}
+
+
+def _with_keys(envelope: Envelope, meanings: Mapping[Path, Meaning]) -> Mapping[Path, Meaning]:
+    """The meanings, of those fields that identify rows with a mark. What has no envelope is a record's key."""
+    if not (envelope.is_upsert or envelope.kind == "none"):
+        return meanings
+    keys = {(image, *path) for path in envelope.keys for image in IMAGES_OF}
+    return {
+        path: replace(meaning, is_key=True) if envelope.kind == "none" or path in keys else meaning
+        for path, meaning in meanings.items()
+    }
 
 
 def _wanted_type(row: IcebergType, path: Path) -> IcebergType | None:

@@ -24,6 +24,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.ingest.decode.decimals import NO_FIT, NO_NUMBER, read_decimals
 from frazil.ingest.decode.epochs import DIGITS, FIRST_US, LAST_US, cut_texts, from_numbers, from_texts
 from frazil.ingest.decode.json.base64_text import read_base64
 from frazil.ingest.decode.json.grammar import DOUBLE, INT
@@ -101,7 +102,10 @@ def _can_cast(value: pa.Scalar, target: pa.DataType) -> bool:
 
 def _read_decimal(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
     assert isinstance(kind, DecimalType)
-    return _cast(column, pa.decimal128(kind.precision, kind.scale))
+    found = read_decimals(column.array, kind.precision, kind.scale)
+    column.bad[found.state == NO_NUMBER] = UNREADABLE
+    column.bad[found.state == NO_FIT] = OUT_OF_RANGE
+    return found.array
 
 
 def _read_date(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
