@@ -40,6 +40,8 @@ _CONSTANT_TYPES: Mapping[type[IcebergType], pa.DataType] = {
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = 86_400_000_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_897
+"""The days of 0001-01-01 and 10000-01-01."""
 _CALENDAR_YEARS, _CALENDAR_US = 400, 146_097 * _DAY_US
 """After so many years the calendar repeats."""
 
@@ -58,6 +60,8 @@ def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
         raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value that a {kind} can hold") from None
     if pa.types.is_floating(target) and value.as_py() in (float("inf"), float("-inf")) and "inf" not in text.lower():
         raise SpecError(f"`{text}` is out of the range of {kind}", remedy=f"write a value that a {kind} can hold")
+    if pa.types.is_temporal(target) and not _FIRST_DAY <= value.cast(pa.date32()).value < _LAST_DAY:
+        raise SpecError(f"`{text}` is outside of the years 1 to 9999", remedy="write a time of the years 1 to 9999")
     return value
 
 

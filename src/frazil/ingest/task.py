@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from frazil.ingest.files.write import FileWriter
 from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas
 from frazil.ingest.picking import pick
 from frazil.ingest.reading import ReadRecords, read_records
+from frazil.ingest.record_times import refuse_far_times
 from frazil.ingest.release import release_memory
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import ChangeRows
@@ -259,14 +260,19 @@ class _TableRun:
 
     def _read(self, topic: str, columns: Mapping[str, pa.Array], limit: int = MAX_MISFITS) -> ReadRecords:
         if self.target.changes is None:
-            return read_records(self.target, columns, limit)
+            read = read_records(self.target, columns, limit)
+            decoded = refuse_far_times(self.target, columns, read.decoded, limit)
+            if decoded is read.decoded or read.changes is None:
+                return replace(read, decoded=decoded)
+            return ReadRecords(decoded, replace(read.changes, decoded=decoded).without_refused())
         changes = read_checked(self.target, topic, self.last_deletes.with_told(topic, columns), limit)
         self.key_columns = self.key_columns or changes.key_columns
         self.has_moves |= changes.old_keys is not None and not self.target.is_whole
         if topic:  # A second look at bad records tells nothing new of them.
             self.halves.take(topic, changes.halves, columns)
             self.last_deletes.take(topic, changes.last_deletes, columns)
-        return ReadRecords(changes.decoded, changes)
+        decoded = refuse_far_times(self.target, columns, changes.decoded, limit)
+        return ReadRecords(decoded, replace(changes, decoded=decoded))
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
         if self.target.letters is not None and read.decoded.refused.any():

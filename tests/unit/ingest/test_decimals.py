@@ -46,6 +46,7 @@ def test_every_way_to_a_decimal_is_exact_or_refuses() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(7200)
 def test_a_million_pairs_of_text_and_type_are_exact_or_refused() -> None:
     assert _compare(1_000_000) == 1_000_000
 

@@ -56,6 +56,11 @@ class Columns:
     paths: Mapping[int, str] = field(default_factory=dict)
     values: Mapping[int, str] = field(default_factory=dict)
 
+    def explain(self, row: int) -> Fault:
+        """Why a record with a fault cannot be read, with the value that it is about."""
+        fault = self.faults[int(self.fault[row]) - 1]
+        return Fault(fault.kind, fault.message.replace("{value}", shortened(self.values.get(row, "a value"))))
+
 
 @dataclass(frozen=True)
 class Misfit:
@@ -111,6 +116,11 @@ class Reader(Protocol):
 def bitmap(valid: NDArray[Any]) -> pa.Buffer:
     """Arrow's validity bitmap of a row of flags."""
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def shortened(text: str) -> str:
+    """A value as messages quote it."""
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def as_text(words: str) -> str:

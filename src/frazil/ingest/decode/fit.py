@@ -25,7 +25,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct
+from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct, shortened
 from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.exact import cast_exactly, may_convert
 from frazil.ingest.decode.json_texts import json_text
@@ -102,18 +102,12 @@ class Fitting:
         return join_members([*self.members, *singles], self.row_count) if self.members or singles else None
 
 
-def shortened(text: str) -> str:
-    """A value as messages quote it."""
-    return text if len(text) <= 60 else f"{text[:60]}…"
-
-
 def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: Sequence[NestedField]) -> Decoded:
     """What a reader made of some records as columns of the table."""
     fitting.refused |= columns.fault != 0
     for row in np.flatnonzero(columns.fault)[: fitting.limit].tolist():
-        fault = columns.faults[int(columns.fault[row]) - 1]
-        message = fault.message.replace("{value}", shortened(columns.values.get(row, "a value")))
-        fitting.misfits.append(Misfit(row, columns.paths.get(row, ""), fault.kind, message))
+        fault = columns.explain(row)
+        fitting.misfits.append(Misfit(row, columns.paths.get(row, ""), fault.kind, fault.message))
     count = fitting.row_count
     place = Place((), np.arange(count, dtype=np.int32), columns.fault == 0)
     arrays = fit_struct(fitting, struct, columns.arrays, fields, place)

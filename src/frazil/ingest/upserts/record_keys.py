@@ -19,11 +19,11 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.columns import Decoded, Misfit, shortened
 from frazil.ingest.decode.connect.values import VARIABLE_SCALE, read_meaning
 from frazil.ingest.decode.envelopes.document_ids import ID, read_ids
 from frazil.ingest.decode.envelopes.maxwell_keys import PRIMARY, flat_keys
-from frazil.ingest.decode.fit import Fitting, shortened
+from frazil.ingest.decode.fit import Fitting
 from frazil.ingest.decode.json.bare_keys import bare_keys
 from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.keys import decode_keys, has_record

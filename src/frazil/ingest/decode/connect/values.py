@@ -31,7 +31,15 @@ from frazil.ingest.decode.connect.unscaled import (
     without_padding,
 )
 from frazil.ingest.decode.decimals import MOST_DIGITS
-from frazil.ingest.decode.epochs import cut_texts, from_numbers, from_texts
+from frazil.ingest.decode.epochs import (
+    FIRST_DAY,
+    LAST_DAY,
+    cut_texts,
+    from_numbers,
+    from_texts,
+    inside_years,
+    spell_far_years,
+)
 from frazil.ingest.decode.uuid_text import read_uuids
 
 _DAY_US = 86_400_000_000
@@ -74,6 +82,12 @@ def _lost(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(pc.and_(before.is_valid(), after.is_null()))
 
 
+def _whole(before: pa.Array, after: pa.Array, kind: IcebergType) -> Meant:
+    """What whole numbers mean: those that mean nothing are beyond the type's range."""
+    bad = _lost(before, after)
+    return Meant(after, kind, bad, bad)
+
+
 def _is_whole(array: pa.Array) -> bool:
     return bool(pa.types.is_integer(array.type))
 
@@ -82,9 +96,9 @@ def _days(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
     if pa.types.is_date(array.type) or not _is_whole(array):
         return None
     days = array.cast(pa.int64())
-    inside = pc.and_(pc.greater_equal(days, -(2**31)), pc.less(days, 2**31))
+    inside = pc.and_(pc.greater_equal(days, FIRST_DAY), pc.less(days, LAST_DAY))
     dates = pc.if_else(inside, days, None).cast(pa.int32()).cast(pa.date32())
-    return Meant(dates, DateType(), _lost(array, dates))
+    return _whole(array, dates, DateType())
 
 
 def _time(factor: int, parts: int = 1) -> _Read:
@@ -96,7 +110,7 @@ def _time(factor: int, parts: int = 1) -> _Read:
         inside = (micros >= 0) & (micros < _DAY_US // factor)
         mask = ~inside | np.asarray(array.is_null())
         times = pa.array(np.where(inside, micros, 0) * factor, pa.int64(), mask=mask).cast(pa.time64("us"))
-        return Meant(times, TimeType(), _lost(array, times))
+        return _whole(array, times, TimeType())
 
     return read
 
@@ -106,7 +120,7 @@ def _moment(unit: str) -> _Read:
         if not _is_whole(array):
             return None
         micros = from_numbers(array, unit).micros.cast(pa.timestamp("us"))
-        return Meant(micros, TimestampType(), _lost(array, micros))
+        return _whole(array, micros, TimestampType())
 
     return read
 
@@ -122,7 +136,8 @@ def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before
             moments = strict_cast(cut_texts(words), target)
         if isinstance(kind, TimeType):
             moments = moments.cast(pa.int64()).cast(pa.time64("us"))
-        return Meant(moments, kind, _lost(array, moments))
+            return Meant(moments, kind, _lost(array, moments))
+        return _within_years(array, words, moments, kind)
 
     return read
 
@@ -130,8 +145,15 @@ def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before
 def _iso_date(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
     if not pa.types.is_string(array.type):
         return None
-    days = strict_cast(_without_zone(array), pa.date32())
-    return Meant(days, DateType(), _lost(array, days))
+    words = _without_zone(array)
+    return _within_years(array, words, strict_cast(words, pa.date32()), DateType())
+
+
+def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: IcebergType) -> Meant:
+    """Times that texts spell, without those outside of the years 1 to 9999."""
+    found, outside = inside_years(times)
+    bad = _lost(array, found)
+    return Meant(found, kind, bad, outside | (bad & spell_far_years(words)) if bad.any() else None)
 
 
 def _without_zone(texts: pa.Array) -> pa.Array:
