@@ -110,7 +110,7 @@ def _of_values(values: Sequence[str], kind: DecimalType) -> Found:
 
 
 def _checked(array: pa.Array, refused: Any) -> Found:
-    found = array.to_pylist()
+    found: Found = array.to_pylist()
     assert [one is None for one in found] == np.asarray(refused).tolist()
     return found
 

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import BinaryType, DecimalType, DoubleType, FloatType, IcebergType, ListType, LongType, StringType
 
-from frazil.ingest.decode.connect.values import Meaning, read_meaning, unscaled_numbers
+from frazil.ingest.decode.connect.unscaled import unscaled_numbers
+from frazil.ingest.decode.connect.values import Meaning, read_meaning
 from frazil.ingest.decode.envelopes.changes import read_envelope
 from frazil.ingest.decode.json.base64_text import read_base64
 from frazil.ingest.envelope import Envelope

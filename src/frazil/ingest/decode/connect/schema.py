@@ -114,7 +114,10 @@ def _meaning(name: str, parameters: Any) -> Meaning:
     given = parameters if isinstance(parameters, dict) else {}
     if name != _DECIMAL:
         return Meaning(name)
-    scale, precision = int(given.get("scale", 0)), int(given.get("connect.decimal.precision", 38))
+    try:
+        scale, precision = int(given.get("scale", 0)), int(given.get("connect.decimal.precision", 38))
+    except (ValueError, TypeError):  # Numbers are what a converter writes there; others mean nothing.
+        return Meaning("")
     return Meaning(name, scale, min(precision, 38))
 
 

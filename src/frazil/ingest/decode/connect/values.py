@@ -185,7 +185,11 @@ def _uuid(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
 
 
 def _decimal(array: pa.Array, meaning: Meaning, _: IcebergType | None) -> Meant | None:
-    if not pa.types.is_binary(array.type) or not 0 <= meaning.scale <= meaning.precision <= MOST_DIGITS:
+    if not pa.types.is_binary(array.type):
+        return None
+    if -MOST_DIGITS < meaning.scale < 0 < meaning.precision:
+        return _round_decimal(array, meaning)
+    if not 0 <= meaning.scale <= meaning.precision <= MOST_DIGITS:
         return None
     numbers, bad = unscaled_numbers(without_padding(array))
     numbers = with_scale(numbers, meaning.scale)
@@ -195,6 +199,15 @@ def _decimal(array: pa.Array, meaning: Meaning, _: IcebergType | None) -> Meant 
     fitting = pc.if_else(inside, numbers, None).cast(kind)
     bad |= _lost(array, fitting)
     return Meant(fitting, DecimalType(meaning.precision, meaning.scale), bad, bad & _has_bytes(array))
+
+
+def _round_decimal(array: pa.Array, meaning: Meaning) -> Meant:
+    """Numbers with zeros before their point that are not written, which no decimal of Iceberg's has."""
+    kind = DecimalType(min(meaning.precision - meaning.scale, MOST_DIGITS), 0)
+    scales = pa.repeat(pa.scalar(meaning.scale, pa.int32()), len(array))
+    found = scaled_decimals(array, scales, kind.precision, 0).array
+    bad = _lost(array, found)
+    return Meant(found, kind, bad, bad & _has_bytes(array))
 
 
 def _variable_decimal(array: pa.Array, meaning: Meaning, wanted: IcebergType | None) -> Meant | None:
