@@ -82,7 +82,7 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
             )[0]
         except OverflowError:
             return False
-        return Fraction(found) == number
+        return bool(Fraction(found) == number)
     unscaled = number * 10**kind.scale
     return unscaled.denominator == 1 and abs(unscaled) < 10**kind.precision
 

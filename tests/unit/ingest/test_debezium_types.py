@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import BinaryType, DecimalType, DoubleType, FloatType, IcebergType, ListType, LongType, StringType
 
+from frazil.ingest.decode.connect.schema import meanings_of_avro
 from frazil.ingest.decode.connect.unscaled import unscaled_numbers
 from frazil.ingest.decode.connect.values import Meaning, read_meaning
 from frazil.ingest.decode.envelopes.changes import read_envelope
@@ -243,6 +244,24 @@ def test_base64_is_read_as_the_standard_library_reads_it(values: list[bytes | No
 def test_what_is_no_base64_is_null_and_told_and_changes_no_other(text: str) -> None:
     found, bad = read_base64(pa.array(["AQI=", text, "", "AQID"]))
     assert (found.to_pylist(), bad.tolist()) == ([b"\1\2", None, b"", b"\1\2\3"], [False, True, False, False])
+
+
+def test_a_decimal_with_a_negative_scale_is_a_whole_number() -> None:
+    raw = pa.array([_bytes(number, 0) for number in (5, -12, 10**37)], pa.binary())
+    found = read_meaning(raw, Meaning("org.apache.kafka.connect.data.Decimal", -2, 5), None)
+    assert found is not None
+    assert (str(found.kind), found.array.to_pylist()) == ("decimal(7, 0)", [Decimal(500), Decimal(-1200), None])
+    assert found.far is not None
+    assert found.far.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("scale", ["x", None, "9" * 5000, [1]])
+def test_a_scale_that_is_no_number_means_nothing(scale: Any) -> None:
+    name = "org.apache.kafka.connect.data.Decimal"
+    kind = {"type": "bytes", "connect.name": name, "connect.parameters": {"scale": scale}}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": kind}]}
+    (meaning,) = meanings_of_avro(json.dumps(schema)).values()
+    assert read_meaning(pa.array([b"1"]), meaning, None) is None
 
 
 def test_a_name_that_does_not_go_with_what_is_written_changes_nothing() -> None:

@@ -12,6 +12,7 @@ from frazil.ingest.decode.epochs import FIRST_US, LAST_US
 from frazil.ingest.letters.dead_letter import LETTER_TYPES
 from frazil.ingest.target import Reading
 from frazil.ingest.task import Job
+from frazil.spec.models import MetadataField
 from frazil.types import TaskReport
 from tests.unit.ingest.targets import records_of, run, target_of
 
@@ -19,7 +20,7 @@ _ENDS = (FIRST_US, LAST_US - 1)
 _FAR = (FIRST_US - 1, LAST_US, 2**63 - 1)
 
 
-def _read(root: Path, metadata: tuple[str, ...]) -> TaskReport:
+def _read(root: Path, metadata: tuple[MetadataField, ...]) -> TaskReport:
     letters = target_of(
         root, {name: str(kind) for name, kind in LETTER_TYPES.items() if name in _LETTER}, name="lake.d"
     )
@@ -54,6 +55,6 @@ def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letter
 
 
 @pytest.mark.parametrize("metadata", [(), ("offset",)])
-def test_such_records_are_rows_where_no_column_holds_it(tmp_path: Path, metadata: tuple[str, ...]) -> None:
+def test_such_records_are_rows_where_no_column_holds_it(tmp_path: Path, metadata: tuple[MetadataField, ...]) -> None:
     report = _read(tmp_path, metadata)
     assert (report.record_count, report.bad_count) == (5, 0)

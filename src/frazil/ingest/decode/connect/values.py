@@ -216,10 +216,11 @@ def _variable_decimal(array: pa.Array, meaning: Meaning, wanted: IcebergType | N
     if not places or min(places) < 0:
         return None
     scales, values = (pc.struct_field(array, [n]) for n in places)
+    kind: IcebergType = StringType()
     if isinstance(wanted, DecimalType):
         found, kind = scaled_decimals(values, scales, wanted.precision, wanted.scale).array, wanted
     else:
-        found, kind = plain_texts(values, scales, meaning.is_key), StringType()
+        found = plain_texts(values, scales, meaning.is_key)
     bad = _lost(array, found)
     return Meant(found, kind, bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
 

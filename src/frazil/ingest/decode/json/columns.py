@@ -261,6 +261,7 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     valid, bad = _flags(slices)
     told = slices.doubles()
     is_number = (slices.kind == INT) | (slices.kind == DOUBLE)
+    out: NDArray[np.floating[Any]]
     if told is not None and not ((slices.kind > NULL) & ~is_number).any():
         out, valid = told, is_number.view(np.uint8)
     else:
@@ -278,7 +279,7 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     return _primitive(arrow, valid, pa.py_buffer(out))
 
 
-def _as_floats(texts: Texts, slices: Slices, doubles: values.F64) -> NDArray[np.float32]:
+def _as_floats(texts: Texts, slices: Slices, doubles: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     """The nearest float of each number. A double that lies between two floats was rounded already: its text decides."""
     with np.errstate(over="ignore"):
         out = doubles.astype(np.float32)
