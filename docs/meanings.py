@@ -141,8 +141,8 @@ LOG_EVENTS: dict[str, str] = {
     " [upserts](../operations/upserts.md).",
     "rows_looked_up_again": "Another writer changed an upsert table between the look at it and the commit: the rows to"
     " replace were looked up again, so many times. The batch itself was not planned again.",
-    "schema_change_refused": "Records ask for a change that the table cannot make, or that its `on_drift` forbids: the"
-    " column and what would have to change, the ids of the schemas that ask for it, and what to do. Said once by a"
+    "schema_change_refused": "Records ask for a change that the table cannot make, or that its `schema_evolution` forbids:"
+    " the column and what would have to change, the ids of the schemas that ask for it, and what to do. Said once by a"
     " process, whichever further schemas ask; see [schema change refused](../operations/schema-change-refused.md).",
     "table_made_anew": "The table was dropped, and another one is there under its name: it is read into from `start`, or"
     " from the offsets it has. See [changes by hand](../how-to/existing-table.md#changes-by-hand-while-it-runs).",

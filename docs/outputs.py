@@ -76,7 +76,7 @@ TABLE = Document(
         "sort_order": ("list of texts", "How they are sorted."),
         "dropped_fields": (
             "list of texts",
-            "Fields that `undeclared: drop` has left out, as the process has met them.",
+            "Fields that `unknown_fields: drop` has left out, as the process has met them.",
         ),
         "dead_letters": ("number", "Rows of its dead-letter table."),
         "bad_skipped": ("number", "Bad records that `on_bad_record: skip` has left out since the table began."),
@@ -158,7 +158,7 @@ PLAN = Document(
         "sampled": ("number", "Records that were looked at."),
         "unread": ("number", "Records that there are to read."),
         "bad": ("number", "Records of the sample that do not fit."),
-        "refused": ("list of texts", "Changes that `on_drift` forbids."),
+        "refused": ("list of texts", "Changes that `schema_evolution` forbids."),
         "warnings": (
             "list of texts",
             "What to mind: an `order_by` that is text, a key column that no record has, changes without their `envelope`,"

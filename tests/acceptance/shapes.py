@@ -47,11 +47,11 @@ def put_aside(row: Row) -> Row:
     kept["d"] = aside.keep("d", row["d"], row["d"] < _DECIMAL_END, "decimal(12, 2)", "decimal(9, 2)")
     if "loc" in row:
         kept["loc"] = {"x": aside.int_of("loc.x", row["loc"]["x"])}
-        aside.undeclared("loc.y", row["loc"]["y"])
+        aside.unknown_fields("loc.y", row["loc"]["y"])
     if "tags" in row:
         kept["tags"] = [aside.int_of("tags.element", one) for one in row["tags"]]
     for name in row.keys() - kept.keys():
-        aside.undeclared(name, row[name])
+        aside.unknown_fields(name, row[name])
     return {**kept, RESCUED: aside.members or None}
 
 
@@ -74,10 +74,10 @@ class _Aside:
         self.members[path] = {"value": said, "reason": f"{json.dumps(said)} ({written}) does not fit {column}"}
         return None
 
-    def undeclared(self, path: str, value: Any) -> None:
+    def unknown_fields(self, path: str, value: Any) -> None:
         """A value that has no column, if there is one."""
         if value is not None:
-            self.members[path] = {"value": _plain(value), "reason": "undeclared"}
+            self.members[path] = {"value": _plain(value), "reason": "unknown_field"}
 
 
 def _is_float(value: float) -> bool:

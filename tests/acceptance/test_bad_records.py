@@ -40,7 +40,7 @@ class Zoo:
         self.tables["scattered"] = pipeline.add_fed_table(
             "scattered", 1, partition_by=["id"], limits={"partitions": GOOD}
         )
-        self.tables["dropping"] = pipeline.add_fed_table("dropping", 1, columns=DECLARED, undeclared="drop")
+        self.tables["dropping"] = pipeline.add_fed_table("dropping", 1, columns=DECLARED, unknown_fields="drop")
         self.run = self._start([self.tables[name] for name in (*known, "scattered")])
         self.daemons = self._daemons()
         for name, value in VALUES.items():

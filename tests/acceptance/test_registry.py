@@ -216,7 +216,7 @@ class History:
         self.frozen, protobuf, _ = self.streams
         protobuf.add("flat", flat, flatten=True)
         self.letters_topic = pipeline.new_topic("refused", 1)
-        no_changes = {"columns": FIRST_COLUMNS, "on_drift": "freeze", "rescue": True}
+        no_changes = {"columns": FIRST_COLUMNS, "schema_evolution": "freeze", "rescue": True}
         self.frozen.add("frozen", put_aside, **no_changes, dead_letters={"topic": self.letters_topic})
         self.tables = [table for stream in self.streams for table in stream.tables]
         steps = [step for steps in STRUCK_AT.values() for step in steps]

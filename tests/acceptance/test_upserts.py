@@ -62,7 +62,7 @@ class Struck:
             key={"format": "json"},
             key_columns=["o.id", "region"],
             order_by="at",
-            deletes="mark",
+            deletes="soft",
             metadata={"deleted": "is_deleted", "deleted_at": "deleted_at"},
         )
         self.mirrors = {

@@ -254,7 +254,7 @@ def test_check_reaches_the_store(
 def test_status_of_a_running_pipeline_and_of_one_that_was_killed(broker: EmbeddedBroker, tmp_path: Path) -> None:
     ledger = Ledger(broker.bootstrap_servers, f"live-{new_id()}")
     ledger.produce(500)
-    tables = {"s.live": {"topic": ledger.topic, "columns": {"number": "long"}, "undeclared": "drop"}}
+    tables = {"s.live": {"topic": ledger.topic, "columns": {"number": "long"}, "unknown_fields": "drop"}}
     document = {"pipeline": "live", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
     with Pipeline(tmp_path, document).start() as running:
         running.wait_until_committed(ledger.count)

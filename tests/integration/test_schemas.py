@@ -63,8 +63,8 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
         "key": {"format": "avro", "framing": "header"},
         "metadata": ["offset", "key"],
     },
-    "rescued": {"columns": {"id": "int"}, "undeclared": "rescue"},
-    "added": {"on_drift": "add_only"},
+    "rescued": {"columns": {"id": "int"}, "unknown_fields": "rescue"},
+    "added": {"schema_evolution": "add_only"},
     "referred": {
         "key": {"format": "avro"},
         "metadata": ["offset", "key"],
@@ -320,9 +320,9 @@ def test_schemas_of_values_and_keys_are_looked_up_by_the_guid_or_the_id_in_a_hea
     assert ran.letters("guids") == [(5, "unknown_schema_id", "", str(NOBODYS_GUID)), (6, "no_schema_id", "", None)]
 
 
-def test_undeclared_fields_are_put_aside_and_declared_columns_widened(ran: Ran) -> None:
+def test_unknown_fields_are_put_aside_and_declared_columns_widened(ran: Ran) -> None:
     def aside(**values: Any) -> dict[str, Any]:
-        return {name: {"value": value, "reason": "undeclared"} for name, value in values.items()}
+        return {name: {"value": value, "reason": "unknown_field"} for name, value in values.items()}
 
     found = [(row["id"], json.loads(row["_rescued"]), row["_offset"]) for row in ran.rows("rescued")]
     assert found == [
@@ -336,10 +336,10 @@ def test_a_table_that_is_only_added_to_keeps_its_types_and_says_what_it_refuses_
     assert ran.rows("added") == [*orders(range(3)), newer(5, 3), newer(7, 5)]
     assert ran.letters("added") == [(4, "does_not_fit", "id", str(ran.shop.new))]
     said = [event for event in ran.events if event.get("event") == "schema_change_refused"]
-    assert [(one["table"], one["change"], one["schemas"], one["on_drift"]) for one in said] == [
+    assert [(one["table"], one["change"], one["schemas"], one["schema_evolution"]) for one in said] == [
         ("s.added", "column id: int is not widened to long", [str(ran.shop.new)], "add_only")
     ]
-    assert "on_drift: evolve" in said[0]["remedy"]
+    assert "schema_evolution: evolve" in said[0]["remedy"]
 
 
 def test_keys_and_headers_are_records_though_their_schema_is_the_name_of_another(ran: Ran) -> None:

@@ -277,7 +277,7 @@ class DatabaseHistory(Scene):
         settings: dict[str, Any] = {
             "metadata": {name: f"_{name}" for name in (*asked, *marks)},
             "order_by": "_source_order" if self.is_ordered else None,
-            "deletes": "mark" if self.has_marks else "apply",
+            "deletes": "soft" if self.has_marks else "hard",
             "format_version": 3 if self.fate.maybe(0.6) else 2,
         }
         shared: dict[str, Any] = {

@@ -156,7 +156,7 @@ class Form:
             "key": ValueSpec(format="text" if self.keys == "text" else "json"),
             "key_columns": _NAMES[self.keys] if self.keys in ("value", "nested") else (),
             "order_by": self.order_by,
-            "deletes": "mark" if self.has_marks else "apply",
+            "deletes": "soft" if self.has_marks else "hard",
             "envelope": _ROWS if self.tells_operation else EnvelopeSpec(kind="debezium") if self.is_wrapped else None,
         }
 

@@ -206,7 +206,7 @@ def _spec(root: Path, *, has_bad: bool, loses_records: bool) -> PipelineSpec:
             name=f"lake.{names}",
             topics=topics(names),
             columns=declared,
-            undeclared="drop",
+            unknown_fields="drop",
             on_bad_record="stop",
             **shared,
         )

@@ -145,7 +145,7 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
             yield from _explain(table.problem, f"{mark}: {table.name}", colour)
         if table.dropped_fields:
             fields = ", ".join(table.dropped_fields)
-            yield Text(f"\n{table.name} drops undeclared fields: {fields}", style="dim")
+            yield Text(f"\n{table.name} drops unknown fields: {fields}", style="dim")
         yield from _about_layout(table)
         yield from _about_records(table)
         if table.care is not None:

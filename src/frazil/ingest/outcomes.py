@@ -117,7 +117,12 @@ def note_refusals(table: Table, report: TaskReport) -> None:
     known = {refused.change for refused in refused_changes(table.refusals)}
     for refused in refused_changes(noted):
         if refused.change not in known:
-            log.warning("schema_change_refused", table=table.name, on_drift=table.spec.on_drift, **asdict(refused))
+            log.warning(
+                "schema_change_refused",
+                table=table.name,
+                schema_evolution=table.spec.schema_evolution,
+                **asdict(refused),
+            )
     table.refusals = noted
 
 

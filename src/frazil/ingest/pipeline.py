@@ -352,7 +352,7 @@ class Pipeline:
     def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesGone) -> Outcome:
         """What follows where a row has no value for a required column: as for a record that lacks one."""
         is_fixed = any((name,) in planned.table.target().fixed for name in gone.columns)
-        if planned.table.spec.on_drift == "evolve" and not is_fixed:
+        if planned.table.spec.schema_evolution == "evolve" and not is_fixed:
             return self._evolve(
                 planned, replace(report, loosened=frozenset(json.dumps([name]) for name in gone.columns))
             )
@@ -433,7 +433,7 @@ def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
 
 def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Callable[[Schema], Schema]:
     """The change that gives a table the fields that records have and it lacks. The change raises NamesClash."""
-    own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.on_drift == "evolve"
+    own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.schema_evolution == "evolve"
     if shaping is not None:
         return lambda schema: extend_shaped(schema, shaping, own, wanted, loosened, may_widen)
     check_metadata_names(wanted, own)
@@ -443,7 +443,7 @@ def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Cal
 def clash_remedy(spec: TableSpec) -> str:
     """What to do about two fields that want one column."""
     if shaping_of(spec) is None:
-        return "rename the field at the producer, or set `undeclared: drop`"
+        return "rename the field at the producer, or set `unknown_fields: drop`"
     return "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
 
 

@@ -10,10 +10,10 @@ from frazil.types import list_names
 
 _BY = re.compile(r"schema ([^:]+): (column .*)", re.DOTALL)
 _REMEDIES: Mapping[str, str] = {
-    "not added: `on_drift`": (
-        "write `on_drift: add_only`, or add the column yourself; `undeclared: drop` leaves the field out"
+    "not added: `schema_evolution`": (
+        "write `schema_evolution: add_only`, or add the column yourself; `unknown_fields: drop` leaves the field out"
     ),
-    " is not widened to ": "write `on_drift: evolve`, or widen the column yourself",
+    " is not widened to ": "write `schema_evolution: evolve`, or widen the column yourself",
     " does not fit ": (
         "correct the schema, or give the field another name; a new table with the column declared in a type for both can"
         " take the topic over"

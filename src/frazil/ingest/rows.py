@@ -111,7 +111,7 @@ def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Re
     """The paths of fields of these records, and whether each is a record itself."""
     if reading.format == "json":
         return list_paths(records["value"], shaping.depth)
-    wanted = decode_values(replace(reading, undeclared="add"), layout.fields, records, 0).wanted
+    wanted = decode_values(replace(reading, unknown_fields="add"), layout.fields, records, 0).wanted
     return unfold(wanted, shaping.depth)
 
 

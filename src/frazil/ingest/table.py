@@ -338,7 +338,7 @@ class Table:
             columns,
             is_key_of_record,
             order_by=spec.order_by or "",
-            marks_deletes=spec.deletes == "mark",
+            marks_deletes=spec.deletes == "soft",
             has_source_order=spec.order_by is not None and spec.metadata.get("source_order") == spec.order_by,
             is_one_partition=len(self.partitions()) <= 1,
             is_one_topic=len(spec.topics) == 1 and spec.topics[0].literal is not None,
@@ -351,9 +351,9 @@ class Table:
 
     def _reading(self) -> Reading:
         spec = self.spec
-        undeclared: str = spec.undeclared
-        if spec.on_drift == "freeze" and undeclared == "add":
-            undeclared = "rescue" if spec.rescue else "refuse"
+        unknown_fields: str = spec.unknown_fields
+        if spec.schema_evolution == "freeze" and unknown_fields == "add":
+            unknown_fields = "rescue" if spec.rescue else "refuse"
         value = spec.value
         return Reading(
             format=value.format,
@@ -361,9 +361,9 @@ class Table:
             is_by_header=value.framing == "header" and value.source != "latest",
             message=value.message or "",
             schemas=tuple(sorted(self.value_schemas)),
-            undeclared=undeclared,
+            unknown_fields=unknown_fields,
             is_rescuing=spec.rescue,
-            may_widen=spec.on_drift == "evolve",
+            may_widen=spec.schema_evolution == "evolve",
             on_bad=spec.on_bad_record,
             max_record_bytes=spec.limits.record_bytes,
             barred=tuple(sorted(self.barred.items())),
@@ -381,8 +381,8 @@ class Table:
             header=KEY_HEADER,
             message=key.message or "",
             schemas=self._schemas_of(KEY_SCHEMA),
-            undeclared="refuse" if spec.on_drift == "freeze" else "add",
-            may_widen=spec.on_drift == "evolve",
+            unknown_fields="refuse" if spec.schema_evolution == "freeze" else "add",
+            may_widen=spec.schema_evolution == "evolve",
             on_bad=spec.on_bad_record,
         )
 
@@ -401,7 +401,7 @@ class Table:
             framing=_framing(value),
             message=value.message or "",
             schemas=self._schemas_of(f"{HEADER_SCHEMA}{column}:"),
-            undeclared="drop",
+            unknown_fields="drop",
             may_widen=False,
             on_bad=self.spec.on_bad_record,
         )
@@ -440,7 +440,7 @@ def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
     """The columns that do not come from the record's value."""
     columns = metadata_columns(spec.metadata, spec.key.format)
     columns |= {column.name: column.type for column in spec.columns if column.is_own}
-    if spec.rescue or spec.undeclared == "rescue":
+    if spec.rescue or spec.unknown_fields == "rescue":
         columns[RESCUED_COLUMN] = StringType()
     return columns
 
@@ -469,7 +469,7 @@ def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope 
         placeholder=said.placeholder,
         keys=keys,
         is_log=spec.changelog,
-        marks_deletes=spec.deletes == "mark",
+        marks_deletes=spec.deletes == "soft",
         is_upsert=spec.mode == "upsert",
     )
 

@@ -110,7 +110,7 @@ class Reading:
 
     format: of the values; framing: where they name their schema (see `decode.frames`), or in the header `header` if
     is_by_header. message: full name of the Protobuf message, where records do not name one. schemas: by id those known
-    so far. undeclared: what becomes of fields that the table lacks (`add`, `drop`, `rescue`, `refuse`). is_rescuing:
+    so far. unknown_fields: what becomes of fields that the table lacks (`add`, `drop`, `rescue`, `refuse`). is_rescuing:
     whether values that do not fit go to the column `_rescued`. may_widen: whether a column may get a wider type.
     on_bad: what becomes of a record that cannot become a row (`dead_letter`, `stop`, `skip`). max_record_bytes: larger
     values are not read. selection: the fields that count; None: all. units: of numbers in fields of time, by path;
@@ -126,7 +126,7 @@ class Reading:
     header: str = "__value_schema_id"
     message: str = ""
     schemas: tuple[tuple[str, WriterSchema], ...] = ()
-    undeclared: str = "add"
+    unknown_fields: str = "add"
     is_rescuing: bool = False
     may_widen: bool = True
     on_bad: str = "stop"
@@ -159,7 +159,7 @@ class Reading:
     @property
     def has_rescued_column(self) -> bool:
         """Whether the table has the column `_rescued`."""
-        return self.is_rescuing or self.undeclared == "rescue"
+        return self.is_rescuing or self.unknown_fields == "rescue"
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ def _fitted(
     envelope: Envelope | None = None,
 ) -> Decoded:
     if written.kind == "json_schema":  # What the records hold is text, of which columns take more than of such types.
-        wanted = lacking_of(StructType(*fields), struct, reading.may_widen) if reading.undeclared == "add" else {}
+        wanted = lacking_of(StructType(*fields), struct, reading.may_widen) if reading.unknown_fields == "add" else {}
         refusals = refused_changes(reading, StructType(*fields), struct, subject)
         return Decoded(
             [], np.zeros(0, np.bool_), wanted={path: dict(of) for path, of in wanted.items()}, refusals=refusals

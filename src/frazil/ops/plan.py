@@ -76,7 +76,7 @@ class PlannedTable:
 
     columns: those that would be made. layout: how files will be arranged. sampled: how many records columns were inferred
     from, of `unread` ones. problem: why a run would wait or stop, or the first bad record; bad: how many records of the
-    sample do not fit. refused: changes of the table that records ask for and `on_drift` forbids. warnings: what to mind.
+    sample do not fit. refused: changes that records ask for and `schema_evolution` forbids. warnings: what to mind.
     """
 
     name: str

@@ -47,7 +47,7 @@ def read_changes(
     entry = fields.get("order_by")
     if entry is not None and order_by is not None:
         _check_order(entry, order_by, metadata, problems)
-        if mode == "upsert" and wrapped["deletes"] == "mark" and wrapped["envelope"] is None:
+        if mode == "upsert" and wrapped["deletes"] == "soft" and wrapped["envelope"] is None:
             _check_marks(entry, order_by, metadata, problems)
     return {
         "mode": mode,
@@ -64,7 +64,7 @@ def _check_marks(entry: Entry, order_by: str, metadata: Mapping[MetadataField, s
         return
     problems.add(
         entry.line,
-        f"a tombstone has no value for `order_by: {order_by}`, and `deletes: mark` makes a row of it",
+        f"a tombstone has no value for `order_by: {order_by}`, and `deletes: soft` makes a row of it",
         f"name a column that `metadata` makes of one of: {', '.join(_OF_TOMBSTONES)}",
     )
 

@@ -48,17 +48,17 @@ def read_change_settings(
     kind = envelope.kind if envelope else "none"
     _check_format(fields.get("envelope"), kind, value_format, problems)
     _check_log(fields.get("changelog"), kind, mode, is_log, problems)
-    if deletes == "mark" and mode != "upsert":
+    if deletes == "soft" and mode != "upsert":
         entry = fields.get("deletes")
-        message = "`deletes: mark` keeps rows that are deleted, and a table with `mode: append` deletes none"
+        message = "`deletes: soft` keeps rows that are deleted, and a table with `mode: append` deletes none"
         problems.add(entry.line if entry else 0, message, "write `mode: upsert`, or remove it")
-    _check_metadata(fields.get("metadata"), kind, deletes == "mark", metadata, problems)
+    _check_metadata(fields.get("metadata"), kind, deletes == "soft", metadata, problems)
     added: tuple[str, ...] = ()
     if is_log:
         added = _OF_LOGS.get(kind, ())
     elif mode == "append" and "unavailable" in _OF_SOURCES.get(kind, ()):
         added = ("unavailable",)
-    if deletes == "mark":
+    if deletes == "soft":
         added = (*added, *_OF_DELETES)
     brought = {cast(MetadataField, name): METADATA_COLUMNS[cast(MetadataField, name)] for name in added}
     return {
@@ -160,7 +160,7 @@ def _check_metadata(
         if name not in _OF_ANY or name in known or (name in _OF_DELETES and is_marking):
             continue
         if name in _OF_DELETES:
-            message, remedy = f"`{name}` in `metadata` is for rows that stay when they are deleted", "`deletes: mark`"
+            message, remedy = f"`{name}` in `metadata` is for rows that stay when they are deleted", "`deletes: soft`"
         else:
             message, remedy = f"`{name}` in `metadata` is told by envelopes that the table does not have", "`envelope`"
         problems.add(entry.line if entry else 0, message, f"write {remedy}, or take it out of `metadata`")

@@ -247,12 +247,12 @@ class TableSpec(_Declared):
     """One table: which topics feed it, and how.
 
     `name` has at least a namespace and a table, joined by dots. `value`, `key`: what the records hold.
-    `undeclared`: what becomes of fields that `columns` does not name. `rescue`: whether what does not fit its
+    `unknown_fields`: what becomes of fields that `columns` does not name. `rescue`: whether what does not fit its
     column goes to the column `_rescued`. `flatten`, `column_case`: how columns are made from nested records and called.
     `include`, `exclude`: paths of the fields that are taken (none: all) and left out.
     `envelope`: how records wrap changes; None: they are rows. `changelog`: whether every image of every change becomes a
     row. `deletes`: whether a deleted row goes or is marked. `atomic`: None where a snapshot may show a part of a
-    transaction. `on_drift`: which changes of the table records may bring about. `metadata`: what is known of a record
+    transaction. `schema_evolution`: which changes records may bring about. `metadata`: what is known of a record
     besides its value, and the column that each is written to. `partition_by`, `sort_by`: None where the file does not
     say; then what the table has stays. `mode`: whether records are appended or replace the row of their key, which
     `key_columns` are (none: those of the record's key); `order_by`: the column that tells the last change (None: partition
@@ -266,13 +266,13 @@ class TableSpec(_Declared):
     value: ValueSpec = ValueSpec()
     key: ValueSpec = ValueSpec(format="raw")
     columns: tuple[ColumnSpec, ...] = ()
-    undeclared: Literal["add", "drop", "rescue"] = "add"
+    unknown_fields: Literal["add", "drop", "rescue"] = "add"
     rescue: bool = False
     flatten: FlattenSpec | None = None
     column_case: Literal["keep", "lower", "snake", "camel"] = "keep"
     include: tuple[tuple[str, ...], ...] = ()
     exclude: tuple[tuple[str, ...], ...] = ()
-    on_drift: Literal["evolve", "add_only", "freeze"] = "evolve"
+    schema_evolution: Literal["evolve", "add_only", "freeze"] = "evolve"
     on_bad_record: Literal["dead_letter", "stop", "skip"] = "dead_letter"
     dead_letters: DeadLettersSpec = DeadLettersSpec()
     limits: LimitsSpec = LimitsSpec()
@@ -287,7 +287,7 @@ class TableSpec(_Declared):
     order_by: str | None = None
     envelope: EnvelopeSpec | None = None
     changelog: bool = False
-    deletes: Literal["apply", "mark"] = "apply"
+    deletes: Literal["hard", "soft"] = "hard"
     atomic: AtomicSpec | None = None
     format_version: Literal[2, 3] = 2
     properties: dict[str, str] = {}

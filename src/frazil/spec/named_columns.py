@@ -28,8 +28,8 @@ def check_named_columns(
             message = f"`{key}` has `{text}`, and there is no column `{first}`: `metadata` does not ask for it"
             problems.add(line, message, f"write `metadata: [{field}]`")
         elif key in ("key_columns", "order_by") and first not in metadata:
-            if first not in declared and columns and settings["undeclared"] != "add":
-                message = f"`{key}` has `{name}`, which `columns` does not declare and `undeclared` keeps away"
+            if first not in declared and columns and settings["unknown_fields"] != "add":
+                message = f"`{key}` has `{name}`, which `columns` does not declare and `unknown_fields` keeps away"
                 problems.add(line, message, "declare it under `columns`")
             path = _field_of(name, declared)
             if path is not None and not _makes_names(settings):

@@ -83,7 +83,7 @@ TABLE: Mapping[str, Setting] = {
         "How rows are sorted inside a file: terms as in `partition_by`, each with asc or desc, nulls first or last.",
         _SORTS,
     ),
-    "on_drift": Setting(
+    "schema_evolution": Setting(
         "What to do when records no longer fit the table.",
         choices=("evolve", "add_only", "freeze"),
         default="evolve",
@@ -102,7 +102,7 @@ TABLE: Mapping[str, Setting] = {
         "Declared columns and overrides of inferred ones: name to type.",
         {"type": "object", "additionalProperties": {"anyOf": [TYPE_WORD, {"$ref": "#/$defs/column"}]}},
     ),
-    "undeclared": Setting(
+    "unknown_fields": Setting(
         "What becomes of fields that `columns` does not name.",
         choices=("add", "drop", "rescue"),
         default="add",
@@ -163,8 +163,8 @@ TABLE: Mapping[str, Setting] = {
     ),
     "deletes": Setting(
         "Whether a deleted row goes, or stays with `_deleted` and `_deleted_at`.",
-        choices=("apply", "mark"),
-        default="apply",
+        choices=("hard", "soft"),
+        default="hard",
     ),
     "atomic": Setting(
         "Whether a snapshot may show a part of a transaction of the source: `transaction` of a table of one topic, with"

@@ -110,13 +110,13 @@ def _read_settings(
     changes = wrapped | read_changes(fields, mode, of_key["format"], wrapped, problems)
     metadata = changes["metadata"]
     _check_latest(entry, value, topics, problems)
-    undeclared = fields.choice("undeclared")
+    unknown_fields = fields.choice("unknown_fields")
     check_columns(fields.get("columns"), columns, metadata, problems)
     shaping = read_shaping(fields, columns, value["format"], problems)
-    if undeclared == "drop" and not columns and not metadata:
-        message = f"table `{entry.key}` drops every field: `undeclared` is drop, and no `columns` are declared"
+    if unknown_fields == "drop" and not columns and not metadata:
+        message = f"table `{entry.key}` drops every field: `unknown_fields` is drop, and no `columns` are declared"
         problems.add(entry.line, message, "declare `columns`")
-    known = _known_columns(columns, metadata, undeclared)
+    known = _known_columns(columns, metadata, unknown_fields)
     settings = {
         "name": entry.key,
         "topics": topics,
@@ -124,12 +124,12 @@ def _read_settings(
         "value": value,
         "key": of_key,
         "columns": columns,
-        "undeclared": undeclared,
+        "unknown_fields": unknown_fields,
         "rescue": fields.choice("rescue"),
         **shaping,
         **changes,
         "atomic": read_atomic(fields, topics, wrapped["envelope"], problems),
-        "on_drift": fields.choice("on_drift"),
+        "schema_evolution": fields.choice("schema_evolution"),
         "on_bad_record": fields.choice("on_bad_record"),
         "dead_letters": _read_dead_letters(fields.get("dead_letters"), problems),
         "limits": _read_limits(fields.get("limits"), problems),
@@ -178,12 +178,12 @@ class _Known:
 
 
 def _known_columns(
-    columns: tuple[ColumnSpec, ...], metadata: Mapping[MetadataField, str], undeclared: object
+    columns: tuple[ColumnSpec, ...], metadata: Mapping[MetadataField, str], unknown_fields: object
 ) -> _Known:
     types = {column.name: column.type for column in columns}
     types |= {column: METADATA_TYPES[field] for field, column in metadata.items() if field in METADATA_TYPES}
     others = tuple(column for field, column in metadata.items() if field not in METADATA_TYPES)
-    return _Known(types, (*others, RESCUED_COLUMN), undeclared != "add" and bool(columns))
+    return _Known(types, (*others, RESCUED_COLUMN), unknown_fields != "add" and bool(columns))
 
 
 def _read_layout(fields: Fields, known: _Known, problems: Problems) -> dict[str, Any]:

@@ -27,11 +27,11 @@ def fields_of(columns: Mapping[str, str | IcebergType]) -> tuple[NestedField, ..
 
 def decode(
     texts: Iterable[str | bytes | None],
-    undeclared: str = "add",
+    unknown_fields: str = "add",
     **columns: str | IcebergType,
 ) -> Decoded:
     """Decodes the texts into the columns; what comes out must be well-formed Arrow."""
-    decoded = decode_json(values_of(texts), fields_of(columns), JsonOptions(undeclared))
+    decoded = decode_json(values_of(texts), fields_of(columns), JsonOptions(unknown_fields))
     for array in decoded.columns:
         array.validate(full=True)
     return decoded

@@ -123,13 +123,13 @@ class World:
     column: str = "value"
     more: Mapping[str, Any] | None = None
 
-    def target(self, folder: Path, undeclared: str = "drop", **other: Any) -> TableTarget:
+    def target(self, folder: Path, unknown_fields: str = "drop", **other: Any) -> TableTarget:
         """A table of the topic: what its columns do not name is dropped, wanted or rescued."""
         kinds: dict[str, IcebergType] = dict(self._kinds)
-        is_rescuing = undeclared == "rescue"
+        is_rescuing = unknown_fields == "rescue"
         if is_rescuing:
             kinds[RESCUED_COLUMN] = StringType()
-        reading = replace(self.reading, undeclared=undeclared, is_rescuing=is_rescuing, on_bad="dead_letter")
+        reading = replace(self.reading, unknown_fields=unknown_fields, is_rescuing=is_rescuing, on_bad="dead_letter")
         return self._target(folder, kinds, reading, **other)
 
     def _target(self, folder: Path, kinds: Mapping[str, IcebergType], reading: Reading, **other: Any) -> TableTarget:
@@ -177,10 +177,10 @@ class World:
             rows[n] = (*rows.get(n, ()), f"{op} {row}")
         return Seen(rows, refused, sum(read.passed_over.values()))
 
-    def write(self, folder: Path, undeclared: str, batch: pa.RecordBatch) -> None:
+    def write(self, folder: Path, unknown_fields: str, batch: pa.RecordBatch) -> None:
         """Does all that a task does; what it says of the records must add up."""
         letters = target_of(folder, {name: _word(kind) for name, kind in LETTER_TYPES.items()}, name="lake.letters")
-        target = self.target(folder, undeclared, letters=letters)
+        target = self.target(folder, unknown_fields, letters=letters)
         [report] = run(Job({"a": target}), batch).values()
         if report.missing:
             target = _with_unknown(target, report.missing)
@@ -395,8 +395,8 @@ def worlds() -> Mapping[str, World]:
     ]
     operation = ("ops", ("I",), ("U",), ("D",))
     of_header = {"shaping": Shaping(headers=(("h", "h"),))}
-    in_json = {"headers": (("h", Reading(undeclared="drop")),), **of_header}
-    in_avro = {"headers": (("h", replace(avro, undeclared="drop", may_widen=False)),), **of_header}
+    in_json = {"headers": (("h", Reading(unknown_fields="drop")),), **of_header}
+    in_avro = {"headers": (("h", replace(avro, unknown_fields="drop", may_widen=False)),), **of_header}
     words = "struct<id: long, text: string, many: list<string>, x: double>"
     found = [
         World("json", _json_values(), columns=_COLUMNS),

@@ -122,8 +122,8 @@ A refused record is a bad one: a dead letter, unless `on_bad_record` says otherw
 _TROUBLES_TITLE = """
 ## Whole records
 
-Read into a table with one column, `a long`. Fields that no column has are added as columns (`undeclared: add`), with
-the type that holds every value of the batch; with `undeclared: drop` they are passed over, so that inside them (and of
+Read into a table with one column, `a long`. Fields that no column has are added as columns (`unknown_fields: add`), with
+the type that holds every value of the batch; with `unknown_fields: drop` they are passed over, so that inside them (and of
 their names) only the grammar is checked, not whether a key is there twice."""
 
 

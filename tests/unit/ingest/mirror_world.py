@@ -24,7 +24,7 @@ Row = dict[str, Any]
 Told = tuple[Any, Row | None]
 """The key and the value of a record."""
 HEARTBEAT: Told = (None, {"ts_ms": 1})
-MARKS: dict[str, Any] = {"deletes": "mark", "metadata": {"deleted": "_deleted", "deleted_at": "_deleted_at"}}
+MARKS: dict[str, Any] = {"deletes": "soft", "metadata": {"deleted": "_deleted", "deleted_at": "_deleted_at"}}
 
 
 def settle(service: Service, clock: FakeClock) -> None:

@@ -316,9 +316,9 @@ def test_what_the_table_takes_and_how_it_names_it_counts_for_the_rows() -> None:
     assert changes.decoded.wanted == {}
 
 
-@pytest.mark.parametrize(("undeclared", "kind"), [("refuse", "undeclared"), ("drop", None)])
-def test_a_column_that_the_table_may_not_get(undeclared: str, kind: str | None) -> None:
-    reading = Reading(undeclared=undeclared, on_bad="dead_letter")
+@pytest.mark.parametrize(("unknown_fields", "kind"), [("refuse", "unknown_field"), ("drop", None)])
+def test_a_column_that_the_table_may_not_get(unknown_fields: str, kind: str | None) -> None:
+    reading = Reading(unknown_fields=unknown_fields, on_bad="dead_letter")
     changes = _read(LOG, _insert({"id": "1", "price": "1"}, mysqlType=None), reading=reading)
     assert _bad(changes) == ([(0, kind, "after.price")] if kind else [])
     assert changes.decoded.dropped == (set() if kind else {"price"})

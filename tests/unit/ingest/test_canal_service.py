@@ -160,7 +160,7 @@ def test_the_key_is_found_under_the_name_that_its_column_has(tmp_path: Path) -> 
 
 def test_rows_may_stay_and_be_marked_when_they_are_deleted(tmp_path: Path) -> None:
     marks = {"deleted": "gone", "deleted_at": "gone_at"}
-    world = CanalWorld(tmp_path, deletes="mark", metadata=marks)
+    world = CanalWorld(tmp_path, deletes="soft", metadata=marks)
     world.write("INSERT", _row(1), _row(2))
     world.write("DELETE", _row(1))
     world.end()

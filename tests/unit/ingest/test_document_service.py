@@ -133,7 +133,7 @@ def test_documents_that_do_not_hold_together_are_dead_letters_and_change_no_othe
 @pytest.mark.parametrize("form", FORMS)
 def test_fields_of_documents_that_a_table_lacks_are_put_aside_where_it_rescues(tmp_path: Path, form: str) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("_id", "v"))
-    world = DocumentWorld(tmp_path, form, columns=columns, undeclared="rescue", rescue=True)
+    world = DocumentWorld(tmp_path, form, columns=columns, unknown_fields="rescue", rescue=True)
     world.tell((key("int", 1), change("c", '{"_id": 1,"v": "text","more": {"a": [1]}}')))
     (row,) = world.mirror()
     assert (row["_id"], row["v"]) == (1, None)

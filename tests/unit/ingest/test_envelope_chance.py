@@ -78,7 +78,7 @@ def test_every_record_is_a_change_a_bad_record_or_passed_over(envelope: Envelope
 @settings(max_examples=30, deadline=None)
 def test_a_record_is_read_as_it_is_read_alone(envelope: Envelope, values: list[bytes | None]) -> None:
     """By the columns that there are: what type a new one gets, all records of a batch decide together."""
-    target = target_for(envelope, reading=Reading(on_bad="dead_letter", undeclared="drop"))
+    target = target_for(envelope, reading=Reading(on_bad="dead_letter", unknown_fields="drop"))
     together = read_envelope(target, records_of(values))
     alone: list[Any] = []
     for n, value in enumerate(values):

@@ -212,9 +212,9 @@ def test_what_the_table_takes_and_how_it_names_it_counts_for_the_row_in_the_enve
 
 
 def test_a_field_that_a_frozen_table_lacks_is_refused_by_its_place_in_the_envelope() -> None:
-    reading = Reading(undeclared="refuse", on_bad="dead_letter")
+    reading = Reading(unknown_fields="refuse", on_bad="dead_letter")
     changes = read_changes(LOG, debezium("c", after={"id": 1, "new": 2}), reading=reading)
-    assert bad_records(changes) == [(0, "undeclared", "after.new")]
+    assert bad_records(changes) == [(0, "unknown_field", "after.new")]
 
 
 def test_values_that_do_not_fit_are_put_aside_where_the_table_rescues() -> None:

@@ -198,21 +198,21 @@ def test_a_table_that_may_only_grow_keeps_its_types_and_says_which_change_it_ref
 def test_a_frozen_table_refuses_records_with_a_value_in_a_field_it_lacks() -> None:
     fields = fields_of(id="long", name="string")
     values = framed(7, V2, {"id": 5, "name": "a", "price": None}, {"id": 6, "name": "b", "price": 2.0})
-    decoded = decode(values, fields, {7: V2}, undeclared="refuse", may_widen=False)
-    assert ([row["id"] for row in rows(decoded, fields)], faults(decoded)) == ([5], [(1, "undeclared", "price")])
-    assert decoded.refusals == {"schema 7: column price: float is not added: `on_drift` is `freeze`"}
+    decoded = decode(values, fields, {7: V2}, unknown_fields="refuse", may_widen=False)
+    assert ([row["id"] for row in rows(decoded, fields)], faults(decoded)) == ([5], [(1, "unknown_field", "price")])
+    assert decoded.refusals == {"schema 7: column price: float is not added: `schema_evolution` is `freeze`"}
 
 
 def test_what_does_not_fit_is_rescued_with_the_rest_of_the_row_there() -> None:
     fields = fields_of(id="int", name="long")
     values = framed(7, V2, {"id": 5, "name": "a", "price": 1.5}, {"id": 2**40, "name": "b", "price": None})
-    decoded = decode(values, fields, {7: V2}, undeclared="rescue", is_rescuing=True, may_widen=False)
+    decoded = decode(values, fields, {7: V2}, unknown_fields="rescue", is_rescuing=True, may_widen=False)
     assert rows(decoded, fields) == [{"id": 5, "name": None}, {"id": None, "name": None}]
     assert decoded.rescued is not None
     assert [json.loads(text) for text in decoded.rescued.to_pylist()] == [
         {
             "name": {"value": "a", "reason": '"a" (string) does not fit long'},
-            "price": {"value": 1.5, "reason": "undeclared"},
+            "price": {"value": 1.5, "reason": "unknown_field"},
         },
         {
             "id": {"value": 2**40, "reason": "1099511627776 (long) does not fit int"},
@@ -240,7 +240,7 @@ def test_a_renamed_field_goes_on_in_the_column_of_its_alias() -> None:
 
 def test_dropped_fields_are_named() -> None:
     values = framed(7, V2, {"id": 5, "name": "a", "price": 1.5})
-    decoded = decode(values, fields_of(id="long"), {7: V2}, undeclared="drop")
+    decoded = decode(values, fields_of(id="long"), {7: V2}, unknown_fields="drop")
     assert (decoded.dropped, decoded.wanted) == ({"name", "price"}, {})
 
 
@@ -281,9 +281,9 @@ _JSON_SCHEMA = {
 _NARROW = {"id": "int", "x": "long", "day": "timestamp", "o": "struct<n: int>", "l": "list<int>"}
 
 
-def _refusals(undeclared: str, may_widen: bool, body: bytes = b"{}") -> set[str]:
+def _refusals(unknown_fields: str, may_widen: bool, body: bytes = b"{}") -> set[str]:
     schema = WriterSchema("json_schema", json.dumps(_JSON_SCHEMA))
-    reading = {"format": "json_schema", "undeclared": undeclared, "may_widen": may_widen}
+    reading = {"format": "json_schema", "unknown_fields": unknown_fields, "may_widen": may_widen}
     return decode([b"\x00\x00\x00\x00\x03" + body], fields_of(**_NARROW), {3: schema}, **reading).refusals
 
 
@@ -292,7 +292,7 @@ def test_the_changes_that_a_json_schema_asks_for_in_vain_are_said() -> None:
     assert _refusals("add", True) == {misfit}
     narrow = {f"schema 3: column {path}: int is not widened to long" for path in ("id", "o.n", "l.element")}
     assert _refusals("add", False) == {misfit, *narrow}
-    frozen = "not added: `on_drift` is `freeze`"
+    frozen = "not added: `schema_evolution` is `freeze`"
     assert _refusals("refuse", False) == {misfit, *narrow, f"schema 3: column o.more: boolean is {frozen}"}
     assert _refusals("refuse", False, b'{"o": {"more": true}, "unsaid": 1}') == {
         misfit,
@@ -415,12 +415,12 @@ def test_days_and_times_for_which_python_has_none_are_refused_or_rescued_like_ot
     values = framed(1, written, *({"day": n, "at": n, "more": {"day": n}} for n in (0, 2**31 - 1, -(2**31))))
     values += framed(1, written, {"day": 1, "at": 2**63 - 1, "more": {"day": 1}})
     fields = fields_of(day="string", at="string")
-    refused = decode(values, fields, {1: meant}, undeclared="drop")
+    refused = decode(values, fields, {1: meant}, unknown_fields="drop")
     assert {fault[1:] for fault in faults(refused)} == {("does_not_fit", "day"), ("does_not_fit", "at")}
     assert refused.refused.tolist() == [True] * 4
-    put_aside = decode(values, fields, {1: meant}, undeclared="rescue", is_rescuing=True)
+    put_aside = decode(values, fields, {1: meant}, unknown_fields="rescue", is_rescuing=True)
     assert put_aside.rescued is not None
     found = [json.loads(text) for text in put_aside.rescued.to_pylist()]
     assert [one["day"]["value"] for one in found] == ["1970-01-01", "+5881580-07-11", "-5877641-06-23", "1970-01-02"]
     assert [one["at"]["value"][:11] for one in found] == ["1970-01-01T", "1970-01-01T", "1969-12-31T", "+294247-01-"]
-    assert found[1]["more"] == {"value": {"day": "+5881580-07-11"}, "reason": "undeclared"}
+    assert found[1]["more"] == {"value": {"day": "+5881580-07-11"}, "reason": "unknown_field"}

@@ -69,13 +69,13 @@ def test_an_envelope_behind_the_frame_of_a_json_schema_is_read_as_json_is() -> N
 
 def test_a_json_schema_tells_the_columns_that_a_table_of_rows_may_not_get() -> None:
     reading, records = _framed(JSON_ENVELOPE, debezium("c", after={"id": 1, "v": "a"}))
-    frozen = replace(reading, undeclared="refuse")
+    frozen = replace(reading, unknown_fields="refuse")
     changes = read_envelope(target_for(Envelope("debezium"), {"id": "int"}, reading=frozen), records)
     assert sorted(changes.decoded.refusals) == [
-        "schema 1: column n: float is not added: `on_drift` is `freeze`",
-        "schema 1: column v: string is not added: `on_drift` is `freeze`",
+        "schema 1: column n: float is not added: `schema_evolution` is `freeze`",
+        "schema 1: column v: string is not added: `schema_evolution` is `freeze`",
     ]
-    assert bad_records(changes) == [(0, "undeclared", "after.v")]
+    assert bad_records(changes) == [(0, "unknown_field", "after.v")]
 
 
 @pytest.mark.parametrize(

@@ -52,15 +52,22 @@ def held(report: TaskReport) -> list[Any]:
 
 
 def known(schema: WriterSchema, **other: Any) -> Reading:
-    return Reading(format=schema.kind, schemas=(("5", schema),), undeclared="drop", may_widen=False, **other)
+    return Reading(format=schema.kind, schemas=(("5", schema),), unknown_fields="drop", may_widen=False, **other)
 
 
 @pytest.mark.parametrize(
     ("kind", "reading", "good", "value", "bad", "why"),
     [
-        (RECORD, Reading(undeclared="drop"), b'{"id": 1, "name": "a", "more": 2}', ROW, b'{"id": "x"}', "does_not_fit"),
-        ("list<double>", Reading(undeclared="drop"), b"[1, 2.5]", [1.0, 2.5], b"[", "malformed"),
-        ("boolean", Reading(undeclared="drop"), b"true", True, b"\xff", "bad_text"),
+        (
+            RECORD,
+            Reading(unknown_fields="drop"),
+            b'{"id": 1, "name": "a", "more": 2}',
+            ROW,
+            b'{"id": "x"}',
+            "does_not_fit",
+        ),
+        ("list<double>", Reading(unknown_fields="drop"), b"[1, 2.5]", [1.0, 2.5], b"[", "malformed"),
+        ("boolean", Reading(unknown_fields="drop"), b"true", True, b"\xff", "bad_text"),
         (RECORD, known(AVRO), framed(5, AVRO, {**ROW, "more": "x"})[0], ROW, b"\0\0\0\0\5", "malformed"),
         ("double", known(WriterSchema("avro", '"double"')), b"\0\0\0\0\5" + bytes(8), 0.0, b"\1", "no_magic"),
         ("long", known(PLAIN), framed(5, PLAIN, 7)[0], 7, b"\0\0\0\0\5", "malformed"),
@@ -81,7 +88,7 @@ def known(schema: WriterSchema, **other: Any) -> Reading:
                 framing="none",
                 message="B",
                 schemas=(("latest", PROTOBUF),),
-                undeclared="drop",
+                unknown_fields="drop",
                 may_widen=False,
             ),
             b"\x08\1\x12\1a",

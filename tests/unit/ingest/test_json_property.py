@@ -202,11 +202,11 @@ def test_a_damaged_record_is_refused_exactly_when_python_refuses_it(text: bytes)
 @_MODEST
 @given(st.lists(_damaged(), min_size=1, max_size=6), st.booleans())
 def test_a_record_s_row_is_the_same_whatever_its_neighbours_are(texts: list[bytes], add: bool) -> None:
-    undeclared = "add" if add else "drop"
+    unknown_fields = "add" if add else "drop"
     columns = {"a": "long", "b": "struct<a: string>", "c": "list<double>", "d": "map<string,string>"}
-    together = decode(texts, undeclared, **columns)
+    together = decode(texts, unknown_fields, **columns)
     for row, text in enumerate(texts):
-        alone = decode([text], undeclared, **columns)
+        alone = decode([text], unknown_fields, **columns)
         assert [repr(c.to_pylist()[row]) for c in together.columns] == [repr(c.to_pylist()[0]) for c in alone.columns]
         if not add:
             # Not the reasons: they quote the record, in which escapes of keys may have been spelt out.

@@ -104,9 +104,9 @@ def _outcome(decoded: Decoded) -> dict[str, Any]:
 
 @settings(max_examples=150 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_values(), st.sampled_from(["add", "drop", "rescue", "refuse"]), st.booleans())
-def test_one_pass_finds_what_a_pass_for_each_level_finds(texts: list[bytes], undeclared: str, rescue: bool) -> None:
-    options = JsonOptions(undeclared, is_rescuing=rescue, limit=1000)
-    by_level = JsonOptions(undeclared, is_rescuing=rescue, limit=1000, selection=_LEVEL_BY_LEVEL)
+def test_one_pass_finds_what_a_pass_for_each_level_finds(texts: list[bytes], unknown_fields: str, rescue: bool) -> None:
+    options = JsonOptions(unknown_fields, is_rescuing=rescue, limit=1000)
+    by_level = JsonOptions(unknown_fields, is_rescuing=rescue, limit=1000, selection=_LEVEL_BY_LEVEL)
     assert _outcome(decode_json(values_of(texts), _FIELDS, options)) == _outcome(
         decode_json(values_of(texts), _FIELDS, by_level)
     )

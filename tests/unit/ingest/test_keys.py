@@ -98,7 +98,7 @@ def test_keys_of_json_become_what_they_are(tmp_path: Path, kind: str, keys: list
     ],
 )
 def test_a_bad_key_is_a_bad_record_and_changes_no_other(tmp_path: Path, key: bytes, kind: str) -> None:
-    target = table(tmp_path, Reading(format="json", undeclared="refuse"), "struct<id: long>")
+    target = table(tmp_path, Reading(format="json", unknown_fields="refuse"), "struct<id: long>")
     report = read(target, b'{"id": 1}', key, b'{"id": 3}')
     assert [row["_key"] for row in rows_of(report)] == [{"id": 1}, {"id": 3}]
     assert [(bad.kind, bad.path.split(".")[0]) for bad in report.bad] == [(kind, "_key")]

@@ -211,7 +211,7 @@ def test_whatever_is_left_out_each_record_is_a_row_or_a_letter_and_the_table_goe
         dead_letters=DeadLettersSpec(stop_above=1.0),
         flatten=data.draw(st.sampled_from([None, FlattenSpec(), FlattenSpec(depth=1)])),
         rescue=data.draw(st.booleans()),
-        undeclared=data.draw(st.sampled_from(["add", "drop"])),
+        unknown_fields=data.draw(st.sampled_from(["add", "drop"])),
         **taken,
     )
     count = 0

@@ -33,7 +33,7 @@ def after_batches(scene: Scene) -> Table:
 
 
 @pytest.mark.parametrize(
-    ("settings", "seen"), [({"undeclared": "drop"}, "dropped"), ({"on_drift": "freeze"}, "refusals")]
+    ("settings", "seen"), [({"unknown_fields": "drop"}, "dropped"), ({"schema_evolution": "freeze"}, "refusals")]
 )
 def test_a_hundred_names_are_kept_and_said(tmp_path: Path, settings: dict[str, Any], seen: str) -> None:
     scene = Scene(tmp_path, "a", columns=(X,), on_bad_record="skip", **settings)
@@ -46,7 +46,7 @@ def test_a_hundred_names_are_kept_and_said(tmp_path: Path, settings: dict[str, A
 
 
 def test_a_task_reports_a_hundred_names(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "a", columns=(X,), undeclared="drop")
+    scene = Scene(tmp_path, "a", columns=(X,), unknown_fields="drop")
     scene.feed("a", {"x": 1, **{f"f{number}": 1 for number in range(500)}})
     table = only(scene.catch_up())
     assert len(table.dropped) == MOST_NAMES + 1

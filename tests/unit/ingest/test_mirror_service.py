@@ -287,7 +287,7 @@ def _with_required(world: MirrorWorld) -> None:
 def test_a_value_that_no_row_has_is_missing_where_the_column_is_required(
     tmp_path: Path, policy: str, tasks: int
 ) -> None:
-    world = MirrorWorld(tmp_path, tasks, key_columns=("id",), on_drift=policy)
+    world = MirrorWorld(tmp_path, tasks, key_columns=("id",), schema_evolution=policy)
     _with_required(world)
     kept = [changed({"id": key, "v": PLACEHOLDER}) for key in range(8)]
     table = world.say(*(made({"id": key, "v": "a"}) for key in range(4)), *kept, made({"id": 9, "v": "b"}))

@@ -77,7 +77,7 @@ def test_a_change_replaces_all_rows_of_a_key_unless_one_of_them_is_newer(
 @pytest.mark.parametrize("version", [2, 3])
 def test_of_a_key_that_is_there_twice_one_row_stays_and_is_marked(tmp_path: Path, version: int) -> None:
     marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
-    world = _adopting(tmp_path, version, deletes="mark", metadata=marks)
+    world = _adopting(tmp_path, version, deletes="soft", metadata=marks)
     world.tell(("1", None))
     (row,) = [row for row in world.mirror() if row["id"] == 1]
     assert (row["_deleted"], row["v"] in (1, 2)) == (True, True)

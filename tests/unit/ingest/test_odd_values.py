@@ -1,4 +1,4 @@
-"""Values that nobody should have produced: as the first record of a table, and where undeclared fields are dropped."""
+"""Values that nobody should have produced: as the first record of a table, and where unknown fields are dropped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_odd_first_record_is_a_row_like_any_other(tmp_path: Path, name: str) 
 
 def test_where_fields_are_dropped_bad_values_are_letters_and_odd_ones_rows(tmp_path: Path) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type(kind)) for name, kind in DECLARED.items())
-    scene = Scene(tmp_path, "a", columns=columns, undeclared="drop")
+    scene = Scene(tmp_path, "a", columns=columns, unknown_fields="drop")
     scene.feed("a", *VALUES.values(), *RECORDS)
     scene.catch_up()
     bad = [("a", 0, offset) for offset, name in enumerate(VALUES) if name in BAD]

@@ -22,9 +22,9 @@ def test_a_change_that_many_schemas_ask_for_is_one() -> None:
 @pytest.mark.parametrize(
     ("change", "remedy"),
     [
-        ("column price: float is not added: `on_drift` is `freeze`", "write `on_drift: add_only`"),
-        ("column coupon: the field is not added: `on_drift` is `freeze`", "write `on_drift: add_only`"),
-        ("column id: int is not widened to long", "write `on_drift: evolve`"),
+        ("column price: float is not added: `schema_evolution` is `freeze`", "write `schema_evolution: add_only`"),
+        ("column coupon: the field is not added: `schema_evolution` is `freeze`", "write `schema_evolution: add_only`"),
+        ("column id: int is not widened to long", "write `schema_evolution: evolve`"),
         ("column address.zip: string does not fit int", "correct the schema, or give the field another name"),
         ("column user_id: the fields user.id and user_id would share the column user_id", "leave one of them out"),
         ("column _key: field _key: the table has a column _key that is not for fields of records", "leave it out"),

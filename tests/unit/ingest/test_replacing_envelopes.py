@@ -19,7 +19,7 @@ from tests.unit.ingest.replacing_scene import LARGE, PLACES, Mirrored
 @pytest.mark.parametrize("knows", ["columns", "both"])
 def test_where_deleted_rows_are_marked_the_table_knows_them(tmp_path: Path, knows: str) -> None:
     marks: dict[MetadataField, str] = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
-    scene = Mirrored(tmp_path, knows, deletes="mark", metadata=marks)
+    scene = Mirrored(tmp_path, knows, deletes="soft", metadata=marks)
     scene.tell((1, 10), (1, LARGE), (2, LARGE), (2, None), (3, LARGE)).cure()
     assert scene.retry() == Retried(2, 1)
     told = sorted((row["id"], row["v"], row["_deleted"]) for row in live_rows(scene.catalog, TABLE) if row["id"] != 2)

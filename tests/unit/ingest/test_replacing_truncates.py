@@ -76,7 +76,7 @@ def test_a_row_that_is_there_takes_an_update_from_before_the_truncate(tmp_path: 
 @pytest.mark.parametrize("knows", ["topic", "both"])
 def test_a_row_that_is_marked_as_deleted_does_not_come_back_either(tmp_path: Path, knows: str) -> None:
     scene = _Unwrapped(tmp_path, knows=knows)
-    scene.declare({"id": "long", "v": "int"}, deletes="mark", metadata=_MARKED)
+    scene.declare({"id": "long", "v": "int"}, deletes="soft", metadata=_MARKED)
     scene.tell((1, 5), (2, 5), (1, None), (2, None))
     scene.told(("c", 1), _TRUNCATE, ("c", 2))
     assert scene.retry() == Retried(1, 2)

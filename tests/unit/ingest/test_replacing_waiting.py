@@ -75,7 +75,7 @@ def test_the_ordering_column_tells_which_letter_is_newer(tmp_path: Path, at: int
 
 def test_a_marked_delete_that_waits_is_newer_too(tmp_path: Path) -> None:
     marks: dict[MetadataField, str] = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
-    scene = Mirrored(tmp_path, "both", envelope=_WORDS, deletes="mark", metadata=marks)
+    scene = Mirrored(tmp_path, "both", envelope=_WORDS, deletes="soft", metadata=marks)
     _told(scene, (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1)).cure(envelope=_MORE_WORDS)
     assert (scene.retry(_FIRST), scene.mirror()) == (Retried(0, 1), {9: 9})
     assert scene.retry() == Retried(2, 0)

@@ -65,7 +65,7 @@ def test_one_that_is_left_out_becomes_optional_as_a_column_does(
 
 
 def test_where_the_table_may_not_change_its_records_are_bad_ones(tmp_path: Path) -> None:
-    scene = _scene(tmp_path, _STRUCT, exclude=(("v", "s"),), on_drift="freeze")
+    scene = _scene(tmp_path, _STRUCT, exclude=(("v", "s"),), schema_evolution="freeze")
     assert (_fed(scene, _ROW, None), scene.letters("n.a")) == ([None], [("a", 0, 0)])
 
 

@@ -207,7 +207,7 @@ def test_a_table_stops_rather_than_get_more_columns_than_it_may(tmp_path: Path) 
 
 
 def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: list[Any]) -> None:
-    world = World(tmp_path, on_drift="add_only")
+    world = World(tmp_path, schema_evolution="add_only")
     one = world.register(V1)
     world.produce(one, V1, {"id": 1})
     world.settle()
@@ -217,12 +217,12 @@ def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: lis
         world.produce(two, V2, {"id": number, "name": "b"})
         world.settle(service)
     [said] = [log for log in logs if log["event"] == "schema_change_refused"]
-    assert (said["change"], said["schemas"], said["on_drift"]) == (
+    assert (said["change"], said["schemas"], said["schema_evolution"]) == (
         "column id: int is not widened to long",
         ("2",),
         "add_only",
     )
-    assert said["remedy"] == "write `on_drift: evolve`, or widen the column yourself"
+    assert said["remedy"] == "write `schema_evolution: evolve`, or widen the column yourself"
 
 
 def test_the_latest_schema_reads_values_without_a_frame_and_is_asked_for_again(tmp_path: Path) -> None:

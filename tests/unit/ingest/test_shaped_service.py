@@ -109,7 +109,7 @@ def test_two_fields_that_would_share_a_column_stop_the_table_also_after_a_restar
 
 def test_an_existing_table_and_a_declared_column_find_their_fields(tmp_path: Path) -> None:
     declared = (ColumnSpec(name="user_id", type=parse_type("string")), ColumnSpec(name="never", type=parse_type("int")))
-    world = World(tmp_path, flatten=FlattenSpec(), columns=declared, undeclared="drop")
+    world = World(tmp_path, flatten=FlattenSpec(), columns=declared, unknown_fields="drop")
     world.run({"user": {"id": "u1", "x": 1}}, {"user": {"id": "u2"}})
     world.run({"user": {"id": "u3"}})
     assert world.columns() == {"user_id": "field: user.id", "never": None}

@@ -83,7 +83,7 @@ def test_rescue_and_dead_letters_of_a_flattened_table_speak_of_the_records_paths
         FLAT,
         USER,
         {"_rescued": "string"},
-        reading=Reading(is_rescuing=True, undeclared="rescue", on_bad="dead_letter"),
+        reading=Reading(is_rescuing=True, unknown_fields="rescue", on_bad="dead_letter"),
         letters=letters,
     )
     batch = records_of(
@@ -112,12 +112,12 @@ def test_rescue_and_dead_letters_of_a_flattened_table_speak_of_the_records_paths
     assert (letter["offset"], letter["error_class"]) == (1, "malformed")
 
 
-@pytest.mark.parametrize("undeclared", ["add", "drop", "rescue", "refuse"])
-def test_what_is_left_out_is_nowhere_and_no_reason_to_refuse_a_record(tmp_path: Path, undeclared: str) -> None:
+@pytest.mark.parametrize("unknown_fields", ["add", "drop", "rescue", "refuse"])
+def test_what_is_left_out_is_nowhere_and_no_reason_to_refuse_a_record(tmp_path: Path, unknown_fields: str) -> None:
     shaping = Shaping(exclude=(("secret",), ("user", "ssn"), ("items", "element", "ssn"), ("user", "bad")))
     found = {"id": "long", "user": "struct<name: string>", "items": "list<struct<n: long>>"}
-    columns = {"_rescued": "string"} if undeclared == "rescue" else {}
-    target = shaped(tmp_path, shaping, found, columns, reading=Reading(undeclared=undeclared))
+    columns = {"_rescued": "string"} if unknown_fields == "rescue" else {}
+    target = shaped(tmp_path, shaping, found, columns, reading=Reading(unknown_fields=unknown_fields))
     records = [
         value(id=1, secret={"a": 1}, user={"name": "x", "ssn": 5, "bad": 1}, items=[{"n": 1, "ssn": 2}]),
         value(id=2, secret="s", user={"ssn": "6", "bad": []}, items=[{"ssn": {}}]),
@@ -165,7 +165,7 @@ def test_only_what_is_included_is_wanted_and_a_mixed_field_beside_it_is_no_fault
 
 def test_of_an_unknown_field_only_what_counts_is_rescued(tmp_path: Path) -> None:
     shaping = Shaping(exclude=(("u", "ssn"), ("l", "element", "ssn")))
-    target = shaped(tmp_path, shaping, {"id": "long"}, {"_rescued": "string"}, reading=Reading(undeclared="rescue"))
+    target = shaped(tmp_path, shaping, {"id": "long"}, {"_rescued": "string"}, reading=Reading(unknown_fields="rescue"))
     records = [value(id=1, u={"ssn": 1, "n": 2}, l=[{"ssn": 1, "n": 3}]), value(u="plain", l=[4])]
     report = run(Job({"a": target}), records_of([{"value": v} for v in records]))["lake.t"]
     rescued = [json.loads(row["_rescued"]) for row in rows_of(report)]
@@ -178,8 +178,8 @@ def test_a_declared_column_waits_for_its_field_under_every_policy(tmp_path: Path
     shaping = Shaping(depth=100, case="snake")
     declared = {"user_id": "string", "total": "long"}
     batch = records_of([{"value": v} for v in (value(user={"Id": 5}, x=1), value(user={"Id": "six"}), value(user=7))])
-    for undeclared in ("add", "drop", "refuse"):
-        target = shaped(tmp_path, shaping, {}, declared, reading=Reading(undeclared=undeclared, on_bad="skip"))
+    for unknown_fields in ("add", "drop", "refuse"):
+        target = shaped(tmp_path, shaping, {}, declared, reading=Reading(unknown_fields=unknown_fields, on_bad="skip"))
         report = run(Job({"a": target}), batch)["lake.t"]
         assert report.files == ()
         assert (report.bad_count, [load_wanted(text) for text in report.wanted]) == (
@@ -187,7 +187,7 @@ def test_a_declared_column_waits_for_its_field_under_every_policy(tmp_path: Path
         )  # fmt: skip
         bound = shaped(tmp_path, shaping, {"user": "struct<Id: long>"}, declared, reading=target.reading)
         report = run(Job({"a": bound}), batch)["lake.t"]
-        if undeclared == "drop":
+        if unknown_fields == "drop":
             assert rows_of(report) == [{"user_id": "six", "total": None}]
             assert [(bad.path, bad.kind) for bad in report.bad] == [
                 ("user.Id", "does_not_fit"), ("user", "does_not_fit")
@@ -254,7 +254,7 @@ def test_what_is_left_out_of_lists_and_maps_stays_out_in_every_batch(tmp_path: P
 
 def test_a_declared_column_of_a_registry_format_waits_for_its_field_too(tmp_path: Path) -> None:
     shaping = Shaping(depth=100, case="snake")
-    reading = Reading(format="avro", schemas=(("5", AVRO),), undeclared="drop")
+    reading = Reading(format="avro", schemas=(("5", AVRO),), unknown_fields="drop")
     batch = records_of([{"value": v} for v in framed(5, AVRO, {"userId": 1, "at": None, "tags": []})])
     target = shaped(tmp_path, shaping, {}, {"user_id": "long", "at_zip": "long"}, reading=reading)
     report = run(Job({"a": target}), batch)["lake.t"]

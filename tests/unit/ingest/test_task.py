@@ -226,7 +226,7 @@ def test_bad_records_may_be_left_out_and_are_counted(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_rescued_and_the_rest_of_its_record_is_a_row(tmp_path: Path) -> None:
     columns = {"id": "long", "where": "struct<zip: string>", "tags": "list<long>", "_rescued": "string"}
-    reading = Reading(undeclared="rescue", is_rescuing=True, on_bad="skip")
+    reading = Reading(unknown_fields="rescue", is_rescuing=True, on_bad="skip")
     values = [
         {"id": 1, "where": {"zip": "1"}, "tags": [1]},
         {"id": "x", "where": {"zip": 5, "city": "B"}, "tags": [1, "a", None, 2.5], "new": {"a": [1, None]}},
@@ -246,13 +246,13 @@ def test_what_does_not_fit_is_rescued_and_the_rest_of_its_record_is_a_row(tmp_pa
             "where.zip": {"value": 5, "reason": "integer 5 does not fit string"},
             "tags.element": {"value": "a", "reason": 'string "a" does not fit long'},
             "tags.element#2": {"value": 2.5, "reason": "number 2.5 is not a whole number, as long needs"},
-            "where.city": {"value": "B", "reason": "undeclared"},
-            "new": {"value": {"a": [1, None]}, "reason": "undeclared"},
+            "where.city": {"value": "B", "reason": "unknown_field"},
+            "new": {"value": {"a": [1, None]}, "reason": "unknown_field"},
         },
         None,
         {
             "where": {"value": 7, "reason": "integer 7 does not fit struct"},
-            "more": {"value": "m", "reason": "undeclared"},
+            "more": {"value": "m", "reason": "unknown_field"},
         },
     ]
     assert rows == [
@@ -291,11 +291,11 @@ def test_a_record_beyond_the_usual_limit_is_a_letter_with_all_of_it(tmp_path: Pa
 
 
 def test_a_table_that_may_not_change_refuses_records_with_new_fields(tmp_path: Path) -> None:
-    target = target_of(tmp_path, {"id": "long"}, reading=Reading(undeclared="refuse", on_bad="skip"))
+    target = target_of(tmp_path, {"id": "long"}, reading=Reading(unknown_fields="refuse", on_bad="skip"))
     batch = records_of([{"value": _value(id=1)}, {"value": _value(id=2, new=1)}, {"value": _value(id=3, new=None)}])
     report = run(Job({"a": target}), batch)["lake.t"]
     assert (_rows(report), report.wanted) == ([{"id": 1}, {"id": 3}], ())
-    assert [(bad.kind, bad.path) for bad in report.bad] == [("undeclared", "new")]
+    assert [(bad.kind, bad.path) for bad in report.bad] == [("unknown_field", "new")]
 
 
 def test_a_new_field_is_wanted_and_no_file_is_written(tmp_path: Path) -> None:
@@ -306,9 +306,9 @@ def test_a_new_field_is_wanted_and_no_file_is_written(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
-def test_a_table_that_drops_undeclared_fields_writes_and_says_which(tmp_path: Path) -> None:
+def test_a_table_that_drops_unknown_fields_writes_and_says_which(tmp_path: Path) -> None:
     report = run(
-        Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(undeclared="drop"))}),
+        Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(unknown_fields="drop"))}),
         records_of([{"value": _value(id=1, new=2)}]),
     )["lake.t"]
     assert (_rows(report), report.wanted, report.dropped) == ([{"id": 1}], (), frozenset({"new"}))

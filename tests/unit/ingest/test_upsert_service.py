@@ -83,7 +83,7 @@ def test_a_table_that_another_run_has_made_gets_the_columns_that_this_ones_file_
 ) -> None:
     """Both were started before there was one, and the file was changed between."""
     marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="mark", metadata=marks)
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="soft", metadata=marks)
     create = world.catalog.create
 
     def create_second(name: str, schema: Schema, *more: Any) -> TableState:
@@ -97,7 +97,7 @@ def test_a_table_that_another_run_has_made_gets_the_columns_that_this_ones_file_
 
 def test_rows_are_kept_and_marked_when_a_tombstone_deletes_them(tmp_path: Path) -> None:
     marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="mark", metadata=marks)
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="soft", metadata=marks)
     world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}))
     world.tell(("1", None), ("3", {"id": 3, "v": "c"}), ("3", None))
     told = sorted((row["id"], row["v"], row["_deleted"], row["_deleted_at"] is None) for row in world.mirror())
@@ -110,7 +110,7 @@ def test_rows_are_kept_and_marked_when_a_tombstone_deletes_them(tmp_path: Path) 
 
 def test_what_is_beside_a_key_in_a_struct_stays_when_a_tombstone_marks_its_row(tmp_path: Path) -> None:
     marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
-    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("o.id",), deletes="mark", metadata=marks)
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("o.id",), deletes="soft", metadata=marks)
     key = '{"o": {"id": 1}}'
     world.tell((key, {"o": {"id": 1, "x": 2}, "v": "a"}))
     world.tell((key, None))
@@ -119,7 +119,7 @@ def test_what_is_beside_a_key_in_a_struct_stays_when_a_tombstone_marks_its_row(t
 
 def test_tombstones_that_are_marked_have_their_place_in_the_order_of_kafkas_time(tmp_path: Path) -> None:
     marks = {"deleted": "_deleted", "deleted_at": "_deleted_at", "timestamp": "_at"}
-    settings: dict[str, Any] = {"deletes": "mark", "metadata": marks, "order_by": "_at"}
+    settings: dict[str, Any] = {"deletes": "soft", "metadata": marks, "order_by": "_at"}
     world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), **settings)
     world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}))
     for at_ms, key, value in ((9000, b"1", None), (8000, b"1", b'{"id": 1, "v": "late"}')):

@@ -54,14 +54,14 @@ def test_a_schema_that_its_table_can_follow_is_well_and_says_how(world: World) -
 def test_a_change_that_would_be_refused_is_a_problem_before_a_record_has_it(world: World) -> None:
     registry = MemoryRegistry()
     registry.register("avro", avro(id="string", x="double"), subject="a-value")
-    [finding] = look(world, registry, ", on_drift: add_only", id="long", x="float")
+    [finding] = look(world, registry, ", schema_evolution: add_only", id="long", x="float")
     assert not finding.is_ok
     assert finding.found == (
         "schema a-value: column id: string does not fit long; schema a-value: column x: float is not widened to double"
     )
     assert "dead letters" in finding.remedy
-    [finding] = look(world, registry, ", on_drift: freeze", x="double")
-    assert finding.found == "schema a-value: column id: string is not added: `on_drift` is `freeze`"
+    [finding] = look(world, registry, ", schema_evolution: freeze", x="double")
+    assert finding.found == "schema a-value: column id: string is not added: `schema_evolution` is `freeze`"
 
 
 def test_of_a_union_the_branches_that_a_column_cannot_hold_are_a_problem_and_no_others(world: World) -> None:
@@ -124,7 +124,7 @@ def test_of_a_schema_of_envelopes_the_row_inside_is_compared(world: World, form:
     registry.register(form, _wrapped(form), subject="a-value")
     [finding] = look(world, registry, ", envelope: debezium", form, id="int")
     assert (finding.is_ok, finding.found) == (True, "a run adds v: string")
-    [finding] = look(world, registry, ", envelope: debezium, on_drift: freeze", form, id="int", v="string")
+    [finding] = look(world, registry, ", envelope: debezium, schema_evolution: freeze", form, id="int", v="string")
     assert (finding.is_ok, finding.found) == (True, "the table has all of it")
 
 
@@ -137,8 +137,8 @@ def _properties(**properties: str) -> str:
     [
         ("avro", avro(at="long"), ", columns: {at: timestamptz(ms)}", {}),
         ("avro", avro(at="double"), ", columns: {at: timestamp(s)}", {"at": "timestamp"}),
-        ("avro", avro(id="long", x="long"), ", on_drift: freeze, exclude: [x]", {"id": "long"}),
-        ("avro", avro(id="long", x="long"), ", on_drift: freeze, include: [id]", {"id": "long"}),
+        ("avro", avro(id="long", x="long"), ", schema_evolution: freeze, exclude: [x]", {"id": "long"}),
+        ("avro", avro(id="long", x="long"), ", schema_evolution: freeze, include: [id]", {"id": "long"}),
         ("json_schema", _properties(at="string", d="string"), ", columns: {at: timestamptz, d: date}", {}),
         ("json_schema", _properties(at="integer"), ", columns: {at: timestamptz(s)}", {}),
         ("json_schema", _properties(n="number", u="string"), ", columns: {n: 'decimal(9,2)', u: uuid}", {}),

@@ -90,12 +90,14 @@ def test_keys_that_become_a_column(
 
 def test_values_and_keys_have_a_finding_each(world: World) -> None:
     registry = register(value=avro(v="long"), key=avro(id="long"))
-    findings = look(world, registry, f"value: {{format: avro}}, {DECODED}, on_drift: freeze", {"k": "struct<n: int>"})
+    findings = look(
+        world, registry, f"value: {{format: avro}}, {DECODED}, schema_evolution: freeze", {"k": "struct<n: int>"}
+    )
     assert [word(finding) for finding in findings] == [
-        ("schema a-value", False, "schema a-value: column v: long is not added: `on_drift` is `freeze`"),
-        ("schema a-key", False, "schema a-key: column k.id: long is not added: `on_drift` is `freeze`"),
+        ("schema a-value", False, "schema a-value: column v: long is not added: `schema_evolution` is `freeze`"),
+        ("schema a-key", False, "schema a-key: column k.id: long is not added: `schema_evolution` is `freeze`"),
     ]
-    assert all("write `on_drift: add_only`" in finding.remedy for finding in findings)
+    assert all("write `schema_evolution: add_only`" in finding.remedy for finding in findings)
 
 
 MIRROR = "value: {format: avro}, key: {format: avro}, mode: upsert"

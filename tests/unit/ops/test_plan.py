@@ -116,7 +116,7 @@ def test_a_mirror_has_the_columns_of_rows_and_of_keys_and_its_tombstones_are_no_
     world.source.create("b", 1)
     world.source.produce("b", 0, b'{"v": 1}', key=b'{"k": "x"}')
     world.source.produce("b", 0, None, key=b'{"k": "x"}')
-    mirror = "s.a: {topic: a, envelope: debezium, mode: upsert, deletes: mark}"
+    mirror = "s.a: {topic: a, envelope: debezium, mode: upsert, deletes: soft}"
     tables = plan(world, f"tables: {{{mirror}, s.b: {{topic: b, mode: upsert, key: {{format: json}}}}}}\n")
     assert [table.problem for table in tables.values()] == [None, None]
     names = [[name for name, _, _ in columns(table)] for table in tables.values()]
@@ -224,9 +224,9 @@ def test_a_table_that_keeps_its_old_metadata_is_told(world: World) -> None:
     assert "`ALTER TABLE s.a SET TBLPROPERTIES ('write.metadata.delete-after-commit.enabled' = 'true')`" in warning
 
 
-def test_undeclared_fields_that_are_dropped_make_no_columns(world: World) -> None:
+def test_unknown_fields_that_are_dropped_make_no_columns(world: World) -> None:
     produce(world, "a", {"id": 1, "more": 2})
-    table = plan(world, "tables: {s.a: {topic: a, columns: {id: long}, undeclared: drop}}\n")["s.a"]
+    table = plan(world, "tables: {s.a: {topic: a, columns: {id: long}, unknown_fields: drop}}\n")["s.a"]
     assert columns(table) == [("id", "long", "declared")]
 
 

@@ -71,21 +71,25 @@ def test_a_schema_tells_of_columns_before_a_record_has_a_value_for_them(
 
 
 @pytest.mark.parametrize(
-    ("on_drift", "found", "refused"),
+    ("schema_evolution", "found", "refused"),
     [
         ("evolve", [("at.city", "string", "registry"), ("id", "long", "widened")], []),
         ("add_only", [("at.city", "string", "registry")], ["id: int is not widened to long"]),
-        ("freeze", [], ["at.city: string is not added: `on_drift` is `freeze`", "id: int is not widened to long"]),
+        (
+            "freeze",
+            [],
+            ["at.city: string is not added: `schema_evolution` is `freeze`", "id: int is not widened to long"],
+        ),
     ],
 )
 def test_of_a_table_that_is_there_it_tells_what_a_new_schema_adds_widens_and_may_not(
-    world: World, on_drift: str, found: list[tuple[str, str, str]], refused: list[str]
+    world: World, schema_evolution: str, found: list[tuple[str, str, str]], refused: list[str]
 ) -> None:
     registry = MemoryRegistry()
     kinds = {"id": parse_type("int"), "at": parse_type("struct<zip: string>")}
     world.catalog.create("s.a", new_schema(kinds.items()), {}, 2)
     produce(world, "a", _record(registry.register("avro", _NEW), _NEW))
-    table = _plan(world, registry, f", on_drift: {on_drift}")
+    table = _plan(world, registry, f", schema_evolution: {schema_evolution}")
     assert (sorted(columns(table)), table.bad) == (found, 0)
     assert list(table.refused) == [f"schema 1: column {what}" for what in refused]
 
@@ -96,7 +100,7 @@ def test_a_value_that_a_refused_change_leaves_without_a_place_is_a_bad_record(wo
         "s.a", new_schema([("id", parse_type("int")), ("at", parse_type("struct<zip: string>"))]), {}, 2
     )
     produce(world, "a", _record(registry.register("avro", _NEW), _NEW, "Berlin"))
-    table = _plan(world, registry, ", on_drift: freeze")
+    table = _plan(world, registry, ", schema_evolution: freeze")
     assert table.bad == 1
     assert table.problem is not None
     assert table.problem.message.startswith("field at.city: ")

@@ -272,7 +272,7 @@ def test_the_text_fits_a_hundred_columns_and_names_what_is_dropped(tmp_path: Pat
     report = Scene(tmp_path, committed=4).report(said({"dropped_fields": ["x", "y"]}))
     text = text_of(report)
     assert max(map(len, text.splitlines())) <= 100
-    assert "s.a drops undeclared fields: x, y" in text
+    assert "s.a drops unknown fields: x, y" in text
     assert "6 (5.0 s)" in text
     assert "2 × 2.0 KiB" in text or "2 × 2000 B" in text
 
@@ -319,7 +319,7 @@ def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
     report = scene.report(said({"refused_changes": REFUSED, "dead_letters": 7}))
     table = as_document(report)["tables"]["s.a"]
     assert [table[name] for name in ("dead_letters", "bad_skipped")] == [3, 1]
-    widen = "write `on_drift: evolve`, or widen the column yourself"
+    widen = "write `schema_evolution: evolve`, or widen the column yourself"
     assert table["refused_changes"] == [
         {"change": "column x: no", "schemas": (), "remedy": ""},
         {"change": "column y: int is not widened to long", "schemas": ("9", "12"), "remedy": widen},

@@ -22,8 +22,8 @@ from tests.unit.spec.pipeline_file import Load, Refuse, with_table
         ("mode: upsert, key: {format: text}, metadata: {key: k}", {"metadata": {"key": "k"}}),
         ("mode: upsert, key_columns: [id, o.n], order_by: at", {"key_columns": ("id", "o.n"), "order_by": "at"}),
         ("mode: upsert, key_columns: [id], metadata: [offset]", {"metadata": {"offset": "_offset"}}),
-        ("mode: upsert, deletes: mark, metadata: {timestamp: at}, order_by: at", {"order_by": "at"}),
-        ("mode: upsert, deletes: mark, envelope: debezium, order_by: at", {"order_by": "at"}),
+        ("mode: upsert, deletes: soft, metadata: {timestamp: at}, order_by: at", {"order_by": "at"}),
+        ("mode: upsert, deletes: soft, envelope: debezium, order_by: at", {"order_by": "at"}),
     ],
 )
 def test_what_is_written_is_read_and_valid_for_editors(load: Load, settings: str, read: dict[str, Any]) -> None:

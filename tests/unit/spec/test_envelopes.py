@@ -62,8 +62,8 @@ def test_the_columns_that_changes_bring_along(load: Load, settings: str, metadat
             "write `envelope: debezium`, or remove it",
         ),
         (
-            "deletes: mark",
-            "`deletes: mark` keeps rows that are deleted, and a table with `mode: append` deletes none",
+            "deletes: soft",
+            "`deletes: soft` keeps rows that are deleted, and a table with `mode: append` deletes none",
             "write `mode: upsert`, or remove it",
         ),
         ("envelope: debezum", "`envelope` cannot be `debezum`", "did you mean `debezium`?"),
@@ -98,8 +98,8 @@ def test_the_columns_that_changes_bring_along(load: Load, settings: str, metadat
             "put it in quotes: YAML reads a bare yes, no, on, off, true or false as a boolean",
         ),
         (
-            "mode: upsert, deletes: mark, key: {format: json}, order_by: at",
-            "a tombstone has no value for `order_by: at`, and `deletes: mark` makes a row of it",
+            "mode: upsert, deletes: soft, key: {format: json}, order_by: at",
+            "a tombstone has no value for `order_by: at`, and `deletes: soft` makes a row of it",
             "name a column that `metadata` makes of one of: timestamp, offset, partition",
         ),
         (
@@ -115,7 +115,7 @@ def test_the_columns_that_changes_bring_along(load: Load, settings: str, metadat
         (
             "metadata: [deleted]",
             "`deleted` in `metadata` is for rows that stay when they are deleted",
-            "write `deletes: mark`, or take it out of `metadata`",
+            "write `deletes: soft`, or take it out of `metadata`",
         ),
     ],
 )

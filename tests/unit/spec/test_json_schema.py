@@ -50,10 +50,10 @@ tables:
     value: {format: avro, schema: registry}
     key: {format: text}
     partition_by: ["bucket(page_url, 5)", "hour(timestamp)"]
-    on_drift: evolve
+    schema_evolution: evolve
     on_bad_record: dead_letter
     columns: {id: long, ts: timestamptz, tags: list<string>}
-    undeclared: add
+    unknown_fields: add
     rescue: false
     metadata: [offset, partition, timestamp]
     commit: {interval: 2s}
@@ -88,11 +88,11 @@ tables:
     topic: a
     start: {0: 3}
     value: {format: json}
-    on_drift: evolve
+    schema_evolution: evolve
     on_bad_record: stop
     on_data_loss: skip
     columns: {id: long, ts: {type: timestamptz}}
-    undeclared: add
+    unknown_fields: add
     rescue: false
     metadata: [offset]
     commit: {interval: 2s, target_file_size: 1GiB, min_file_size: 32MiB}
@@ -134,7 +134,7 @@ tables:
     mode: upsert
     key_columns: [id]
     order_by: at
-    deletes: mark
+    deletes: soft
     envelope: {operation: op, insert: [I, 1], update: U, delete: 3}
     metadata: {op: o, timestamp: t}
   shop.y:

@@ -50,7 +50,7 @@ tables:
     topic: page_views
     start: latest
     value: {format: json}
-    on_drift: evolve
+    schema_evolution: evolve
     on_bad_record: stop
     dead_letters: {table: shop.bad, stop_above: 5%}
     limits: {columns: 50, record_size: 1MiB}
@@ -61,7 +61,7 @@ tables:
       price: decimal(9,2)
       Tags: list<string>
       tags: string
-    undeclared: drop
+    unknown_fields: drop
     rescue: false
     metadata: [offset, partition, timestamp]
     commit: {interval: 500ms}
@@ -92,9 +92,9 @@ def test_the_shortest_file_gets_every_default(load: Load, working_directory: Pat
                 topics=(TopicSelector(literal="page_views"),),
                 start=Start(kind="earliest"),
                 columns=(),
-                undeclared="add",
+                unknown_fields="add",
                 rescue=False,
-                on_drift="evolve",
+                schema_evolution="evolve",
                 on_bad_record="dead_letter",
                 dead_letters=DeadLettersSpec(table=None, stop_above=0.2),
                 metadata={},
@@ -147,14 +147,14 @@ def test_defaults_are_for_every_table_that_does_not_say_otherwise(load: Load) ->
 
 
 def test_a_change_log_among_mirrors_takes_nothing_of_mirrors_from_the_defaults(load: Load) -> None:
-    of_mirrors = "mode: upsert, key_columns: [id], order_by: _source_order, deletes: mark"
+    of_mirrors = "mode: upsert, key_columns: [id], order_by: _source_order, deletes: soft"
     spec = load(
         f"{HEAD}defaults: {{envelope: debezium, metadata: [source_order], {of_mirrors}}}\n"
         "tables: {a.b: {topic: c}, a.log: {topic: c, mode: append, changelog: true}}\n"
     )
     assert [(t.mode, t.key_columns, t.order_by, t.deletes, t.changelog) for t in spec.tables] == [
-        ("upsert", ("id",), "_source_order", "mark", False),
-        ("append", (), None, "apply", True),
+        ("upsert", ("id",), "_source_order", "soft", False),
+        ("append", (), None, "hard", True),
     ]
 
 
@@ -194,7 +194,7 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
                     ColumnSpec(name="Tags", type=ListType(1000, StringType(), False)),
                     ColumnSpec(name="tags", type=StringType()),
                 ),
-                undeclared="drop",
+                unknown_fields="drop",
                 on_bad_record="stop",
                 dead_letters=DeadLettersSpec(table="shop.bad", stop_above=0.05),
                 limits=LimitsSpec(columns=50, record_bytes=2**20),

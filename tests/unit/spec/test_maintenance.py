@@ -94,7 +94,7 @@ def test_columns_that_rows_cannot_be_ordered_by_are_refused_with_their_line(
     load: Load, order: str, message: str, remedy: str, place: str
 ) -> None:
     top, own = (f"maintenance: {{{order}}}\n", "") if place == "top" else ("", f"    maintenance: {{{order}}}\n")
-    table = f"tables:\n  a.b:\n    topic: a\n    undeclared: drop\n    columns: {_TYPES}\n"
+    table = f"tables:\n  a.b:\n    topic: a\n    unknown_fields: drop\n    columns: {_TYPES}\n"
     with pytest.raises(SpecError) as caught:
         load(HEAD + top + table + own)
     assert caught.value.message == f"table `a.b`: {message}"
@@ -106,11 +106,11 @@ def test_columns_that_rows_cannot_be_ordered_by_are_refused_with_their_line(
 @pytest.mark.parametrize(
     ("settings", "order"),
     [
-        ("undeclared: drop", "{sort: [id, at desc, deep.a, price, _offset, _headers]}"),
-        ("undeclared: drop", "{zorder: [at, id, _offset, _key.id]}"),
-        ("undeclared: rescue", "{sort: [_rescued]}"),
-        ("undeclared: add", "{sort: [later]}"),
-        ("undeclared: add", "{zorder: [later]}"),
+        ("unknown_fields: drop", "{sort: [id, at desc, deep.a, price, _offset, _headers]}"),
+        ("unknown_fields: drop", "{zorder: [at, id, _offset, _key.id]}"),
+        ("unknown_fields: rescue", "{sort: [_rescued]}"),
+        ("unknown_fields: add", "{sort: [later]}"),
+        ("unknown_fields: add", "{zorder: [later]}"),
     ],
 )
 def test_columns_that_are_there_or_may_come_are_taken(load: Load, settings: str, order: str) -> None:
@@ -120,5 +120,5 @@ def test_columns_that_are_there_or_may_come_are_taken(load: Load, settings: str,
 
 
 def test_where_care_is_off_the_order_of_rows_is_nobody_s_business(load: Load) -> None:
-    table = "{topic: a, undeclared: drop, columns: {id: long}, maintenance: false}"
+    table = "{topic: a, unknown_fields: drop, columns: {id: long}, maintenance: false}"
     assert not load(HEAD + f"maintenance: {{sort: [x]}}\ntables: {{a.b: {table}}}").tables[0].maintenance.is_on

@@ -36,7 +36,7 @@ def test_a_column_of_record_metadata_must_be_asked_for(
         "metadata: {timestamp: at}, partition_by: [day(at)]",
         "columns: {_timestamp: timestamptz}, partition_by: [day(_timestamp)]",
         "mode: upsert, partition_by: ['truncate(_key, 2)']",
-        "mode: upsert, key_columns: [id], deletes: mark, sort_by: [_deleted_at]",
+        "mode: upsert, key_columns: [id], deletes: soft, sort_by: [_deleted_at]",
         "mode: upsert, envelope: debezium, metadata: [source_order], order_by: _source_order",
     ],
 )
@@ -52,8 +52,11 @@ def test_one_that_is_there_may_be_named(load: Load, settings: str) -> None:
         ("key_columns: [id], order_by: at, exclude: [at]", "`exclude` leaves out `at`, which `order_by` asks for"),
         ("key_columns: [id], include: [name]", "`include` does not take `id`, which `key_columns` asks for"),
         ("key_columns: [id, r], order_by: at, include: [id, r]", "`include` does not take `at`, which `order_by`"),
-        ("key_columns: [id], columns: {v: long}, undeclared: drop", "`key_columns` has `id`, which `columns` does not"),
-        ("key_columns: [v], order_by: at, columns: {v: long}, undeclared: rescue", "`order_by` has `at`, which"),
+        (
+            "key_columns: [id], columns: {v: long}, unknown_fields: drop",
+            "`key_columns` has `id`, which `columns` does not",
+        ),
+        ("key_columns: [v], order_by: at, columns: {v: long}, unknown_fields: rescue", "`order_by` has `at`, which"),
     ],
 )
 def test_a_key_or_an_order_that_is_left_out_would_make_every_record_a_bad_one(
@@ -73,8 +76,8 @@ def test_a_key_or_an_order_that_is_left_out_would_make_every_record_a_bad_one(
         "key_columns: [id], include: [v], columns: {id: long}",
         "key_columns: [id, r], include: [id], columns: {r: {type: string, constant: eu}}",
         "key_columns: [user_id], flatten: true, include: [user]",
-        "key_columns: [o.id, v], columns: {v: long, o: 'struct<id: long>'}, undeclared: drop",
-        "key_columns: [v], columns: {v: long}, undeclared: drop, metadata: {offset: at}, order_by: at",
+        "key_columns: [o.id, v], columns: {v: long, o: 'struct<id: long>'}, unknown_fields: drop",
+        "key_columns: [v], columns: {v: long}, unknown_fields: drop, metadata: {offset: at}, order_by: at",
     ],
 )
 def test_a_key_that_is_taken_is_well(load: Load, settings: str) -> None:

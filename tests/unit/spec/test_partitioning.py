@@ -111,7 +111,7 @@ def test_columns_that_records_may_bring_are_not_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_with_its_line(tmp_path: Path, line: str, message: str, remedy: str) -> None:
-    lines = (line, "undeclared: drop") if "down" in line else (line,)
+    lines = (line, "unknown_fields: drop") if "down" in line else (line,)
     with pytest.raises(SpecError) as caught:
         _load(tmp_path, *lines)
     assert message in caught.value.message
@@ -121,5 +121,5 @@ def test_what_cannot_be_is_refused_with_its_line(tmp_path: Path, line: str, mess
 
 def test_a_column_that_cannot_come_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="there is no column `idd`") as caught:
-        _load(tmp_path, "partition_by: [idd]", "undeclared: drop")
+        _load(tmp_path, "partition_by: [idd]", "unknown_fields: drop")
     assert caught.value.remedy == "did you mean `id`?"

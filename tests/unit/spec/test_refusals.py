@@ -135,8 +135,8 @@ TABLES = [
     ("columns: {id: {}}", "`columns.id` has no type", "write `id: long`, or another type"),
     ("columns: {id: long, id: int}", "`id` is there twice", "keep one of them; the first is in line 4"),
     (
-        "undeclared: drop",
-        "table `shop.x` drops every field: `undeclared` is drop, and no `columns` are declared",
+        "unknown_fields: drop",
+        "table `shop.x` drops every field: `unknown_fields` is drop, and no `columns` are declared",
         "declare `columns`",
     ),
     ("properties: {format-version: 2}", "`format-version` is not for `properties`", "write `format_version: 3`"),

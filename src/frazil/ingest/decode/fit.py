@@ -30,17 +30,17 @@ from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.exact import cast_exactly, may_convert
 from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.renames import Renames
-from frazil.ingest.decode.rescue import UNDECLARED, join_members, members_at, members_of
+from frazil.ingest.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
 from frazil.ingest.evolve import can_promote
 from frazil.ingest.selection import list_with, map_with
 from frazil.ingest.target import Reading, arrow_type
 
 Path = tuple[str, ...]
 Owner = NDArray[np.int32]
-NOT_ADDED = "not added: `on_drift` is `freeze`"
+NOT_ADDED = "not added: `schema_evolution` is `freeze`"
 """How the refusal of a new field ends."""
 
-_NO_COLUMN = "the table has no such column, and `on_drift: freeze` lets it have none"
+_NO_COLUMN = "the table has no such column, and `schema_evolution: freeze` lets it have none"
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Fitting:
         """Puts values aside, where the table rescues, or refuses their records. reason: with `{value}` for the value."""
         rows = np.flatnonzero(bad)
         is_rescued = kind != "missing" and (
-            self.reading.undeclared == "rescue" if kind == "undeclared" else self.reading.is_rescuing
+            self.reading.unknown_fields == "rescue" if kind == "unknown_field" else self.reading.is_rescuing
         )
         found = self.rescued if is_rescued else self.misfits
         if not is_rescued:
@@ -145,7 +145,7 @@ def fit_struct(
         found.append(column)
     for n, member in enumerate(struct.fields):
         if member.name not in known and n not in renamed.values():
-            _meet_undeclared(
+            _meet_unknown(
                 fitting, fitting.renames.under_first(member, place.path, written.keys() | known), arrays[n], place
             )
     return found
@@ -382,24 +382,24 @@ def _requires(kind: IcebergType) -> bool:
     return isinstance(kind, MapType) and (kind.value_required or _requires(kind.value_type))
 
 
-def _meet_undeclared(fitting: Fitting, member: NestedField, array: pa.Array, place: Place) -> None:
-    path, undeclared = (*place.path, member.name), fitting.reading.undeclared
-    if undeclared == "add" and path in fitting.reading.barred_at:
+def _meet_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: Place) -> None:
+    path, unknown_fields = (*place.path, member.name), fitting.reading.unknown_fields
+    if unknown_fields == "add" and path in fitting.reading.barred_at:
         there = np.asarray(array.is_valid()) & place.there
         fitting.refuse(array, there, place.owner, path, "name_taken", fitting.reading.barred_at[path])
-    elif undeclared == "add":
+    elif unknown_fields == "add":
         fitting.want(path, member.field_type)
-    elif undeclared == "drop":
+    elif unknown_fields == "drop":
         fitting.dropped.add(".".join(path))
     else:
-        if undeclared == "refuse":
+        if unknown_fields == "refuse":
             fitting.refuse_change(path, f"{member.field_type} is {NOT_ADDED}")
         there = np.asarray(array.is_valid()) & place.there
-        if undeclared == "rescue" and len(place.owner) == fitting.row_count and _is_of_each(place.owner):
+        if unknown_fields == "rescue" and len(place.owner) == fitting.row_count and _is_of_each(place.owner):
             fitting.rescue_column(array, there, path)
             return
-        reason = UNDECLARED if undeclared == "rescue" else _NO_COLUMN
-        fitting.refuse(array, there, place.owner, path, "undeclared", reason)
+        reason = UNKNOWN_FIELD if unknown_fields == "rescue" else _NO_COLUMN
+        fitting.refuse(array, there, place.owner, path, "unknown_field", reason)
 
 
 def _is_of_each(owner: Owner) -> bool:

@@ -240,14 +240,14 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     # What records have besides what their schema says is refused too.
     refusals |= {f"schema {schema_id}: {said}" for said in decoded.refusals if said.split(": ")[0] not in known}
     decoded = replace(decoded, refusals=refusals)
-    if batch.reading.undeclared != "add":
+    if batch.reading.unknown_fields != "add":
         return decoded
     wanted = {
         path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
         for path, members in decoded.wanted.items()
     }
     lacking = lacking_of(table, without_barred(struct, batch.reading.barred_at), batch.reading.may_widen)
-    if decoded.refused.all() and decode_json(texts, (), replace(options, undeclared="drop")).refused.all():
+    if decoded.refused.all() and decode_json(texts, (), replace(options, unknown_fields="drop")).refused.all():
         lacking = {}  # Where not one record can be read, it is not said that the schema is theirs.
     return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
 

@@ -83,7 +83,7 @@ def _decode(
         assert isinstance(kind, StructType)
         return _read_rows(reading, kind, records, limit)
     if reading.format == "json":
-        options = JsonOptions(reading.undeclared, limit=limit, is_extended=reading.is_extended)
+        options = JsonOptions(reading.unknown_fields, limit=limit, is_extended=reading.is_extended)
         return decode_any(records["value"], name, kind, options, f"the {what}")
     if reading.format == "text":
         return _read_text(name, kind or StringType(), records["value"], limit, what)

@@ -17,7 +17,7 @@ from frazil.ingest.decode.json.slices import Slices, Texts
 from frazil.ingest.decode.json_texts import json_texts
 from frazil.ingest.selection import Path
 
-UNDECLARED = "undeclared"
+UNKNOWN_FIELD = "unknown_field"
 """Why a field is put aside that the table does not have."""
 
 
@@ -28,7 +28,7 @@ def rescued_column(texts: Texts, row_count: int) -> pa.Array:
     and maps, one by one.
     """
     whole, singles = [], list(texts.rescued)
-    for path, column in texts.undeclared:
+    for path, column in texts.unknown_fields:
         if len(column) == row_count and (column.owner == np.arange(row_count)).all():
             whole.append(_members(texts, path, column))
         else:
@@ -38,14 +38,14 @@ def rescued_column(texts: Texts, row_count: int) -> pa.Array:
     return join_members(whole, row_count)
 
 
-def undeclared_values(texts: Texts) -> list[Misfit]:
+def unknown_values(texts: Texts) -> list[Misfit]:
     """The values of fields that the table does not have, one by one."""
-    return [one for path, column in texts.undeclared for one in _singles(texts, path, column)]
+    return [one for path, column in texts.unknown_fields for one in _singles(texts, path, column)]
 
 
 def _singles(texts: Texts, path: str, column: Slices) -> list[Misfit]:
     return [
-        Misfit(int(column.owner[n]), path, UNDECLARED, UNDECLARED, texts.text(column, n))
+        Misfit(int(column.owner[n]), path, UNKNOWN_FIELD, UNKNOWN_FIELD, texts.text(column, n))
         for n in np.flatnonzero(column.kind > NULL).tolist()
     ]
 
@@ -104,6 +104,6 @@ def members_at(path: Path, array: pa.Array, there: NDArray[np.bool_]) -> pa.Arra
 def _at(path: str, texts: pa.Array, there: NDArray[np.bool_]) -> pa.Array:
     """A member with each of the texts, for the records that are `there`."""
     before = f'{json.dumps(path, ensure_ascii=False)}:{{"value":'
-    members = pc.binary_join_element_wise(before, texts, f',"reason":"{UNDECLARED}"}}', "")
+    members = pc.binary_join_element_wise(before, texts, f',"reason":"{UNKNOWN_FIELD}"}}', "")
     places = np.cumsum(there) - 1
     return members.take(pa.array(places, mask=~there))

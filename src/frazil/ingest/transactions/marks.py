@@ -41,7 +41,7 @@ _EVENT_FIELDS = (
 def reading_of_marks(reading: Reading, envelope: Envelope) -> Reading:
     """How records are read of whose rows nothing is wanted."""
     bare = Envelope(envelope.kind, placeholder=envelope.placeholder)
-    return replace(reading, envelope=bare, undeclared="drop", is_rescuing=False, selection=None, units=())
+    return replace(reading, envelope=bare, unknown_fields="drop", is_rescuing=False, selection=None, units=())
 
 
 def read_marks(
@@ -107,7 +107,7 @@ def read_events(reading: Reading, records: Sequence[ReadRecord], topic: str) -> 
     if reading.format == "json":
         told = [(record.timestamp_ms or 0, _parsed(record.value)) for record in records if record.value is not None]
         return list(_events(told, topic)), frozenset()
-    plain = replace(reading, envelope=None, undeclared="drop", is_rescuing=False, selection=None, units=())
+    plain = replace(reading, envelope=None, unknown_fields="drop", is_rescuing=False, selection=None, units=())
     decoded = decode_values(plain, _EVENT_FIELDS, _columns_of(records), MAX_MISFITS)
     columns = [column.to_pylist() for column in decoded.columns]
     names = [field.name for field in _EVENT_FIELDS]

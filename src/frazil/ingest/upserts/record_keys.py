@@ -117,7 +117,7 @@ def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Mapping[
     units = target.layout.units if target.shaping is not None else target.reading.units
     reading = replace(
         changes.key,
-        undeclared="drop",
+        unknown_fields="drop",
         envelope=NO_ENVELOPE,
         units=tuple((("after", *path), unit) for path, unit in units),
     )
@@ -186,7 +186,7 @@ def _read_bare(target: TableTarget, changes: ChangeReading, records: Mapping[str
 
 def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
     """The key columns, of keys that are records."""
-    reading = replace(changes.key, undeclared="refuse" if changes.is_key_of_record else "drop")
+    reading = replace(changes.key, unknown_fields="refuse" if changes.is_key_of_record else "drop")
     if reading.format == "raw":
         reading = replace(reading, format="json")
     places = places_of(target, changes)
@@ -221,8 +221,8 @@ def _unscaled(
 
 
 def _as_other_key(misfit: Misfit) -> Misfit:
-    """A field that is none of the key columns is no matter of `on_drift`."""
-    if misfit.kind != "undeclared":
+    """A field that is none of the key columns is no matter of `schema_evolution`."""
+    if misfit.kind != "unknown_field":
         return misfit
     name = misfit.path.removeprefix(f"{_ROOT}.")
     reason = f"the record's key has the field {name}, which is none of the table's key columns: name its `key_columns`"

@@ -49,7 +49,7 @@ def fill_from_keys(
     keys = read_ids(told_by, pick(records, np.flatnonzero(lacks)), type_at(kind, (ID,)))
     opened = replace(opened, missing=opened.missing | keys.missing)
     lacks[lacks] = np.asarray(keys.columns[0].is_valid())
-    found = decode_json(keys.columns[0].drop_null(), kind.fields, JsonOptions(reading.undeclared, is_extended=True))
+    found = decode_json(keys.columns[0].drop_null(), kind.fields, JsonOptions(reading.unknown_fields, is_extended=True))
     rows = np.flatnonzero(lacks)
     arrow = pa.struct([pa.field(of.name, one.type) for of, one in zip(kind.fields, found.columns, strict=True)])
     image = pa.Array.from_buffers(arrow, rows.size, [None], children=found.columns)
@@ -74,7 +74,7 @@ def read_ids(reading: Reading, records: Mapping[str, pa.Array], kind: IcebergTyp
     """
     if reading.format == "json":
         records = {**records, "key": bare_keys(records["key"])}
-    decoded = decode_keys(replace(reading, undeclared="drop"), "key", _KEY, records, 0)
+    decoded = decode_keys(replace(reading, unknown_fields="drop"), "key", _KEY, records, 0)
     ids = pc.struct_field(decoded.columns[0], [0])
     if _has_other_forms(kind):
         ids = pa.array([None if one is None else _as_in_document(one, kind) for one in ids.to_pylist()], pa.string())

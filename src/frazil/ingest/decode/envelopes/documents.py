@@ -37,7 +37,7 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
     found = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
     texts = texts_of(pa.nulls(rows, pa.binary()), json_options(reading, fitting.limit))
     stretch = Stretch(texts, reading, tuple(fields))
-    findings = Findings(reading.undeclared, barred=reading.barred_at)
+    findings = Findings(reading.unknown_fields, barred=reading.barred_at)
     for field in fields:
         if field.name in IMAGES_OF:
             image = _read(stretch, raw.get(field.name), field, findings)

@@ -37,7 +37,7 @@ def open_framed(
     # What records have besides what their schema says is refused too.
     refusals |= {f"schema {schema_id}: {said}" for said in decoded.refusals if said.split(": ")[0] not in known}
     decoded = replace(decoded, refusals=refusals)
-    if reading.undeclared != "add":
+    if reading.unknown_fields != "add":
         return decoded
     wanted: dict[tuple[str, ...], Mapping[str, IcebergType]] = {
         path: {name: type_at(row, (*path[1:], name)) or kind for name, kind in members.items()}

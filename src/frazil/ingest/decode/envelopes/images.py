@@ -28,7 +28,7 @@ from frazil.ingest.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STR
 from frazil.ingest.decode.json.infer import refuse_objects
 from frazil.ingest.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
 from frazil.ingest.decode.json.slices import Slices, Texts, presence
-from frazil.ingest.decode.rescue import undeclared_values
+from frazil.ingest.decode.rescue import unknown_values
 from frazil.ingest.evolve import widest
 from frazil.ingest.shape import as_written
 
@@ -86,16 +86,16 @@ def read_documents(
     stretch: Stretch, raw: pa.Array, owner: NDArray[np.int32], kind: StructType, findings: Findings, name: str
 ) -> pa.Array:
     """Images that are texts of JSON, as MongoDB's connector writes them. owner: the record of each."""
-    outer, found = stretch.texts, Findings(findings.undeclared, barred=findings.barred)
+    outer, found = stretch.texts, Findings(findings.unknown_fields, barred=findings.barred)
     inner = texts_of(raw, json_options(stretch.reading, outer.limit, is_extended=True))
     image = _read_whole(inner, raw, kind, found, name)
     if inner.has_slow_keys:
         raw = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary())
-        found = Findings(findings.undeclared, barred=findings.barred)
+        found = Findings(findings.unknown_fields, barred=findings.barred)
         inner = texts_of(raw, json_options(stretch.reading, outer.limit, is_extended=True), spelt_out=True)
         image = _read_whole(inner, raw, kind, found, name)
     outer.refused[owner] |= inner.refused
-    for some, mine in ((inner.misfits, outer.misfits), ([*inner.rescued, *undeclared_values(inner)], outer.rescued)):
+    for some, mine in ((inner.misfits, outer.misfits), ([*inner.rescued, *unknown_values(inner)], outer.rescued)):
         mine += [replace(one, row=int(owner[one.row])) for one in some]
     findings.dropped |= found.dropped
     for path, members in found.wanted.items():

@@ -215,7 +215,7 @@ def _maxwell_parts(stretch: Stretch, rows: NDArray[np.int32], members: dict[str,
 
 def _read_parts(stretch: Stretch, parts: Parts, good: NDArray[np.bool_]) -> None:
     """Reads the images and the facts of records without a schema."""
-    findings = Findings(stretch.reading.undeclared, barred=stretch.reading.barred_at)
+    findings = Findings(stretch.reading.unknown_fields, barred=stretch.reading.barred_at)
     is_change = (parts.note <= BARE) & good
     found: dict[str, pa.Array] = {"note": pa.array(parts.note), "op": parts.op}
     marks: dict[str, NDArray[np.bool_]] = {}
@@ -245,7 +245,7 @@ def _read_parts(stretch: Stretch, parts: Parts, good: NDArray[np.bool_]) -> None
 def put_together(stretch: Stretch, count: int, limit: int) -> Decoded:
     """One array per field, in the order of the records."""
     texts, groups = stretch.texts, stretch.groups
-    rescued = [rescued_column(texts, count)] if texts.rescued or texts.undeclared else []
+    rescued = [rescued_column(texts, count)] if texts.rescued or texts.unknown_fields else []
     columns = groups[0].decoded.columns
     if len(groups) > 1 or groups[0].rows.size != count:
         order = np.concatenate([group.rows for group in groups])

@@ -101,7 +101,7 @@ def either(choice: NDArray[np.bool_], one: Slices, other: Slices) -> Slices:
 def json_options(reading: Reading, limit: int, is_extended: bool = False) -> JsonOptions:
     """How rows in JSON are read. is_extended: they are documents of MongoDB's."""
     return JsonOptions(
-        reading.undeclared,
+        reading.unknown_fields,
         reading.is_rescuing,
         limit,
         reading.selection,

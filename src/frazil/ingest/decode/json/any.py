@@ -28,7 +28,7 @@ def decode_any(
     """
     texts, error, slices = texts_of(values, options, is_spelt), unreadable(values), whole_slices(values)
     scan.scan_any(texts.base, slices.start, slices.end, slices.kind, error, texts.stack)
-    findings = Findings(options.undeclared)
+    findings = Findings(options.unknown_fields)
     columns = []
     if kind is None:
         inferred = infer_type(texts, slices, (name,))

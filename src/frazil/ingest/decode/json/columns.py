@@ -60,7 +60,9 @@ _FAULTS = {
     values.MISSING: Fault("missing", "the column is required and the record has no value for it"),
     values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
 }
-_UNDECLARED = {1: Fault("undeclared", "the table has no such column, and `on_drift: freeze` lets it have none")}
+_UNKNOWN_FIELD = {
+    1: Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` lets it have none")
+}
 _SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
 _ENDLESS = ("NaN", "Infinity", "-Infinity")
 # The bits of a double that are 0 when it lies on a float, or half way between two.
@@ -75,13 +77,13 @@ _BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
 class Findings:
     """What decoding met besides values.
 
-    undeclared: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
+    unknown_fields: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
     the record. wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements
     and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table
     says so. refusals: paths of fields that the table does not take. barred: why some fields cannot be added, by path.
     """
 
-    undeclared: str = "add"
+    unknown_fields: str = "add"
     wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
@@ -102,10 +104,10 @@ def read_members(
     asides = level.more(names)  # What is left out is looked for too: so it is no unknown field.
     members = take_apart(texts, slices, fields, asides, error)
     if level.only is not None:
-        undeclared = zip(asides, members.columns[len(names) :], strict=True)
-        _meet_undeclared(texts, undeclared, findings, path)
+        unknown_fields = zip(asides, members.columns[len(names) :], strict=True)
+        _meet_unknown(texts, unknown_fields, findings, path)
     elif members.unknown:
-        _note_undeclared(texts, slices, names + asides, members.unknown, findings, path, error)
+        _note_unknown(texts, slices, names + asides, members.unknown, findings, path, error)
         members.clear(error)
     if path in texts.watched:
         texts.watched[path](names + asides, members.columns)
@@ -127,7 +129,7 @@ def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
     return _read_text(texts, slices, kind, path)
 
 
-def _note_undeclared(
+def _note_unknown(
     texts: Texts,
     slices: Slices,
     known: list[str],
@@ -136,26 +138,26 @@ def _note_undeclared(
     path: tuple[str, ...],
     error: U8,
 ) -> None:
-    if findings.undeclared == "drop":
+    if findings.unknown_fields == "drop":
         findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
         return
     names, members = take_all(texts, slices, known, error)
-    _meet_undeclared(texts, zip(names[len(known) :], members.columns[len(known) :], strict=True), findings, path)
+    _meet_unknown(texts, zip(names[len(known) :], members.columns[len(known) :], strict=True), findings, path)
 
 
-def _meet_undeclared(
+def _meet_unknown(
     texts: Texts, columns: Iterable[tuple[str, Slices]], findings: Findings, path: tuple[str, ...]
 ) -> None:
     for name, column in columns:
         inner = (*path, name)
-        if findings.undeclared == "add" and inner in findings.barred:
+        if findings.unknown_fields == "add" and inner in findings.barred:
             there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
             texts.refuse(column, there, ".".join(inner), {1: Fault("name_taken", findings.barred[inner])})
-        elif findings.undeclared == "add":
+        elif findings.unknown_fields == "add":
             inferred = infer_type(texts, column, inner)
             if inferred is not None:
                 findings.wanted.setdefault(path, {})[name] = inferred
-        elif findings.undeclared != "drop":
+        elif findings.unknown_fields != "drop":
             _put_aside(texts, column, inner, findings)
         elif (column.kind != ABSENT).any() and is_text(name):
             findings.dropped.add(".".join(inner))
@@ -170,11 +172,11 @@ def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Fi
     if not there.any():
         return
     label = ".".join(path)
-    if findings.undeclared == "rescue":
-        texts.undeclared.append((label, column))
+    if findings.unknown_fields == "rescue":
+        texts.unknown_fields.append((label, column))
     else:
         findings.refusals.add(label)
-        texts.refuse(column, there.astype(np.uint8), label, _UNDECLARED)
+        texts.refuse(column, there.astype(np.uint8), label, _UNKNOWN_FIELD)
 
 
 def _put_parts_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> Slices:

@@ -44,13 +44,13 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?', re.DOTALL)
 
 @dataclass(frozen=True)
 class JsonOptions:
-    """undeclared: `add` reports fields that the table lacks as wanted, `drop` leaves them out, `rescue` puts them aside,
+    """unknown_fields: `add` reports fields that the table lacks as wanted, `drop` leaves them out, `rescue` puts them aside,
     `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
     misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
     time, by path. barred: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON.
     """
 
-    undeclared: str = "add"
+    unknown_fields: str = "add"
     is_rescuing: bool = False
     limit: int = MAX_MISFITS
     selection: Selection | None = None
@@ -75,7 +75,7 @@ def _without_refused(
     values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions, decoded: Decoded
 ) -> Decoded:
     """The same, but a record that cannot become a row brings no column along, nor has it a say in what type one gets."""
-    alone = _decode(values, texts_of(values, options), fields, replace(options, undeclared="drop"))
+    alone = _decode(values, texts_of(values, options), fields, replace(options, unknown_fields="drop"))
     rows = np.flatnonzero(~alone.refused)
     rest = values.take(pa.array(rows))
     among = _decode(rest, texts_of(rest, options), fields, options)
@@ -133,7 +133,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     error = unreadable(values)
     slices = whole_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
-    findings = Findings(options.undeclared, barred=options.barred)
+    findings = Findings(options.unknown_fields, barred=options.barred)
     columns = read_members(texts, slices, fields, findings, (), error)
     if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
         spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
@@ -145,7 +145,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
         misfits=sorted(texts.misfits, key=lambda misfit: misfit.row)[: options.limit],
         wanted=findings.wanted,
         dropped=findings.dropped,
-        rescued=rescued_column(texts, len(values)) if texts.rescued or texts.undeclared else None,
+        rescued=rescued_column(texts, len(values)) if texts.rescued or texts.unknown_fields else None,
         refusals={f"column {path}: the field is {NOT_ADDED}" for path in findings.refusals},
     )
 

@@ -94,7 +94,7 @@ class Texts:
     buffer: the bytes the slices point into, kept alive as long as `base` is used. refused: per record, whether
     something in it does not fit. spelt_out: escapes in keys are canonical. limit: how many misfits of one column are
     noted. is_rescuing: a value that does not fit is noted with its text in `rescued`, and does not count against its
-    record. selection: the fields that count; None: all. units: of numbers in fields of time, by path. undeclared: fields
+    record. selection: the fields that count; None: all. units: of numbers in fields of time, by path. unknown_fields: fields
     that no column has, by path, where they are to be rescued. watched: by path of an object what is to be done with its
     known members before they are read; it may take some of them away. takes_endless: whether the texts NaN, Infinity and
     -Infinity are floats and doubles, as Kafka Connect's converter writes them. is_extended: whether they are MongoDB's
@@ -110,7 +110,7 @@ class Texts:
     units: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     misfits: list[Misfit] = field(default_factory=list)
     rescued: list[Misfit] = field(default_factory=list)
-    undeclared: list[tuple[str, Slices]] = field(default_factory=list)
+    unknown_fields: list[tuple[str, Slices]] = field(default_factory=list)
     watched: Mapping[tuple[str, ...], Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
     takes_endless: bool = False
     is_extended: bool = False

@@ -52,7 +52,7 @@ def _of_struct(reading: Reading, table: StructType, written: StructType, path: P
         inner = (*path, member.name)
         if member.name in known:
             yield from _of_value(reading, known[member.name], member.field_type, inner)
-        elif reading.undeclared == "refuse":
+        elif reading.unknown_fields == "refuse":
             yield inner, f"{member.field_type} is {NOT_ADDED}"
 
 
