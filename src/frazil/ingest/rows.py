@@ -33,10 +33,15 @@ def decode_rows(target: TableTarget, records: Records, limit: int = MAX_MISFITS)
     misfits are noted.
     """
     if target.shaping is None:
-        return decode_values(target.reading, target.fields, records, limit)
+        return decode_values(replace(target.reading, keys=_key_paths(target)), target.fields, records, limit)
     shaping, layout = target.shaping, target.layout
     reading = replace(
-        target.reading, selection=shaping.selection, units=layout.units, coerced=layout.coerced, zones=layout.zones
+        target.reading,
+        selection=shaping.selection,
+        units=layout.units,
+        coerced=layout.coerced,
+        zones=layout.zones,
+        keys=_key_paths(target),
     )
     if layout.unbound:
         found = bindings_of(shaping, layout, _list_fields(reading, shaping, layout, records))
@@ -45,6 +50,14 @@ def decode_rows(target: TableTarget, records: Records, limit: int = MAX_MISFITS)
             return Decoded(nulls, np.zeros(len(records["value"]), np.bool_), wanted=found)
     decoded = decode_values(reading, layout.fields, records, limit)
     return shape_columns(target, shaping, decoded, records, limit)
+
+
+def _key_paths(target: TableTarget) -> tuple[Path, ...]:
+    """The paths in the records of the fields that the key columns come from."""
+    keys = target.changes.paths if target.changes is not None else ()
+    if target.shaping is None:
+        return keys
+    return tuple((*target.layout.paths.get(path[0], path[:1]), *path[1:]) for path in keys)
 
 
 def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, records: Records, limit: int) -> Decoded:

@@ -122,7 +122,8 @@ class Reading:
     text. numbers: what numbers of JSON become where there is no column yet; None: what their values need. hints: as in
     `hints`, of records before these. zones: of local times, by path. infers_times: whether text of JSON that is always a
     time becomes one where there is no column yet. aliases: by path of a column other names that its field may have in
-    records.
+    records. keys: paths of fields that identify rows, where there is no envelope to say so: equal numbers in them must be
+    written alike; the empty path is all of a key.
     """
 
     format: str = "json"
@@ -148,6 +149,7 @@ class Reading:
     zones: tuple[tuple[Path, str], ...] = ()
     infers_times: bool = False
     aliases: Aliases = ()
+    keys: tuple[Path, ...] = ()
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """The schema of an id, None while it is not known."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from frazil.failpoints import hit
 from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.decimals import warm_up as warm_up_decimals
 from frazil.ingest.decode.envelopes.schemas import warm_up as warm_up_envelopes
 from frazil.ingest.decode.framed import warm_up as warm_up_formats
 from frazil.ingest.decode.json.records import decode_json
@@ -32,6 +33,7 @@ from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, explain, first_mis
 from frazil.ingest.picking import pick
 from frazil.ingest.pieces import plain_columns, read_in_pieces
 from frazil.ingest.reading import ReadRecords, read_records
+from frazil.ingest.record_times import refuse_far_times
 from frazil.ingest.release import release_memory
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import ChangeRows
@@ -124,8 +126,10 @@ def has_few_headers(job: Job) -> bool:
 def _look(topic: str, target: TableTarget, records: Mapping[str, pa.Array]) -> Decoded:
     """What becomes of records, without a trace of them in the task's run."""
     if target.changes is None:
-        return read_records(target, records, limit=0).decoded
-    return read_checked(target, topic, records, limit=0).decoded
+        found = read_records(target, records, limit=0).decoded
+    else:
+        found = read_checked(target, topic, records, limit=0).decoded
+    return refuse_far_times(target, records, found, limit=0)
 
 
 def _tells_moves(target: TableTarget) -> bool:
@@ -191,6 +195,7 @@ def warm_up(compiles_all: bool = False) -> None:
     values = pa.array([json.dumps(sample).encode()], pa.binary())
     found = decode_json(values, ()).wanted.get((), {})
     decode_json(values, new_schema(found.items()).fields)
+    warm_up_decimals(compiles_all)
     warm_up_formats(compiles_all)
     warm_up_envelopes()
 
@@ -321,15 +326,20 @@ class _TableRun:
     def _read(self, topic: str, columns: Mapping[str, pa.Array], limit: int = MAX_MISFITS) -> ReadRecords:
         if self.target.changes is None:
             found = read_records(self.target, columns, limit)
-            return replace(found, decoded=self._by_rows(topic, columns, found.decoded))
+            near = refuse_far_times(self.target, columns, found.decoded, limit)
+            decoded = self._by_rows(topic, columns, near)
+            if near is found.decoded or found.changes is None:
+                return replace(found, decoded=decoded)
+            return ReadRecords(decoded, replace(found.changes, decoded=decoded).without_refused())
         changes = read_checked(self.target, topic, self.last_deletes.with_told(topic, columns), limit)
-        decoded = self._by_rows(topic, columns, changes.decoded)
+        near = refuse_far_times(self.target, columns, changes.decoded, limit)
+        decoded = self._by_rows(topic, columns, near)
         self.key_columns = self.key_columns or changes.key_columns
         self.has_moves |= changes.old_keys is not None and not self.target.is_whole
         if topic:  # A second look at bad records tells nothing new of them.
             self.halves.take(topic, changes.halves, columns)
             self.last_deletes.take(topic, changes.last_deletes, columns)
-        return ReadRecords(decoded, changes)
+        return ReadRecords(decoded, replace(changes, decoded=decoded))
 
     def _by_rows(self, topic: str, columns: Mapping[str, pa.Array], decoded: Decoded) -> Decoded:
         """With the changes of the table that rows need; a second look at bad records asks for none."""

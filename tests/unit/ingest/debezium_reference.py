@@ -277,8 +277,11 @@ the envelope itself: [envelopes](envelopes.md).
 |---|---|---|---|"""
 _NOTES = """
 - A value that the type cannot hold makes its record a bad one: `infinity` as a timestamp, more digits than 38.
-- `infinity` as a date is kept as the day that Debezium writes for it, millions of years away; Python has none after the
-  year 9999, so PyIceberg's `to_pylist` and `to_pandas` fail on such a row.
+- Dates and timestamps are of the years 1 to 9999, after their offset is applied; others are out of range, `infinity` as a
+  date among them, for which Debezium writes a day millions of years away.
+- A number with a scale of its own is plain digits as a text, without an exponent: `500` for the value 5 with the scale -2.
+  In a column that identifies rows, zeros at the end of the fraction are left out, so that equal numbers are one key. A
+  scale that adds more than 1,000 zeros is out of range.
 - `NaN`, `Infinity` and `-Infinity` of `real` and `double precision` are kept: Kafka Connect's converter writes them as texts
   in JSON, and the schema in the message tells that they are numbers. In JSON without a schema they are texts, which fit no
   column of numbers.

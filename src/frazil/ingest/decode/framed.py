@@ -19,7 +19,7 @@ from frazil.ingest.decode.avro.json_scan import write_values
 from frazil.ingest.decode.avro.reader import AvroReader, avro_reader
 from frazil.ingest.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
 from frazil.ingest.decode.connect.protobuf_names import meanings_of_protobuf
-from frazil.ingest.decode.connect.schema import give_meaning, meanings_of_avro, without_units
+from frazil.ingest.decode.connect.schema import give_meaning, meanings_of_avro, with_keys, without_units
 from frazil.ingest.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, Meaning
 from frazil.ingest.decode.envelopes.columns import has_documents, is_wrapped, open_columns
 from frazil.ingest.decode.envelopes.documents import open_documents
@@ -225,7 +225,7 @@ def _read_columns(
             fitting.branches = {("after", *path): name for path, name in fitting.branches.items()}
         struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
     else:
-        meanings = without_units(meanings, batch.reading.unit_at)
+        meanings = with_keys(without_units(meanings, batch.reading.unit_at), batch.reading.keys)
         struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)

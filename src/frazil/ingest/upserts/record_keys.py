@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
     BinaryType,
+    DecimalType,
     IcebergType,
     IntegerType,
     NestedField,
@@ -18,12 +19,13 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.columns import Decoded, Misfit, shortened
 from frazil.ingest.decode.connect.values import VARIABLE_SCALE, read_meaning
 from frazil.ingest.decode.envelopes.document_ids import ID, read_ids
 from frazil.ingest.decode.envelopes.maxwell_keys import PRIMARY, flat_keys
 from frazil.ingest.decode.fit import Fitting
 from frazil.ingest.decode.json.bare_keys import bare_keys
+from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.keys import decode_keys, has_record
 from frazil.ingest.envelope import NO_ENVELOPE
 from frazil.ingest.evolve import type_at
@@ -37,6 +39,7 @@ from frazil.ingest.upserts.own_keys import own_key_columns
 
 Path = tuple[str, ...]
 _ROOT = "key"
+_ALL: tuple[Path, ...] = ((),)
 _SCALED = struct_of({("scale",): IntegerType(), ("value",): BinaryType()})
 
 
@@ -175,7 +178,8 @@ def _decode(target: TableTarget, records: Mapping[str, pa.Array], limit: int) ->
 
 def _read_bare(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
     """The one key column, of keys that are its value."""
-    reading, kind = changes.key, target.schema.find_field(changes.key_columns[0]).field_type
+    reading = replace(changes.key, keys=_ALL)
+    kind = target.schema.find_field(changes.key_columns[0]).field_type
     if reading.format == "raw" and isinstance(kind, BinaryType):
         keys = records["key"]
         return Keys(Decoded([], np.zeros(len(keys), np.bool_)), {changes.paths[0]: keys})
@@ -187,7 +191,8 @@ def _read_bare(target: TableTarget, changes: ChangeReading, records: Mapping[str
 
 def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
     """The key columns, of keys that are records."""
-    reading = replace(changes.key, unknown_fields="refuse" if changes.is_key_of_record else "drop")
+    unknown_fields = "refuse" if changes.is_key_of_record else "drop"
+    reading = replace(changes.key, unknown_fields=unknown_fields, keys=_ALL)
     if reading.format == "raw":
         reading = replace(reading, format="json")
     places = places_of(target, changes)
@@ -198,11 +203,27 @@ def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[
         decoded = decode_keys(reading, _ROOT, struct_of(kinds | scaled), records, limit) if scaled else decoded
     found = {place: member(decoded.columns[0], place) for place in kinds}
     for place in scaled:
-        meant = read_meaning(found[place], VARIABLE_SCALE, kinds[place])
-        found[place] = meant.array if meant is not None else pa.nulls(len(found[place]), pa.string())
+        decoded, found[place] = _unscaled(decoded, found[place], place, kinds[place], limit)
     columns = {path: pc.coalesce(*(found[place] for place in mine)) for path, mine in places.items()}
     misfits = [_as_other_key(misfit) for misfit in decoded.misfits]
     return Keys(replace(_sans_wanted(decoded), misfits=misfits), columns)
+
+
+def _unscaled(
+    decoded: Decoded, array: pa.Array, place: Path, kind: IcebergType, limit: int
+) -> tuple[Decoded, pa.Array]:
+    """Numbers with a scale of their own as the key column has them; a key that it cannot hold is a bad one."""
+    meant = read_meaning(array, replace(VARIABLE_SCALE, is_key=True), kind)
+    assert meant is not None
+    bad = np.flatnonzero(meant.bad & ~decoded.refused)
+    path, reason = ".".join((_ROOT, *place)), f"{{value}} is out of the range of {kind}"
+    misfits = [
+        Misfit(row, path, "out_of_range", reason.replace("{value}", shortened(json_text(array[row]))))
+        for row in bad[:limit].tolist()
+    ]
+    refused = decoded.refused | meant.bad
+    both = sorted([*decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
+    return replace(decoded, refused=refused, misfits=both), meant.array
 
 
 def _as_other_key(misfit: Misfit) -> Misfit:
@@ -217,7 +238,7 @@ def _as_other_key(misfit: Misfit) -> Misfit:
 def _with_scales(
     reading: Reading, kinds: Mapping[Path, IcebergType], records: Mapping[str, pa.Array]
 ) -> dict[Path, IcebergType]:
-    """The fields of keys that are numbers with a scale of their own, whose columns are their digits as text."""
+    """The fields of keys that are numbers with a scale of their own."""
     (kind,) = decode_keys(reading, _ROOT, None, records, 0).wanted.get((), {KEY_ROOT: None}).values()
     if not isinstance(kind, StructType):
         return {}
@@ -225,7 +246,7 @@ def _with_scales(
     for place, wanted in kinds.items():
         written = type_at(kind, place)
         names = {one.name for one in written.fields} if isinstance(written, StructType) else set()
-        if names == {"scale", "value"} and isinstance(wanted, StringType):
+        if names == {"scale", "value"} and isinstance(wanted, StringType | DecimalType):
             found[place] = _SCALED
     return found
 

@@ -22,6 +22,7 @@ from frazil.ingest.decode.connect.schema import (
     give_meaning,
     names_connect_type,
     parse_connect_type,
+    with_keys,
     without_units,
 )
 from frazil.ingest.decode.connect.values import Meaning
@@ -238,7 +239,7 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
     if reading.envelope is not None:
         struct, columns = open_columns(reading.envelope, struct, columns, meanings, fields)
     else:
-        meanings = without_units(meanings, reading.unit_at)
+        meanings = with_keys(without_units(meanings, reading.unit_at), reading.keys)
         struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
@@ -257,7 +258,8 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     written = StructType(NestedField(0, name, schema.kind, required=False))
     columns = Columns([array], np.zeros(message.rows.size, np.uint8), ())
     table = StructType(*column)
-    struct, columns = give_meaning(written, columns, _below(name, schema), lambda path: type_at(table, path))
+    meanings = with_keys(_below(name, schema), reading.keys)
+    struct, columns = give_meaning(written, columns, meanings, lambda path: type_at(table, path))
     decoded = fit_columns(Fitting(reading, "", message.rows.size, texts.limit), struct, columns, column)
     wanted = decoded.wanted
     if kind is None:

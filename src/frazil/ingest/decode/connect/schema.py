@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,7 @@ from pyiceberg.types import (
 from frazil.ingest.decode.avro.walk import types_of
 from frazil.ingest.decode.columns import Columns, Fault
 from frazil.ingest.decode.connect.values import Meaning, Meant, read_meaning
+from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.map_keys import filled
 from frazil.ingest.envelope import Path
 from frazil.ingest.selection import list_with
@@ -153,16 +154,16 @@ def meaning_of(name: str, parameters: Any) -> Meaning:
     given = parameters if isinstance(parameters, dict) else {}
     if name != _DECIMAL:
         return Meaning(name)
-    scale, precision = _whole(given.get("scale"), 0), _whole(given.get("connect.decimal.precision"), 38)
+    try:
+        scale, precision = _whole(given.get("scale"), 0), _whole(given.get("connect.decimal.precision"), 38)
+    except (TypeError, ValueError, OverflowError):  # Numbers are what a converter writes there; others mean nothing.
+        return Meaning("")
     return Meaning(name, scale, min(precision, 38))
 
 
 def _whole(value: Any, default: int) -> int:
-    """A parameter of a type as a number; without one the default. What is no number fits no decimal."""
-    try:
-        return default if value is None else int(value)
-    except (TypeError, ValueError, OverflowError):
-        return -1
+    """A parameter of a type as a number; without one the default."""
+    return default if value is None else int(value)
 
 
 @functools.lru_cache(maxsize=256)
@@ -187,6 +188,7 @@ class _Reading:
     fault: NDArray[np.uint8]
     faults: list[Fault]
     paths: dict[int, str]
+    values: dict[int, str]
 
     def read(
         self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int64]
@@ -196,7 +198,7 @@ class _Reading:
         if meaning is not None and wanted != kind and not _is_as_written(kind, wanted):
             meant = read_meaning(array, meaning, wanted)
             if meant is not None:
-                self._note(meant, meaning, path, owner)
+                self._note(array, meant, meaning, path, owner)
                 return meant.array, meant.kind
         if not any(len(other) > len(path) and other[: len(path)] == path for other in self.meanings):
             return array, kind
@@ -244,15 +246,29 @@ class _Reading:
         made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
         return made, type(kind)(*fields)  # A union stays one.
 
-    def _note(self, meant: Meant, meaning: Meaning, path: Path, owner: NDArray[np.int64]) -> None:
-        rows = np.unique(owner[meant.bad])
-        rows = rows[self.fault[rows] == 0]
+    def _note(self, array: pa.Array, meant: Meant, meaning: Meaning, path: Path, owner: NDArray[np.int64]) -> None:
+        if not meant.bad.any():
+            return
+        far = np.zeros(meant.bad.size, np.bool_) if meant.far is None else meant.far
+        name = meaning.name.rpartition(".")[2]
+        beyond = Fault("out_of_range", f"{{value}} ({name}) is out of the range of {meant.kind}")
+        self._refuse(array, far, beyond, path, owner)
+        none = Fault("does_not_fit", f"{{value}} is no {name} that {meant.kind} can hold")
+        self._refuse(array, meant.bad & ~far, none, path, owner)
+
+    def _refuse(
+        self, array: pa.Array, bad: NDArray[np.bool_], fault: Fault, path: Path, owner: NDArray[np.int64]
+    ) -> None:
+        """Makes records bad ones; of a record with several such values the first counts."""
+        places = np.flatnonzero(bad & (self.fault[owner] == 0))
+        rows, first = np.unique(owner[places], return_index=True)
         if not rows.size:
             return
-        message = f"the value is no {meaning.name.rpartition('.')[2]} that {meant.kind} can hold"
-        self.faults.append(Fault("does_not_fit", message))
-        self.fault[rows] = len(self.faults)
-        self.paths.update(dict.fromkeys(rows.tolist(), ".".join(path)))
+        if fault not in self.faults:
+            self.faults.append(fault)  # Of a type and a table's type there are few, and a byte numbers them.
+        self.fault[rows] = self.faults.index(fault) + 1
+        for row, place in zip(rows.tolist(), places[first].tolist(), strict=True):
+            self.paths[row], self.values[row] = ".".join(path), json_text(array[place])
 
 
 def _is_as_written(kind: IcebergType, wanted: IcebergType | None) -> bool:
@@ -266,6 +282,16 @@ def without_units(meanings: Mapping[Path, Meaning], units: Mapping[Path, str]) -
     return {path: meaning for path, meaning in meanings.items() if path not in units} if units else meanings
 
 
+def with_keys(meanings: Mapping[Path, Meaning], keys: Collection[Path]) -> Mapping[Path, Meaning]:
+    """The meanings, of fields that identify rows with a mark. keys: their paths; the empty one is all of a key."""
+    if not keys:
+        return meanings
+    return {
+        path: replace(meaning, is_key=True) if path in keys or () in keys else meaning
+        for path, meaning in meanings.items()
+    }
+
+
 def give_meaning(
     struct: StructType, columns: Columns, meanings: Mapping[Path, Meaning], wanted: TypeAt
 ) -> tuple[StructType, Columns]:
@@ -273,11 +299,14 @@ def give_meaning(
     if not meanings:
         return struct, columns
     fault = columns.fault.copy()
-    reading = _Reading(meanings, wanted, fault, list(columns.faults), dict(columns.paths))
+    reading = _Reading(meanings, wanted, fault, list(columns.faults), dict(columns.paths), dict(columns.values))
     owner = np.arange(fault.size)
     fields, arrays = [], []
     for member, array in zip(struct.fields, columns.arrays, strict=True):
         made, kind = reading.read(array, member.field_type, (member.name,), owner)
         arrays.append(made)
         fields.append(member.model_copy(update={"field_type": kind}))
-    return StructType(*fields), replace(columns, arrays=arrays, fault=fault, faults=reading.faults, paths=reading.paths)
+    found = replace(
+        columns, arrays=arrays, fault=fault, faults=reading.faults, paths=reading.paths, values=reading.values
+    )
+    return StructType(*fields), found

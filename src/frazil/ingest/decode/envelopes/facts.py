@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from frazil.ingest.decode.columns import Fault
 from frazil.ingest.decode.envelopes.opened import BARE, FLAT_MOMENTS
 from frazil.ingest.decode.envelopes.origins import (
     BESIDE,
@@ -27,10 +28,12 @@ from frazil.ingest.decode.envelopes.parts import (
 )
 from frazil.ingest.decode.envelopes.positions import FACT_TYPES, POSITION_FIELDS, spell_order, spell_position
 from frazil.ingest.decode.envelopes.source_log import ORDER_FIELDS, spell_commit_place, spell_transaction
+from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.json.grammar import ABSENT, ESCAPED, INT, STRING
 from frazil.ingest.decode.json.infer import refuse_objects
 from frazil.ingest.decode.json.slices import Slices, take_keys
 
+_NO_TIME = {1: Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")}
 _IN_SOURCE = ("source_ts", "position", "connector", "source_order")
 _IN_TRANSACTION = ("transaction_id", "total_order", "collection_order", "source_order")
 _ORDERS = {"total_order": "total_order", "collection_order": "data_collection_order"}
@@ -111,8 +114,7 @@ def _add_flat_moments(
 
 
 def _maxwell_facts(stretch: Stretch, members: Mapping[str, Slices]) -> dict[str, pa.Array]:
-    seconds = read_number(stretch, members["ts"], "ts")
-    moments = pc.multiply(seconds, 1_000_000).cast(pa.timestamp("us", tz="UTC"))
+    moments = moments_of(stretch, members["ts"], "ts", "s").cast(pa.timestamp("us", tz="UTC"))
     return {"source_ts": moments, "transaction_id": read_number(stretch, members["xid"], "xid").cast(pa.string())}
 
 
@@ -145,5 +147,12 @@ def _text(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
 
 
 def _moment(stretch: Stretch, members: Mapping[str, Slices]) -> pa.Array:
-    micros, millis = (read_number(stretch, members[name], name) for name in ("ts_us", "ts_ms"))
-    return pc.coalesce(micros, pc.multiply(millis, 1000)).cast(pa.timestamp("us", tz="UTC"))
+    micros, millis = (moments_of(stretch, members[f"ts_{unit}"], f"ts_{unit}", unit) for unit in ("us", "ms"))
+    return pc.coalesce(micros, millis).cast(pa.timestamp("us", tz="UTC"))
+
+
+def moments_of(stretch: Stretch, slices: Slices, name: str, unit: str) -> pa.Array:
+    """Microseconds since 1970, of numbers that count `unit`; those outside of the years 1 to 9999 make a bad record."""
+    moments = from_numbers(read_number(stretch, slices, name), unit)
+    stretch.texts.refuse(slices, moments.is_outside.astype(np.uint8), name, _NO_TIME)
+    return moments.micros
