@@ -134,6 +134,8 @@ LOG_EVENTS: dict[str, str] = {
     " it again.",
     "records_passed_over": "A table met records that are no change of a row, such as heartbeats, for the first time: what"
     " they are, and how many the batch had. See [envelopes](envelopes.md).",
+    "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the column"
+    " has the type alone. `value: {format: avro, logical_types: lenient}` reads it as meant. Logged once for each schema.",
     "records_skipped": "Records were gone from Kafka before they were read, and the table says `on_data_loss: skip`: the"
     " first and the last offset that were passed over. The next commit has them in its summary.",
     "values_gone": "Rows of a mirror lack a value for a required column: it was not sent, and no row had it. The table's"

@@ -4,8 +4,10 @@ as people are told of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, localcontext
 
 import pyarrow as pa
 from pyiceberg.types import (
@@ -35,8 +37,11 @@ _CONSTANT_TYPES: Mapping[type[IcebergType], pa.DataType] = {
     TimestampType: pa.timestamp("us"),
     TimestamptzType: pa.timestamp("us", tz="UTC"),
 }
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = 86_400_000_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_897
+"""The days of 0001-01-01 and 10000-01-01."""
 _CALENDAR_YEARS, _CALENDAR_US = 400, 146_097 * _DAY_US
 """After so many years the calendar repeats."""
 
@@ -45,7 +50,7 @@ def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
     """The value of a constant column. Raises SpecError for what is no value of its type."""
     target = _CONSTANT_TYPES.get(type(kind))
     if isinstance(kind, DecimalType):
-        target = pa.decimal128(kind.precision, kind.scale)
+        return _parse_decimal(text, kind)
     if target is None:
         words = "string, boolean, int, long, float, double, decimal(p,s), date, timestamp or timestamptz"
         raise SpecError(f"a constant cannot be a `{kind}`", remedy=f"write {words} as its type")
@@ -55,7 +60,24 @@ def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
         raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value that a {kind} can hold") from None
     if pa.types.is_floating(target) and value.as_py() in (float("inf"), float("-inf")) and "inf" not in text.lower():
         raise SpecError(f"`{text}` is out of the range of {kind}", remedy=f"write a value that a {kind} can hold")
+    if pa.types.is_temporal(target) and not _FIRST_DAY <= value.cast(pa.date32()).value < _LAST_DAY:
+        raise SpecError(f"`{text}` is outside of the years 1 to 9999", remedy="write a time of the years 1 to 9999")
     return value
+
+
+def _parse_decimal(text: str, kind: DecimalType) -> pa.Scalar:
+    """Arrow's own cast gives other numbers where there are too many digits."""
+    if _NUMBER.fullmatch(text):
+        with localcontext(Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)):
+            number, unit = Decimal(text), Decimal((0, (1,), -kind.scale))
+            if not number or (number.adjusted() < kind.precision - kind.scale and _is_multiple(number, unit)):
+                return pa.scalar(number.quantize(unit), pa.decimal128(kind.precision, kind.scale))
+    raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value that a {kind} can hold")
+
+
+def _is_multiple(number: Decimal, unit: Decimal) -> bool:
+    last, least = number.normalize().as_tuple().exponent, unit.as_tuple().exponent
+    return isinstance(last, int) and isinstance(least, int) and last >= least
 
 
 def spell_moment(micros: int, timespec: str = "auto") -> str:

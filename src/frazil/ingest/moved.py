@@ -13,8 +13,8 @@ from frazil.clock import Clock
 from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.runs import Cut, Held
-from frazil.ingest.upserts.halves import Place
-from frazil.types import Half, OffsetRange, TaskReport
+from frazil.ingest.upserts.halves import Awaited, Place
+from frazil.types import OffsetRange, TaskReport
 
 log = structlog.get_logger("frazil")
 
@@ -29,12 +29,12 @@ def note_moved(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     table, report = planned.table, outcome.report
     planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
     table.is_whole = True
-    alone = {half.place: half for half in report.halves}
-    stuck = {place for place, half in alone.items() if half.is_delete} if report.ends else set[Place]()
+    stuck = {half.place for half in report.halves if half.is_delete} if report.ends else set[Place]()
     if outcome.unpaired:
         stuck.update(outcome.unpaired)
-    table.awaited = {place: table.awaited.get(place, planned_ms) for place in stuck}
-    late = {place for place in stuck if not _may_follow(place, alone.get(place), planned, report, planned_ms)}
+    # A shorter batch waits for another record than the whole one does, and both wait since they were met first.
+    table.awaited = {place: Awaited(planned_ms) for place in stuck} | _ahead_of(planned, table.awaited)
+    late = {place for place in stuck if not _may_follow(place, planned, planned_ms)}
     if late or not stuck:
         table.given_up |= late.difference(outcome.unpaired)
         table.unpaired |= late.intersection(outcome.unpaired)
@@ -45,7 +45,7 @@ def note_moved(planned: Planned, outcome: Outcome, clock: Clock) -> None:
         table.cut, table.held = Cut(planned.position, ranges, planned.places or {}), None
         log.debug("batch_shortened", table=table.name, waits_for=len(stuck))
     elif _can_have_more(planned):
-        _hold(planned, clock)
+        _hold(planned, clock, _are_old(stuck, report, planned_ms))
     else:  # The other half is further off than a batch may reach.
         table.given_up |= stuck.difference(outcome.unpaired)
         table.unpaired |= stuck.intersection(outcome.unpaired)
@@ -60,30 +60,32 @@ def note_ahead(table: Table, report: TaskReport, now_ms: int) -> None:
     table.ahead = recent | dict.fromkeys(inserts - deletes, now_ms)
 
 
-def _may_follow(place: Place, half: Half | None, planned: Planned, report: TaskReport, planned_ms: int) -> bool:
-    """Whether what is missing can still come. half: without its other one; None: both are there, and the row is not. Such a
-    change is one that the source repeats, and what has become of the row since is repeated behind it. planned_ms: when the
-    ends were asked for; a batch may have taken long since then.
+def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
+    """Whether what is missing can still come: the other half of a change of the key or, where both are there and the row is
+    not, what has become of the row since, as a source that repeats such a change repeats that behind it.
+
+    It is judged by offsets, and by how long ago the table met the record first: timestamps of a topic that was mirrored or
+    replayed tell neither when a record was written nor which of two was written first. planned_ms: when the ends were asked
+    for; a batch may have taken long since then.
     """
     table = planned.table
     if table.spec.atomic is not None:
         return False  # All of it is in the batch.
-    if half is None:
-        topic, partition, _ = place
-        latest_ms = report.latest_ms.get(topic, {}).get(partition, planned_ms)
-        return planned_ms <= min(latest_ms, table.awaited[place]) + WAITED_MS
-    ends = {(r.topic, r.partition): r.end for r in planned.batch.ranges}
+    awaited = table.awaited[place]
+    if planned_ms <= awaited.since_ms + WAITED_MS:
+        return True
+    awaited.ends = awaited.ends or dict(planned.ends)
+    ranges = {(r.topic, r.partition): r for r in planned.batch.ranges}
     for topic, number in table.partitions():
+        own = ranges.get((topic, number))
         if (topic, number) in planned.silent:
             return True
-        end = ends.get((topic, number), planned.position.get(topic, {}).get(number, 0))
-        is_all = end >= planned.ends.get((topic, number), end)
-        # The clock of those who write records may be another one: their times are compared with each other.
-        if is_all and planned_ms <= min(half.timestamp_ms, table.awaited[place]) + WAITED_MS:
+        if own is not None and place == (topic, number, own.start):
+            continue  # The batch has as much behind the record as it may have.
+        end = own.end if own is not None else planned.position.get(topic, {}).get(number, 0)
+        if end < min(awaited.ends.get((topic, number), end), planned.ends.get((topic, number), end)):
             return True
-        if not is_all and report.latest_ms.get(topic, {}).get(number, 0) <= half.timestamp_ms + WAITED_MS:
-            return True
-    return False  # In every partition a much later record was read, or there is no more.
+    return False
 
 
 def _can_have_more(planned: Planned) -> bool:
@@ -118,8 +120,25 @@ def _limited(ranges: Iterable[OffsetRange], ends: Mapping[str, Mapping[int, int]
     return tuple(r for r in cut if r.span > 0)
 
 
-def _hold(planned: Planned, clock: Clock) -> None:
-    """Nothing else is there: the table waits until something comes, or until it is time to look again."""
+def _ahead_of(planned: Planned, awaited: Mapping[Place, Awaited]) -> dict[Place, Awaited]:
+    """Those of the records that are not in the table yet."""
+    position = planned.position
+    return {place: one for place, one in awaited.items() if place[2] >= position.get(place[0], {}).get(place[1], 0)}
+
+
+def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> bool:
+    """Whether a record among these has an old timestamp. That tells nothing of when the record was written; but every later
+    run would find it as it is, and leave it to the next one.
+    """
+    told = {half.place: half.timestamp_ms for half in report.halves}
+    times = (told.get(place, report.latest_ms.get(place[0], {}).get(place[1], planned_ms)) for place in stuck)
+    return any(planned_ms > at_ms + WAITED_MS for at_ms in times)
+
+
+def _hold(planned: Planned, clock: Clock, are_old: bool) -> None:
+    """Nothing else is there: the table waits until something comes, or until it is time to look again. are_old: the records
+    that wait.
+    """
     table = planned.table
     if table.held is None:
         log.info("key_change_awaited", table=table.name, lag_records=table.lag_records)
@@ -128,5 +147,7 @@ def _hold(planned: Planned, clock: Clock) -> None:
         watched &= planned.silent
     ends = {partition: planned.ends.get(partition, -1) for partition in watched}
     table.cut = None
-    table.held = Held(planned.position, ends, clock.monotonic_s() + LOOK_AGAIN_S, LOOK_AGAIN_S)
+    is_all = all(planned.reach.get(partition, end) >= end for partition, end in planned.ends.items())
+    until_s = clock.monotonic_s() + LOOK_AGAIN_S
+    table.held = Held(planned.position, ends, until_s, LOOK_AGAIN_S, keeps_run=are_old and is_all)
     table.run_state, table.reason, table.remedy, table.where = RunState.WAITING, AWAITED, "", ""

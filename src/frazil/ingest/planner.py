@@ -61,7 +61,7 @@ class Planner:
             if not self._open_goals.isdisjoint(table.partitions()):
                 return False
             vector = table.empty_to if table.is_first and table.empty_to else table.position()
-            held = table.held.ends if table.held is not None else {}
+            held = table.held.ends if table.held is not None and not table.held.keeps_run else {}
             if any(
                 max(vector.get(t, {}).get(p, -1), held.get((t, p), -1)) < self._goal.get((t, p), 0)
                 for t, p in table.partitions()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.connect.messages import may_be_messages
 from frazil.ingest.decode.fit import Fitting, Place, require, require_inside
 from frazil.ingest.decode.json.records import list_paths
 from frazil.ingest.decode.json.slices import MAX_MISFITS
@@ -36,10 +37,16 @@ def decode_rows(
     misfits are noted. there: the records whose values are read, None for all; the others' are null.
     """
     if target.shaping is None:
-        return decode_some(target.reading, target.fields, records, limit, there)
+        reading = replace(target.reading, keys=_key_paths(target))
+        return decode_some(reading, target.fields, records, limit, there)
     shaping, layout = target.shaping, target.layout
     reading = replace(
-        target.reading, selection=shaping.selection, units=layout.units, coerced=layout.coerced, zones=layout.zones
+        target.reading,
+        selection=shaping.selection,
+        units=layout.units,
+        coerced=layout.coerced,
+        zones=layout.zones,
+        keys=_key_paths(target),
     )
     if layout.unbound:
         found = bindings_of(shaping, layout, _list_fields(reading, shaping, layout, records))
@@ -79,6 +86,14 @@ def spread_decoded(found: Decoded, rows: NDArray[np.int64], size: int) -> Decode
         misfits=[replace(misfit, row=int(rows[misfit.row])) for misfit in found.misfits],
         rescued=found.rescued.take(at) if found.rescued is not None else None,
     )
+
+
+def _key_paths(target: TableTarget) -> tuple[Path, ...]:
+    """The paths in the records of the fields that the key columns come from."""
+    keys = target.changes.paths if target.changes is not None else ()
+    if target.shaping is None:
+        return keys
+    return tuple((*target.layout.paths.get(path[0], path[:1]), *path[1:]) for path in keys)
 
 
 def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, records: Records, limit: int) -> Decoded:
@@ -149,7 +164,7 @@ def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Re
     """The paths of fields of these records, and whether each is a record itself."""
     if refusal() is not None:
         return []
-    if reading.format == "json":
+    if reading.format == "json" and not may_be_messages(records["value"]).size:
         return list_paths(records["value"], shaping.depth)
     wanted = decode_values(replace(reading, unknown_fields="add"), layout.fields, records, 0).wanted
     return unfold(wanted, shaping.depth)

@@ -11,9 +11,13 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import structlog
 
 from frazil.clock import Clock, SystemClock
 from frazil.errors import UnavailableError
+from frazil.ingest.decode.avro.misplaced import Misplaced, find_misplaced, with_moved
 from frazil.ingest.decode.framed import LATEST, struct_of
 from frazil.ingest.decode.keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.ingest.decode.protobuf.schema import load_message
@@ -22,6 +26,7 @@ from frazil.registry.port import Naming, RegisteredSchema, SchemaRegistry, Unusa
 from frazil.registry.protobuf import compile_proto
 from frazil.spec.models import TableSpec, ValueSpec
 
+log = structlog.get_logger("frazil")
 UNKNOWN = WriterSchema("unknown")
 _OUTAGE_S = 2.0
 _NOBODYS_ID = 2**31 - 1
@@ -37,6 +42,7 @@ class Schemas:
         self._outages: dict[str, tuple[float, UnavailableError]] = {}
         self._naming: Naming = naming
         self._known: dict[tuple[str, str], WriterSchema] = {}
+        self._logged: set[tuple[str, WriterSchema]] = set()
         self._lock = threading.Lock()
 
     def reach(self) -> None:
@@ -70,7 +76,7 @@ class Schemas:
 
     def latest(self, topic: str, value: ValueSpec, is_key: bool = False) -> WriterSchema:
         """The newest schema of the topic's subject, at most a minute old."""
-        return self.newest(self.subject(topic, value, is_key))
+        return self._as_read(self.newest(self.subject(topic, value, is_key)), value, topic)
 
     def newest(self, subject: str) -> WriterSchema:
         """The newest schema of a subject, at most a minute old."""
@@ -105,12 +111,24 @@ class Schemas:
         with self._lock:
             known = self._known.get((subject, schema_id))
         if known is not None:
-            return known
+            return self._as_read(known, value, topic)
         found = self._usable(f"{subject}:{schema_id}", lambda: self._ask(schema_id, subject))
         if not may_change(found):
             with self._lock:
                 self._known[subject, schema_id] = found
-        return found
+        return self._as_read(found, value, topic)
+
+    def _as_read(self, schema: WriterSchema, value: ValueSpec, topic: str) -> WriterSchema:
+        """The schema as the pipeline file says that it is to be read. What is ignored of it is logged, once."""
+        read = as_read(schema, value)
+        ignored = ignored_in(schema, value)
+        with self._lock:
+            is_new = bool(ignored) and (topic, schema) not in self._logged
+            if is_new:
+                self._logged.add((topic, schema))
+        for one in ignored if is_new else ():
+            log.warning("logical_type_ignored", topic=topic, field=one.path, type=one.kind, logical_type=one.logical)
+        return read
 
     def _ask(self, schema_id: str, subject: str) -> RegisteredSchema | None:
         if _GUID.fullmatch(schema_id):
@@ -145,6 +163,33 @@ class Schemas:
             raise
         self._outages.pop(name, None)
         return answer
+
+
+def as_read(schema: WriterSchema, value: ValueSpec) -> WriterSchema:
+    """The schema as the pipeline file says that it is to be read."""
+    if schema.kind != "avro" or value.logical_types != "lenient":
+        return schema
+    references = tuple((name, with_moved(text)) for name, text in schema.references)
+    return replace(schema, text=with_moved(schema.text), references=references)
+
+
+def ignored_in(schema: WriterSchema, value: ValueSpec) -> tuple[Misplaced, ...]:
+    """The logical types of a schema that are ignored, as they stand beside their type."""
+    if schema.kind != "avro" or value.logical_types != "strict":
+        return ()
+    return find_misplaced(schema.text, tuple(text for _, text in schema.references))
+
+
+def words_of_ignored(ignored: Iterable[Misplaced], key: str = "value") -> str:
+    """What a user should know of logical types that are ignored; empty where there are none. key: the format's setting."""
+    found = list(ignored)
+    if not found:
+        return ""
+    first, more = found[0], f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return (
+        f"field {first.path}: the logicalType {first.logical} stands beside the type {first.kind}, where Avro ignores"
+        f" it{more}; write `{key}: {{format: avro, logical_types: lenient}}` to read it as meant, or correct the schema"
+    )
 
 
 def may_change(schema: WriterSchema) -> bool:

@@ -20,6 +20,7 @@ from frazil.ingest.decode.keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.in_vain import InVain
 from frazil.ingest.job import HEAVY_BYTES
+from frazil.ingest.name_mapping import PROPERTY, Aliases, aliases_of
 from frazil.ingest.naming import Shaping, counted_in
 from frazil.ingest.plain_target import plain_target
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
@@ -27,6 +28,7 @@ from frazil.ingest.sizes import held_row_bytes, learn_row_bytes, stored_row_byte
 from frazil.ingest.spelling import Spellings
 from frazil.ingest.target import ChangeReading, Framing, Reading, TableTarget, WriterSchema, metadata_columns
 from frazil.ingest.transactions.runs import Cut, Held
+from frazil.ingest.upserts.halves import Awaited
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.spec import TableSpec
 from frazil.spec.models import ValueSpec
@@ -164,7 +166,7 @@ class Table:
     searches: int = 0
     barred: dict[tuple[str, ...], str] = field(default_factory=dict)
     given_up: frozenset[tuple[str, int, int]] = frozenset()
-    awaited: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    awaited: dict[tuple[str, int, int], Awaited] = field(default_factory=dict)
     ahead: dict[tuple[str, str], int] = field(default_factory=dict)
     in_vain: InVain | None = None
 
@@ -205,14 +207,14 @@ class Table:
 
     def end_batch(self) -> None:
         """Forgets what was noted for a batch that is in the table."""
-        self.held, self.awaited, self.in_vain = None, {}, None
+        self.held, self.in_vain = None, None
         self.unpaired = self.unfilled = self.given_up = frozenset()
         self.crashing, self.searches = frozenset(), 0
 
     def forget_batches(self) -> None:
         """What was learnt for batches of a table that is another one now."""
         self.end_batch()
-        self.first, self.first_ids, self.barred, self.ahead = {}, {}, {}, {}
+        self.first, self.first_ids, self.barred, self.ahead, self.awaited = {}, {}, {}, {}, {}
         self.cut, self.is_whole, self.tally = None, False, Tally()
 
     def forget_passed_over(self) -> None:
@@ -308,7 +310,7 @@ class Table:
             spec_id=state.spec_id if state else 0,
             metadata=tuple((name, column) for name, column in self.spec.metadata.items() if column != key_column),
             target_file_size_bytes=self._target_file_size(),
-            reading=self._reading(),
+            reading=replace(self._reading(), aliases=self._aliases(known)),
             letters=plain_target(self.letters) if self.letters else None,
             shaping=shaping_of(self.spec),
             key=self._key_reading() if key_column else None,
@@ -329,6 +331,18 @@ class Table:
             told_by=self._told_by() if self.spec.envelope is not None else None,
             tombstones=self.spec.tombstones if self.spec.tombstones != "delete" else "",
         )
+
+    def _aliases(self, schema: Schema | None) -> Aliases:
+        """The other names of the table's columns, where names of new columns are those of fields, and of columns that the
+        pipeline file gives no field.
+        """
+        mapping = self.state.properties.get(PROPERTY, "") if self.state is not None else ""
+        shaping = shaping_of(self.spec)
+        if not mapping or schema is None or (shaping is not None and shaping.makes_names):
+            return ()
+        given = {column for column, _ in shaping.fields} if shaping is not None else set()
+        given.update(own_columns(self.spec))
+        return tuple((path, names) for path, names in aliases_of(mapping, schema) if path[0] not in given)
 
     def _change_reading(self) -> ChangeReading:
         spec = self.spec

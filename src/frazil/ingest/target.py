@@ -36,6 +36,7 @@ from pyiceberg.types import (
 )
 
 from frazil.ingest.envelope import OWN_TYPES, Envelope
+from frazil.ingest.name_mapping import Aliases
 from frazil.ingest.naming import Layout, Shaping, make_layout
 from frazil.ingest.selection import Path, Selection
 from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete
@@ -120,7 +121,9 @@ class Reading:
     is a bad one. is_extended: JSON is MongoDB's extended one. coerced: paths of columns that take values of other types as
     text. numbers: what numbers of JSON become where there is no column yet; None: what their values need. hints: as in
     `hints`, of records before these. zones: of local times, by path. infers_times: whether text of JSON that is always a
-    time becomes one where there is no column yet.
+    time becomes one where there is no column yet. aliases: by path of a column other names that its field may have in
+    records. keys: paths of fields that identify rows, where there is no envelope to say so: equal numbers in them must be
+    written alike; the empty path is all of a key.
     """
 
     format: str = "json"
@@ -145,6 +148,8 @@ class Reading:
     hints: tuple[tuple[Path, str], ...] = ()
     zones: tuple[tuple[Path, str], ...] = ()
     infers_times: bool = False
+    aliases: Aliases = ()
+    keys: tuple[Path, ...] = ()
 
     def schema(self, schema_id: str) -> WriterSchema | None:
         """The schema of an id, None while it is not known."""

@@ -6,12 +6,12 @@ the broker): a record that cannot become a row is reported, and its table then h
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from frazil.failpoints import hit
 from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.decimals import warm_up as warm_up_decimals
 from frazil.ingest.decode.envelopes.schemas import warm_up as warm_up_envelopes
 from frazil.ingest.decode.framed import warm_up as warm_up_formats
 from frazil.ingest.decode.json.records import decode_json
@@ -32,6 +33,7 @@ from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, explain, first_mis
 from frazil.ingest.picking import pick
 from frazil.ingest.pieces import plain_columns, read_in_pieces
 from frazil.ingest.reading import ReadRecords, read_records
+from frazil.ingest.record_times import refuse_far_times
 from frazil.ingest.release import release_memory
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import ChangeRows
@@ -40,6 +42,7 @@ from frazil.ingest.upserts.first_tombstones import FirstTombstones
 from frazil.ingest.upserts.halves import Halves
 from frazil.ingest.upserts.last_deletes import LastDeletes
 from frazil.ingest.upserts.row_changes import read_checked, rows_of
+from frazil.ingest.wanted_by_rows import wanted_by_rows
 from frazil.types import (
     BadRecord,
     DataFile,
@@ -120,6 +123,15 @@ def has_few_headers(job: Job) -> bool:
     return not any(one.needs_headers or one.letters or "headers" in one.metadata_fields for one in targets)
 
 
+def _look(topic: str, target: TableTarget, records: Mapping[str, pa.Array]) -> Decoded:
+    """What becomes of records, without a trace of them in the task's run."""
+    if target.changes is None:
+        found = read_records(target, records, limit=0).decoded
+    else:
+        found = read_checked(target, topic, records, limit=0).decoded
+    return refuse_far_times(target, records, found, limit=0)
+
+
 def _tells_moves(target: TableTarget) -> bool:
     return target.envelope is not None and target.envelope.needs_headers
 
@@ -128,7 +140,7 @@ def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.Record
     """The function for `mapInArrow`; its output has one column, `report`: a JSON text per table. It has limits of memory and
     of processor time (see `guard`), so it is for a process that runs no other one at the same time.
     """
-    return functools.partial(_run_guarded, job)
+    return partial(_run_guarded, job)
 
 
 def _run_guarded(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -183,6 +195,7 @@ def warm_up(compiles_all: bool = False) -> None:
     values = pa.array([json.dumps(sample).encode()], pa.binary())
     found = decode_json(values, ()).wanted.get((), {})
     decode_json(values, new_schema(found.items()).fields)
+    warm_up_decimals(compiles_all)
     warm_up_formats(compiles_all)
     warm_up_envelopes()
 
@@ -249,7 +262,7 @@ class _TableRun:
         self.has_heavy |= bool((np.asarray(records.column("partition")) == HEAVY_PARTITION).any())
         if self.has_heavy:
             return
-        read_one = functools.partial(self._read, topic)
+        read_one = partial(self._read, topic)
         for piece, columns, read in read_in_pieces(records, read_one, self.target.reading.room):
             self._take_read(topic, piece, columns, read)
 
@@ -312,14 +325,25 @@ class _TableRun:
 
     def _read(self, topic: str, columns: Mapping[str, pa.Array], limit: int = MAX_MISFITS) -> ReadRecords:
         if self.target.changes is None:
-            return read_records(self.target, columns, limit)
+            found = read_records(self.target, columns, limit)
+            near = refuse_far_times(self.target, columns, found.decoded, limit)
+            decoded = self._by_rows(topic, columns, near)
+            if near is found.decoded or found.changes is None:
+                return replace(found, decoded=decoded)
+            return ReadRecords(decoded, replace(found.changes, decoded=decoded).without_refused())
         changes = read_checked(self.target, topic, self.last_deletes.with_told(topic, columns), limit)
+        near = refuse_far_times(self.target, columns, changes.decoded, limit)
+        decoded = self._by_rows(topic, columns, near)
         self.key_columns = self.key_columns or changes.key_columns
         self.has_moves |= changes.old_keys is not None and not self.target.is_whole
         if topic:  # A second look at bad records tells nothing new of them.
             self.halves.take(topic, changes.halves, columns)
             self.last_deletes.take(topic, changes.last_deletes, columns)
-        return ReadRecords(changes.decoded, changes)
+        return ReadRecords(decoded, replace(changes, decoded=decoded))
+
+    def _by_rows(self, topic: str, columns: Mapping[str, pa.Array], decoded: Decoded) -> Decoded:
+        """With the changes of the table that rows need; a second look at bad records asks for none."""
+        return wanted_by_rows(self.target, columns, decoded, partial(_look, topic)) if topic else decoded
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
         if self.target.letters is not None and read.decoded.refused.any():

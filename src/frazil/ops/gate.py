@@ -15,18 +15,19 @@ from frazil.errors import UnavailableError
 from frazil.ingest.decode.columns import Columns, Decoded
 from frazil.ingest.decode.envelopes.document_ids import ID
 from frazil.ingest.decode.fit import Fitting, fit_columns
-from frazil.ingest.decode.framed import row_branches, row_renames, row_struct, struct_of
+from frazil.ingest.decode.framed import row_branches, row_renames, row_struct
 from frazil.ingest.decode.json_schema.refusals import refused_changes
 from frazil.ingest.decode.keys import is_record
 from frazil.ingest.decode.renames import Renames
 from frazil.ingest.envelope import Envelope
 from frazil.ingest.evolve import NamesClash, SchemaChange, compare_schemas, lacking_of, new_schema, type_at
 from frazil.ingest.layouts import term_misfit
+from frazil.ingest.name_mapping import as_columns, column_names
 from frazil.ingest.naming import KEY_ROOT
 from frazil.ingest.pipeline import adder
 from frazil.ingest.refusals import remedy_of
 from frazil.ingest.rows import in_column
-from frazil.ingest.schemas import UNKNOWN, Schemas
+from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, words_of_ignored
 from frazil.ingest.table import Table, key_column_of
 from frazil.ingest.target import Reading, TableTarget, WriterSchema, arrow_type
 from frazil.ingest.upserts.key_names import leaves_of, places_of
@@ -99,7 +100,10 @@ def _check_values(gate: _Gate, topic: str) -> Iterator[Finding]:
     value = gate.table.spec.value
     for subject, schema in _newest(gate, topic, value, is_key=False):
         gate.looked_at += 1
-        yield _check_value(gate, subject, schema) if schema is not None else _unnamed(topic)
+        if schema is None:
+            yield _unnamed(topic)
+        else:
+            yield _minding(_check_value(gate, subject, as_read(schema, value)), schema, value)
 
 
 def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator[tuple[str, WriterSchema | None]]:
@@ -111,6 +115,12 @@ def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator
         yield subject, gate.schemas.newest(subject)
     if not subjects:
         yield "", None
+
+
+def _minding(finding: Finding, schema: WriterSchema, value: ValueSpec, key: str = "value") -> Finding:
+    """The finding with what the schema says in vain. key: the setting of the format."""
+    words = words_of_ignored(ignored_in(schema, value), key)
+    return replace(finding, found=f"{finding.found}; mind: {words}") if words else finding
 
 
 def _unnamed(topic: str) -> Finding:
@@ -176,9 +186,13 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
             layout.fields,
             replace(reading, units=layout.units, coerced=layout.coerced, zones=layout.zones),
         )
-    struct = row_struct(written, target.envelope, fields, table.spec.value.message or "")
+    message = table.spec.value.message or ""
+    struct = row_struct(written, target.envelope, fields, message, reading.unit_at)
     if target.shaping is not None:
         struct = target.shaping.selection.prune_struct(struct) or StructType()
+    if reading.aliases:
+        named = as_columns(struct, column_names(reading.aliases))
+        struct = named if isinstance(named, StructType) else struct
     renames = row_renames(written, target.envelope, struct)
     return _fitted(reading, subject, written, struct, fields, renames, target.envelope)
 
@@ -220,9 +234,10 @@ def _format_of_keys(table: Table) -> ValueSpec | None:
 
 def _check_keys(gate: _Gate, topic: str, key: ValueSpec) -> Iterator[Finding]:
     table = gate.table
-    for subject, schema in _newest(gate, topic, key, is_key=True):
-        if schema is None:
+    for subject, written in _newest(gate, topic, key, is_key=True):
+        if written is None:
             continue  # Types of keys are not remembered.
+        schema = as_read(written, key)
         name, tried = f"schema {subject}", f"compared the newest version with the keys of table {table.name}"
         unusable = _unusable(name, tried, subject, schema, key, "key")
         if unusable is not None:
@@ -231,7 +246,7 @@ def _check_keys(gate: _Gate, topic: str, key: ValueSpec) -> Iterator[Finding]:
         before = _schema_before(table)
         after, refusals = _become_with_key(table, before, schema, subject, key.message or "")
         refusals += _untold_by_keys(table, schema, subject, key.message or "")
-        yield _told(name, tried, table, (before, after), refusals)
+        yield _minding(_told(name, tried, table, (before, after), refusals), written, key, "key")
 
 
 def _become_with_key(
@@ -242,14 +257,16 @@ def _become_with_key(
     if not name or target.key is None:
         return before, []
     kind = next((one.field_type for one in before.fields if one.name == name), None)
-    struct, is_struct = struct_of(written, message), is_record(written)
+    is_struct = is_record(written)
     if kind is None:
+        struct = row_struct(written, None, (), message)
         whole = struct if is_struct else struct.fields[0].field_type
         return adder(table.spec, {(): {KEY_ROOT: whole}})(before), []
     if is_struct != isinstance(kind, StructType):
         words = ("are records", "holds none") if is_struct else ("are no records", "holds records")
         return before, [f"schema {subject}: column {name}: the keys {words[0]}, and the column {words[1]}"]
     fields = kind.fields if isinstance(kind, StructType) else (NestedField(0, "value", kind, required=False),)
+    struct = row_struct(written, None, fields, message)
     decoded = _fitted(target.key, subject, written, struct, fields)
     wanted = {
         (KEY_ROOT, *path) if is_struct else (): of if is_struct else {KEY_ROOT: of["value"]}
@@ -265,7 +282,7 @@ def _untold_by_keys(table: Table, written: WriterSchema, subject: str, message: 
     changes = target.changes
     if changes is None or not changes.paths or not is_record(written):
         return []
-    struct = struct_of(written, message)
+    struct = row_struct(written, None, (), message)
     places = places_of(target, changes)
     lacking = [
         f"schema {subject}: the keys have no field for the key column {'.'.join(path)}"

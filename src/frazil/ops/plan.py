@@ -13,6 +13,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, SpecError, unforeseen
 from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
 from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_schema
 from frazil.ingest.foreseen import refuse_columns, refuse_foreseen
@@ -20,7 +21,7 @@ from frazil.ingest.granting import grant
 from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.pipeline import TOO_MANY_REMEDY, adder, clash_remedy, remedy_for
 from frazil.ingest.plan import lag_records, limit_ranges
-from frazil.ingest.schemas import Schemas
+from frazil.ingest.schemas import Schemas, ignored_in, words_of_ignored
 from frazil.ingest.table import Table, Tally, key_column_of, own_columns, shaping_of
 from frazil.ingest.upserts.text_order import text_order
 from frazil.kafka.port import Partition, ReadRecord, Source
@@ -269,6 +270,7 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
         *_not_there(spec, schema, fitting),
         *_unopened(spec, schema),
         *draft.proposed,
+        *_ignored(table),
     )
 
 
@@ -300,6 +302,13 @@ def _unopened(spec: TableSpec, schema: Schema) -> Iterator[str]:
             f"the records look like changes as {kind.capitalize()} tells them, and each becomes a row as it is: for rows of"
             f" the source's table say `envelope: {kind}`, and `mode: upsert` to mirror it"
         )
+
+
+def _ignored(table: Table) -> Iterator[str]:
+    """What the schemas of the records say in vain."""
+    for key, value in (("value", table.spec.value), ("key", table.spec.key)):
+        mine = (one for name, one in table.schemas.items() if name.startswith(KEY_SCHEMA) == (key == "key"))
+        yield from filter(None, dict.fromkeys(words_of_ignored(ignored_in(one, value), key) for one in mine))
 
 
 def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Schemas | None) -> tuple[Schema, Decoded]:

@@ -19,6 +19,7 @@ from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.ingest.target import METADATA_TYPES, TableTarget, arrow_type
 from frazil.ingest.upserts.row_changes import read_checked
+from frazil.ingest.wanted_by_rows import wanted_by_rows
 from frazil.kafka.port import ReadRecord
 
 _ROUNDS = 3
@@ -52,6 +53,11 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
 
 
 def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> Decoded:
+    look = partial(_look, topic)
+    return wanted_by_rows(target, columns, look(target, columns), look)
+
+
+def _look(topic: str, target: TableTarget, columns: Mapping[str, pa.Array]) -> Decoded:
     if target.changes is not None:
         return read_checked(target, topic, columns, MAX_MISFITS).decoded
     return read_records(target, columns).decoded

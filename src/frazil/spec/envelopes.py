@@ -12,7 +12,7 @@ from frazil.spec.reading import Fields, read_items, read_text
 from frazil.spec.table_vocabulary import ENVELOPE
 
 _FORMATS: Mapping[str, tuple[str, ...]] = {
-    "debezium": ("json", "avro", "json_schema"),
+    "debezium": ("json", "avro", "protobuf", "json_schema"),
     "maxwell": ("json",),
     "canal": ("json",),
     "operation": ("json", "avro", "protobuf", "json_schema"),
@@ -20,13 +20,14 @@ _FORMATS: Mapping[str, tuple[str, ...]] = {
 _OPERATIONS = ("insert", "update", "delete")
 _OF_CHANGES = ("op", "image")
 _OF_DELETES = ("deleted", "deleted_at")
+_OF_PLACES = ("source_database", "source_schema", "source_table")
 _OF_SOURCES: Mapping[str, tuple[str, ...]] = {
     "debezium": (
         "source_ts", "connector_ts", "transaction_id", "total_order", "collection_order", "position", "source_order",
-        "unavailable",
+        *_OF_PLACES, "unavailable",
     ),
-    "maxwell": ("source_ts", "transaction_id"),
-    "canal": ("source_ts", "connector_ts", "unavailable"),
+    "maxwell": ("source_ts", "transaction_id", *_OF_PLACES),
+    "canal": ("source_ts", "connector_ts", *_OF_PLACES, "unavailable"),
     "operation": (),
 }  # fmt: skip
 _OF_LOGS: Mapping[str, tuple[str, ...]] = {

@@ -20,8 +20,8 @@ from frazil.types import FORMATS_OF_REGISTRY
 
 MetadataField = Literal[
     "topic", "partition", "offset", "timestamp", "headers", "key", "op", "image", "source_ts", "connector_ts",
-    "transaction_id", "total_order", "collection_order", "position", "source_order", "unavailable", "deleted",
-    "deleted_at",
+    "transaction_id", "total_order", "collection_order", "position", "source_order", "source_database",
+    "source_schema", "source_table", "unavailable", "deleted", "deleted_at",
 ]  # fmt: skip
 SecretText = Annotated[str, Field(repr=False, exclude=True)]
 SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
@@ -67,7 +67,8 @@ class ValueSpec(_Declared):
     `source`: whether the schema is the one that the record names, or its subject's newest. `framing`: where a
     record names its schema: in the first bytes, with an id of 4 (`confluent`) or 8 bytes (`apicurio`), or in a
     header. `subject`: where it is not the one that `registry.naming` says. `message`: full name of the Protobuf
-    message, where records do not name it.
+    message, where records do not name it. `logical_types`: what becomes of an Avro logical type that stands beside a
+    field's type, where Avro ignores it.
     """
 
     format: Literal["avro", "protobuf", "json_schema", "json", "text", "raw"] = "json"
@@ -75,6 +76,7 @@ class ValueSpec(_Declared):
     framing: Literal["confluent", "apicurio", "header"] = "confluent"
     subject: str | None = None
     message: str | None = None
+    logical_types: Literal["strict", "lenient"] = "strict"
 
     @property
     def needs_registry(self) -> bool:
@@ -355,6 +357,9 @@ METADATA_COLUMNS: Mapping[MetadataField, str] = {
     "collection_order": "_collection_order",
     "position": "_position",
     "source_order": "_source_order",
+    "source_database": "_source_database",
+    "source_schema": "_source_schema",
+    "source_table": "_source_table",
     "unavailable": "_unavailable",
     "deleted": "_deleted",
     "deleted_at": "_deleted_at",

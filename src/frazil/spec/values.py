@@ -16,6 +16,7 @@ _ONLY_FOR = {
     "framing": FORMATS_OF_REGISTRY,
     "subject": FORMATS_OF_REGISTRY,
     "message": ("protobuf",),
+    "logical_types": ("avro",),
 }
 
 
@@ -35,6 +36,7 @@ def read_value(entry: Entry | None, settings: Mapping[str, Setting], label: str,
         "framing": fields.choice("framing"),
         "subject": fields.text("subject"),
         "message": fields.text("message"),
+        "logical_types": fields.choice("logical_types"),
     }
     for key, owners in _ONLY_FOR.items():
         written = fields.get(key)

@@ -214,6 +214,11 @@ VALUE: Mapping[str, Setting] = {
     ),
     "subject": Setting("The subject of `schema: latest`, where it is not the one that `registry.naming` says.", TEXT),
     "message": Setting("The Protobuf message's full name, where records do not say which one they are.", TEXT),
+    "logical_types": Setting(
+        "Of Avro, a `logicalType` beside a field's `type`: ignored, as Avro says (strict), or read as if it were inside.",
+        choices=("strict", "lenient"),
+        default="strict",
+    ),
 }
 
 KEY: Mapping[str, Setting] = {

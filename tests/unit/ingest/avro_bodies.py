@@ -99,7 +99,7 @@ def plain_rows(schema: Node, bodies: Sequence[bytes]) -> list[dict[str, Any] | N
 
 def faults(columns: Columns) -> list[tuple[int, str, str, str]]:
     """Row, kind, path and message of each fault."""
-    found = [(row, columns.faults[int(columns.fault[row]) - 1]) for row in np.flatnonzero(columns.fault).tolist()]
+    found = [(row, columns.explain(row)) for row in np.flatnonzero(columns.fault).tolist()]
     return [(row, fault.kind, columns.paths.get(row, ""), fault.message) for row, fault in found]
 
 

@@ -160,7 +160,9 @@ _NOTES = """
 - Where the table has a column of the type underneath, or one that fits otherwise, a value is read in [that
   form](../how-to/evolve.md#the-same-bytes-another-type): `uuid` as text, times as their numbers, decimals as their bytes, a
   record without fields as a struct of nulls.
-- Logical types that Avro says must be ignored are ignored, and so is every attribute that Avro does not know.
+- Logical types that Avro says must be ignored are ignored, and so is every attribute that Avro does not know. So is a
+  `logicalType` beside a field's `type`, as in `{"name": "ts", "type": "long", "logicalType": "timestamp-millis"}`: `check`,
+  `plan` and the log name such a field, and `value: {format: avro, logical_types: lenient}` reads it as meant.
 - Aliases are names that a column may have had before, in the same record; defaults change nothing,
   as every record is read with its own schema.
 

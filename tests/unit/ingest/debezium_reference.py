@@ -277,8 +277,11 @@ the envelope itself: [envelopes](envelopes.md).
 |---|---|---|---|"""
 _NOTES = """
 - A value that the type cannot hold makes its record a bad one: `infinity` as a timestamp, more digits than 38.
-- `infinity` as a date is kept as the day that Debezium writes for it, millions of years away; Python has none after the
-  year 9999, so PyIceberg's `to_pylist` and `to_pandas` fail on such a row.
+- Dates and timestamps are of the years 1 to 9999, after their offset is applied; others are out of range, `infinity` as a
+  date among them, for which Debezium writes a day millions of years away.
+- A number with a scale of its own is plain digits as a text, without an exponent: `500` for the value 5 with the scale -2.
+  In a column that identifies rows, zeros at the end of the fraction are left out, so that equal numbers are one key. A
+  scale that adds more than 1,000 zeros is out of range.
 - `NaN`, `Infinity` and `-Infinity` of `real` and `double precision` are kept: Kafka Connect's converter writes them as texts
   in JSON, and the schema in the message tells that they are numbers. In JSON without a schema they are texts, which fit no
   column of numbers.
@@ -291,9 +294,8 @@ _NOTES = """
   `24:00:00`. Declare such a column as it is written, `columns: {lasted: long}`: microseconds, negative ones too.
 - A decimal with a scale below 0 or above 38, as Oracle's `NUMBER(5,-2)` has, stays `binary`, its unscaled number: set
   `decimal.handling.mode=string` at the connector.
-- `sparsevec` in JSON is `struct<dimensions: int, vector: list<list<double>>>`, each element a place and its value; in Avro
-  a list of structs with `key` and `value`. In JSON other maps whose keys are no texts are left out, and `frazil status`
-  names their fields.
+- `sparsevec` in JSON is `struct<dimensions: int, vector: map<int, double>>`, by place its value; in Avro a list of structs
+  with `key` and `value`. Other maps whose keys are no texts alike: [Kafka Connect](connect.md#maps).
 - A decimal without a scale of its own keeps its digits as text; declared as `decimal(p,s)` it becomes one, where it fits.
 - `binary.handling.mode` base64, base64-url-safe and hex are texts, and stay texts.
 - JSON **without** a schema has no types: numbers are `long` or `double`, texts `string`. Times come as numbers, and a

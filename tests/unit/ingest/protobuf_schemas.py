@@ -270,4 +270,4 @@ def rows_of(reader: ProtobufReader, columns: Columns) -> list[dict[str, Any]]:
 
 def fault_of(columns: Columns, row: int) -> Fault | None:
     """What is wrong with a record."""
-    return columns.faults[columns.fault[row] - 1] if columns.fault[row] else None
+    return columns.explain(row) if columns.fault[row] else None

@@ -93,7 +93,7 @@ def test_a_message_with_a_bad_row_is_one_letter_and_changes_nothing(tmp_path: Pa
     world.write("INSERT", _row(3))
     world.end()
     assert world.by_id() == _mirrored((1, "a", "1"), (2, "a", "1"), (3, "a", "1"))
-    assert world.letters() == [("does_not_fit", '"1.005" (decimal(6,2)) does not fit decimal(6, 2)')]
+    assert world.letters() == [("out_of_range", '"1.005" (decimal(6,2)) is out of the range of decimal(6, 2)')]
 
 
 def test_a_wider_type_of_the_source_widens_the_column(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import BinaryType, DecimalType, DoubleType, FloatType, IcebergType, ListType, LongType, StringType
 
-from frazil.ingest.decode.connect.values import Meaning, read_meaning, unscaled_numbers
+from frazil.ingest.decode.connect.schema import meanings_of_avro
+from frazil.ingest.decode.connect.unscaled import unscaled_numbers
+from frazil.ingest.decode.connect.values import Meaning, read_meaning
 from frazil.ingest.decode.envelopes.changes import read_envelope
 from frazil.ingest.decode.json.base64_text import read_base64
 from frazil.ingest.envelope import Envelope
@@ -76,15 +78,10 @@ def _row(name: str) -> Row:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("time.MicroTimestamp", 9223372036825200000),
-        ("time.MicroTime", 86_400_000_000),
-        ("time.NanoTime", 86_400_000_000_000),
-        ("time.NanoTime", -1),
         ("time.ZonedTimestamp", "soon"),
         ("data.Uuid", "no uuid"),
-        ("data.Decimal", base64.b64encode((10**12).to_bytes(8, "big")).decode()),
         ("data.Decimal", ""),
-        ("data.Decimal", base64.b64encode(bytes([1] * 17)).decode()),
+        ("data.VariableScaleDecimal", {"scale": 1, "value": ""}),
     ],
 )
 def test_a_value_that_its_type_cannot_hold_makes_one_bad_record(name: str, value: Any) -> None:
@@ -92,6 +89,42 @@ def test_a_value_that_its_type_cannot_hold_makes_one_bad_record(name: str, value
     (kind, _), _ = read_both(row)
     changes = _read(row, kind, row.value, value, row.value)
     assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [(1, "after.v", "does_not_fit")]
+    assert changes.records.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("time.MicroTimestamp", 9223372036825200000),
+        ("time.MicroTimestamp", -62_135_596_800_000_001),
+        ("time.Timestamp", 253_402_300_800_000),
+        ("connect.data.Timestamp", -(2**63)),
+        ("time.Date", 2_932_897),
+        ("time.Date", -719_163),
+        ("connect.data.Date", 2**31 - 1),
+        ("time.IsoDate", "0000-12-31Z"),
+        ("time.IsoDate", "+10000-01-01Z"),
+        ("time.IsoTimestamp", "+10000-01-01T00:00:00Z"),
+        ("time.ZonedTimestamp", "9999-12-31T23:59:59-05:00"),
+        ("time.ZonedTimestamp", "0001-01-01T00:00:00+05:30"),
+        ("time.ZonedTimestamp", "0000-01-01T00:00:00Z"),
+        ("time.ZonedTimestamp", "+10000-01-01T00:00:00Z"),
+        ("time.ZonedTimestamp", "-0001-01-01T00:00:00.5Z"),
+        ("time.MicroTime", 86_400_000_000),
+        ("time.NanoTime", 86_400_000_000_000),
+        ("time.NanoTime", -1),
+        ("data.Decimal", base64.b64encode((10**12).to_bytes(8, "big")).decode()),
+        ("data.Decimal", base64.b64encode(bytes([1] * 17)).decode()),
+        ("data.VariableScaleDecimal", {"scale": -1001, "value": "AQ=="}),
+        ("data.VariableScaleDecimal", {"scale": 2**31 - 1, "value": "AQ=="}),
+    ],
+)
+def test_a_value_beyond_the_range_of_its_type_is_out_of_range_and_is_shown(name: str, value: Any) -> None:
+    row = _row(name)
+    (kind, _), _ = read_both(row)
+    changes = _read(row, kind, row.value, value, row.value)
+    assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [(1, "after.v", "out_of_range")]
+    assert json.dumps(value, separators=(",", ":"))[:60] in changes.decoded.misfits[0].reason
     assert changes.records.tolist() == [0, 2]
 
 
@@ -160,12 +193,23 @@ def _with_map(name: str, keys: str, value: Any, kind: str = "double") -> tuple[d
     return kinds, read_envelope(target_of(kinds, Envelope("debezium"), Reading()), records)
 
 
-def test_a_map_with_numbers_for_keys_is_a_list_of_pairs_or_left_out_and_its_neighbours_are_read() -> None:
-    kinds, changes = _with_map("io.debezium.data.SparseVector", "int16", [[1, 2.5], [7, 3]])
-    assert (str(kinds["m"]), changes.columns[1].to_pylist()) == ("list<list<double>>", [[[1.0, 2.5], [7.0, 3.0]]])
-    kinds, changes = _with_map("x", "int64", [[1, "a"]], "string")
-    assert (list(kinds), changes.columns[0].to_pylist(), changes.decoded.misfits) == (["v"], [1], [])
-    assert changes.decoded.dropped == {"m"}
+@pytest.mark.parametrize(
+    ("keys", "value", "kind", "column", "stored"),
+    [
+        ("int16", [[1, 2.5], [7, 3]], "double", "map<int, double>", [(1, 2.5), (7, 3.0)]),
+        ("int64", [[1, "a"], [2, None]], "string", "map<long, string>", [(1, "a"), (2, None)]),
+        ("boolean", [[True, "a"]], "string", "map<boolean, string>", [(True, "a")]),
+        ("bytes", [["AAE=", "a"]], "string", "map<binary, string>", [(b"\0\1", "a")]),
+        ("int64", [], "string", "map<long, string>", []),
+        ("int64", None, "string", "map<long, string>", None),
+    ],
+)
+def test_a_map_whose_keys_are_no_texts_is_a_map_with_keys_of_their_type(
+    keys: str, value: Any, kind: str, column: str, stored: Any
+) -> None:
+    kinds, changes = _with_map("x", keys, value, kind)
+    assert (str(kinds["m"]), changes.columns[1].to_pylist()) == (column, [stored])
+    assert (changes.decoded.misfits, changes.decoded.dropped) == ([], set())
 
 
 def test_a_column_that_is_declared_as_the_number_that_is_written_gets_it() -> None:
@@ -178,7 +222,7 @@ def test_a_number_with_a_scale_of_its_own_becomes_the_decimal_that_is_declared_o
     values = [{"scale": 2, "value": "JxE="}, {"scale": 3, "value": "JxE="}, {"scale": -2, "value": "AQ=="}, None]
     values.append({"scale": 0, "value": base64.b64encode((10**60).to_bytes(32, "big")).decode()})
     texts = _read(row, StringType(), *values)
-    assert texts.columns[0].to_pylist() == ["100.01", "10.001", "1E+2", None, str(10**60)]
+    assert texts.columns[0].to_pylist() == ["100.01", "10.001", "100", None, str(10**60)]
     changes = _read(row, DecimalType(10, 2), *values)
     assert changes.columns[0].to_pylist() == [Decimal("100.01"), Decimal("100.00"), None]
     assert [one.row for one in changes.decoded.misfits] == [1, 4]
@@ -213,6 +257,24 @@ def test_what_is_no_base64_is_null_and_told_and_changes_no_other(text: str) -> N
     assert (found.to_pylist(), bad.tolist()) == ([b"\1\2", None, b"", b"\1\2\3"], [False, True, False, False])
 
 
+def test_a_decimal_with_a_negative_scale_is_a_whole_number() -> None:
+    raw = pa.array([_bytes(number, 0) for number in (5, -12, 10**37)], pa.binary())
+    found = read_meaning(raw, Meaning("org.apache.kafka.connect.data.Decimal", -2, 5), None)
+    assert found is not None
+    assert (str(found.kind), found.array.to_pylist()) == ("decimal(7, 0)", [Decimal(500), Decimal(-1200), None])
+    assert found.far is not None
+    assert found.far.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("scale", ["x", None, "9" * 5000, [1]])
+def test_a_scale_that_is_no_number_means_nothing(scale: Any) -> None:
+    name = "org.apache.kafka.connect.data.Decimal"
+    kind = {"type": "bytes", "connect.name": name, "connect.parameters": {"scale": scale}}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": kind}]}
+    (meaning,) = meanings_of_avro(json.dumps(schema)).values()
+    assert read_meaning(pa.array([b"1"]), meaning, None) is None
+
+
 def test_a_name_that_does_not_go_with_what_is_written_changes_nothing() -> None:
     for name in ("Decimal", "Date"):
         assert read_meaning(pa.array(["x"]), Meaning(f"org.apache.kafka.connect.data.{name}"), None) is None
@@ -220,9 +282,9 @@ def test_a_name_that_does_not_go_with_what_is_written_changes_nothing() -> None:
     assert read_meaning(pa.array([1]), Meaning("com.example.Own"), None) is None
 
 
-def test_a_text_that_is_no_time_changes_none_before_the_year_1() -> None:
-    texts = pa.array(["0000-01-01T00:00:00Z", "no time", None, "2026-01-02T03:04:05Z"])
+def test_a_text_that_is_no_time_changes_none_of_the_year_1() -> None:
+    texts = pa.array(["0001-01-01T00:00:00Z", "no time", None, "2026-01-02T03:04:05Z"])
     found = read_meaning(texts, Meaning("io.debezium.time.ZonedTimestamp"), None)
     assert found is not None
-    moments = [-62_167_219_200_000_000, None, None, 1_767_323_045_000_000]
+    moments = [-62_135_596_800_000_000, None, None, 1_767_323_045_000_000]
     assert (found.array.cast(pa.int64()).to_pylist(), found.bad.tolist()) == (moments, [False, True, False, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,6 +103,16 @@ class OracleWorld(MirrorWorld):
     def _send(self, number: int, value: bytes | None) -> None:
         self.source.produce("a", 0, value, key=wrapped({"ID": _number(number)}, [_SCALED]))
 
+    def put_number(self, number: Row, v: str) -> None:
+        """A change of the row with a number of any scale."""
+        row = {"ID": _in_json(number), "V": v}
+        value = wrapped({"op": "c", "before": None, "after": row}, [*_ENVELOPE, *connect_fields({"op": "string"})])
+        self.source.produce("a", 0, value, key=wrapped({"ID": row["ID"]}, [_SCALED]))
+
+    def forget_number(self, number: Row) -> None:
+        """A tombstone of such a row."""
+        self.source.produce("a", 0, None, key=wrapped({"ID": _in_json(number)}, [_SCALED]))
+
 
 _NUMBER = {
     "type": "record",
@@ -131,6 +142,57 @@ class AvroNumbers(AvroWorld):
 
     def forget(self, number: int) -> None:
         self._send({"ID": {"scale": 0, "value": bytes([number])}}, None)
+
+    def put_number(self, number: Row, v: str) -> None:
+        """A change of the row with a number of any scale."""
+        self._send({"ID": number}, {"before": None, "after": {"ID": number, "V": v}, "op": "c"})
+
+    def forget_number(self, number: Row) -> None:
+        """A tombstone of such a row."""
+        self._send({"ID": number}, None)
+
+
+_NUMBERS_OF_500 = (
+    {"scale": 0, "value": b"\x01\xf4"},
+    {"scale": -2, "value": b"\5"},
+    {"scale": 1, "value": b"\x13\x88"},
+)
+
+
+def _in_json(number: Row) -> Row:
+    return {"scale": number["scale"], "value": base64.b64encode(number["value"]).decode()}
+
+
+@pytest.mark.parametrize("kind", ["string", "decimal(10,2)"])
+@pytest.mark.parametrize("form", ["schema", "avro"])
+def test_keys_with_a_scale_of_their_own_are_equal_by_their_values(tmp_path: Path, form: str, kind: str) -> None:
+    columns = () if kind == "string" else (ColumnSpec(name="ID", type=parse_type(kind)),)
+    world = _oracle(tmp_path, form, columns=columns)
+    for number, v in zip(_NUMBERS_OF_500, "abc", strict=True):
+        world.put_number(number, v)
+        world.catch_up()
+    assert [(str(row["ID"]), row["V"]) for row in world.mirror()] == [("500" if kind == "string" else "500.00", "c")]
+    world.forget_number(_NUMBERS_OF_500[1])
+    world.catch_up()
+    assert world.mirror() == []
+    for number, v in zip(_NUMBERS_OF_500, "abc", strict=True):  # All of them in one batch.
+        world.put_number(number, v)
+    world.forget_number({"scale": 3, "value": b"\1"})
+    world.catch_up()
+    assert [row["V"] for row in world.mirror()] == ["c"]
+    assert world.letters() == []
+
+
+@pytest.mark.parametrize("form", ["schema", "avro"])
+def test_a_key_that_its_column_cannot_hold_is_a_dead_letter(tmp_path: Path, form: str) -> None:
+    world = _oracle(tmp_path, form)
+    world.put_number(_NUMBERS_OF_500[0], "a")
+    world.catch_up()
+    world.put_number({"scale": -(2**31), "value": b"\1"}, "b")
+    world.forget_number({"scale": 2**31 - 1, "value": b"\1"})  # There can be no such row.
+    world.catch_up()
+    assert [row["V"] for row in world.mirror()] == ["a"]
+    assert [kind for kind, _ in world.letters()] == ["out_of_range"]
 
 
 def _oracle(root: Path, form: str, **settings: Any) -> OracleWorld | AvroNumbers:

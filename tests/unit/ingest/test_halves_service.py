@@ -169,7 +169,7 @@ def test_a_half_is_not_given_up_where_the_times_of_records_are_ahead_of_the_cloc
     assert world.letters() == []
 
 
-def test_a_half_of_long_ago_is_not_waited_for_when_the_topic_goes_on(tmp_path: Path) -> None:
+def test_a_run_that_is_to_end_waits_out_a_half_whose_timestamp_is_old(tmp_path: Path) -> None:
     world, log = half_moved(tmp_path, NOW_MS - 61_000)
     log.at_ms = NOW_MS
     log.write({"id": 3, "v": "a", "big": "of 3"})
@@ -199,3 +199,61 @@ def test_the_delete_of_an_insert_that_is_in_the_table_waits_for_nothing(tmp_path
     log.write({"id": 3, "v": "a", "big": "of 3"})
     settle(service, clock)
     assert (service.tables[0].reason, [found["id"] for found in world.by_id()]) == ("", [2, 3])
+
+
+@pytest.mark.parametrize("at_ms", [0, NOW_MS - 86_400_000, NOW_MS + 86_400_000])
+@pytest.mark.parametrize("later_ms", [0, 3_600_000, -3_600_000])
+@pytest.mark.parametrize("first", ["delete", "insert"])
+def test_the_halves_of_a_replayed_topic_find_each_other_whatever_their_timestamps(
+    tmp_path: Path, at_ms: int, later_ms: int, first: str
+) -> None:
+    """A mirrored topic has the timestamps of its source, or those of the copy."""
+    world, clock = MirrorWorld(tmp_path), FakeClock(NOW_MS)
+    log = Log(world, at_ms)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    service = world.process(clock)
+    settle(service, clock)
+    halves: list[tuple[int | None, int | None]] = [(0, None), (None, 1)]
+    for one in halves if first == "delete" else halves[::-1]:
+        log.move(1, 2, "b", one)
+        log.lsn -= 1
+        log.at_ms += later_ms
+        settle(service, clock)
+        settle(service, clock)
+    assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [(2, "b", "of 1")]
+    assert world.letters() == []
+
+
+def test_a_half_whose_other_one_never_comes_does_not_stop_its_partition_while_others_go_on(tmp_path: Path) -> None:
+    world, log = half_moved(tmp_path)
+    log.write({"id": 9, "v": "a", "big": "of 9"})
+    clock = FakeClock(NOW_MS)
+    service = world.process(clock)
+    for key in range(20, 45):
+        log.write({"id": key, "v": "a", "big": "new"}, 1)
+        settle(service, clock)
+    assert [row["id"] for row in world.by_id()] == [9, *range(20, 45)]
+
+
+def test_a_half_whose_other_one_is_many_batches_behind_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, clock, run = MirrorWorld(tmp_path), FakeClock(NOW_MS), MemoryJobs.run
+    log = Log(world)
+    log.write({"id": 1, "v": "a", "big": "of 1"})
+    world.catch_up()
+    for key in range(20, 60):
+        log.write({"id": key, "v": "a", "big": "new"}, 1)
+    log.move(1, 2, "b", (0, 1))
+    monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 8)
+
+    def slow(*args: Any, **settings: Any) -> list[TaskReport]:
+        clock.sleep(15)
+        return run(*args, **settings)
+
+    monkeypatch.setattr(MemoryJobs, "run", slow)
+    service = world.process(clock)
+    for _ in range(100):
+        service.turn()
+    assert [(row["id"], row["big"]) for row in world.by_id()] == [(2, "of 1"), *((key, "new") for key in range(20, 60))]
+    assert world.letters() == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.unit.ingest.columns import decode, faults
@@ -59,9 +61,39 @@ def test_absurd_exponents_cost_nothing() -> None:
     assert decoded.misfit_count == 2
 
 
-def test_a_column_with_an_offender_keeps_values_that_python_has_no_object_for() -> None:
-    decoded = decode(['{"v": "0000-01-01"}', '{"v": "soon"}', '{"v": "2026-01-31"}'], v="date")
-    assert decoded.columns[0].cast("int32").to_pylist() == [-719528, None, 20484]
+_FAR = "is out of the range of"
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends", "far"),
+    [
+        ("date", ["0001-01-01", "9999-12-31"], ["0000-12-31", "10000-01-01", "-0001-01-01", "+99999-01-01"]),
+        (
+            "timestamp",
+            ["0001-01-01T00:00:00", "9999-12-31T23:59:59.9999999", -62_135_596_800_000, 253_402_300_799_999],
+            ["0000-12-31T23:59:59", "10000-01-01T00:00:00", -62_135_596_800_001, 253_402_300_800_000, 2**63, -(10**30)],
+        ),
+        (
+            "timestamptz",
+            ["0001-01-01T05:30:00+05:30", "9999-12-31T18:59:59.999999-05:00", "0000-12-31T23:30:00-01:00"],
+            [
+                "9999-12-31T23:59:59-05:00",
+                "0001-01-01T00:00:00+05:30",
+                "0000-01-01T00:00:00Z",
+                "+10000-01-01T00:00:00Z",
+            ],
+        ),
+    ],
+)
+def test_times_are_of_the_years_1_to_9999_after_their_offset_is_applied(
+    kind: str, ends: list[object], far: list[object]
+) -> None:
+    decoded = decode([f'{{"v": {json.dumps(value)}}}' for value in [*ends, *far, "2026-01-31x"]], v=kind)
+    assert [value is None for value in decoded.columns[0].to_pylist()] == [False] * len(ends) + [True] * (len(far) + 1)
+    words = {str: "string", int: "integer"}
+    said = [(len(ends) + n, "v", f"{words[type(v)]} {json.dumps(v)} {_FAR} {kind}") for n, v in enumerate(far)]
+    assert faults(decoded)[:-1] == said
+    assert faults(decoded)[-1][2].endswith(f"cannot be read as {kind}")
 
 
 def test_times_of_day_are_read_without_a_zone() -> None:

@@ -58,7 +58,7 @@ class World:
 
     def catch_up(self) -> Table:
         service = self.process(FakeClock())
-        for _ in range(300):
+        for _ in range(5000):
             if service.is_over(until_caught_up=True):
                 break
             service.turn(until_caught_up=True)

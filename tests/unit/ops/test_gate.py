@@ -290,3 +290,25 @@ def test_names_that_no_column_can_have_are_told(
     assert finding.is_ok is not bool(words)
     assert words in finding.found
     assert not words or "exclude" in finding.remedy
+
+
+def test_a_field_that_the_tables_name_mapping_knows_is_no_new_column(world: World) -> None:
+    registry = MemoryRegistry()
+    registry.register("avro", avro(record_id="long", more="string"), subject="a-value")
+    world.source.create("a")
+    spec = world.spec(f"{HEAD}tables: {{s.t: {{topic: a, value: {{format: avro}}}}}}\n")
+    discovery = Discovery(spec, world.source, world.catalog)
+    discovery.refresh_topics()
+    (table,) = discovery.tables.values()
+    mapping = {"schema.name-mapping.default": '[{"field-id": 1, "names": ["record_id"]}]'}
+    table.state = world.catalog.create("s.t", new_schema([("id", parse_type("int"))]), mapping, 2)
+    [finding] = check_schemas([table], Schemas(registry), spec.path)
+    assert (finding.is_ok, finding.found) == (True, "a run widens id: long, adds more: string")
+
+
+def test_a_unit_that_the_file_gives_a_column_counts_more_than_connects_name(world: World) -> None:
+    registry = MemoryRegistry()
+    micros = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
+    registry.register("avro", avro(ts=micros, other=micros), subject="a-value")
+    [finding] = look(world, registry, ', columns: {ts: "timestamptz(us)"}')
+    assert (finding.is_ok, finding.found) == (True, "a run adds other: timestamp")

@@ -76,13 +76,20 @@ class Columns:
     """One array per field of the reader's struct, as long as there were records.
 
     fault: per record 0, or the 1-based place of its Fault in `faults`. A record with a fault is null in every array and
-    changes nothing of its neighbours. paths: of faulty records the field where it went wrong, where that is known.
+    changes nothing of its neighbours. paths: of faulty records the field where it went wrong, where that is known. values:
+    what is in that field, as JSON, which stands for `{value}` in the message.
     """
 
     arrays: list[pa.Array]
     fault: NDArray[np.uint8]
     faults: Sequence[Fault]
     paths: Mapping[int, str] = field(default_factory=dict)
+    values: Mapping[int, str] = field(default_factory=dict)
+
+    def explain(self, row: int) -> Fault:
+        """Why a record with a fault cannot be read, with the value that it is about."""
+        fault = self.faults[int(self.fault[row]) - 1]
+        return Fault(fault.kind, fault.message.replace("{value}", shortened(self.values.get(row, "a value"))))
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,11 @@ class Reader(Protocol):
 def bitmap(valid: NDArray[Any]) -> pa.Buffer:
     """Arrow's validity bitmap of a row of flags."""
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def shortened(text: str) -> str:
+    """A value as messages quote it."""
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def as_text(words: str) -> str:

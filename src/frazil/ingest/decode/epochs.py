@@ -21,6 +21,11 @@ DIGITS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
 """Digits between a unit and the microsecond."""
 # Microseconds of 0001-01-01 and 10000-01-01: what lies outside was written in another unit.
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_800_000_000
+_DAY_US = 86_400_000_000
+FIRST_DAY, LAST_DAY = FIRST_US // _DAY_US, LAST_US // _DAY_US
+"""The days of 0001-01-01 and 10000-01-01."""
+FAR_YEAR = r"^(?:0000|[+-][0-9]{4,9}|[0-9]{5,9})-(?:0[1-9]|1[0-2])-[0-9]{2}"
+"""How texts of dates begin whose year is not of 1 to 9999. Arrow reads none with a sign or with five digits."""
 _FINER = re.compile(r"(\.[0-9]{6})[0-9]+")
 
 
@@ -30,6 +35,32 @@ class Moments:
 
     micros: pa.Array
     is_outside: NDArray[np.bool_]
+
+
+def outside_years(array: pa.Array) -> NDArray[np.bool_]:
+    """Which dates or timestamps (in microseconds) are outside of the years 1 to 9999: bool, (n_values,); null is inside. It
+    is the one rule for all formats: Spark and Iceberg hold such times, Python and most readers do not.
+    """
+    is_day = pa.types.is_date32(array.type)
+    numbers = array.view(pa.int32() if is_day else pa.int64())
+    least, most = (FIRST_DAY, LAST_DAY) if is_day else (FIRST_US, LAST_US)
+    ends = pc.min_max(numbers)
+    first, last = ends["min"].as_py(), ends["max"].as_py()
+    if first is None or (first >= least and last < most):
+        return np.zeros(len(array), np.bool_)
+    outside = pc.or_(pc.less(numbers, least), pc.greater_equal(numbers, most))
+    return np.asarray(pc.fill_null(outside, False))
+
+
+def inside_years(array: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """The same dates or timestamps, null where they are outside of the years 1 to 9999; and where that is."""
+    outside = outside_years(array)
+    return (pc.if_else(pa.array(outside), pa.scalar(None, array.type), array) if outside.any() else array), outside
+
+
+def spell_far_years(texts: pa.StringArray) -> NDArray[np.bool_]:
+    """Which texts begin as dates whose year is not of 1 to 9999."""
+    return np.asarray(pc.fill_null(pc.match_substring_regex(texts, FAR_YEAR), False))
 
 
 def from_numbers(array: pa.Array, unit: str) -> Moments:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
     BooleanType,
+    DecimalType,
     DoubleType,
     FloatType,
     IcebergType,
@@ -29,7 +30,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct, without_empty
+from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct, shortened, without_empty
 from frazil.ingest.decode.conversions import DAY, convert, readable, spell_type
 from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.exact import cast_exactly, may_convert
@@ -110,7 +111,7 @@ class Fitting:
             rows = rows[: max(0, self.limit - len(self.misfits))]
         for n in rows.tolist():
             text = json_text(array[n])
-            words = reason.replace("{value}", text if len(text) <= 60 else f"{text[:60]}…")
+            words = reason.replace("{value}", shortened(text))
             found.append(Misfit(int(owner[n]), ".".join(path), kind, words, text if is_rescued else ""))
 
     def rescue_column(self, array: pa.Array, there: NDArray[np.bool_], path: Path) -> None:
@@ -128,7 +129,7 @@ def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: 
     """What a reader made of some records as columns of the table."""
     fitting.refused |= columns.fault != 0
     for row in np.flatnonzero(columns.fault)[: fitting.limit].tolist():
-        fault = columns.faults[int(columns.fault[row]) - 1]
+        fault = columns.explain(row)
         fitting.misfits.append(Misfit(row, columns.paths.get(row, ""), fault.kind, fault.message))
     count = fitting.row_count
     place = Place((), np.arange(count, dtype=np.int32), columns.fault == 0)
@@ -566,12 +567,14 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
             reason = f"{{value}} is out of the range of {wanted if unit == DAY else f'{wanted}({unit})'}"
             fitting.refuse(shown, bad & converted.is_outside, place.owner, place.path, "out_of_range", reason)
             bad &= ~converted.is_outside
-        reason = f"{{value}} ({_word(written)}) does not fit {_word(wanted)}"
+        is_number = isinstance(wanted, DecimalType) and may_convert(array.type, target)
+        fault, fits_not = ("out_of_range", "is out of the range of") if is_number else ("does_not_fit", "does not fit")
+        reason = f"{{value}} ({_word(written)}) {fits_not} {_word(wanted)}"
         if differ_in_zone(written, wanted):
             remedy = zone_exits(fitting.in_row(place.path), wanted)
         if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
             remedy = fraction_exits(fitting.in_row(place.path), is_json=False)
-        fitting.refuse(shown, bad, place.owner, place.path, "does_not_fit", f"{reason}{remedy and f': {remedy}'}")
+        fitting.refuse(shown, bad, place.owner, place.path, fault, f"{reason}{remedy and f': {remedy}'}")
     return back
 
 

@@ -7,18 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, NestedField, StructType
+from pyiceberg.types import DateType, IcebergType, NestedField, StructType, TimeType
 
 from frazil.ingest.decode.avro.json_scan import write_values
 from frazil.ingest.decode.avro.reader import AvroReader, avro_reader
 from frazil.ingest.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
-from frazil.ingest.decode.connect.schema import meanings_of_avro
-from frazil.ingest.decode.connect.values import Meaning
+from frazil.ingest.decode.connect.protobuf_names import meanings_of_protobuf
+from frazil.ingest.decode.connect.schema import give_meaning, meanings_of_avro, with_keys, without_units
+from frazil.ingest.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, Meaning
 from frazil.ingest.decode.envelopes.columns import has_documents, is_wrapped, open_columns
 from frazil.ingest.decode.envelopes.documents import open_documents
 from frazil.ingest.decode.envelopes.framed import open_framed, row_of
@@ -34,7 +36,7 @@ from frazil.ingest.decode.json_schema.types import struct_of_json_schema
 from frazil.ingest.decode.memory import is_on_disk
 from frazil.ingest.decode.protobuf.frames import MESSAGE_INDEX_FAULTS, split_message_indexes
 from frazil.ingest.decode.protobuf.json_scan import write_messages
-from frazil.ingest.decode.protobuf.reader import protobuf_reader
+from frazil.ingest.decode.protobuf.reader import ProtobufReader, protobuf_reader
 from frazil.ingest.decode.regroup import select_columns
 from frazil.ingest.decode.renames import Renames, find_renames
 from frazil.ingest.envelope import Envelope
@@ -210,6 +212,9 @@ def _read_columns(
     if forms:
         reader = make_reader(forms)
     columns, struct = reader.read(bodies), reader.struct
+    table = StructType(*batch.fields)
+    is_row = batch.reading.envelope is None
+    meanings = _meanings(batch.reading.schema(schema_id), reader, table if is_row else None)
     if batch.reading.envelope is not None and has_documents(batch.reading.envelope, struct):
         batch.groups.append(_Group(rows, open_documents(fitting, struct, columns, batch.fields)))
         return
@@ -218,8 +223,10 @@ def _read_columns(
             # The row, which is all there is, becomes the image after the change.
             fitting.renames = fitting.renames.inside("after")
             fitting.branches = {("after", *path): name for path, name in fitting.branches.items()}
-        meanings = _meanings(batch.reading.schema(schema_id))
         struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
+    else:
+        meanings = with_keys(without_units(meanings, batch.reading.unit_at), batch.reading.keys)
+        struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
     if batch.reading.selection is not None:
         struct, columns = select_columns(batch.reading.selection, struct, columns)
     batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
@@ -234,9 +241,25 @@ def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[Ne
     return forms_of(struct, fields, renames)
 
 
-def _meanings(schema: WriterSchema | None) -> Mapping[tuple[str, ...], Meaning]:
-    """What Kafka Connect's converter says of a schema's types."""
-    return meanings_of_avro(schema.text) if schema is not None and schema.kind == "avro" else {}
+def _meanings(
+    schema: WriterSchema | None, reader: Reader, table: StructType | None
+) -> Mapping[tuple[str, ...], Meaning]:
+    """What a schema tells of Kafka Connect's types, by path of the reader's fields. table: the columns; None: the records
+    are in envelopes. Outside of them a message of Google's for a date or time stays one, unless the column is declared so.
+    """
+    if isinstance(reader, ProtobufReader):
+        found = meanings_of_protobuf(*reader.described)
+        if table is None:
+            return found
+        return {
+            path: meaning
+            for path, meaning in found.items()
+            if meaning.name not in (GOOGLE_DATE, GOOGLE_TIME) or isinstance(type_at(table, path), DateType | TimeType)
+        }
+    if schema is None or not isinstance(reader, AvroReader):
+        return {}
+    found = meanings_of_avro(schema.text, tuple(text for _, text in schema.references))
+    return found if reader.names is not None else {("value", *path): meaning for path, meaning in found.items()}
 
 
 def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
@@ -347,21 +370,30 @@ def row_branches(schema: WriterSchema, envelope: Envelope | None) -> Mapping[tup
 
 
 def row_struct(
-    schema: WriterSchema, envelope: Envelope | None, fields: Sequence[NestedField], message: str = ""
+    schema: WriterSchema,
+    envelope: Envelope | None,
+    fields: Sequence[NestedField],
+    message: str = "",
+    units: Mapping[tuple[str, ...], str] = MappingProxyType({}),
 ) -> StructType:
     """The Iceberg type of the rows of records that a schema describes: of those in envelopes the row inside, without fields
-    where it is no envelope. fields: those of the table's rows. Raises UnusableSchema.
+    where it is no envelope. fields: those of the table's rows; units: of numbers in columns of time. Raises UnusableSchema.
     """
     struct = struct_of(schema, message)
+    if schema.kind == "json_schema":
+        return struct if envelope is None else row_of(envelope, struct)
     if schema.kind == "json_schema":
         return struct if envelope is None else row_of(envelope, struct)
     opened = opened_fields(envelope, fields, ()) if envelope is not None else fields
     forms = _forms_of(struct, envelope, opened, row_renames(schema, envelope, struct))
     struct = struct_of(schema, message, forms) if forms else struct
-    if envelope is None:
-        return struct
+    reader = _avro(schema) if schema.kind == "avro" else protobuf_reader(schema.descriptors, message or _FIRST)
+    table = StructType(*fields)
+    meanings = _meanings(schema, reader, table if envelope is None else None)
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
-    images, _ = open_columns(envelope, struct, nothing, _meanings(schema), opened)
+    if envelope is None:
+        return give_meaning(struct, nothing, without_units(meanings, units), lambda path: type_at(table, path))[0]
+    images, _ = open_columns(envelope, struct, nothing, meanings, opened)
     kind = next((field.field_type for field in images.fields if field.name == "after"), None)
     return kind if isinstance(kind, StructType) else StructType()
 

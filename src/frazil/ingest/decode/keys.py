@@ -13,8 +13,10 @@ from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, St
 
 from frazil.ingest.decode.avro.reader import avro_reader
 from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.connect.messages import decode_key_messages
 from frazil.ingest.decode.envelopes.opened import opened_fields
 from frazil.ingest.decode.framed import decode_framed
+from frazil.ingest.decode.groups import Group, in_order
 from frazil.ingest.decode.json.any import decode_any
 from frazil.ingest.decode.json.records import JsonOptions
 from frazil.ingest.decode.limits import refusal
@@ -89,13 +91,24 @@ def _decode(
         assert isinstance(kind, StructType)
         return _read_rows(reading, kind, records, limit)
     if reading.format == "json":
-        options = JsonOptions(
-            reading.unknown_fields, limit=limit, is_extended=reading.is_extended, numbers=reading.numbers
-        )
-        return decode_any(records["value"], name, kind, options, f"the {what}")
+        return _read_json(reading, name, kind, records["value"], limit, what)
     if reading.format == "text":
         return _read_text(name, kind or StringType(), records["value"], limit, what)
     return _read_framed(reading, name, kind, records, limit, what)
+
+
+def _read_json(
+    reading: Reading, name: str, kind: IcebergType | None, held: pa.BinaryArray, limit: int, what: str
+) -> Decoded:
+    """JSON of any kind; messages of Kafka Connect's converter with the types of their schema."""
+    options = JsonOptions(reading.unknown_fields, limit=limit, is_extended=reading.is_extended, numbers=reading.numbers)
+    groups, others, rest = decode_key_messages(held, name, kind, reading, options)
+    if not groups:
+        return decode_any(rest, name, kind, options, f"the {what}")
+    if others.size:
+        groups.append(Group(others, decode_any(rest, name, kind, options, f"the {what}")))
+    column = () if kind is None else (NestedField(0, name, kind, required=False),)
+    return in_order(groups, column, len(held), limit)
 
 
 def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Array], limit: int) -> Decoded:

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
 from frazil.ingest.decode import limits
+from frazil.ingest.decode.aliased import join_aliases
 from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.connect.messages import are_null_messages, decode_records
 from frazil.ingest.decode.envelopes.canal import open_canal
 from frazil.ingest.decode.envelopes.json import open_json
 from frazil.ingest.decode.envelopes.message_rows import MessageRows
@@ -25,6 +27,7 @@ from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.plain import decode_plain
 from frazil.ingest.evolve import Wanted
 from frazil.ingest.granting import growth
+from frazil.ingest.name_mapping import with_aliases
 from frazil.ingest.target import Reading
 
 _MOST_TRIES = 500
@@ -36,10 +39,13 @@ class _NotFew(Exception):
 
 
 def has_value(reading: Reading, values: pa.Array) -> NDArray[np.bool_]:
-    """Which records have a value. The JSON text `null` is none: converters write it for a tombstone that has a schema."""
+    """Which records have a value. The JSON text `null` is none, nor is a message of Kafka Connect's converter with the
+    payload null: converters write them for a tombstone that has a schema.
+    """
     there = values.is_valid()
     if reading.format == "json":
         there = pc.and_(there, pc.fill_null(pc.not_equal(values, pa.scalar(b"null", values.type)), False))
+        return np.asarray(there) & ~are_null_messages(values)
     return np.asarray(there)
 
 
@@ -47,6 +53,15 @@ def decode_values(
     reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISFITS
 ) -> Decoded:
     """The columns `fields` of these records. limit: how many misfits are noted."""
+    if not reading.aliases:
+        return _decode_values(reading, fields, records, limit)
+    decoded = _decode_values(reading, with_aliases(fields, reading.aliases), records, limit)
+    return join_aliases(reading, fields, decoded, limit)
+
+
+def _decode_values(
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
+) -> Decoded:
     kept, unread = _without_large(reading, records)
     decoded = _decode(reading, fields, kept, limit)
     if _growth(reading, fields, decoded.wanted) > reading.room:
@@ -69,7 +84,10 @@ def decode_messages(
 ) -> MessageRows:
     """The columns `fields` of the rows of these records, which have several each."""
     kept, large = _without_large(reading, records)
-    return open_canal(kept, fields, reading, limit, large)
+    if not reading.aliases:
+        return open_canal(kept, fields, reading, limit, large)
+    found = open_canal(kept, with_aliases(fields, reading.aliases), reading, limit, large)
+    return replace(found, decoded=join_aliases(reading, fields, found.decoded, limit))
 
 
 def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[Mapping[str, pa.Array], list[Misfit]]:
@@ -130,9 +148,12 @@ def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[
         return decode_framed(reading, fields, records, limit)
     if reading.format in ("text", "raw"):
         return decode_plain(reading, fields, records["value"], limit)
-    if reading.envelope is not None:
-        return open_json(records["value"], fields, reading, limit)
-    return decode_json(records["value"], fields, json_options(reading, limit))
+    values, options = records["value"], json_options(reading, limit)
+    if reading.envelope is None:
+        return decode_records(values, fields, reading, options, lambda rest: decode_json(rest, fields, options))
+    if reading.envelope.kind == "operation":
+        return decode_records(values, fields, reading, options, lambda rest: open_json(rest, fields, reading, limit))
+    return open_json(values, fields, reading, limit)
 
 
 def _lengths(values: pa.BinaryArray) -> NDArray[np.int32]:

@@ -13,6 +13,7 @@ from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 from frazil import __version__
 from frazil.ingest.decode.columns import Decoded, Misfit, as_text
 from frazil.ingest.decode.frames import guids_of, split_frames
+from frazil.ingest.record_times import near_times
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import METADATA_TYPES, Reading, TableTarget
 from frazil.types import FORMATS_OF_REGISTRY
@@ -56,6 +57,8 @@ def letter_rows(
         "schema_id": schema_ids if schema_ids is not None else pa.nulls(count, pa.string()),
     }
     known = {**records, **words}
+    if "timestamp" in known:
+        known["timestamp"] = near_times(known["timestamp"])
     columns = [
         as_written(known[field.name], field.type) if field.name in known else pa.nulls(count, field.type)
         for field in letters.arrow_schema

@@ -119,7 +119,7 @@ def read_events(reading: Reading, records: Sequence[ReadRecord], topic: str) -> 
 def _parsed(text: bytes) -> dict[str, Any]:
     try:
         event = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if isinstance(event, dict) and isinstance(event.get("payload"), dict):
         event = event["payload"]

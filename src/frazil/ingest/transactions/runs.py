@@ -249,10 +249,12 @@ def unknown_of(logs: Iterable[Log], counts: Mapping[str, int]) -> set[str]:
 class Held:
     """That from `position` to `ends` there is no transaction that is known to be whole, or no more than the one half of a
     change of the key. until_s: on the monotonic clock,
-    when it is worth looking again although nothing has come; pause_s: how long that was after the last look.
+    when it is worth looking again although nothing has come; pause_s: how long that was after the last look. keeps_run: a
+    run that is to end waits as well, and does not leave it to the next one.
     """
 
     position: Mapping[str, Mapping[int, int]]
     ends: Mapping[Partition, int]
     until_s: float
     pause_s: float
+    keeps_run: bool = False

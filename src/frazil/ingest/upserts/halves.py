@@ -18,6 +18,16 @@ Place = tuple[str, int, int]
 
 
 @dataclass
+class Awaited:
+    """What is known of a record whose change of the key is not complete yet."""
+
+    #: When the table met the record first, by the clock of the process.
+    since_ms: int
+    #: How far the partitions reached a minute later: the source writes both halves at once, so the other one is before.
+    ends: Mapping[Partition, int] | None = None
+
+
+@dataclass
 class _Pair:
     """What there is of one change: a source that repeats itself tells the halves more than once."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from frazil.ingest.name_mapping import column_names, column_path
 from frazil.ingest.naming import is_one_column
 from frazil.ingest.target import ChangeReading, TableTarget
 
@@ -14,7 +15,7 @@ Path = tuple[str, ...]
 
 def column_of(target: TableTarget, path: Path) -> Path:
     """The column that the field at `path` of a record feeds or would feed, and the rest of the path inside it."""
-    shaping = target.shaping
+    path, shaping = column_path(path, column_names(target.reading.aliases)), target.shaping
     if shaping is None:
         return path
     layout = target.layout
@@ -49,9 +50,19 @@ def places_of(target: TableTarget, changes: ChangeReading) -> Mapping[Path, tupl
     the file names the key columns, the column's own name. No place is that of two.
     """
     fed = {path: _field_of(target, path) for path in changes.paths}
+    others = {path: _others_of(target, field) for path, field in fed.items()}
     if changes.is_key_of_record:
-        return {path: (field,) for path, field in fed.items()}
-    return {path: (field, path) if _is_free(path, fed.values()) else (field,) for path, field in fed.items()}
+        return {path: (field, *others[path]) for path, field in fed.items()}
+    return {
+        path: (field, path, *others[path]) if _is_free(path, fed.values()) else (field, *others[path])
+        for path, field in fed.items()
+    }
+
+
+def _others_of(target: TableTarget, field: Path) -> tuple[Path, ...]:
+    """The paths that the field of a key column may have besides, by the table's name mapping."""
+    names = dict(target.reading.aliases).get(field, ()) if target.reading.aliases else ()
+    return tuple((*field[:-1], name) for name in names)
 
 
 def _field_of(target: TableTarget, path: Path) -> Path:

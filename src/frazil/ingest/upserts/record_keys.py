@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
     BinaryType,
+    DecimalType,
     IcebergType,
     IntegerType,
     NestedField,
@@ -18,15 +19,17 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.columns import Decoded, Misfit, shortened
 from frazil.ingest.decode.connect.values import VARIABLE_SCALE, read_meaning
 from frazil.ingest.decode.envelopes.document_ids import ID, read_ids
 from frazil.ingest.decode.envelopes.maxwell_keys import PRIMARY, flat_keys
 from frazil.ingest.decode.fit import Fitting
 from frazil.ingest.decode.json.bare_keys import bare_keys
+from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.keys import decode_keys, has_record
 from frazil.ingest.envelope import NO_ENVELOPE
 from frazil.ingest.evolve import type_at
+from frazil.ingest.name_mapping import as_columns, column_names
 from frazil.ingest.naming import KEY_ROOT
 from frazil.ingest.picking import pick
 from frazil.ingest.target import ChangeReading, Reading, TableTarget
@@ -36,6 +39,7 @@ from frazil.ingest.upserts.own_keys import own_key_columns
 
 Path = tuple[str, ...]
 _ROOT = "key"
+_ALL: tuple[Path, ...] = ((),)
 _SCALED = struct_of({("scale",): IntegerType(), ("value",): BinaryType()})
 
 
@@ -58,8 +62,9 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
     nothing = Keys(Decoded([], np.zeros(rows.size, np.bool_)))
     if not rows.any():
         return nothing
-    if _is_json(target):
-        bare = flat_keys if target.envelope is not None and target.envelope.kind == "maxwell" else bare_keys
+    if _is_json(target) and target.envelope is not None:
+        # Their fields have the types of the row; keys without an envelope are read with the types of their own schema.
+        bare = flat_keys if target.envelope.kind == "maxwell" else bare_keys
         records = {**records, "key": bare(records["key"])}
     keys = records["key"]
     lacking = rows & np.asarray(keys.is_null())
@@ -173,7 +178,8 @@ def _decode(target: TableTarget, records: Mapping[str, pa.Array], limit: int) ->
 
 def _read_bare(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
     """The one key column, of keys that are its value."""
-    reading, kind = changes.key, target.schema.find_field(changes.key_columns[0]).field_type
+    reading = replace(changes.key, keys=_ALL)
+    kind = target.schema.find_field(changes.key_columns[0]).field_type
     if reading.format == "raw" and isinstance(kind, BinaryType):
         keys = records["key"]
         return Keys(Decoded([], np.zeros(len(keys), np.bool_)), {changes.paths[0]: keys})
@@ -185,7 +191,8 @@ def _read_bare(target: TableTarget, changes: ChangeReading, records: Mapping[str
 
 def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[str, pa.Array], limit: int) -> Keys:
     """The key columns, of keys that are records."""
-    reading = replace(changes.key, unknown_fields="refuse" if changes.is_key_of_record else "drop")
+    unknown_fields = "refuse" if changes.is_key_of_record else "drop"
+    reading = replace(changes.key, unknown_fields=unknown_fields, keys=_ALL)
     if reading.format == "raw":
         reading = replace(reading, format="json")
     places = places_of(target, changes)
@@ -196,11 +203,27 @@ def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[
         decoded = decode_keys(reading, _ROOT, struct_of(kinds | scaled), records, limit) if scaled else decoded
     found = {place: member(decoded.columns[0], place) for place in kinds}
     for place in scaled:
-        meant = read_meaning(found[place], VARIABLE_SCALE, kinds[place])
-        found[place] = meant.array if meant is not None else pa.nulls(len(found[place]), pa.string())
+        decoded, found[place] = _unscaled(decoded, found[place], place, kinds[place], limit)
     columns = {path: pc.coalesce(*(found[place] for place in mine)) for path, mine in places.items()}
     misfits = [_as_other_key(misfit) for misfit in decoded.misfits]
     return Keys(replace(_sans_wanted(decoded), misfits=misfits), columns)
+
+
+def _unscaled(
+    decoded: Decoded, array: pa.Array, place: Path, kind: IcebergType, limit: int
+) -> tuple[Decoded, pa.Array]:
+    """Numbers with a scale of their own as the key column has them; a key that it cannot hold is a bad one."""
+    meant = read_meaning(array, replace(VARIABLE_SCALE, is_key=True), kind)
+    assert meant is not None
+    bad = np.flatnonzero(meant.bad & ~decoded.refused)
+    path, reason = ".".join((_ROOT, *place)), f"{{value}} is out of the range of {kind}"
+    misfits = [
+        Misfit(row, path, "out_of_range", reason.replace("{value}", shortened(json_text(array[row]))))
+        for row in bad[:limit].tolist()
+    ]
+    refused = decoded.refused | meant.bad
+    both = sorted([*decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
+    return replace(decoded, refused=refused, misfits=both), meant.array
 
 
 def _as_other_key(misfit: Misfit) -> Misfit:
@@ -215,7 +238,7 @@ def _as_other_key(misfit: Misfit) -> Misfit:
 def _with_scales(
     reading: Reading, kinds: Mapping[Path, IcebergType], records: Mapping[str, pa.Array]
 ) -> dict[Path, IcebergType]:
-    """The fields of keys that are numbers with a scale of their own, whose columns are their digits as text."""
+    """The fields of keys that are numbers with a scale of their own."""
     (kind,) = decode_keys(reading, _ROOT, None, records, 0).wanted.get((), {KEY_ROOT: None}).values()
     if not isinstance(kind, StructType):
         return {}
@@ -223,7 +246,7 @@ def _with_scales(
     for place, wanted in kinds.items():
         written = type_at(kind, place)
         names = {one.name for one in written.fields} if isinstance(written, StructType) else set()
-        if names == {"scale", "value"} and isinstance(wanted, StringType):
+        if names == {"scale", "value"} and isinstance(wanted, StringType | DecimalType):
             found[place] = _SCALED
     return found
 
@@ -271,7 +294,10 @@ def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) 
         is_value = np.full(decoded.refused.size, kind is not None)
         is_framed = target.changes.key.format not in ("json", "raw", "text")
         return Keys(_without_fields(replace(decoded, wanted={}), is_value, limit, is_framed))
-    wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in kind.fields}}
+    names = column_names(target.reading.aliases)
+    mine = as_columns(kind, names) if names else kind
+    assert isinstance(mine, StructType)
+    wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in mine.fields}}
     return Keys(replace(decoded, wanted=wanted), fields=tuple(_of_table(target, leaves_of(kind))))
 
 
@@ -307,6 +333,7 @@ def _are_records(target: TableTarget, keys: pa.Array) -> NDArray[np.bool_]:
     assert changes is not None
     reading = changes.key
     if reading.format == "json" or (reading.format == "raw" and not _is_whole(target, changes)):
+        keys = bare_keys(keys)
         return np.asarray(pc.match_substring_regex(keys.cast(pa.binary()), r"^[ \t\r\n]*\{"))
     return np.full(len(keys), reading.format not in ("text", "raw") and has_record(reading))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from frazil.ingest.decode.avro.faults import FAR_MOMENT, NO_SYMBOL, NO_TIME, WIDE_INT
+from frazil.ingest.decode.avro.faults import NO_SYMBOL, NO_TIME, WIDE_INT
 from frazil.ingest.decode.avro.schema import Avro
 
 # NUMBER: least, most, fault otherwise, whether the type is int. FIXED: bytes. UNION: branches, place in the jumps.
@@ -29,16 +29,15 @@ SCRATCH_SLOT = 0
 _LONG = (-(2**63), 2**63 - 1)
 _INT = (-(2**31), 2**31 - 1)
 _DAY_MS = 86_400_000
-_MOMENT_MS = (-((2**63) // 1000), (2**63 - 1) // 1000)
 _NUMBERS: dict[tuple[str, str], tuple[tuple[int, int], int]] = {
     ("int", ""): (_INT, WIDE_INT),
     ("int", "date"): (_INT, WIDE_INT),
     ("int", "time-millis"): ((0, _DAY_MS - 1), NO_TIME),
     ("long", ""): (_LONG, 0),
     ("long", "time-micros"): ((0, _DAY_MS * 1000 - 1), NO_TIME),
-    ("long", "timestamp-millis"): (_MOMENT_MS, FAR_MOMENT),
+    ("long", "timestamp-millis"): (_LONG, 0),
     ("long", "timestamp-micros"): (_LONG, 0),
-    ("long", "local-timestamp-millis"): (_MOMENT_MS, FAR_MOMENT),
+    ("long", "local-timestamp-millis"): (_LONG, 0),
     ("long", "local-timestamp-micros"): (_LONG, 0),
 }
 _PLAIN = {"boolean": BOOLEAN, "float": FLOAT, "double": DOUBLE, "bytes": BYTES, "string": BYTES}

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from pyiceberg.types import DateType, DecimalType, IcebergType, StructType, TimestampType, TimestamptzType, TimeType
 
 from frazil.ingest.decode.avro import values
-from frazil.ingest.decode.avro.faults import BAD_TEXT, NO_DECIMAL, NO_UUID, OK, SAME_KEY, WIDE_DECIMAL
+from frazil.ingest.decode.avro.faults import BAD_TEXT, FAR_MOMENT, NO_DECIMAL, NO_UUID, OK, SAME_KEY, WIDE_DECIMAL
 from frazil.ingest.decode.avro.json import JsonFault, write_json
 from frazil.ingest.decode.avro.json_scan import write_values
 from frazil.ingest.decode.avro.parts import Part, Plan
 from frazil.ingest.decode.avro.scan import I64, U8
 from frazil.ingest.decode.columns import Bodies, bitmap
+from frazil.ingest.decode.epochs import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
 from frazil.ingest.decode.json_text import write_texts
 
 Valid = NDArray[np.bool_] | None
@@ -36,8 +37,8 @@ _WHOLE_TYPES: dict[type[IcebergType], pa.DataType] = {
 class Words:
     """What a walk has found: `firsts` has the place of each slot in `words`, `counts` the rows of each context.
 
-    fault: per record, added to here. fault_paths: of the records whose faults were found here, the field. The records'
-    rows are those of context 0.
+    fault: per record, added to here. fault_paths: of the records whose faults were found here, the field; fault_values: what
+    is in it, where the message shows that. The records' rows are those of context 0.
     """
 
     plan: Plan
@@ -47,6 +48,7 @@ class Words:
     counts: I64
     fault: U8
     fault_paths: dict[int, str] = field(default_factory=dict)
+    fault_values: dict[int, str] = field(default_factory=dict)
 
     @property
     def origin(self) -> int:
@@ -68,14 +70,22 @@ class Words:
             return np.arange(self.counts[0])
         return np.repeat(self.owners(int(self.plan.slots[slot])), self._slot(slot))
 
-    def refuse(self, part: Part, bad: NDArray[np.uint8] | NDArray[np.bool_], fault: int) -> None:
-        """Marks the records of the rows that are `bad`, unless they have a fault already."""
+    def refuse(
+        self, part: Part, bad: NDArray[np.uint8] | NDArray[np.bool_], fault: int, values: I64 | None = None
+    ) -> None:
+        """Marks the records of the rows that are `bad`, unless they have a fault already. values: what the rows have, where
+        the message shows it.
+        """
         if not bad.any():
             return
-        rows = np.unique(self.owners(part.context)[np.flatnonzero(bad)])
-        rows = rows[self.fault[rows] == OK]
+        places = np.flatnonzero(bad)
+        rows, first = np.unique(self.owners(part.context)[places], return_index=True)
+        is_well = self.fault[rows] == OK
+        rows, places = rows[is_well], places[first[is_well]]
         self.fault[rows] = fault
         self.fault_paths.update(dict.fromkeys(rows.tolist(), part.path))
+        if values is not None:
+            self.fault_values.update(zip(rows.tolist(), map(str, values[places].tolist()), strict=True))
 
 
 def make_array(words: Words, part: Part, valid: Valid) -> pa.Array:
@@ -105,17 +115,30 @@ def _make_boolean(words: Words, part: Part, valid: Valid) -> pa.Array:
 
 def _make_int(words: Words, part: Part, valid: Valid) -> pa.Array:
     found = words.of(part).astype(np.int32)
-    return _array(pa.date32() if isinstance(part.type, DateType) else pa.int32(), found.size, valid, found)
+    if not isinstance(part.type, DateType):
+        return _array(pa.int32(), found.size, valid, found)
+    _refuse_far(words, part, FIRST_DAY, LAST_DAY)
+    return _array(pa.date32(), found.size, valid, found)
 
 
 def _make_long(words: Words, part: Part, valid: Valid) -> pa.Array:
     found = words.of(part)
+    if isinstance(part.type, TimestampType | TimestamptzType):
+        _refuse_far(words, part, FIRST_US, LAST_US)
     return _array(_WHOLE_TYPES.get(type(part.type), pa.int64()), found.size, valid, found)
 
 
 def _make_millis(words: Words, part: Part, valid: Valid) -> pa.Array:
+    _refuse_far(words, part, FIRST_US // 1000, LAST_US // 1000)
     found = words.of(part) * 1000
     return _array(_WHOLE_TYPES[type(part.type)], found.size, valid, found)
+
+
+def _refuse_far(words: Words, part: Part, least: int, end: int) -> None:
+    """Refuses times before the year 1 or after 9999. The words of values that are not there are 0."""
+    found = words.of(part)
+    if found.size and (int(found.min()) < least or int(found.max()) >= end):
+        words.refuse(part, (found < least) | (found >= end), FAR_MOMENT, found)
 
 
 def _make_float(words: Words, part: Part, valid: Valid) -> pa.Array:

@@ -58,7 +58,7 @@ FAULTS = (
     ),
     Fault("too_deep", "the value is nested more than 64 levels deep"),
     Fault("out_of_range", "a time is not within the 24 hours of a day"),
-    Fault("out_of_range", "a timestamp in milliseconds does not fit 64 bits of microseconds"),
+    Fault("out_of_range", "{value} is a time outside of the years 1 to 9999"),
     Fault("bad_text", "a string is not UTF-8"),
     Fault("duplicate_key", "a map has the same key twice"),
     Fault("out_of_range", "a decimal has more digits than its precision"),

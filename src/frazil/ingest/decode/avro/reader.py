@@ -74,6 +74,7 @@ class AvroReader:
         rows = len(records)
         fault, faulty_step = np.zeros(rows, np.uint8), np.zeros(rows, np.int64)
         later: dict[int, str] = {}
+        shown: dict[int, str] = {}
         while True:
             words = self._walk(records, fault, faulty_step)
             valid: Valid = fault == OK if fault.any() else None
@@ -81,8 +82,9 @@ class AvroReader:
             if not words.fault_paths:
                 break
             later |= words.fault_paths
+            shown |= words.fault_values
         paths = {row: self._plan.paths[step] for row, step in _places(fault, faulty_step)} | later
-        return Columns(arrays, fault, FAULTS, {row: path for row, path in paths.items() if path})
+        return Columns(arrays, fault, FAULTS, {row: path for row, path in paths.items() if path}, shown)
 
     def _walk(self, records: Bodies, fault: U8, faulty_step: I64) -> Words:
         plan, rows = self._plan, len(records)

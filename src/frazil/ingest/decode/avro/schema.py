@@ -144,6 +144,13 @@ def _with_logical(avro: Avro, node: dict[str, Any]) -> Avro:
     return replace(avro, logical="uuid") if logical == "uuid" and avro.size == 16 else avro
 
 
+def logical_of(node: dict[str, Any]) -> str:
+    """The logical type that applies to a type written as an object, a primitive or a fixed; empty where none does."""
+    size = node.get("size")
+    kind = Avro(node["type"], size=size if node["type"] == "fixed" and type(size) is int else 0)
+    return _with_logical(kind, node).logical
+
+
 @dataclass
 class _Parser:
     """Reads types; `named` are those defined so far, by full name."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,8 +33,11 @@ from pyiceberg.types import (
     StructType,
 )
 
+from frazil.ingest.decode.avro.walk import types_of
 from frazil.ingest.decode.columns import Columns, Fault
 from frazil.ingest.decode.connect.values import Meaning, Meant, read_meaning
+from frazil.ingest.decode.json_texts import json_text
+from frazil.ingest.decode.map_keys import filled
 from frazil.ingest.envelope import Path
 from frazil.ingest.selection import list_with
 from frazil.registry.port import UnusableSchema
@@ -53,7 +57,8 @@ _PRIMITIVES: Mapping[str, IcebergType] = {
     "string": StringType(),
     "bytes": BinaryType(),
 }
-_IN_DOUBLE = {"int8", "int16", "int32", "float", "float32", "double", "float64"}
+_HEAD_BYTES = 1000
+_STRUCT = re.compile(rb'"type"\s*:\s*"struct"')
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
@@ -65,35 +70,64 @@ class ConnectSchema:
     meanings: Mapping[Path, Meaning]
 
 
+@dataclass(frozen=True)
+class ConnectType:
+    """A schema of any type, as it is written."""
+
+    #: The Iceberg type of the payload as it is written.
+    kind: IcebergType
+    #: By path of a field, the name of its type; the empty path is the payload itself.
+    meanings: Mapping[Path, Meaning]
+
+
 @functools.lru_cache(maxsize=256)
-def parse_connect(text: bytes) -> ConnectSchema:
-    """The schema that a JSON message carries. Raises UnusableSchema for what is none."""
+def parse_connect_type(text: bytes) -> ConnectType:
+    """The schema of any type that a JSON message carries. Raises UnusableSchema for what is none."""
     if len(text) > _MAX_TEXT_BYTES:
         raise UnusableSchema(f"the schema has more than {_MAX_TEXT_BYTES:,} bytes of text")
     meanings: dict[Path, Meaning] = {}
     try:
-        struct = _type_of(json.loads(text), (), meanings)
+        return ConnectType(_type_of(json.loads(text), (), meanings), meanings)
     except (KeyError, TypeError, AttributeError, RecursionError, ValueError):
         raise UnusableSchema("the member `schema` is no schema of Kafka Connect") from None
-    if not isinstance(struct, StructType):
+
+
+def parse_connect(text: bytes) -> ConnectSchema:
+    """The schema of a struct that a JSON message carries. Raises UnusableSchema for what is none."""
+    found = parse_connect_type(text)
+    if not isinstance(found.kind, StructType):
         raise UnusableSchema("the member `schema` describes no struct")
-    return ConnectSchema(struct, meanings)
+    return ConnectSchema(found.kind, found.meanings)
 
 
-def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType | None:
-    """None for what no column holds: maps whose keys are no texts."""
+@functools.lru_cache(maxsize=256)
+def names_connect_type(text: bytes) -> bool:
+    """Whether a JSON object names a type of Kafka Connect, as the schema in a message of Connect's converter does. The
+    rest of it may be no schema.
+    """
+    if len(text) > _MAX_TEXT_BYTES:
+        return _STRUCT.search(text[:_HEAD_BYTES]) is not None
+    try:
+        node = json.loads(text)
+    except (RecursionError, ValueError):
+        return False
+    kind = node.get("type") if isinstance(node, dict) else None
+    return isinstance(kind, str) and (kind in _PRIMITIVES or kind in ("struct", "array", "map"))
+
+
+def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType:
     if len(path) > _MAX_LEVELS:
         raise UnusableSchema(f"the schema is nested more than {_MAX_LEVELS} levels deep")
     kind = node["type"]
     if node.get("name"):
-        meanings[path] = _meaning(node["name"], node.get("parameters"))
+        meanings[path] = meaning_of(node["name"], node.get("parameters"))
     if kind == "struct":
         members = node.get("fields") or []
         inner = [(one["field"], _type_of(one, (*path, one["field"]), meanings)) for one in members]
-        return StructType(*(NestedField(0, name, of, required=False) for name, of in inner if of is not None))
+        return StructType(*(NestedField(0, name, of, required=False) for name, of in inner))
     if kind == "array":
         element = _type_of(node["items"], (*path, "element"), meanings)
-        return None if element is None else ListType(element_id=0, element_type=element, element_required=False)
+        return ListType(element_id=0, element_type=element, element_required=False)
     if kind == "map":
         return _map_of(node, path, meanings)
     if kind not in _PRIMITIVES:
@@ -101,62 +135,45 @@ def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) ->
     return _PRIMITIVES[kind]
 
 
-def _map_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType | None:
-    """The type of a map. With keys that are no texts it is written as an array of pairs, of which numbers make a list."""
-    value = _type_of(node["values"], (*path, "value"), meanings)
-    if node["keys"]["type"] == "string":
-        return None if value is None else MapType(0, StringType(), 0, value, False)
-    if {node["keys"]["type"], node["values"]["type"]} <= _IN_DOUBLE and not node["values"].get("name"):
-        return ListType(0, ListType(0, DoubleType(), False), False)
-    return None
+def _map_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType:
+    """The type of a map. Connect's converter writes one whose keys are no texts as an array of pairs; where its keys are
+    no plain values either, it becomes a list of these, as Connect's converter for Avro writes it.
+    """
+    key, value = node["keys"], node["values"]
+    if key["type"] in _PRIMITIVES:
+        of_key = _type_of(key, (*path, "key"), meanings)
+        return MapType(0, of_key, 0, _type_of(value, (*path, "value"), meanings), False)
+    inner = (*path, "element")
+    members = {name: _type_of(of, (*inner, name), meanings) for name, of in (("key", key), ("value", value))}
+    pair = StructType(*(NestedField(0, name, of, required=False) for name, of in members.items()))
+    return ListType(element_id=0, element_type=pair, element_required=False)
 
 
-def _meaning(name: str, parameters: Any) -> Meaning:
+def meaning_of(name: str, parameters: Any) -> Meaning:
+    """The type of Connect's with a name and, of a decimal, the parameters that come with it."""
     given = parameters if isinstance(parameters, dict) else {}
     if name != _DECIMAL:
         return Meaning(name)
-    scale, precision = int(given.get("scale", 0)), int(given.get("connect.decimal.precision", 38))
+    try:
+        scale, precision = _whole(given.get("scale"), 0), _whole(given.get("connect.decimal.precision"), 38)
+    except (TypeError, ValueError, OverflowError):  # Numbers are what a converter writes there; others mean nothing.
+        return Meaning("")
     return Meaning(name, scale, min(precision, 38))
 
 
+def _whole(value: Any, default: int) -> int:
+    """A parameter of a type as a number; without one the default."""
+    return default if value is None else int(value)
+
+
 @functools.lru_cache(maxsize=256)
-def meanings_of_avro(text: str) -> Mapping[Path, Meaning]:
-    """The names that Connect's converter noted in an Avro schema, by path of the field; the text was parsed before."""
+def meanings_of_avro(text: str, references: tuple[str, ...] = ()) -> Mapping[Path, Meaning]:
+    """The names that Connect's converter noted in an Avro schema, by path of the value; the texts were parsed before."""
     found: dict[Path, Meaning] = {}
-    _walk_avro(json.loads(text), (), {}, found)
+    for each in types_of(text, references):
+        if isinstance(each.node.get("connect.name"), str):
+            found[each.path] = meaning_of(each.node["connect.name"], each.node.get("connect.parameters"))
     return found
-
-
-def _walk_avro(node: Any, path: Path, named: dict[str, Any], found: dict[Path, Meaning]) -> None:
-    if isinstance(node, str):
-        short = node.rpartition(".")[2]
-        again = named.get(short)
-        if again is not None:  # Inside of itself a type says nothing new.
-            _walk_avro({**again, "name": ""}, path, {name: of for name, of in named.items() if name != short}, found)
-    elif isinstance(node, list):
-        for branch in node:
-            _walk_avro(branch, path, named, found)
-    elif isinstance(node, dict):
-        if isinstance(node.get("connect.name"), str):
-            found[path] = _meaning(node["connect.name"], node.get("connect.parameters"))
-        if node.get("name") and node.get("type") in ("record", "fixed", "enum"):
-            named[node["name"].rpartition(".")[2]] = node
-        _walk_inside(node, path, named, found)
-
-
-def _walk_inside(node: dict[str, Any], path: Path, named: dict[str, Any], found: dict[Path, Meaning]) -> None:
-    kind = node.get("type")
-    if len(path) > _MAX_LEVELS:
-        return
-    if kind == "record":
-        for member in node.get("fields", ()):
-            _walk_avro(member["type"], (*path, member["name"]), named, found)
-    elif kind == "array":
-        _walk_avro(node.get("items"), (*path, "element"), named, found)
-    elif kind == "map":
-        _walk_avro(node.get("values"), (*path, "value"), named, found)
-    elif isinstance(kind, (dict, list)):
-        _walk_avro(kind, path, named, found)
 
 
 TypeAt = Callable[[Path], IcebergType | None]
@@ -171,6 +188,7 @@ class _Reading:
     fault: NDArray[np.uint8]
     faults: list[Fault]
     paths: dict[int, str]
+    values: dict[int, str]
 
     def read(
         self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int64]
@@ -180,7 +198,7 @@ class _Reading:
         if meaning is not None and wanted != kind and not _is_as_written(kind, wanted):
             meant = read_meaning(array, meaning, wanted)
             if meant is not None:
-                self._note(meant, meaning, path, owner)
+                self._note(array, meant, meaning, path, owner)
                 return meant.array, meant.kind
         if not any(len(other) > len(path) and other[: len(path)] == path for other in self.meanings):
             return array, kind
@@ -189,12 +207,29 @@ class _Reading:
         if isinstance(kind, StructType):
             return self._struct(array, kind, path, owner)
         if isinstance(kind, ListType):
-            counts = np.diff(np.asarray(array.offsets))
-            items, of = self.read(array.values, kind.element_type, (*path, "element"), np.repeat(owner, counts))
-            arrow = pa.list_(pa.field("element", items.type))
-            made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[items])
-            return made, list_with(kind, of, kind.element_required)
-        return array, kind
+            return self._list(array, kind, path, owner)
+        return self._map(array, kind, path, owner) if isinstance(kind, MapType) else (array, kind)
+
+    def _list(
+        self, array: pa.Array, kind: ListType, path: Path, owner: NDArray[np.int64]
+    ) -> tuple[pa.Array, IcebergType]:
+        counts = np.diff(np.asarray(array.offsets))
+        items, of = self.read(array.values, kind.element_type, (*path, "element"), np.repeat(owner, counts))
+        arrow = pa.list_(pa.field("element", items.type))
+        made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[items])
+        return made, list_with(kind, of, kind.element_required)
+
+    def _map(
+        self, array: pa.Array, kind: MapType, path: Path, owner: NDArray[np.int64]
+    ) -> tuple[pa.Array, IcebergType]:
+        of_entry = np.repeat(owner, np.diff(np.asarray(array.offsets)))
+        keys, key_kind = self.read(array.keys, kind.key_type, (*path, "key"), of_entry)
+        items, of = self.read(array.items, kind.value_type, (*path, "value"), of_entry)
+        arrow = pa.map_(keys.type, pa.field("value", items.type))
+        # The record of a key that cannot be read is a bad one; Arrow ends the process over a key that is null.
+        entries = pa.StructArray.from_arrays([filled(keys), items], fields=[arrow.key_field, arrow.item_field])
+        made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[entries])
+        return made, MapType(0, key_kind, 0, of, kind.value_required)
 
     def _struct(
         self, array: pa.Array, kind: StructType, path: Path, owner: NDArray[np.int64]
@@ -211,21 +246,50 @@ class _Reading:
         made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
         return made, type(kind)(*fields)  # A union stays one.
 
-    def _note(self, meant: Meant, meaning: Meaning, path: Path, owner: NDArray[np.int64]) -> None:
-        rows = np.unique(owner[meant.bad])
-        rows = rows[self.fault[rows] == 0]
+    def _note(self, array: pa.Array, meant: Meant, meaning: Meaning, path: Path, owner: NDArray[np.int64]) -> None:
+        if not meant.bad.any():
+            return
+        far = np.zeros(meant.bad.size, np.bool_) if meant.far is None else meant.far
+        name = meaning.name.rpartition(".")[2]
+        beyond = Fault("out_of_range", f"{{value}} ({name}) is out of the range of {meant.kind}")
+        self._refuse(array, far, beyond, path, owner)
+        none = Fault("does_not_fit", f"{{value}} is no {name} that {meant.kind} can hold")
+        self._refuse(array, meant.bad & ~far, none, path, owner)
+
+    def _refuse(
+        self, array: pa.Array, bad: NDArray[np.bool_], fault: Fault, path: Path, owner: NDArray[np.int64]
+    ) -> None:
+        """Makes records bad ones; of a record with several such values the first counts."""
+        places = np.flatnonzero(bad & (self.fault[owner] == 0))
+        rows, first = np.unique(owner[places], return_index=True)
         if not rows.size:
             return
-        message = f"the value is no {meaning.name.rpartition('.')[2]} that {meant.kind} can hold"
-        self.faults.append(Fault("does_not_fit", message))
-        self.fault[rows] = len(self.faults)
-        self.paths.update(dict.fromkeys(rows.tolist(), ".".join(path)))
+        if fault not in self.faults:
+            self.faults.append(fault)  # Of a type and a table's type there are few, and a byte numbers them.
+        self.fault[rows] = self.faults.index(fault) + 1
+        for row, place in zip(rows.tolist(), places[first].tolist(), strict=True):
+            self.paths[row], self.values[row] = ".".join(path), json_text(array[place])
 
 
 def _is_as_written(kind: IcebergType, wanted: IcebergType | None) -> bool:
     """Whether a column is for values as they are written, whatever the name of their type means."""
     families = ((IntegerType, LongType, FloatType, DoubleType, DecimalType), (BinaryType, FixedType), (StructType,))
     return any(isinstance(kind, family) and isinstance(wanted, family) for family in families)
+
+
+def without_units(meanings: Mapping[Path, Meaning], units: Mapping[Path, str]) -> Mapping[Path, Meaning]:
+    """The meanings without those of columns whose numbers the pipeline file gives a unit: that counts. units: by path."""
+    return {path: meaning for path, meaning in meanings.items() if path not in units} if units else meanings
+
+
+def with_keys(meanings: Mapping[Path, Meaning], keys: Collection[Path]) -> Mapping[Path, Meaning]:
+    """The meanings, of fields that identify rows with a mark. keys: their paths; the empty one is all of a key."""
+    if not keys:
+        return meanings
+    return {
+        path: replace(meaning, is_key=True) if path in keys or () in keys else meaning
+        for path, meaning in meanings.items()
+    }
 
 
 def give_meaning(
@@ -235,11 +299,14 @@ def give_meaning(
     if not meanings:
         return struct, columns
     fault = columns.fault.copy()
-    reading = _Reading(meanings, wanted, fault, list(columns.faults), dict(columns.paths))
+    reading = _Reading(meanings, wanted, fault, list(columns.faults), dict(columns.paths), dict(columns.values))
     owner = np.arange(fault.size)
     fields, arrays = [], []
     for member, array in zip(struct.fields, columns.arrays, strict=True):
         made, kind = reading.read(array, member.field_type, (member.name,), owner)
         arrays.append(made)
         fields.append(member.model_copy(update={"field_type": kind}))
-    return StructType(*fields), replace(columns, arrays=arrays, fault=fault, faults=reading.faults, paths=reading.paths)
+    found = replace(
+        columns, arrays=arrays, fault=fault, faults=reading.faults, paths=reading.paths, values=reading.values
+    )
+    return StructType(*fields), found

@@ -23,29 +23,51 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.ingest.decode.epochs import cut_texts, from_numbers, from_texts
+from frazil.ingest.decode.connect.message_types import member, read_days, read_times
+from frazil.ingest.decode.connect.unscaled import (
+    plain_texts,
+    scaled_decimals,
+    unscaled_numbers,
+    with_scale,
+    without_padding,
+)
+from frazil.ingest.decode.decimals import MOST_DIGITS
+from frazil.ingest.decode.epochs import (
+    FIRST_DAY,
+    LAST_DAY,
+    cut_texts,
+    from_numbers,
+    from_texts,
+    inside_years,
+    spell_far_years,
+)
 from frazil.ingest.decode.uuid_text import read_uuids
 
 _DAY_US = 86_400_000_000
-_MOST_DIGITS = 38
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """The name of a type of Connect's or Debezium's, and its parameters: scale and precision of a decimal."""
+    """The name of a type of Connect's or Debezium's, and its parameters: scale and precision of a decimal. is_key: whether
+    its values identify rows, so that equal ones must be written alike.
+    """
 
     name: str
     scale: int = 0
-    precision: int = _MOST_DIGITS
+    precision: int = MOST_DIGITS
+    is_key: bool = False
 
 
 @dataclass(frozen=True)
 class Meant:
-    """Values with their type, and which of the written ones it cannot hold (null then)."""
+    """Values with their type, and which of the written ones it cannot hold (null then). far: those among them that are
+    values beyond its range; None: none is.
+    """
 
     array: pa.Array
     kind: IcebergType
     bad: NDArray[np.bool_]
+    far: NDArray[np.bool_] | None = None
 
 
 _Read = Callable[[pa.Array, Meaning, IcebergType | None], Meant | None]
@@ -61,6 +83,12 @@ def _lost(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(pc.and_(before.is_valid(), after.is_null()))
 
 
+def _whole(before: pa.Array, after: pa.Array, kind: IcebergType) -> Meant:
+    """What whole numbers mean: those that mean nothing are beyond the type's range."""
+    bad = _lost(before, after)
+    return Meant(after, kind, bad, bad)
+
+
 def _is_whole(array: pa.Array) -> bool:
     return bool(pa.types.is_integer(array.type))
 
@@ -69,9 +97,9 @@ def _days(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
     if pa.types.is_date(array.type) or not _is_whole(array):
         return None
     days = array.cast(pa.int64())
-    inside = pc.and_(pc.greater_equal(days, -(2**31)), pc.less(days, 2**31))
+    inside = pc.and_(pc.greater_equal(days, FIRST_DAY), pc.less(days, LAST_DAY))
     dates = pc.if_else(inside, days, None).cast(pa.int32()).cast(pa.date32())
-    return Meant(dates, DateType(), _lost(array, dates))
+    return _whole(array, dates, DateType())
 
 
 def _time(factor: int, parts: int = 1) -> _Read:
@@ -83,7 +111,7 @@ def _time(factor: int, parts: int = 1) -> _Read:
         inside = (micros >= 0) & (micros < _DAY_US // factor)
         mask = ~inside | np.asarray(array.is_null())
         times = pa.array(np.where(inside, micros, 0) * factor, pa.int64(), mask=mask).cast(pa.time64("us"))
-        return Meant(times, TimeType(), _lost(array, times))
+        return _whole(array, times, TimeType())
 
     return read
 
@@ -93,7 +121,7 @@ def _moment(unit: str) -> _Read:
         if not _is_whole(array):
             return None
         micros = from_numbers(array, unit).micros.cast(pa.timestamp("us"))
-        return Meant(micros, TimestampType(), _lost(array, micros))
+        return _whole(array, micros, TimestampType())
 
     return read
 
@@ -109,7 +137,8 @@ def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before
             moments = strict_cast(cut_texts(words), target)
         if isinstance(kind, TimeType):
             moments = moments.cast(pa.int64()).cast(pa.time64("us"))
-        return Meant(moments, kind, _lost(array, moments))
+            return Meant(moments, kind, _lost(array, moments))
+        return _within_years(array, words, moments, kind)
 
     return read
 
@@ -117,8 +146,15 @@ def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before
 def _iso_date(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
     if not pa.types.is_string(array.type):
         return None
-    days = strict_cast(_without_zone(array), pa.date32())
-    return Meant(days, DateType(), _lost(array, days))
+    words = _without_zone(array)
+    return _within_years(array, words, strict_cast(words, pa.date32()), DateType())
+
+
+def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: IcebergType) -> Meant:
+    """Times that texts spell, without those outside of the years 1 to 9999."""
+    found, outside = inside_years(times)
+    bad = _lost(array, found)
+    return Meant(found, kind, bad, outside | (bad & spell_far_years(words)) if bad.any() else None)
 
 
 def _without_zone(texts: pa.Array) -> pa.Array:
@@ -149,77 +185,85 @@ def _uuid(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
     return Meant(found, UUIDType(), bad)
 
 
-def unscaled_numbers(array: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
-    """Whole numbers in two's complement, the highest byte first, as decimal128(38, 0); and which have more than 16 bytes,
-    none, or more than 38 digits.
-    """
-    array = pa.concat_arrays([array.cast(pa.binary())])
-    rows = len(array)
-    there = np.asarray(array.is_valid())
-    offsets = np.frombuffer(array.buffers()[1], np.int32, rows + 1).astype(np.int64) if rows else np.zeros(1, np.int64)
-    raw = np.frombuffer(array.buffers()[2], np.uint8) if array.buffers()[2] else np.zeros(0, np.uint8)
-    starts, ends = offsets[:-1], offsets[1:]
-    bad = there & ((ends - starts < 1) | (ends - starts > 16))
-    good = there & ~bad
-    words = np.zeros((rows, 16), np.uint8)
-    rows_left = np.flatnonzero(good)
-    words[rows_left] = np.where(raw[starts[rows_left]] >= 128, 255, 0)[:, None]
-    for place in range(16):
-        rows_left = rows_left[ends[rows_left] - starts[rows_left] > place]
-        words[rows_left, place] = raw[ends[rows_left] - 1 - place]
-    kind = pa.decimal128(_MOST_DIGITS, 0)
-    most = pa.scalar(Decimal(10**_MOST_DIGITS - 1), kind)
-    numbers = pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(words)])
-    large = np.asarray(pc.or_(pc.greater(numbers, most), pc.less(numbers, pc.negate(most))))
-    bad |= good & large
-    mask = pa.py_buffer(np.packbits(there & ~bad, bitorder="little"))
-    return pa.Array.from_buffers(kind, rows, [mask, pa.py_buffer(words)]), bad
-
-
-def _with_scale(numbers: pa.Array, scale: int) -> pa.Array:
-    return pa.Array.from_buffers(pa.decimal128(_MOST_DIGITS, scale), len(numbers), numbers.buffers())
-
-
 def _decimal(array: pa.Array, meaning: Meaning, _: IcebergType | None) -> Meant | None:
-    if not pa.types.is_binary(array.type) or not 0 <= meaning.scale <= meaning.precision <= _MOST_DIGITS:
+    if not pa.types.is_binary(array.type):
         return None
-    numbers, bad = unscaled_numbers(array)
-    numbers = _with_scale(numbers, meaning.scale)
+    if -MOST_DIGITS < meaning.scale < 0 < meaning.precision:
+        return _round_decimal(array, meaning)
+    if not 0 <= meaning.scale <= meaning.precision <= MOST_DIGITS:
+        return None
+    numbers, bad = unscaled_numbers(without_padding(array))
+    numbers = with_scale(numbers, meaning.scale)
     most = pa.scalar(Decimal((0, (9,) * meaning.precision, -meaning.scale)), numbers.type)
     inside = pc.and_(pc.less_equal(numbers, most), pc.greater_equal(numbers, pc.negate(most)))
     kind = pa.decimal128(meaning.precision, meaning.scale)
     fitting = pc.if_else(inside, numbers, None).cast(kind)
-    return Meant(fitting, DecimalType(meaning.precision, meaning.scale), bad | _lost(array, fitting))
+    bad |= _lost(array, fitting)
+    return Meant(fitting, DecimalType(meaning.precision, meaning.scale), bad, bad & _has_bytes(array))
 
 
-def _variable_decimal(array: pa.Array, _: Meaning, wanted: IcebergType | None) -> Meant | None:
-    """A number with a scale of its own: as text, or as the decimal that the column is declared as."""
+def _round_decimal(array: pa.Array, meaning: Meaning) -> Meant:
+    """Numbers with zeros before their point that are not written, which no decimal of Iceberg's has."""
+    kind = DecimalType(min(meaning.precision - meaning.scale, MOST_DIGITS), 0)
+    scales = pa.repeat(pa.scalar(meaning.scale, pa.int32()), len(array))
+    found = scaled_decimals(array, scales, kind.precision, 0).array
+    bad = _lost(array, found)
+    return Meant(found, kind, bad, bad & _has_bytes(array))
+
+
+def _variable_decimal(array: pa.Array, meaning: Meaning, wanted: IcebergType | None) -> Meant | None:
+    """A number with a scale of its own: as its digits, or as the decimal that the column is declared as."""
     places = [array.type.get_field_index(name) for name in ("scale", "value")] if pa.types.is_struct(array.type) else []
     if not places or min(places) < 0:
         return None
     scales, values = (pc.struct_field(array, [n]) for n in places)
-    numbers, large = unscaled_numbers(values)
-    each = np.asarray(scales.fill_null(0)).astype(np.int64)
-    out = pa.nulls(len(array), pa.string())
-    is_odd = large | (each < 0) | (each > _MOST_DIGITS)
-    for scale in np.unique(each[~is_odd]).tolist():
-        texts = _with_scale(numbers, scale).cast(pa.string())
-        out = pc.if_else(pa.array((each == scale) & ~is_odd), texts, out)
-    odd = np.flatnonzero(is_odd & np.asarray(values.is_valid()))
-    if odd.size:
-        texts = pa.array([str(_exact(values[n].as_py(), int(each[n]))) for n in odd.tolist()], pa.string())
-        out = pc.replace_with_mask(out, pa.array(np.isin(np.arange(len(array)), odd)), texts)
-    out = pc.if_else(pc.and_(pc.is_valid(scales), pc.is_valid(values)), out, None)
+    kind: IcebergType = StringType()
     if isinstance(wanted, DecimalType):
-        numbers = strict_cast(out, pa.decimal128(wanted.precision, wanted.scale))
-        return Meant(numbers, wanted, _lost(array, numbers))
-    return Meant(out, StringType(), _lost(array, out))
+        found, kind = scaled_decimals(values, scales, wanted.precision, wanted.scale).array, wanted
+    else:
+        found = plain_texts(values, scales, meaning.is_key)
+    bad = _lost(array, found)
+    return Meant(found, kind, bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
 
 
-def _exact(raw: bytes, scale: int) -> Decimal:
-    number = int.from_bytes(raw, "big", signed=True)
-    digits = tuple(int(digit) for digit in str(abs(number)))
-    return Decimal((int(number < 0), digits, -scale))
+def _has_bytes(array: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(pc.greater(pc.binary_length(array), 0), False))
+
+
+CONFLUENT_DECIMAL = "confluent.type.Decimal"
+GOOGLE_DATE, GOOGLE_TIME = "google.type.Date", "google.type.TimeOfDay"
+"""Messages that Confluent's ProtobufConverter has for Connect's decimals, dates and times."""
+_UNKNOWN = -1
+
+
+def confluent_decimal(precision: str | None, scale: str | None) -> Meaning:
+    """A decimal in a message with its own scale, with the parameters of its field, as far as they are noted."""
+    whole = scale is not None and scale.isdecimal() and (precision is None or precision.isdecimal())
+    if not whole or scale is None:
+        return Meaning(CONFLUENT_DECIMAL, _UNKNOWN)
+    return Meaning(CONFLUENT_DECIMAL, int(scale), min(int(precision or MOST_DIGITS), MOST_DIGITS))
+
+
+def _decimal_message(array: pa.Array, meaning: Meaning, wanted: IcebergType | None) -> Meant | None:
+    """Numbers in messages, each with a scale of its own: of the type that the field notes, else their digits as text."""
+    if not 0 <= meaning.scale <= meaning.precision or meaning.precision < 1:
+        return _variable_decimal(array, meaning, wanted)
+    scales, values = member(array, "scale"), member(array, "value")
+    if scales is None or values is None:
+        return None
+    if (np.asarray(scales.drop_null()) == meaning.scale).all():
+        return _decimal(values, meaning, wanted)
+    return _variable_decimal(array, meaning, DecimalType(meaning.precision, meaning.scale))
+
+
+def _date_message(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+    days = read_days(array)
+    return None if days is None else Meant(days, DateType(), _lost(array, days))
+
+
+def _time_message(array: pa.Array, _: Meaning, __: IcebergType | None) -> Meant | None:
+    times = read_times(array)
+    return None if times is None else Meant(times, TimeType(), _lost(array, times))
 
 
 _DEBEZIUM, _CONNECT = "io.debezium.", "org.apache.kafka.connect.data."
@@ -243,4 +287,7 @@ _READERS: dict[str, _Read] = {
     f"{_DEBEZIUM}time.IsoTimestamp": _text(TimestampType(), pa.timestamp("us"), True),
     f"{_DEBEZIUM}data.Uuid": _uuid,
     VARIABLE_SCALE.name: _variable_decimal,
+    CONFLUENT_DECIMAL: _decimal_message,
+    GOOGLE_DATE: _date_message,
+    GOOGLE_TIME: _time_message,
 }

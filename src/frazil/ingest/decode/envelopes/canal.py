@@ -33,17 +33,18 @@ from frazil.ingest.decode.envelopes.opened import (
     TOMBSTONE,
     TRANSACTION,
 )
+from frazil.ingest.decode.envelopes.origins import IN_MESSAGES
 from frazil.ingest.decode.envelopes.parts import Stretch, json_options, read_number, read_word, where
 from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.json import scan
-from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT, TRUE
+from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
 from frazil.ingest.decode.json.same_texts import group_same
 from frazil.ingest.decode.json.slices import Slices, Texts, elements_of, take_keys
 from frazil.ingest.target import Reading
 
 Bools = NDArray[np.bool_]
-_NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts")
+_NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
 _OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
 _CODES = (*WORDS, "m")
 _NOTES = {
@@ -213,6 +214,10 @@ def _facts(messages: _Messages) -> dict[str, pa.Array]:
     for fact, name in (("source_ts", "es"), ("connector_ts", "ts")):
         if fact in asked:
             found[fact] = _moments(messages.stretch, _only(messages.members[name], is_change), name)
+    for fact, name in IN_MESSAGES.items():
+        if fact in asked:
+            words = _only(messages.members[name], is_change).only(STRING, ESCAPED)
+            found[fact] = read_word(messages.stretch, words, name)
     if "primary_key" in asked:
         found["primary_key"] = _primary_keys(messages.stretch.texts, _only(messages.members["pkNames"], is_change))
     return found

@@ -167,12 +167,13 @@ def _read_column(
     """The values of one column; what is none of the type is put aside, or makes its message a bad one."""
     column = text_column(texts, slices, numbers=not isinstance(kind, StringType))
     texts.refuse(slices, column.bad, ".".join(path), _NOT_TEXT)
-    array, bad = read_texts(column.array, source, kind)
-    if bad.any():
-        owner = np.arange(len(slices), dtype=np.int32)
-        reason = f"{{value}} ({source.text}) does not fit {kind}"
-        fitting.refuse(column.array, bad, owner, path, "does_not_fit", reason)
-    return array
+    read = read_texts(column.array, source, kind)
+    if read.bad.any():
+        owner, value = np.arange(len(slices), dtype=np.int32), f"{{value}} ({source.text})"
+        beyond = f"{value} is out of the range of {kind}"
+        fitting.refuse(column.array, read.far, owner, path, "out_of_range", beyond)
+        fitting.refuse(column.array, read.bad & ~read.far, owner, path, "does_not_fit", f"{value} does not fit {kind}")
+    return read.array
 
 
 def _marks(image: _Image, is_update: Bools, asked: IcebergType) -> tuple[IcebergType, str, pa.Array]:

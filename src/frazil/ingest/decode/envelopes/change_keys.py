@@ -176,7 +176,7 @@ def _told_old_key(making: Making, record: int, kinds: Sequence[pa.DataType]) -> 
         told = told["payload"] if isinstance(told, dict) and told.keys() == {"schema", "payload"} else told
         names = [_field_of(making.target, path[0]) for path in making.envelope.keys]
         return [pa.scalar(told[name], kind) for name, kind in zip(names, kinds, strict=True)]
-    except (ValueError, KeyError, TypeError, OverflowError, pa.ArrowException):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, pa.ArrowException):
         return None
 
 

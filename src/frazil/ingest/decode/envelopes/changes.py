@@ -70,6 +70,7 @@ from frazil.ingest.decode.fit import Fitting, Place, require
 from frazil.ingest.decode.json.slices import MAX_MISFITS
 from frazil.ingest.decode.values import decode_messages, decode_values, has_value
 from frazil.ingest.envelope import Envelope
+from frazil.ingest.name_mapping import tops_of, under
 from frazil.ingest.naming import Shaping, unfold
 from frazil.ingest.rows import bindings_of, shape_columns
 from frazil.ingest.selection import Path, Selection
@@ -207,9 +208,16 @@ def _without_tombstones(decoded: Decoded, is_tombstone: Bools) -> Decoded:
 
 def _key_fields(target: TableTarget) -> list[str]:
     """The fields of the row that the key columns come from."""
+    return [path[0] for path in _key_paths(target)]
+
+
+def _key_paths(target: TableTarget) -> tuple[Path, ...]:
+    """The paths in the row of the fields that the key columns come from."""
     assert target.envelope is not None
-    names = [path[0] for path in target.envelope.keys]
-    return names if target.shaping is None else [target.layout.paths.get(name, (name,))[0] for name in names]
+    keys = target.envelope.keys
+    if target.shaping is None:
+        return keys
+    return tuple((*target.layout.paths.get(path[0], path[:1]), *path[1:]) for path in keys)
 
 
 def _before_fields(target: TableTarget) -> list[str]:
@@ -232,11 +240,12 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
     before = () if envelope.is_log else tuple(_before_fields(target))
     return replace(
         reading,
-        envelope=envelope,
+        envelope=replace(envelope, keys=_key_paths(target)),
         selection=_selection(shaping, exclude, before, [name for name in names if name not in _IMAGES_OF]),
         units=tuple(((image, *path), unit) for path, unit in read_as.units for image in _IMAGES_OF),
         coerced=tuple((image, *path) for path in read_as.coerced for image in _IMAGES_OF),
         zones=tuple(((image, *path), zone) for path, zone in read_as.zones for image in _IMAGES_OF),
+        aliases=under(reading.aliases, *_IMAGES_OF) + under(tops_of(reading.aliases), "unavailable"),
         barred=tuple(((image, *path), why) for path, why in reading.barred for image in _IMAGES_OF),
         hints=tuple(((image, *path), kind) for path, kind in reading.hints for image in _IMAGES_OF),
     )

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.ingest.decode.columns import Columns
+from frazil.ingest.decode.columns import Columns, Fault
 from frazil.ingest.decode.connect.schema import give_meaning
 from frazil.ingest.decode.connect.values import Meaning
 from frazil.ingest.decode.envelopes.opened import (
@@ -32,13 +32,16 @@ from frazil.ingest.decode.envelopes.opened import (
     SCHEMA_CHANGE,
     TRANSACTION,
 )
+from frazil.ingest.decode.envelopes.origins import spell_beside, spell_origins
 from frazil.ingest.decode.envelopes.placeholders import unsent_of
 from frazil.ingest.decode.envelopes.positions import POSITION_FIELDS, spell_order, spell_position
 from frazil.ingest.decode.envelopes.source_log import ORDER_FIELDS, spell_commit_place, spell_transaction
+from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.envelope import Envelope, Path
 from frazil.ingest.evolve import type_at
 from frazil.ingest.target import arrow_type
 
+_FAR = Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")
 FLAT = ("__op", "__deleted")
 """What Debezium's unwrap transform leaves beside a row."""
 
@@ -63,11 +66,12 @@ IMAGES_OF = ("after", "before")
 
 @dataclass
 class _Opened:
-    """The columns of opened envelopes, as they come together."""
+    """The columns of opened envelopes, as they come together. far: by record a time outside of the years 1 to 9999."""
 
     rows: int
     fields: list[NestedField]
     arrays: list[pa.Array]
+    far: dict[int, str] = field(default_factory=dict)
 
     def add(self, name: str, kind: IcebergType, array: pa.Array) -> None:
         self.fields.append(NestedField(0, name, kind, required=False))
@@ -100,11 +104,21 @@ def open_columns(
     struct, columns = (_images if is_envelope else _as_image)(struct, columns, asked, taken)
     row = asked["after"]
     struct, columns = give_meaning(
-        struct, columns, _under_after(meanings, is_envelope), lambda path: _wanted_type(row, path)
+        struct, columns, _with_keys(envelope, _under_after(meanings, is_envelope)), lambda path: _wanted_type(row, path)
     )
     opened.note(IMAGES if is_envelope else BARE)
     _add_parts(opened, envelope, struct, columns, asked)
-    return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
+    return StructType(*opened.fields), _without_far(replace(columns, arrays=opened.arrays), opened.far)
+
+
+def _without_far(columns: Columns, far: Mapping[int, str]) -> Columns:
+    """The columns without the records whose times, which are given, are outside of the years 1 to 9999."""
+    rows = [row for row in far if columns.fault[row] == 0]
+    if not rows:
+        return columns
+    fault, values = columns.fault.copy(), {**columns.values, **{row: far[row] for row in rows}}
+    fault[rows] = len(columns.faults) + 1
+    return replace(columns, fault=fault, faults=[*columns.faults, _FAR], values=values)
 
 
 def is_wrapped(envelope: Envelope, names: Collection[str]) -> bool:
@@ -165,6 +179,17 @@ def _under_after(meanings: Mapping[Path, Meaning], is_envelope: bool) -> Mapping
     return {("after", *path): meaning for path, meaning in meanings.items() if path}
 
 
+def _with_keys(envelope: Envelope, meanings: Mapping[Path, Meaning]) -> Mapping[Path, Meaning]:
+    """The meanings, of those fields that identify rows with a mark. What has no envelope is a record's key."""
+    if not (envelope.is_upsert or envelope.kind == "none"):
+        return meanings
+    keys = {(image, *path) for path in envelope.keys for image in IMAGES_OF}
+    return {
+        path: replace(meaning, is_key=True) if envelope.kind == "none" or path in keys else meaning
+        for path, meaning in meanings.items()
+    }
+
+
 def _wanted_type(row: IcebergType, path: Path) -> IcebergType | None:
     assert isinstance(row, StructType)
     return type_at(row, path[1:])
@@ -183,7 +208,7 @@ def _add_parts(
         opened.add(name, kind, array)
         if name == "after" and marks:
             opened.add("unavailable", *_marks(marks, asked["unavailable"], opened.rows))
-    for name, fact in _facts(parts, asked).items():
+    for name, fact in _facts(parts, asked, opened.far).items():
         if name in asked:
             opened.add(name, asked[name], fact.cast(arrow_type(asked[name])))
 
@@ -268,11 +293,13 @@ def member(parts: _Parts, path: Path) -> pa.Array | None:
     return array
 
 
-def _facts(parts: _Parts, asked: Collection[str]) -> dict[str, pa.Array]:
-    """What an envelope tells besides the row. Places in the log are spelt where they are asked for."""
+def _facts(parts: _Parts, asked: Collection[str], far: dict[int, str]) -> dict[str, pa.Array]:
+    """What an envelope tells besides the row. Places in the log are spelt where they are asked for. far: gets the times that
+    are outside of the years 1 to 9999.
+    """
     found = {
-        "source_ts": _moment(parts, ("source",)),
-        "connector_ts": _moment(parts, ()),
+        "source_ts": _moment(parts, ("source",), far if "source_ts" in asked else {}),
+        "connector_ts": _moment(parts, (), far if "connector_ts" in asked else {}),
         "transaction_id": member(parts, ("transaction", "id")),
         "total_order": member(parts, ("transaction", "total_order")),
         "collection_order": member(parts, ("transaction", "data_collection_order")),
@@ -289,20 +316,23 @@ def _facts(parts: _Parts, asked: Collection[str]) -> dict[str, pa.Array]:
     for fact, names in FLAT_MOMENTS.items():
         if found[fact] is None and "after" in parts:
             beside = {name[-5:]: member(parts, ("after", name)) for name in names if name not in parts}
-            found[fact] = _finest(beside.get("ts_us"), beside.get("ts_ms"))
+            found[fact] = _finest(beside.get("ts_us"), beside.get("ts_ms"), far if fact in asked else {})
+    found |= spell_beside(asked, lambda name: member(parts, ("after", name)) if name not in parts else None)
+    found |= spell_origins(asked, lambda name: member(parts, ("source", name)))
     return {name: array for name, array in found.items() if array is not None}
 
 
-def _moment(parts: _Parts, path: Path) -> pa.Array | None:
+def _moment(parts: _Parts, path: Path, far: dict[int, str]) -> pa.Array | None:
     micros, millis = (member(parts, (*path, name)) for name in ("ts_us", "ts_ms"))
-    return _finest(micros, millis)
+    return _finest(micros, millis, far)
 
 
-def _finest(micros: pa.Array | None, millis: pa.Array | None) -> pa.Array | None:
+def _finest(micros: pa.Array | None, millis: pa.Array | None, far: dict[int, str]) -> pa.Array | None:
     """Moments, in microseconds where they are told; None where there are no numbers."""
-    counts = [
-        pc.multiply(array.cast(pa.int64()), factor)
-        for array, factor in ((micros, 1), (millis, 1000))
-        if array is not None and pa.types.is_integer(array.type)
-    ]
+    counts = []
+    for array, unit in ((micros, "us"), (millis, "ms")):
+        if array is not None and pa.types.is_integer(array.type):
+            moments = from_numbers(array.cast(pa.int64()), unit)
+            far |= {row: str(array[row].as_py()) for row in np.flatnonzero(moments.is_outside).tolist()}
+            counts.append(moments.micros)
     return pc.coalesce(*counts).cast(pa.timestamp("us", tz="UTC")) if counts else None

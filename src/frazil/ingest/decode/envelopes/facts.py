@@ -10,7 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from frazil.ingest.decode.columns import Fault
 from frazil.ingest.decode.envelopes.opened import BARE, FLAT_MOMENTS
+from frazil.ingest.decode.envelopes.origins import (
+    BESIDE,
+    IN_MESSAGES,
+    IN_SOURCE,
+    ORIGINS,
+    spell_beside,
+    spell_origins,
+)
 from frazil.ingest.decode.envelopes.parts import (
     Parts,
     Stretch,
@@ -19,10 +28,12 @@ from frazil.ingest.decode.envelopes.parts import (
 )
 from frazil.ingest.decode.envelopes.positions import FACT_TYPES, POSITION_FIELDS, spell_order, spell_position
 from frazil.ingest.decode.envelopes.source_log import ORDER_FIELDS, spell_commit_place, spell_transaction
+from frazil.ingest.decode.epochs import from_numbers
 from frazil.ingest.decode.json.grammar import ABSENT, ESCAPED, INT, STRING
 from frazil.ingest.decode.json.infer import refuse_objects
 from frazil.ingest.decode.json.slices import Slices, take_keys
 
+_NO_TIME = {1: Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")}
 _IN_SOURCE = ("source_ts", "position", "connector", "source_order")
 _IN_TRANSACTION = ("transaction_id", "total_order", "collection_order", "source_order")
 _ORDERS = {"total_order": "total_order", "collection_order": "data_collection_order"}
@@ -56,13 +67,24 @@ def read_facts(stretch: Stretch, parts: Parts, is_change: NDArray[np.bool_]) -> 
         texts = {name: _fact(stretch, source[name], name) for name in ORDER_FIELDS}
         order = {name: one for name, one in texts.items() if one.null_count < len(one)}
         found |= {"commit_place": spell_commit_place(order), "source_transaction": spell_transaction(order)}
+    found |= _origins(stretch, parts, is_change, asked)
     if "connector_ts" in asked and parts.is_overlay is False:
         found["connector_ts"] = _moment(stretch, kept(parts, ("ts_ms", "ts_us"), is_change))
     if stretch.envelope.kind == "debezium":
         _add_flat_moments(stretch, parts, is_change, found, asked)
     if parts.is_overlay:
         found |= _maxwell_facts(stretch, kept(parts, ("ts", "xid"), is_change))
+        named = kept(parts, tuple(IN_MESSAGES.values()), is_change)
+        found |= {fact: _text(stretch, named[name], name) for fact, name in IN_MESSAGES.items() if fact in asked}
     return {name: array for name, array in found.items() if array is not None and name in asked}
+
+
+def _origins(stretch: Stretch, parts: Parts, is_change: NDArray[np.bool_], asked: Sequence[str]) -> dict[str, pa.Array]:
+    """Where changes are from, as Debezium's `source` tells it."""
+    if ORIGINS.keys().isdisjoint(asked) or stretch.envelope.kind != "debezium":
+        return {}
+    source = members_of(stretch, parts, "source", list(IN_SOURCE), is_change)
+    return spell_origins(asked, lambda name: _text(stretch, source[name], f"source.{name}"))
 
 
 def _add_flat_moments(
@@ -83,11 +105,16 @@ def _add_flat_moments(
             moments = _moment(stretch, told)
             other = found.get(fact)
             found[fact] = moments if other is None else pc.coalesce(other, moments)
+    others = [name for fact, words in BESIDE.items() if fact in asked for name in words]
+    if others:
+        beside = members_of(stretch, parts, "after", others, is_flat)
+        texts = {name: _text(stretch, one, name) for name, one in beside.items()}
+        for fact, array in spell_beside(asked, texts.get).items():
+            found[fact] = array if (other := found.get(fact)) is None else pc.coalesce(other, array)
 
 
 def _maxwell_facts(stretch: Stretch, members: Mapping[str, Slices]) -> dict[str, pa.Array]:
-    seconds = read_number(stretch, members["ts"], "ts")
-    moments = pc.multiply(seconds, 1_000_000).cast(pa.timestamp("us", tz="UTC"))
+    moments = moments_of(stretch, members["ts"], "ts", "s").cast(pa.timestamp("us", tz="UTC"))
     return {"source_ts": moments, "transaction_id": read_number(stretch, members["xid"], "xid").cast(pa.string())}
 
 
@@ -114,6 +141,18 @@ def _fact(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
     return read_word(stretch, slices, f"source.{name}")
 
 
+def _text(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
+    """The texts of a member; null for what is none."""
+    return read_word(stretch, slices.only(STRING, ESCAPED), name)
+
+
 def _moment(stretch: Stretch, members: Mapping[str, Slices]) -> pa.Array:
-    micros, millis = (read_number(stretch, members[name], name) for name in ("ts_us", "ts_ms"))
-    return pc.coalesce(micros, pc.multiply(millis, 1000)).cast(pa.timestamp("us", tz="UTC"))
+    micros, millis = (moments_of(stretch, members[f"ts_{unit}"], f"ts_{unit}", unit) for unit in ("us", "ms"))
+    return pc.coalesce(micros, millis).cast(pa.timestamp("us", tz="UTC"))
+
+
+def moments_of(stretch: Stretch, slices: Slices, name: str, unit: str) -> pa.Array:
+    """Microseconds since 1970, of numbers that count `unit`; those outside of the years 1 to 9999 make a bad record."""
+    moments = from_numbers(read_number(stretch, slices, name), unit)
+    stretch.texts.refuse(slices, moments.is_outside.astype(np.uint8), name, _NO_TIME)
+    return moments.micros

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from frazil.ingest.decode.envelopes.mysql_types import SourceType
 from frazil.ingest.decode.json.grammar import STRING
 from frazil.ingest.decode.json.latin1_text import read_latin1
 from frazil.ingest.decode.json.text import TEXT_READERS, TextColumn
+from frazil.ingest.decode.json.values import OUT_OF_RANGE
 from frazil.ingest.target import arrow_type
 
 Bools = NDArray[np.bool_]
@@ -50,19 +52,27 @@ def reading_type(source: SourceType, wanted: IcebergType | None) -> IcebergType:
     return wanted if type(wanted) in _READERS or type(wanted) in TEXT_READERS else source.kind
 
 
-def read_texts(texts: pa.StringArray, source: SourceType, kind: IcebergType) -> tuple[pa.Array, Bools]:
-    """The values in this type, which is one that `reading_type` answered; null where there is no text or where it is none
-    of its values, and where that is.
+@dataclass(frozen=True)
+class Read:
+    """array: the values, null where there is no text or where it is none of the type's. bad: bool, (n_texts,), where that
+    is. far: those of them that are values beyond the type's range.
     """
-    if source.is_bytes and not isinstance(kind, StringType):
-        return _bytes(texts, kind)
-    reader = _READERS.get(type(kind))
+
+    array: pa.Array
+    bad: Bools
+    far: Bools
+
+
+def read_texts(texts: pa.StringArray, source: SourceType, kind: IcebergType) -> Read:
+    """The values in this type, which is one that `reading_type` answered."""
+    reader = _bytes if source.is_bytes and not isinstance(kind, StringType) else _READERS.get(type(kind))
     if reader is not None:
-        return reader(texts, kind)
-    bad = np.zeros(len(texts), np.uint8)
-    column = TextColumn(texts, np.asarray(texts.is_valid()).astype(np.uint8), bad)
+        array, bad = reader(texts, kind)
+        return Read(array, bad, np.zeros(len(texts), np.bool_))
+    codes = np.zeros(len(texts), np.uint8)
+    column = TextColumn(texts, np.asarray(texts.is_valid()).astype(np.uint8), codes)
     array = TEXT_READERS[type(kind)].read(column, kind, np.full(len(texts), STRING, np.uint8))
-    return array, bad != 0
+    return Read(array, codes != 0, codes == OUT_OF_RANGE)
 
 
 def _lost(texts: pa.Array, found: pa.Array) -> Bools:

@@ -12,6 +12,7 @@ from pyiceberg.types import StructType
 from frazil.ingest.decode.columns import Columns, Decoded, Fault
 from frazil.ingest.decode.connect.schema import ConnectSchema, parse_connect
 from frazil.ingest.decode.envelopes.columns import has_documents, has_images, open_columns
+from frazil.ingest.decode.envelopes.origins import IN_SOURCE, ORIGINS
 from frazil.ingest.decode.envelopes.parts import (
     Group,
     Stretch,
@@ -92,7 +93,10 @@ def _pruned(struct: StructType, stretch: Stretch) -> StructType:
     """Of an envelope's schema what is looked at."""
     if not has_images([one.name for one in struct.fields]):
         return struct
-    of_source = (*_OF_SOURCE, *ORDER_FIELDS) if stretch.asks("commit_place") is not None else _OF_SOURCE
+    of_source: tuple[str, ...] = (
+        (*_OF_SOURCE, *ORDER_FIELDS) if stretch.asks("commit_place") is not None else _OF_SOURCE
+    )
+    of_source += IN_SOURCE if any(stretch.asks(fact) is not None for fact in ORIGINS) else ()
     fields = []
     for one in struct.fields:
         if one.name == "source" and isinstance(one.field_type, StructType):

@@ -39,6 +39,7 @@ from frazil.ingest.decode.json.as_sent import as_sent
 from frazil.ingest.decode.json.extended import as_held, endless_of
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.infer import infer_members, join_spellings, refuse_objects, refuse_second
+from frazil.ingest.decode.json.pairs import read_pairs
 from frazil.ingest.decode.json.scan import OK
 from frazil.ingest.decode.json.slices import (
     Members,
@@ -83,6 +84,8 @@ _UNKNOWN_FIELD = {
 }
 _SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
 _ENDLESS = ("NaN", "Infinity", "-Infinity")
+# The bits of a double that are 0 when it lies on a float, or half way between two.
+_BELOW_HALF = 2**28 - 1
 _BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
     IntegerType: (-(2**31), 2**31 - 1),
     LongType: (-(2**63), 2**63 - 1),
@@ -339,6 +342,7 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     valid, bad = _flags(slices)
     told = slices.doubles()
     is_number = (slices.kind == INT) | (slices.kind == DOUBLE)
+    out: NDArray[np.floating[Any]]
     if told is not None and not ((slices.kind > NULL) & ~is_number).any():
         out, valid = told, is_number.view(np.uint8)
     else:
@@ -346,8 +350,7 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
     arrow = pa.float64()
     if isinstance(kind, FloatType):
         arrow = pa.float32()
-        with np.errstate(over="ignore"):
-            out = out.astype(np.float32)
+        out = _as_floats(texts, slices, out)
     endless = np.isinf(out)
     if endless.any():
         bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
@@ -356,6 +359,16 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, p
         _take_endless(texts, words, out, valid, bad)
     _refuse(texts, slices, bad, kind, path)
     return _primitive(arrow, valid, pa.py_buffer(out))
+
+
+def _as_floats(texts: Texts, slices: Slices, doubles: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """The nearest float of each number. A double that lies between two floats was rounded already: its text decides."""
+    with np.errstate(over="ignore"):
+        out = doubles.astype(np.float32)
+    between = np.flatnonzero(((doubles.view(np.int64) & _BELOW_HALF) == 0) & (out != doubles)).astype(np.int32)
+    if between.size:
+        out[between] = _exact_doubles(texts, slices, between, pa.float32())
+    return out
 
 
 def _take_endless(texts: Texts, slices: Slices, out: NDArray[Any], valid: U8, bad: U8) -> None:
@@ -373,18 +386,18 @@ def _read_any_double(texts: Texts, slices: Slices, valid: U8, bad: U8) -> values
     count = values.parse_doubles(texts.base, slices.start, slices.end, slices.kind, out, valid, bad, slow)
     if count:
         rows = slow[:count]
-        out[rows] = _exact_doubles(texts, slices, rows)
+        out[rows] = _exact_doubles(texts, slices, rows, pa.float64())
     return out
 
 
-def _exact_doubles(texts: Texts, slices: Slices, rows: I32) -> values.F64:
+def _exact_doubles(texts: Texts, slices: Slices, rows: I32, kind: pa.DataType) -> NDArray[np.floating[Any]]:
     """Doubles with more digits than one rounding can take: Arrow's own exact parser, over their text."""
     size = int((slices.end[rows] - slices.start[rows]).sum())
     out = np.empty(size, np.uint8)
     offsets = np.zeros(rows.size + 1, np.int32)
     values.copy_texts(texts.base, slices.start, slices.end, rows, offsets, out.ctypes.data)
     text = pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
-    return np.asarray(text.cast(pa.float64()))
+    return np.asarray(text.cast(kind))
 
 
 def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
@@ -477,9 +490,9 @@ def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
 
 def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
     assert isinstance(kind, MapType)
-    validity, nulls, other = presence(slices, OBJECT)
     if not isinstance(kind.key_type, StringType):
-        other = ((slices.kind > 1).astype(np.uint8)) * np.uint8(values.WRONG_KIND)
+        return _read_pairs(texts, slices, kind, findings, path)
+    validity, nulls, other = presence(slices, OBJECT)
     _refuse(texts, slices, other, kind, path)
     offsets, key_slices, value_slices = entries_of(texts, slices)
     keys = text_column(texts, key_slices, numbers=False)
@@ -494,6 +507,20 @@ def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Finding
     return pa.Array.from_buffers(
         arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[entries]
     )
+
+
+def _read_pairs(texts: Texts, slices: Slices, kind: MapType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
+    """Maps whose keys are no texts, from arrays of pairs."""
+
+    def read(some: Slices, of: IcebergType, place: tuple[str, ...]) -> pa.Array:
+        return read_value(texts, some, of, findings, place)
+
+    array, pairs, keys, bad = read_pairs(texts, slices, kind, path, read)
+    _refuse(texts, slices, bad * np.uint8(values.WRONG_KIND), kind, path)
+    _refuse_twice(texts, slices, pairs.offsets, keys, path)
+    if kind.value_required:
+        _refuse_null(texts, pairs.values, (*path, "value"))
+    return array
 
 
 def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:

@@ -25,7 +25,17 @@ from pyiceberg.types import (
 )
 
 from frazil.ingest.decode.conversions import days_of, times_of
-from frazil.ingest.decode.epochs import DIGITS, FIRST_US, LAST_US, cut_texts, from_numbers, from_texts
+from frazil.ingest.decode.decimals import NO_FIT, NO_NUMBER, read_decimals
+from frazil.ingest.decode.epochs import (
+    DIGITS,
+    FIRST_US,
+    LAST_US,
+    cut_texts,
+    from_numbers,
+    from_texts,
+    inside_years,
+    spell_far_years,
+)
 from frazil.ingest.decode.json.base64_text import read_base64
 from frazil.ingest.decode.json.grammar import DOUBLE, INT, STRING
 from frazil.ingest.decode.json.values import NOT_INTEGRAL, OUT_OF_RANGE, UNREADABLE
@@ -84,13 +94,23 @@ def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         fits = np.array([_can_cast(value, target) for value in column.array], np.bool_)
         column.bad[~fits] = UNREADABLE
+        if not pa.types.is_integer(target):
+            column.bad[~fits & spell_far_years(column.array)] = OUT_OF_RANGE
         return pc.if_else(pa.array(fits), column.array, pa.scalar(None, column.array.type)).cast(target)
 
 
 def _cast_times(column: TextColumn, target: pa.TimestampType) -> pa.Array:
     """As `_cast`; what is less than a microsecond is cut off."""
     found = from_texts(column.array, target)
-    return _cast(replace(column, array=cut_texts(column.array)), target) if found is None else found
+    if found is None:
+        found = _cast(replace(column, array=cut_texts(column.array)), target)
+    return _within_years(column, found)
+
+
+def _within_years(column: TextColumn, array: pa.Array) -> pa.Array:
+    found, outside = inside_years(array)
+    column.bad[outside] = OUT_OF_RANGE
+    return found
 
 
 def _can_cast(value: pa.Scalar, target: pa.DataType) -> bool:
@@ -103,11 +123,14 @@ def _can_cast(value: pa.Scalar, target: pa.DataType) -> bool:
 
 def _read_decimal(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
     assert isinstance(kind, DecimalType)
-    return _cast(column, pa.decimal128(kind.precision, kind.scale))
+    found = read_decimals(column.array, kind.precision, kind.scale)
+    column.bad[found.state == NO_NUMBER] = UNREADABLE
+    column.bad[found.state == NO_FIT] = OUT_OF_RANGE
+    return found.array
 
 
 def _read_date(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
-    return _cast(column, pa.date32())
+    return _within_years(column, _cast(column, pa.date32()))
 
 
 def _read_time(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
@@ -126,8 +149,10 @@ def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Arra
     mask = pa.array(numeric)
     numbers = TextColumn(pc.if_else(mask, column.array, None), column.valid, column.bad)
     millis = _cast(numbers, pa.int64())
+    # A whole number that was refused has more than 64 bits.
+    column.bad[(kinds == INT) & (column.bad == UNREADABLE)] = OUT_OF_RANGE
     outside = np.asarray(pc.fill_null(pc.or_(pc.less(millis, _FIRST_MS), pc.greater_equal(millis, _LAST_MS)), False))
-    column.bad[outside] = UNREADABLE
+    column.bad[outside] = OUT_OF_RANGE
     micros = pc.multiply(pc.if_else(pa.array(outside), pa.scalar(None, pa.int64()), millis), 1000).cast(
         pa.timestamp("us", tz=zone)
     )

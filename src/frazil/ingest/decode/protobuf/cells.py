@@ -50,12 +50,14 @@ class Cells:
 
 @dataclass
 class Refusals:
-    """Faults of records that show only in their columns. by_row: by record the fault and the path.
+    """Faults of records that show only in their columns. by_row: by record the fault and the path; values: what is there, of
+    those whose message shows it.
 
     What Protobuf's parser leaves out of a message is at fault with nothing but what the parser itself refuses.
     """
 
     by_row: dict[int, tuple[Fault, str]] = field(default_factory=dict)
+    values: dict[int, str] = field(default_factory=dict)
     _replaced: dict[int, Flags] = field(default_factory=dict)
 
     def replace(self, domain: int, entries: Flags) -> None:
@@ -75,6 +77,18 @@ class Refusals:
             bad = bad & ~self._are_replaced(cells, domain)
         for row in np.unique(cells.owners(domain)[bad]).tolist():
             self.by_row.setdefault(row, (fault, path))
+
+    def add_times(self, cells: Cells, spot: Spot, bad: Flags, fault: Fault, times: tuple[I64, I64]) -> None:
+        """The same of times: their seconds and nanoseconds."""
+        if not bad.any():
+            return
+        before = set(self.by_row)
+        self.add(cells, spot.domain, bad, fault, spot.path)
+        owners, seconds, nanos = cells.owners(spot.domain), *times
+        for cell in np.flatnonzero(bad)[::-1].tolist():
+            row = int(owners[cell])
+            if row in self.by_row and row not in before:
+                self.values[row] = f'{{"seconds":{seconds[cell]},"nanos":{nanos[cell]}}}'
 
     def _are_replaced(self, cells: Cells, domain: int) -> Flags:
         if domain == 0:

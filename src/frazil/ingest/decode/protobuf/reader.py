@@ -79,6 +79,11 @@ class ProtobufReader:
         """The Iceberg type of a record; field ids are placeholders."""
         return self._struct
 
+    @property
+    def described(self) -> tuple[bytes, str]:
+        """The descriptors, and the full name of the message."""
+        return self._descriptors, self._name
+
     def read(self, records: Bodies) -> Columns:
         """See Reader: raises nothing for bad records."""
         fault = np.zeros(len(records), np.uint8)
@@ -91,7 +96,8 @@ class ProtobufReader:
             refusals = Refusals()
             arrays = read_records(cells, refusals)
             if not refusals.by_row:
-                return Columns(arrays, fault, found.faults, found.paths)
+                return Columns(arrays, fault, found.faults, found.paths, found.values)
+            found.values |= refusals.values
             for row, (reason, path) in refusals.by_row.items():
                 found.add(fault, row, reason, path)
             cells, _ = self._walk(bodies, fault, found)
@@ -157,6 +163,7 @@ class _Faults:
         self.faults = list(_FAULTS.values())
         self._codes = {reason: code for code, reason in enumerate(self.faults, 1)}
         self.paths: dict[int, str] = {}
+        self.values: dict[int, str] = {}
         self._field_paths = paths
 
     def note(self, where: I32) -> None:

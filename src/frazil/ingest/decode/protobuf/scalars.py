@@ -41,10 +41,10 @@ _MOST_SECONDS = 315_576_000_000
 _MOST_NANOS = 999_999_999
 
 _NO_MOMENT = Fault(
-    "out_of_range", "a timestamp is outside of the years 1 to 9999, or its nanos are no part of a second"
+    "out_of_range", "the timestamp {value} is outside of the years 1 to 9999, or its nanos are no part of a second"
 )
 _NO_DURATION = Fault(
-    "out_of_range", "a duration is longer than 10,000 years, or its seconds and nanos do not go together"
+    "out_of_range", "the duration {value} is longer than 10,000 years, or its seconds and nanos do not go together"
 )
 
 
@@ -149,7 +149,7 @@ def _read_timestamp(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     bad = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND) | (nanos < 0) | (nanos > _MOST_NANOS)
     if spot.valid is not None:
         bad &= spot.valid
-    refusals.add(cells, spot.domain, bad, _NO_MOMENT, spot.path)
+    refusals.add_times(cells, spot, bad, _NO_MOMENT, (seconds, nanos))
     return _fixed(pa.timestamp("us", tz="UTC"), seconds * 1_000_000 + nanos // 1000, spot.valid)
 
 
@@ -159,7 +159,7 @@ def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
     bad |= ((seconds < 0) & (nanos > 0)) | ((seconds > 0) & (nanos < 0))
     if spot.valid is not None:
         bad &= spot.valid
-    refusals.add(cells, spot.domain, bad, _NO_DURATION, spot.path)
+    refusals.add_times(cells, spot, bad, _NO_DURATION, (seconds, nanos))
     whole = np.where(nanos < 0, -(-nanos // 1000), nanos // 1000)
     return _fixed(pa.int64(), seconds * 1_000_000 + whole, spot.valid)
 

@@ -1,0 +1,25 @@
+"""Keys of maps, which must not be null: Arrow ends the process over one that is."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+
+def filled(keys: pa.Array) -> pa.Array:
+    """The keys with some value in the place of each null. A record with such a key is a bad one, and is no row."""
+    if not keys.null_count:
+        return keys
+    there = keys.drop_null()
+    return keys.fill_null(there[0] if len(there) else _any_of(keys.type))
+
+
+def _any_of(kind: pa.DataType) -> pa.Scalar:
+    """One value of a type."""
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.scalar(bytes(kind.byte_width), kind)
+    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+        return pa.scalar("", pa.string()).cast(kind)
+    if pa.types.is_boolean(kind):
+        return pa.scalar(False)
+    width = pa.int64() if kind.bit_width == 64 else pa.int32()
+    return pa.scalar(0, width).cast(kind)

@@ -1,0 +1,41 @@
+"""Timestamps of Kafka's records that a table has in a column: out of range by the same rule as times in their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.epochs import inside_years, outside_years
+from frazil.ingest.target import TableTarget
+
+_FIELDS = frozenset(("timestamp", "deleted_at"))
+"""Fields of metadata that hold a record's timestamp, always or where nothing else tells the time."""
+
+
+def refuse_far_times(target: TableTarget, records: Mapping[str, pa.Array], decoded: Decoded, limit: int) -> Decoded:
+    """Refuses the records whose timestamp is outside of the years 1 to 9999, where the table has it. limit: how many misfits
+    are noted.
+    """
+    if "timestamp" not in records or not _FIELDS & target.metadata_fields:
+        return decoded
+    outside = outside_years(records["timestamp"])
+    if not outside.any():
+        return decoded
+    micros = records["timestamp"].cast(pa.int64())
+    column = dict(target.metadata).get("timestamp", "timestamp")
+    reason = "the record's timestamp of {} ms is outside of the years 1 to 9999"
+    misfits = [
+        Misfit(row, column, "out_of_range", reason.format(micros[row].as_py() // 1000))
+        for row in np.flatnonzero(outside & ~decoded.refused)[:limit].tolist()
+    ]
+    both = sorted([*decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
+    return replace(decoded, refused=decoded.refused | outside, misfits=both)
+
+
+def near_times(times: pa.Array) -> pa.Array:
+    """The timestamps, null for those that no reader of the dead-letter table could show."""
+    return inside_years(times)[0]
