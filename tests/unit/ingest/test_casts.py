@@ -74,7 +74,7 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
         return bool(pa.types.is_floating(kind))
     number = Fraction(value)
     if pa.types.is_integer(kind):
-        return number.denominator == 1 and -(2 ** (kind.bit_width - 1)) <= number < 2 ** (kind.bit_width - 1)
+        return bool(number.denominator == 1 and -(2 ** (kind.bit_width - 1)) <= number < 2 ** (kind.bit_width - 1))
     if pa.types.is_floating(kind):
         try:
             found = struct.unpack(
@@ -84,7 +84,7 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
             return False
         return bool(Fraction(found) == number)
     unscaled = number * 10**kind.scale
-    return unscaled.denominator == 1 and abs(unscaled) < 10**kind.precision
+    return bool(unscaled.denominator == 1 and abs(unscaled) < 10**kind.precision)
 
 
 def _as(value: Any, kind: pa.DataType) -> Any:
