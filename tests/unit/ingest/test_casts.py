@@ -84,7 +84,7 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
             return False
         return bool(Fraction(found) == number)
     unscaled = number * 10**kind.scale
-    return unscaled.denominator == 1 and abs(unscaled) < 10**kind.precision
+    return bool(unscaled.denominator == 1 and abs(unscaled) < 10**kind.precision)
 
 
 def _as(value: Any, kind: pa.DataType) -> Any:

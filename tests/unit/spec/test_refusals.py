@@ -54,7 +54,7 @@ TABLES = [
     ("rescue: 0", "`rescue` cannot be `0`", "write one of: true, false"),
     (
         f"columns: {{{'n' * 256}: string}}",
-        "has 256 bytes, and a column's name has 255 at most",
+        f"the column `{'n' * 40}…`: the name {'n' * 40}… has 256 bytes, and a column's name has 255 at most",
         "give it a shorter name",
     ),
     (
