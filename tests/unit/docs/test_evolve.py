@@ -33,6 +33,8 @@ def test_values_go_over_as_the_page_says(written: str, wanted: str, good: list[s
     decoded = _fit(values, parse_type(written), parse_type(wanted))
     assert decoded.refused.tolist() == [False] * len(good) + [True] * len(bad)
     kept = decoded.columns[0].slice(0, len(good))
+    if pa.types.is_integer(kept.type) and pa.types.is_decimal(values.type):  # Arrow asks for room for every integer.
+        kept = kept.cast(pa.decimal256(38, values.type.scale))
     _assert_same(kept.cast(values.type), values.slice(0, len(good)))
 
 

@@ -558,7 +558,8 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
         is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
         words = spell_type(written) if is_first else _word(written)
         fitting.refuse_change(place.path, f"{words} does not fit {_word(wanted)}")
-        remedy = declaration_for(fitting.in_row(place.path), words, _word(wanted))
+        declared = declaration_for(fitting.in_row(place.path), words, _word(wanted))
+        remedy = declared and f"; {declared}"
     back = converted.array if converted is not None else cast_exactly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
     if bad.any():
@@ -571,10 +572,10 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
         fault, fits_not = ("out_of_range", "is out of the range of") if is_number else ("does_not_fit", "does not fit")
         reason = f"{{value}} ({_word(written)}) {fits_not} {_word(wanted)}"
         if differ_in_zone(written, wanted):
-            remedy = zone_exits(fitting.in_row(place.path), wanted)
+            remedy = f": {zone_exits(fitting.in_row(place.path), wanted)}"
         if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
-            remedy = fraction_exits(fitting.in_row(place.path), is_json=False)
-        fitting.refuse(shown, bad, place.owner, place.path, fault, f"{reason}{remedy and f': {remedy}'}")
+            remedy = f": {fraction_exits(fitting.in_row(place.path), is_json=False)}"
+        fitting.refuse(shown, bad, place.owner, place.path, fault, reason + remedy)
     return back
 
 

@@ -155,15 +155,10 @@ def meaning_of(name: str, parameters: Any) -> Meaning:
     if name != _DECIMAL:
         return Meaning(name)
     try:
-        scale, precision = _whole(given.get("scale"), 0), _whole(given.get("connect.decimal.precision"), 38)
+        scale, precision = int(given.get("scale", 0)), int(given.get("connect.decimal.precision") or 38)
     except (TypeError, ValueError, OverflowError):  # Numbers are what a converter writes there; others mean nothing.
         return Meaning("")
     return Meaning(name, scale, min(precision, 38))
-
-
-def _whole(value: Any, default: int) -> int:
-    """A parameter of a type as a number; without one the default."""
-    return default if value is None else int(value)
 
 
 @functools.lru_cache(maxsize=256)
