@@ -183,6 +183,30 @@ def test_keys_with_a_scale_of_their_own_are_equal_by_their_values(tmp_path: Path
     assert world.letters() == []
 
 
+class PlainNumbers(AvroNumbers):
+    """Rows without an envelope."""
+
+    SCHEMAS: Mapping[str, dict[str, Any]] = {
+        "key": AvroNumbers.SCHEMAS["key"],
+        "value": {"type": "record", "name": "Row", "fields": _FIELDS},
+    }
+
+    def put_number(self, number: Row, v: str) -> None:
+        self._send({"ID": number}, {"ID": number, "V": v})
+
+
+@pytest.mark.parametrize("columns", [(), (ColumnSpec(name="NUMBER", type=parse_type("string"), field=("ID",)),)])
+def test_keys_with_a_scale_of_their_own_are_equal_without_an_envelope(
+    tmp_path: Path, columns: tuple[ColumnSpec, ...]
+) -> None:
+    names = tuple(column.name for column in columns) or ("ID",)
+    world = PlainNumbers(tmp_path, "confluent", envelope=None, key_columns=names, columns=columns)
+    for number, v in zip(_NUMBERS_OF_500, "abc", strict=True):
+        world.put_number(number, v)
+        world.catch_up()
+    assert world.mirror() == [{names[0]: "500", "V": "c"}]
+
+
 @pytest.mark.parametrize("form", ["schema", "avro"])
 def test_a_key_that_its_column_cannot_hold_is_a_dead_letter(tmp_path: Path, form: str) -> None:
     world = _oracle(tmp_path, form)
