@@ -45,7 +45,7 @@ FAULTY = [
     (b"\x61abcdefg", "malformed", "cut short", "l"),
     (b"\x35abc", "malformed", "cut short", "f"),
     (b"\x08" + b"\x80" * 10 + b"\x01", "malformed", "longer than ten bytes", "a"),
-    (b"\x88" + b"\x80" * 5 + b"\x00\x01", "malformed", "tag longer than five", None),
+    (b"\x88" + b"\x80" * 5 + b"\x00\x01", "malformed", "a field's tag than five bytes", None),
     (b"\x00\x01", "malformed", "number 0", None),
     (b"\xf8\xff\xff\xff\x1f\x01", "malformed", "above 536,870,911", None),
     (b"\x0e", "malformed", "wire type 6 or 7", None),

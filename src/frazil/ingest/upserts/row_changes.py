@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, StructType
+from pyiceberg.types import IcebergType, StringType, StructType, UUIDType
 
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.envelopes.changes import read_envelope
@@ -182,11 +182,16 @@ def _united(of_rows: Wanted, of_keys: Wanted, key_format: str) -> dict[Path, dic
     """What rows and keys want of the table. Where they contradict each other it is what a schema says, as JSON has texts
     for what a schema calls a UUID, a time or bytes; what does not fit it makes a bad record.
     """
+    has_schema = key_format in ("avro", "protobuf", "json_schema")
     try:
-        return merge_wanted([of_rows, of_keys])
+        both = merge_wanted([of_rows, of_keys])
     except TypesDiffer:
-        has_schema = key_format in ("avro", "protobuf", "json_schema")
-        return merge_wanted([of_keys, of_rows] if has_schema else [of_rows, of_keys], keeps_first=True)
+        both = merge_wanted([of_keys, of_rows] if has_schema else [of_rows, of_keys], keeps_first=True)
+    for path, members in of_keys.items() if has_schema else ():
+        for name, kind in members.items():
+            if isinstance(kind, UUIDType) and isinstance(both[path][name], StringType):  # Text would hold both.
+                both[path][name] = kind
+    return both
 
 
 def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array], limit: int) -> Changes:
