@@ -42,7 +42,7 @@ def _bytes(number: int) -> str:
 
 KINDS = [
     Kind("int32", "io.debezium.time.Date", (20_000, 20_001), 20_000),
-    Kind("int32", "io.debezium.time.Date", (2_145_031_948, 20_001), 2_145_031_948),
+    Kind("int32", "io.debezium.time.Date", (2_932_896, 20_001), 2_932_896),
     Kind("int64", "io.debezium.time.MicroTime", (3_600_000_000, 5), 3_600_000_000),
     Kind("int64", "io.debezium.time.Timestamp", (1_700_000_000_123, 5), 1_700_000_000_123),
     Kind("int64", "io.debezium.time.MicroTimestamp", (1_700_000_000_123_456, 5), 1_700_000_000_123_456),

@@ -189,6 +189,7 @@ def _fit_member(
 ) -> pa.Array:
     """The values of one column, from the field of the writer's that is at the place `at`, if there is one."""
     if not at:
+        fitting.spend(member.field_type, len(place.owner))
         return pa.nulls(len(place.owner), arrow_type(member.field_type))
     written, inner = struct.fields[at[0]].field_type, place.inside(member.name)
     return fit_value(fitting, arrays[at[0]], (written, member.field_type), inner, (inner.path, written))
