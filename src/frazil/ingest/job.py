@@ -217,6 +217,11 @@ def is_jvm_gone(error: BaseException) -> bool:
     return is_cut_off and not isinstance(error, Py4JJavaError)
 
 
+def is_heap_full(error: BaseException) -> bool:
+    """Whether a task has failed for want of the JVM's memory: Spark ends the JVM soon after."""
+    return "OutOfMemoryError" in str(error)
+
+
 @contextmanager
 def named_jvm_death() -> Iterator[None]:
     """In its block a JVM that has died is an UnavailableError that says so."""

@@ -25,7 +25,7 @@ from frazil.errors import (
 from frazil.ingest.discovery import Discovery, TableStopped, tolerate_empty_patterns
 from frazil.ingest.evolve import NamesClash
 from frazil.ingest.isolate import Found
-from frazil.ingest.job import TaskFailedError, is_jvm_gone, jvm_has_ended
+from frazil.ingest.job import TaskFailedError, is_heap_full, is_jvm_gone, jvm_has_ended
 from frazil.ingest.lanes import Done
 from frazil.ingest.load import Loader
 from frazil.ingest.moved import note_ahead
@@ -445,7 +445,7 @@ class Service:
 
     def _after_tasks(self, planned: list[Planned], future: Future[dict[str, TaskReport]]) -> None:
         error = future.exception()
-        if error is not None and is_jvm_gone(error):
+        if error is not None and (is_jvm_gone(error) or is_heap_full(error)):
             self._suspects.note_death(self._reading)
             self._reading = {}  # Of a death all are told at once.
         for p in planned:
