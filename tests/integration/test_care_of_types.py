@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 from pyroaring import BitMap64
 
 from frazil.catalog.layout import Layout
@@ -58,7 +60,12 @@ class Kept:
         self.rows: list[Row] = []
         self.told = 0
         fields = {name: parse_type(word) for name, word in columns.items()}
-        lake.catalog.create(self.name, new_schema(fields.items()), PROPERTIES, version, layout_of(*partition_by))
+        schema = new_schema(fields.items())
+        if len(schema.fields) < len(
+            fields
+        ):  # Frazil makes no table with names that differ in capitals alone; others do.
+            schema = Schema(*(NestedField(n, name, fields[name], required=False) for n, name in enumerate(fields, 1)))
+        lake.catalog.create(self.name, schema, PROPERTIES, version, layout_of(*partition_by))
         lake.upkeep.note(self.name, ORPHANS_NOTE, str(SystemClock().now_ms()))
 
     def append(self, rows: Sequence[Row]) -> None:

@@ -448,6 +448,9 @@ class Service:
         if error is not None and (is_jvm_gone(error) or is_heap_full(error)):
             self._suspects.note_death(self._reading)
             self._reading = {}  # Of a death all are told at once.
+            self._end(
+                jvm_has_ended()
+            )  # Of a full heap it dies in a moment, and what is read till then is not to blame.
         for p in planned:
             self._reading.pop(p.table.name, None)
         if isinstance(error, TaskFailedError) and len(planned) == 1 and not self._is_ending:

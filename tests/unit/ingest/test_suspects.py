@@ -25,9 +25,21 @@ class _DyingJobs(MemoryJobs):
         return super().run(batches, job, with_offsets=with_offsets, pool=pool)
 
 
-def test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow(tmp_path: Path) -> None:
+class _FullJobs(MemoryJobs):
+    """Jobs that find the JVM's memory full where they read the topic `a`."""
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+        if any("a" in batch.topics for batch in batches):
+            raise UnavailableError("a task failed: java.lang.OutOfMemoryError: Java heap space")
+        return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+
+
+@pytest.mark.parametrize("kind", [_DyingJobs, _FullJobs])
+def test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow(
+    tmp_path: Path, kind: type[MemoryJobs]
+) -> None:
     scene = Scene(tmp_path, "a", "b", "c")
-    scene.jobs = _DyingJobs(scene.source)
+    scene.jobs = kind(scene.source)
     for topic in scene.topics:
         scene.feed(topic, {"id": 1}, {"id": 2})
     deaths = 0
@@ -49,24 +61,6 @@ def test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow(t
     assert stopped.where == "topic a, partition 0, offsets 0 to 1"
     assert "the JVM has ended 2 times" in stopped.reason
     assert str(tmp_path / "p.suspects.json") in stopped.remedy
-
-
-def test_a_full_heap_counts_as_a_death(tmp_path: Path) -> None:
-    class _FullJobs(MemoryJobs):
-        def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
-            if any("a" in batch.topics for batch in batches):
-                raise UnavailableError("a task failed: java.lang.OutOfMemoryError: Java heap space")
-            return super().run(batches, job, with_offsets=with_offsets, pool=pool)
-
-    scene = Scene(tmp_path, "a", "b")
-    scene.jobs = _FullJobs(scene.source)
-    for topic in scene.topics:
-        scene.feed(topic, {"id": 1})
-    service = scene.start()
-    stopped = service.tables[0]
-    assert turn_until(service, lambda: stopped.run_state is RunState.STOPPED)
-    assert stopped.where == "topic a, partition 0, offsets 0 to 0"
-    assert turn_until(service, lambda: len(scene.rows("n.b")) == 1)
 
 
 def test_the_others_are_read_first(tmp_path: Path) -> None:
