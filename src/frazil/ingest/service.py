@@ -382,7 +382,7 @@ class Service:
         planned = sorted(ready, key=lambda p: p.table.last_batch_at_s)
         suspects = [p for p in planned if p.table.name in self._suspects]
         if suspects:
-            planned = suspects[:1]
+            planned = [min(suspects, key=lambda p: self._suspects.deaths(p.table.name))]
         alone = {p.table.name for p in planned if p.table.goes_alone}
         # The first group has the table whose last batch is the longest ago: so each table has its turn, also one that fails.
         by_name = {p.table.name: p for p in planned}

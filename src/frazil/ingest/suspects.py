@@ -42,6 +42,10 @@ class Suspects:
     def __bool__(self) -> bool:
         return bool(self._known)
 
+    def deaths(self, table: str) -> int:
+        """How often the JVM has died while the table was read by itself."""
+        return self._known[table].deaths if table in self._known else 0
+
     def note_death(self, reading: Mapping[str, Planned]) -> None:
         """Remembers the tables that were read when the JVM died. One that was read by itself is the likely cause."""
         is_alone = len(reading) == 1
