@@ -71,7 +71,8 @@ class _Aside:
         if fits:
             return value
         said = _plain(value)
-        self.members[path] = {"value": said, "reason": f"{json.dumps(said)} ({written}) does not fit {column}"}
+        fault = "is out of the range of" if column.startswith("decimal") else "does not fit"
+        self.members[path] = {"value": said, "reason": f"{json.dumps(said)} ({written}) {fault} {column}"}
         return None
 
     def unknown_fields(self, path: str, value: Any) -> None:
