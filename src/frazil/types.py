@@ -191,6 +191,13 @@ class Batch:
         """Offsets covered."""
         return sum(r.span for r in self.ranges)
 
+    @property
+    def place(self) -> str:
+        """Its ranges, in words."""
+        return "; ".join(
+            f"topic {r.topic}, partition {r.partition}, offsets {r.start} to {r.end - 1}" for r in self.ranges
+        )
+
 
 @dataclass(frozen=True)
 class BadRecord:

@@ -17,7 +17,7 @@ from frazil.cli.wiring import catalog_to_change, open_schemas, read_spec, topics
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import TableStopped
-from frazil.ingest.job import named_jvm_death
+from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.letters.later import Witness
 from frazil.ingest.letters.letters import Selection
 from frazil.ingest.letters.retry import Retrier

@@ -26,7 +26,7 @@ from frazil.cli.wiring import (
 )
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError
-from frazil.ingest.job import named_jvm_death
+from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.merge import merge_of
 from frazil.ingest.table import Table
 from frazil.maintain.plan import Action, Plan

@@ -21,7 +21,8 @@ from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import tolerate_empty_patterns
-from frazil.ingest.job import SparkJobs, named_jvm_death
+from frazil.ingest.failures import named_jvm_death
+from frazil.ingest.job import SparkJobs
 from frazil.ingest.merge import merge_of
 from frazil.ingest.parts import Parts
 from frazil.ingest.patience import Patience

@@ -100,7 +100,7 @@ class _Search:
                 else:
                     left.append((middle, end))
                     end, reason, failing = middle, lower, first
-            last = self._trial(first, end)
+            last = self._trial(first, end, _WHOLE_CPU_S)  # A verdict: it may take as long as a whole batch.
             if last is not None:
                 found.append(self._record(first, last))
             else:
@@ -112,11 +112,11 @@ class _Search:
         partition, offset = (self._batch.column(name)[row].as_py() for name in ("partition", "offset"))
         return BadRecord(topic, partition, offset, "crashes_decoder", "", reason[:_LONGEST_REASON])
 
-    def _trial(self, first: int, end: int) -> str | None:
+    def _trial(self, first: int, end: int, least_cpu_s: float = _LEAST_CPU_S) -> str | None:
         """Why a task that reads these records fails; None where it does not."""
         share = (end - first) / self._batch.num_rows
         records = self._batch.slice(first, end - first)
-        cpu_seconds = _LEAST_CPU_S + share * (_WHOLE_CPU_S - _LEAST_CPU_S)
+        cpu_seconds = least_cpu_s + share * (_WHOLE_CPU_S - least_cpu_s)
         reason = try_in_child(lambda folder: _read(self._job, records, folder), cpu_seconds)
         if reason is None and not self._is_warm:
             # What a child could read is read here once: the next children find every loop loaded, which takes a second.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from frazil.errors import UnavailableError
 from frazil.ingest.envelope import NEW_KEY, OLD_KEY
+from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search_of
 from frazil.ingest.shared import read_once
 from frazil.ingest.task import (
@@ -54,13 +54,6 @@ _SIGNS_OF_WORKERS = (
 )
 _SEARCH_POOL = "catch-up"
 _AT_A_RECORD = "exception when fetching the next record"
-
-
-class TaskFailedError(UnavailableError):
-    """a task failed
-    Frazil retries with back-off; look at the log for the cause
-    """
-
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
@@ -209,30 +202,3 @@ def _remedy(error: Exception) -> str:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return f"name a Python {version} that every executor has in spark.conf, as spark.pyspark.python"
     return ""
-
-
-def is_jvm_gone(error: BaseException) -> bool:
-    """Whether the JVM itself has died: the process cannot go on."""
-    is_cut_off = isinstance(error, (Py4JError, ConnectionError))
-    return is_cut_off and not isinstance(error, Py4JJavaError)
-
-
-def is_heap_full(error: BaseException) -> bool:
-    """Whether a task has failed for want of the JVM's memory: Spark ends the JVM soon after."""
-    return "OutOfMemoryError" in str(error)
-
-
-@contextmanager
-def named_jvm_death() -> Iterator[None]:
-    """In its block a JVM that has died is an UnavailableError that says so."""
-    try:
-        yield
-    except (Py4JError, ConnectionError) as error:
-        if is_jvm_gone(error):
-            raise jvm_has_ended() from None
-        raise
-
-
-def jvm_has_ended() -> UnavailableError:
-    """What is said then."""
-    return UnavailableError("the JVM has ended", remedy="start frazil run again; see its log for the cause")

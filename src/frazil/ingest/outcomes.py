@@ -90,13 +90,12 @@ def note_isolated(table: Table, records: Iterable[BadRecord]) -> None:
 def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped:
     """Why a table stops whose task fails, where no single record can be found that it fails for."""
     first = found.together[0] if found.together else None
-    ranges = [f"topic {r.topic}, partition {r.partition}, offsets {r.start} to {r.end - 1}" for r in batch.ranges]
     reason = f"records end the task that reads them, and none does so alone: {first.reason if first else error.message}"
     remedy = (
         "look at the records of this range; to go on behind them write `start` with the offset of each partition and give"
         " the table a new name"
     )
-    return TableStopped(reason, remedy, "; ".join(ranges))
+    return TableStopped(reason, remedy, batch.place)
 
 
 def note_committed(table: Table, outcome: Outcome, took_s: float) -> None:

@@ -28,6 +28,7 @@ from frazil.ingest.evolve import (
     merge_wanted,
     new_schema,
 )
+from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.files.partition_limit import TooManyPartitions, exceeds
 from frazil.ingest.granting import MOST_BARRED, grant
 from frazil.ingest.hints import Hints, hints_of
@@ -38,7 +39,7 @@ from frazil.ingest.letters.letter_box import LetterBox, new_table_properties
 from frazil.ingest.naming import KEY_ROOT, check_reserved, document, extend_shaped
 from frazil.ingest.parts import Parts
 from frazil.ingest.release import release_memory
-from frazil.ingest.sample import sample_reads
+from frazil.ingest.sample import note_unsampled, sample_reads
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.shared import own_starts
 from frazil.ingest.spelling import exits, fold
@@ -344,7 +345,11 @@ class Pipeline:
         for ranges in sample_reads(planned.position, planned.batch.ranges, planned.reach, record_bytes):
             batch = Batch(table.name, tuple(ranges))
             job = with_hints(_job([replace(planned, batch=batch)], is_trial=True), hints_of(merge_wanted(wanted, True)))
-            found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
+            try:
+                found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
+            except TaskFailedError as error:  # The record that it fails for is searched once its batch is read.
+                note_unsampled(batch, error)
+                continue
             wanted += map(load_wanted, found.wanted)
             missing |= found.missing
         if len(wanted) == 1 and not missing:

@@ -43,6 +43,7 @@ class TableClock:
     known of its columns yet; empty_batches: so many first batches had no field, and more was behind them. records_per_s: how
     fast its last batch was. tasks: that a large batch is split into. held_bytes: what a record takes in memory at least,
     where tasks keep all rows of a batch until they have seen the last; None where they write them as they come.
+    most_records: of a batch, where more of them together took more than a task may; None where that is not known.
     """
 
     table: str
@@ -57,6 +58,7 @@ class TableClock:
     tasks: int = 1
     empty_batches: int = 0
     held_bytes: int | None = None
+    most_records: int | None = None
 
     def file_bytes(self, span: int) -> float:
         """How large the files of so many records will be together."""
@@ -119,6 +121,11 @@ def _most_tasks(clock: TableClock, span: int, is_for_files: bool) -> int | None:
 
 def batch_limit(clock: TableClock) -> int:
     """The most offsets that one batch of the table covers."""
+    usual = _usual_limit(clock)
+    return usual if clock.most_records is None else min(usual, clock.most_records)
+
+
+def _usual_limit(clock: TableClock) -> int:
     by_bytes = int(MAX_BATCH_BYTES / max(1.0, clock.record_bytes, clock.held_bytes or 0))
     if clock.is_first:
         # It is never committed, so each try begins where the last one did: without a longer one it would find no more.

@@ -1,4 +1,4 @@
-"""Which records decide a table's columns beside those of its first batch. Pure.
+"""Which records decide a table's columns beside those of its first batch.
 
 What a column becomes must not depend on where the first batch ends: `{"a": 1}` in it and `{"a": 1.5}` behind it are one
 double.
@@ -8,12 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import structlog
+
+from frazil.ingest.failures import TaskFailedError, is_heap_full, is_jvm_gone
 from frazil.ingest.plan import FIRST_BATCH_RECORDS, limit_ranges
 from frazil.kafka.port import Partition
-from frazil.types import OffsetRange, Offsets
+from frazil.types import Batch, OffsetRange, Offsets
+
+log = structlog.get_logger("frazil")
 
 SAMPLE_BYTES = 64 * 1024 * 1024
 """The values that one read of the sample has at most, by the average size of those in the batch."""
+
+
+def note_unsampled(batch: Batch, error: TaskFailedError) -> None:
+    """Says which records have no say in the first columns, as a task that reads them fails. Raises the error where it is
+    not a record's.
+    """
+    if is_jvm_gone(error) or is_heap_full(error):
+        raise error
+    log.warning("sample_failed", table=batch.table, where=batch.place, reason=error.message)
 
 
 def sample_reads(

@@ -24,8 +24,8 @@ from frazil.errors import (
 )
 from frazil.ingest.discovery import Discovery, TableStopped, tolerate_empty_patterns
 from frazil.ingest.evolve import NamesClash
+from frazil.ingest.failures import TaskFailedError, is_heap_full, is_jvm_gone, jvm_has_ended
 from frazil.ingest.isolate import Found
-from frazil.ingest.job import TaskFailedError, is_heap_full, is_jvm_gone, jvm_has_ended
 from frazil.ingest.lanes import Done
 from frazil.ingest.load import Loader
 from frazil.ingest.moved import note_ahead
@@ -446,13 +446,10 @@ class Service:
     def _after_tasks(self, planned: list[Planned], future: Future[dict[str, TaskReport]]) -> None:
         error = future.exception()
         if error is not None and (is_jvm_gone(error) or is_heap_full(error)):
-            self._suspects.note_death(self._reading)
-            self._reading = {}  # Of a death all are told at once.
-            self._end(
-                jvm_has_ended()
-            )  # Of a full heap it dies in a moment, and what is read till then is not to blame.
+            self._after_death()
         for p in planned:
-            self._reading.pop(p.table.name, None)
+            if error is not None or not p.table.is_first:  # A first batch is followed by a sample of what is behind it.
+                self._reading.pop(p.table.name, None)
         if isinstance(error, TaskFailedError) and len(planned) == 1 and not self._is_ending:
             planned[0].table.goes_alone = True
             self._search(_Search(planned[0], error))
@@ -469,6 +466,12 @@ class Service:
             # What the registry is asked for would else hold the threads that other tables commit in.
             lane = asking_lane(p.table.spec) if report.missing else "commit"
             self._lanes.submit(lane, p, partial(pipeline.finish, p, report))
+
+    def _after_death(self) -> None:
+        self._suspects.note_death(self._reading)
+        self._reading = {}  # Of a death all are told at once.
+        # Of a full heap it dies in a moment, and what is read till then is not to blame.
+        self._end(jvm_has_ended())
 
     def _search(self, search: _Search) -> None:
         """Looks for the records that a table's task fails for, which has failed alone."""
@@ -490,12 +493,19 @@ class Service:
             table.crashing |= frozenset(found.records)
             table.next_due_s, table.searches = 0.0, 0
             note_isolated(table, found.records)
+        elif found.together and table.read_less(search.planned.batch.span):
+            table.next_due_s, table.searches = 0.0, 0
+            log.warning("batches_cut", table=table.name, records=table.most_records, reason=found.together[0].reason)
+            return True
         elif found.together or table.searches >= MOST_SEARCHES:
             self._stop_table(table, not_isolated(search.planned.batch, found, search.error))
         return bool(found.records) or table.run_state is RunState.STOPPED
 
     def _after_finish(self, planned: Planned, future: Future[Outcome]) -> None:
         error = future.exception()
+        if error is not None and (is_jvm_gone(error) or is_heap_full(error)):
+            self._after_death()
+        self._reading.pop(planned.table.name, None)
         if error is not None:
             self._failed(planned, error)
             return
@@ -542,6 +552,7 @@ class Service:
         )
         table.conflicts, table.skipped = 0, {}
         table.end_batch()
+        table.read_more(took_s)
         self._suspects.clear(table.name)
         note_ahead(table, report, self._clock.now_ms())
         table.note_bad(report)

@@ -23,7 +23,7 @@ from frazil.ingest.job import HEAVY_BYTES
 from frazil.ingest.name_mapping import PROPERTY, Aliases, aliases_of
 from frazil.ingest.naming import Shaping, counted_in
 from frazil.ingest.plain_target import plain_target
-from frazil.ingest.plan import ASSUMED_RECORD_BYTES, TableClock
+from frazil.ingest.plan import ASSUMED_RECORD_BYTES, MAX_BATCH_RECORDS, TableClock
 from frazil.ingest.sizes import held_row_bytes, learn_row_bytes, stored_row_bytes
 from frazil.ingest.spelling import Spellings
 from frazil.ingest.target import ChangeReading, Framing, Reading, TableTarget, WriterSchema, metadata_columns
@@ -40,6 +40,7 @@ _GOOD_BATCHES = 20
 _MANY_FILES = 500
 _FEW_ROWS = 2_000
 _KEY_COLUMNS = "key-columns"
+_QUICK_S = 5.0
 
 
 class RunState(StrEnum):
@@ -104,7 +105,8 @@ class Table:
     read without finding a column; empty_batches: as planning is told (TableClock). cut, held: where the next batch ends so
     that it divides nothing that belongs together, a transaction or the halves of a change of the key, or that there is none
     yet. awaited: records that tell of a change of the key and lack its other half, or the row, with the time that was seen.
-    crashing: as tasks are told; searches: how often such records were searched for in vain since the last commit.
+    crashing: as tasks are told; searches: how often such records were searched for in vain since the last commit;
+    most_records: of a batch, since more of them together took more memory or time than a task may.
     ahead: by topic and position in the source's log, changes of the key whose insert alone is in the table, with the time of
     that commit. barred: as tasks are told (Reading). in_vain: what the last batch asked for, where that left the table as it
     was.
@@ -164,6 +166,7 @@ class Table:
     unfilled: frozenset[tuple[str, int, int]] = frozenset()
     crashing: frozenset[BadRecord] = frozenset()
     searches: int = 0
+    most_records: int | None = None
     barred: dict[tuple[str, ...], str] = field(default_factory=dict)
     given_up: frozenset[tuple[str, int, int]] = frozenset()
     awaited: dict[tuple[str, int, int], Awaited] = field(default_factory=dict)
@@ -210,6 +213,22 @@ class Table:
         self.held, self.in_vain = None, None
         self.unpaired = self.unfilled = self.given_up = frozenset()
         self.crashing, self.searches = frozenset(), 0
+
+    def read_less(self, records: int) -> bool:
+        """After a task failed of so many records, and of none of them alone: batches of a quarter. False where one record
+        was all there was.
+        """
+        if records <= 1:
+            return False
+        self.most_records = max(1, records // 4)
+        return True
+
+    def read_more(self, took_s: float) -> None:
+        """After a commit: twice as much again, while a batch takes seconds only."""
+        if self.most_records is not None and took_s < _QUICK_S:
+            self.most_records *= 2
+            if self.most_records >= MAX_BATCH_RECORDS:
+                self.most_records = None
 
     def forget_batches(self) -> None:
         """What was learnt for batches of a table that is another one now."""
@@ -260,6 +279,7 @@ class Table:
             tasks=tasks,
             empty_batches=self.empty_batches,
             held_bytes=held_row_bytes(columns) if self.spec.mode == "upsert" else None,
+            most_records=self.most_records,
         )
 
     @property

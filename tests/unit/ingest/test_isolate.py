@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.ingest import isolate, task
+from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search, try_in_child
-from frazil.ingest.job import TaskFailedError
 from frazil.ingest.table import RunState
 from frazil.ingest.task import Job
 from frazil.testing import MemoryJobs
-from frazil.types import Batch, TaskReport
+from frazil.types import BadRecord, Batch, TaskReport
 from tests.unit.ingest.service_scene import Scene, turn_until
 from tests.unit.ingest.targets import target_of
 
@@ -182,21 +182,51 @@ def test_a_table_that_stops_at_bad_records_names_it(tmp_path: Path, monkeypatch:
     )
 
 
-def test_a_table_whose_records_fail_only_together_stops_with_their_range(
+def test_a_table_whose_records_fail_only_together_reads_fewer_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = _scene(tmp_path, monkeypatch)
+    scene = Scene(tmp_path, "a", "b")
+    scene.jobs = _FailingJobs(scene.source)
+    scene.feed("a", *({"id": number} for number in range(40)))
+    _refuse_more_than(monkeypatch, 2)
+    scene.catch_up()
+    assert sorted(row["id"] for row in scene.rows("n.a")) == list(range(40))
+
+
+def test_a_table_that_not_even_one_record_can_be_read_of_stops_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, "a", "b")
+    scene.jobs = _FailingJobs(scene.source)
+    scene.feed("a", *({"id": number} for number in range(40)))
+    _refuse_more_than(monkeypatch, 0)
+    together = Found(together=(BadRecord("a", 0, 0, "crashes_decoder", "", "too many"),))
+    monkeypatch.setattr("frazil.ingest.pipeline.Pipeline.isolate", lambda *_: together)
+    service = scene.start("a")
+    stopped = service.tables[0]
+    assert turn_until(service, lambda: stopped.run_state is RunState.STOPPED)
+    assert stopped.where == "topic a, partition 0, offsets 0 to 0"
+    assert stopped.reason == "records end the task that reads them, and none does so alone: too many"
+
+
+def test_a_record_that_ends_the_task_which_samples_is_found_once_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frazil.ingest.plan.FIRST_BATCH_RECORDS", 2)
+    scene = Scene(tmp_path, "a")
+    scene.jobs = _FailingJobs(scene.source)
+    _plant(monkeypatch, _raise)
+    scene.feed("a", {"id": 1}, {"id": 2}, {"id": 3}, POISON, {"id": 4})
+    scene.catch_up()
+    assert sorted(row["id"] for row in scene.rows("n.a")) == [1, 2, 3, 4]
+
+
+def _refuse_more_than(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     read = task.__dict__["read_records"]
 
     def harmed(target: Any, columns: Any, *args: Any) -> Any:
-        if len(columns["value"]) > 1:
+        if len(columns["value"]) > most:
             raise RuntimeError("too many")
         return read(target, columns, *args)
 
     monkeypatch.setattr(task, "read_records", harmed)
-    scene.feed("a", {"id": 3})
-    service = scene.start("a")
-    stopped = service.tables[0]
-    assert turn_until(service, lambda: stopped.run_state is RunState.STOPPED)
-    assert stopped.where == "topic a, partition 0, offsets 0 to 3"
-    assert stopped.reason == ("records end the task that reads them, and none does so alone: RuntimeError: too many")

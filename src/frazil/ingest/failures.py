@@ -1,0 +1,43 @@
+"""How a job of Spark's fails: of what it reads, or with the JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from frazil.errors import UnavailableError
+
+
+class TaskFailedError(UnavailableError):
+    """a task failed
+    Frazil retries with back-off; look at the log for the cause
+    """
+
+
+def is_jvm_gone(error: BaseException) -> bool:
+    """Whether the JVM itself has died: the process cannot go on."""
+    is_cut_off = isinstance(error, (Py4JError, ConnectionError))
+    return is_cut_off and not isinstance(error, Py4JJavaError)
+
+
+def is_heap_full(error: BaseException) -> bool:
+    """Whether a task has failed for want of the JVM's memory: Spark ends the JVM soon after."""
+    return "OutOfMemoryError" in str(error)
+
+
+@contextmanager
+def named_jvm_death() -> Iterator[None]:
+    """In its block a JVM that has died is an UnavailableError that says so."""
+    try:
+        yield
+    except (Py4JError, ConnectionError) as error:
+        if is_jvm_gone(error):
+            raise jvm_has_ended() from None
+        raise
+
+
+def jvm_has_ended() -> UnavailableError:
+    """What is said then."""
+    return UnavailableError("the JVM has ended", remedy="start frazil run again; see its log for the cause")
