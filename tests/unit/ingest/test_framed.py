@@ -16,6 +16,7 @@ import pytest
 from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType
 
 from frazil.ingest.decode.columns import Decoded
+from frazil.ingest.decode.epochs import FIRST_US, LAST_US
 from frazil.ingest.decode.values import decode_values
 from frazil.ingest.target import Reading, WriterSchema
 from frazil.registry.protobuf import compile_proto
@@ -405,7 +406,39 @@ def test_types_are_united_over_the_schemas_of_a_batch() -> None:
     assert decode(values, (), {1: narrow, 2: wide}).wanted == {(): {"id": DoubleType()}}
 
 
-def test_days_and_times_outside_of_the_years_are_refused_and_others_rescued() -> None:
+@pytest.mark.parametrize(
+    ("written", "factor"),
+    [
+        ({"type": "int", "logicalType": "date"}, 86_400_000_000),
+        *(
+            ({"type": "long", "logicalType": f"{zone}timestamp-{unit}"}, factor)
+            for zone in ("", "local-")
+            for unit, factor in (("millis", 1000), ("micros", 1))
+        ),
+    ],
+)
+def test_days_and_times_are_exact_from_the_year_1_to_9999_and_out_of_range_beyond(
+    written: dict[str, str], factor: int
+) -> None:
+    first, end = FIRST_US // factor, LAST_US // factor
+    schema = _record(_field("v", written), _field("list", {"type": "array", "items": written}))
+    inside = framed(1, schema, *({"v": n, "list": [n]} for n in (first, end - 1)))
+    fields = tuple(
+        NestedField(n, name, kind, required=False)
+        for n, (name, kind) in enumerate(decode(inside, (), {1: schema}).wanted[()].items(), 1)
+    )
+    found = decode(inside, fields, {1: schema})
+    of_day = found.columns[0].type == "date32[day]"
+    assert found.columns[0].cast("int32" if of_day else "int64").to_pylist() == (
+        [first, end - 1] if of_day else [first * factor, (end - 1) * factor]
+    )
+    far = [{"v": first - 1, "list": []}, {"v": 0, "list": [0, end]}]
+    refused = decode(framed(1, schema, *far), fields, {1: schema})
+    assert [fault[:3] for fault in faults(refused)] == [(0, "out_of_range", "v"), (1, "out_of_range", "list.element")]
+    assert all(one.reason.endswith("is a time outside of the years 1 to 9999") for one in refused.misfits)
+
+
+def test_days_and_times_outside_of_the_years_are_refused_or_rescued_like_others() -> None:
     inner = {"type": "record", "name": "In", "fields": [_field("day", "int")]}
     written = _record(_field("day", "int"), _field("at", "long"), _field("more", inner))
     days, times = {"type": "int", "logicalType": "date"}, {"type": "long", "logicalType": "timestamp-micros"}
@@ -425,6 +458,8 @@ def test_days_and_times_outside_of_the_years_are_refused_and_others_rescued() ->
     assert refused.refused.tolist() == [True] * 4
     put_aside = decode(values, fields, {1: meant}, unknown_fields="rescue", is_rescuing=True)
     assert put_aside.rescued is not None
-    assert put_aside.refused.tolist() == [False, True, True, True]
-    found = json.loads(put_aside.rescued[0].as_py())
-    assert (found["day"]["value"], found["at"]["value"][:11]) == ("1970-01-01", "1970-01-01T")
+    assert put_aside.refused.tolist() == [False] * 4
+    found = [json.loads(text) for text in put_aside.rescued.to_pylist()]
+    assert [one["day"]["value"] for one in found] == ["1970-01-01", "+5881580-07-11", "-5877641-06-23", "1970-01-02"]
+    assert [one["at"]["value"][:11] for one in found] == ["1970-01-01T", "1970-01-01T", "1969-12-31T", "+294247-01-"]
+    assert found[1]["more"] == {"value": {"day": "+5881580-07-11"}, "reason": "unknown_field"}

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import (
     BooleanType,
+    DateType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -32,7 +33,7 @@ from pyiceberg.types import (
 
 from frazil.ingest.decode.columns import Columns, Decoded, Misfit, UnionStruct, shortened, without_empty
 from frazil.ingest.decode.conversions import DAY, convert, readable, spell_type
-from frazil.ingest.decode.epochs import from_numbers
+from frazil.ingest.decode.epochs import from_numbers, inside_years
 from frazil.ingest.decode.exact import cast_exactly, may_convert
 from frazil.ingest.decode.json_texts import json_text
 from frazil.ingest.decode.limits import barred_fault, check_cells, leaf_count, long_name_fault
@@ -268,6 +269,8 @@ def fit_value(
     written, wanted = kinds
     if array.offset:
         array = pa.concat_arrays([array])  # What is inside is taken as it lies in memory.
+    if isinstance(written, DateType | TimestampType | TimestamptzType):
+        array = _near(fitting, array, place)
     if isinstance(written, StructType) and isinstance(wanted, StructType):
         return _fit_inner_struct(fitting, array, written, wanted, place)
     if isinstance(written, ListType) and isinstance(wanted, ListType):
@@ -279,6 +282,15 @@ def fit_value(
     if isinstance(written, UnionStruct):
         return _fit_branches(fitting, array, (written, wanted), place, top)
     return _fit_other(fitting, array, kinds, place, top)
+
+
+def _near(fitting: Fitting, array: pa.Array, place: Place) -> pa.Array:
+    """The days or timestamps of the years 1 to 9999; others are put aside or refused."""
+    near, is_far = inside_years(array)
+    if is_far.any():
+        reason = "{value} is a time outside of the years 1 to 9999"
+        fitting.refuse(array, is_far, place.owner, place.path, "out_of_range", reason)
+    return near
 
 
 def _fit_other(

@@ -20,8 +20,9 @@ from frazil.ingest.decode.avro.json_scan import write_values
 from frazil.ingest.decode.avro.parts import Part, Plan
 from frazil.ingest.decode.avro.scan import I64, U8
 from frazil.ingest.decode.columns import Bodies, bitmap
-from frazil.ingest.decode.epochs import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
 from frazil.ingest.decode.json_text import write_texts
+
+_MOST_MILLIS = (2**63 - 1) // 1000
 
 Valid = NDArray[np.bool_] | None
 """Which rows have a value; None: all."""
@@ -115,30 +116,19 @@ def _make_boolean(words: Words, part: Part, valid: Valid) -> pa.Array:
 
 def _make_int(words: Words, part: Part, valid: Valid) -> pa.Array:
     found = words.of(part).astype(np.int32)
-    if not isinstance(part.type, DateType):
-        return _array(pa.int32(), found.size, valid, found)
-    _refuse_far(words, part, FIRST_DAY, LAST_DAY)
-    return _array(pa.date32(), found.size, valid, found)
+    return _array(pa.date32() if isinstance(part.type, DateType) else pa.int32(), found.size, valid, found)
 
 
 def _make_long(words: Words, part: Part, valid: Valid) -> pa.Array:
     found = words.of(part)
-    if isinstance(part.type, TimestampType | TimestamptzType):
-        _refuse_far(words, part, FIRST_US, LAST_US)
     return _array(_WHOLE_TYPES.get(type(part.type), pa.int64()), found.size, valid, found)
 
 
 def _make_millis(words: Words, part: Part, valid: Valid) -> pa.Array:
-    _refuse_far(words, part, FIRST_US // 1000, LAST_US // 1000)
-    found = words.of(part) * 1000
-    return _array(_WHOLE_TYPES[type(part.type)], found.size, valid, found)
-
-
-def _refuse_far(words: Words, part: Part, least: int, end: int) -> None:
-    """Refuses times before the year 1 or after 9999. The words of values that are not there are 0."""
     found = words.of(part)
-    if found.size and (int(found.min()) < least or int(found.max()) >= end):
-        words.refuse(part, (found < least) | (found >= end), FAR_MOMENT, found)
+    if found.size and (int(found.min()) < -_MOST_MILLIS or int(found.max()) > _MOST_MILLIS):
+        words.refuse(part, (found < -_MOST_MILLIS) | (found > _MOST_MILLIS), FAR_MOMENT, found)
+    return _array(_WHOLE_TYPES[type(part.type)], found.size, valid, found * 1000)
 
 
 def _make_float(words: Words, part: Part, valid: Valid) -> pa.Array:
