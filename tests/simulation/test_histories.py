@@ -25,15 +25,15 @@ from tests.simulation.upserts import (
 )
 
 _SEED = os.environ.get("FRAZIL_SEED")
-_SLICE = [int(_SEED)] if _SEED else range(24)
+_SLICE = [int(_SEED)] if _SEED else range(8)
 _MOST_SHOWN = 10
 _DIVIDED = (DividedHistory, DividedUpserts)
 _DIVIDED_SLICE = [int(_SEED)] if _SEED else (0, 1, 2, 3, 4, 8, 22)
 """8 and 22 fail where a tombstone that a task reads first is taken for one without a delete."""
 
 _WORN = (WornUpserts, WornChangingUpserts, OperationUpserts, WornDatabase)
-_WORN_SLICE = [int(_SEED)] if _SEED else range(6)
-_CHANGING_SLICE = [int(_SEED)] if _SEED else range(12)
+_WORN_SLICE = [int(_SEED)] if _SEED else range(3)
+_CHANGING_SLICE = [int(_SEED)] if _SEED else range(4)
 
 
 class Playable(Protocol):

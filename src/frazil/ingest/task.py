@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from frazil.failpoints import hit
 from frazil.ingest.decode.columns import Decoded, Misfit
+from frazil.ingest.decode.connect.messages import may_be_messages
 from frazil.ingest.decode.decimals import warm_up as warm_up_decimals
 from frazil.ingest.decode.envelopes.schemas import warm_up as warm_up_envelopes
 from frazil.ingest.decode.framed import warm_up as warm_up_formats
@@ -195,6 +196,7 @@ def warm_up(compiles_all: bool = False) -> None:
     values = pa.array([json.dumps(sample).encode()], pa.binary())
     found = decode_json(values, ()).wanted.get((), {})
     decode_json(values, new_schema(found.items()).fields)
+    may_be_messages(values)
     warm_up_decimals(compiles_all)
     warm_up_formats(compiles_all)
     warm_up_envelopes()

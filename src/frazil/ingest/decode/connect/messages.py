@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numba import njit
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
@@ -36,6 +37,7 @@ from frazil.ingest.decode.json.infer import refuse_objects
 from frazil.ingest.decode.json.records import JsonOptions, spell_out, texts_of, unreadable, whole_slices
 from frazil.ingest.decode.json.same_texts import group_same
 from frazil.ingest.decode.json.slices import Slices, Texts, take_keys
+from frazil.ingest.decode.memory import COMPILED, load8
 from frazil.ingest.decode.regroup import select_columns
 from frazil.ingest.envelope import Path
 from frazil.ingest.evolve import type_at
@@ -45,34 +47,50 @@ from frazil.registry.port import UnusableSchema
 SCHEMA, PAYLOAD = "schema", "payload"
 VALUE = "value"
 """The column of a payload that is no struct."""
-_WORD_BYTES = 4
-_SCHEMA_WORD, _PAYLOAD_WORD = (np.frombuffer(word, "<u4")[0] for word in (b'{"sc', b'{"pa'))
-_FIRST_KEY = r'^\s*\{\s*"(schema|payload)"\s*:'
+_BRACE, _COLON = ord("{"), ord(":")
+_FIRST_KEYS = np.array([list(b'"schema"'.ljust(10, b"\0")), list(b'"payload"'.ljust(10, b"\0"))], np.uint8)
 _NULL_LAST, _NULL_FIRST = r'"payload"\s*:\s*null\s*\}\s*$', r'^\s*\{\s*"payload"\s*:\s*null\s*,'
 _TOMBSTONE = Fault("tombstone", "the message's payload is null (a tombstone), so it is no row")
 _NO_STRUCT = Fault("not_an_object", "the message's schema describes a struct, and its payload is no JSON object")
 
 
 def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
-    """The rows of texts whose first member is called `schema` or `payload`, ascending. Looks at four bytes of each text, and
-    at more of those that may be one.
-    """
+    """The rows of texts whose first member is called `schema` or `payload`, ascending."""
     rows, buffer = len(values), values.buffers()[2]
-    if not rows or buffer is None or buffer.size < _WORD_BYTES:
+    if not rows or buffer is None:
         return np.zeros(0, np.int64)
-    held = np.frombuffer(buffer, np.uint8)
-    words: NDArray[np.uint32] = np.ndarray((held.size - _WORD_BYTES + 1,), "<u4", held, strides=(1,))
-    start = np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4)[:-1]
-    found = words[start[: np.searchsorted(start, words.size)]]  # The last ones may have fewer bytes, and be no objects.
-    second = found & 0xFF00
-    # White space before the first key, or before the object.
-    maybe = (found == _SCHEMA_WORD) | (found == _PAYLOAD_WORD) | (second <= 0x2000) | (second == ord("{") << 8)
-    places = np.flatnonzero(maybe)
-    if not places.size:
-        return places
-    texts = values.take(pa.array(places))
-    is_one = np.asarray(pc.fill_null(pc.match_substring_regex(texts, _FIRST_KEY), False))
-    return np.asarray(places[is_one], np.int64)
+    offsets = np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4)
+    found = np.empty(rows, np.int64)
+    return found[: _find_messages(buffer.address, offsets, _FIRST_KEYS, found)]
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8], found: NDArray[np.int64]) -> int:
+    """Writes the rows to `found`; their number. keys: one per row, ended by zeros."""
+    count = 0
+    for row in range(offsets.size - 1):
+        i, end = base + offsets[row], base + offsets[row + 1]
+        i = _skip_space(i, end)
+        if i == end or load8(i) != _BRACE:
+            continue
+        i = _skip_space(i + 1, end)
+        for key in range(keys.shape[0]):
+            n = 0
+            while keys[key, n] != 0 and i + n < end and load8(i + n) == keys[key, n]:
+                n += 1
+            if keys[key, n] == 0:
+                after = _skip_space(i + n, end)
+                if after < end and load8(after) == _COLON:
+                    found[count] = row
+                    count += 1
+    return count
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _skip_space(i: int, end: int) -> int:
+    while i < end and (load8(i) == 0x20 or (load8(i) >= 0x09 and load8(i) <= 0x0D)):
+        i += 1
+    return i
 
 
 def are_null_messages(values: pa.BinaryArray) -> NDArray[np.bool_]:
