@@ -96,7 +96,7 @@ def served(spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory) -> Ite
 ENDS: dict[str, Callable[[EmbeddedBroker], None]] = {"stopped": EmbeddedBroker.stop, "killed": EmbeddedBroker.kill}
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", ["killed", pytest.param("stopped", marks=pytest.mark.soak)])
 def test_a_broker_that_is_restarted_is_read_on(served: Served, end: str) -> None:
     run = served.run()
     served.send()
@@ -106,7 +106,7 @@ def test_a_broker_that_is_restarted_is_read_on(served: Served, end: str) -> None
     served.wait_until_complete(run)
 
 
-@pytest.mark.parametrize("step", ["task.batch", "commit.before"])
+@pytest.mark.parametrize("step", ["commit.before", pytest.param("task.batch", marks=pytest.mark.soak)])
 def test_a_broker_that_dies_in_the_middle_of_a_batch_is_read_on(served: Served, step: str) -> None:
     run = served.run()
     point = served.points[step, "hold"]

@@ -42,17 +42,13 @@ STEPS: Mapping[str, str] = {
 }
 """Steps, and the action that each is a step of."""
 IN_TIME = (
-    "care.planned",
-    "care.compact.written",
     "care.compact.landed",
     "care.deletes.landed",
-    "care.manifests.landed",
     "care.expire.begins",
     "care.carry.landed",
     "care.orphans.deleting",
-    "care.statistics.begins",
 )
-"""One of each action at least, when there is little time."""
+"""One of each action that can cost a row, when there is little time."""
 CASES = [pytest.param(step, marks=[] if step in IN_TIME else [pytest.mark.soak]) for step in STEPS]
 LANDED = tuple(step for step in STEPS if step.endswith(".landed"))
 SECOND_TIME = ("care.orphans.deleting",)

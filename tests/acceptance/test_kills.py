@@ -18,14 +18,13 @@ from tests.acceptance.scenes import BLOWS, STEPS, VICTIMS, Struck
 
 pytestmark = pytest.mark.timeout(900)
 
+IN_TIME = {*((blow, "both") for blow in BLOWS), (BLOWS[0], "jvm")}
 CASES = [
-    pytest.param(
-        blow, who, marks=[] if who == "both" or blow == BLOWS[0] else [pytest.mark.soak], id=f"{who}: {', '.join(blow)}"
-    )
+    pytest.param(blow, who, marks=[] if (blow, who) in IN_TIME else [pytest.mark.soak], id=f"{who}: {', '.join(blow)}")
     for blow in BLOWS
     for who in VICTIMS
 ]
-"""Both halves of a driver are killed at every step; one without the other, when there is little time, in one blow each."""
+"""Both halves of a driver are killed at every step; the JVM without the other, when there is little time, in one blow."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,9 @@ def test_no_step_of_a_batch_is_left_out() -> None:
     assert sorted(STEPS) == sorted(step for step in FAILPOINTS if step.partition(".")[0] in kinds)
 
 
-@pytest.mark.parametrize("step", ["task.batch", "task.write", "task.close"])
+@pytest.mark.parametrize(
+    "step", ["task.write", *(pytest.param(step, marks=pytest.mark.soak) for step in ("task.batch", "task.close"))]
+)
 def test_a_python_worker_killed_in_a_task_costs_nothing_but_time(struck: Struck, step: str) -> None:
     run = struck.run()
     point = struck.points[step, "hold"]

@@ -16,6 +16,9 @@ from tests.integration.servers import RestCatalogServer
 
 pytestmark = pytest.mark.timeout(900)
 
+IN_TIME = (("cut after", 1), ("502 before", 3), ("twice", 1))
+"""Faults, and how often they strike, when there is little time."""
+
 
 @pytest.fixture(scope="module")
 def unsure(shared_pipeline: Pipeline) -> Unsure:
@@ -52,8 +55,14 @@ def test_a_connection_lost_in_a_commit_is_cleared_up(unsure: Unsure, step: str) 
     unsure.check()
 
 
-@pytest.mark.parametrize("fault", ["502 after", "cut after", "502 before", "cut before", "twice"])
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize(
+    ("fault", "times"),
+    [
+        pytest.param(fault, times, marks=[] if (fault, times) in IN_TIME else [pytest.mark.soak])
+        for fault in ("502 after", "cut after", "502 before", "cut before", "twice")
+        for times in (1, 3)
+    ],
+)
 def test_a_commit_that_a_rest_catalog_does_not_answer_is_cleared_up(
     proxied: tuple[Unsure, Proxy], fault: Fault, times: int
 ) -> None:

@@ -27,6 +27,8 @@ from frazil.runtime.java import find_java, with_one_collector
 RECORD_VARIABLE = "FRAZIL_RECORD_CLASSES"
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 10.0
+# It writes the archive of its classes before it ends.
+_RECORDED_TIMEOUT_S = 300.0
 MINIMUM_FILES = 1024
 _WANTED_FILES = 65536
 _OPENED = (
@@ -105,7 +107,7 @@ def _write_options(file: Path, options: Sequence[str]) -> None:
 def wait_for_end(process: subprocess.Popen[bytes]) -> None:
     """Waits until a JVM that was asked to end has ended; one that does not within some seconds is killed."""
     try:
-        process.wait(_END_TIMEOUT_S)
+        process.wait(_RECORDED_TIMEOUT_S if os.environ.get(RECORD_VARIABLE) else _END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -46,7 +46,8 @@ def compile_all() -> None:
 
 def record_start() -> None:
     """Runs the small pipeline, unless the archive of classes is there."""
-    if class_archive(own_jars(needs_s3=False), JVM_OPTIONS).exists():
+    archive = class_archive(own_jars(needs_s3=False), JVM_OPTIONS)
+    if archive.exists():
         return
     _say("a first run, for what later starts reuse: ", end="")
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
@@ -56,7 +57,8 @@ def record_start() -> None:
         command = [sys.executable, "-m", "frazil.cli.main", "run", "-f", str(file), "--until-caught-up"]
         environment = {**os.environ, RECORD_VARIABLE: "1"}
         ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-    _say("done" if ended.returncode == 0 else f"failed, starts will be slower:\n{ended.stderr}")
+    is_done = ended.returncode == 0 and archive.exists()
+    _say("done" if is_done else f"failed, starts will be slower:\n{ended.stderr}")
 
 
 def _produce(servers: str) -> None:
