@@ -48,7 +48,7 @@ if os.environ.get("FRAZIL_PYTHON") in (None, f"{sys.version_info.major}.{sys.ver
     gc.disable()  # Until all is there: nearly all of it stays, and to look through it each time takes a fifth of the start.
     _begin_arrow_without_pandas()
 
-    from frazil.ingest.task import warm_up
+    from frazil.ingest.warm_up import warm_up
 
     warm_up()
 

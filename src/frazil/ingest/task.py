@@ -19,13 +19,8 @@ import pyarrow as pa
 
 from frazil.failpoints import hit
 from frazil.ingest.decode.columns import Decoded, Misfit
-from frazil.ingest.decode.connect.messages import may_be_messages
-from frazil.ingest.decode.decimals import warm_up as warm_up_decimals
-from frazil.ingest.decode.envelopes.schemas import warm_up as warm_up_envelopes
-from frazil.ingest.decode.framed import warm_up as warm_up_formats
-from frazil.ingest.decode.json.records import decode_json
 from frazil.ingest.decode.json.slices import MAX_MISFITS
-from frazil.ingest.evolve import dump_wanted, new_schema
+from frazil.ingest.evolve import dump_wanted
 from frazil.ingest.files.partition_limit import TooManyPartitions
 from frazil.ingest.files.write import FileWriter
 from frazil.ingest.guard import limited_memory, limited_time
@@ -185,21 +180,6 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
         for run in runs.values():
             run.abandon()
         raise
-
-
-def warm_up(compiles_all: bool = False) -> None:
-    """Loads what the first batch of a process would otherwise wait for: compiled functions, a quarter of a second.
-
-    compiles_all: also those that few tables need, where they are not on disk yet.
-    """
-    sample = {"t": "text", "i": 1, "f": 1.5, "b": True, "n": None, "a": [1], "o": {"t": "text"}}
-    values = pa.array([json.dumps(sample).encode()], pa.binary())
-    found = decode_json(values, ()).wanted.get((), {})
-    decode_json(values, new_schema(found.items()).fields)
-    may_be_messages(values)
-    warm_up_decimals(compiles_all)
-    warm_up_formats(compiles_all)
-    warm_up_envelopes()
 
 
 @dataclass

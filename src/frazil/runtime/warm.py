@@ -39,7 +39,7 @@ def fetch_all() -> None:
 def compile_all() -> None:
     """Compiles the loops that few pipelines need too, by a process of its own, which may import what this one may not."""
     _say("loops that read records: ", end="")
-    command = [sys.executable, "-c", "from frazil.ingest.task import warm_up; warm_up(compiles_all=True)"]
+    command = [sys.executable, "-c", "from frazil.ingest.warm_up import warm_up; warm_up(compiles_all=True)"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     _say("compiled" if ended.returncode == 0 else f"failed, the first start will compile them:\n{ended.stderr}")
 

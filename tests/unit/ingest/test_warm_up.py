@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,3 +42,31 @@ def test_a_compiled_function_is_on_disk() -> None:
     framed.warm_up(compiles_all=True)
     assert is_on_disk(write_values)
     assert is_on_disk(write_messages)
+
+
+_UNCOMPILED = """
+from importlib import import_module
+from pkgutil import walk_packages
+
+from numba.core.registry import CPUDispatcher
+
+import frazil.ingest
+from frazil.ingest.warm_up import warm_up
+
+warm_up(compiles_all=True)
+for module in walk_packages(frazil.ingest.__path__, "frazil.ingest."):
+    if not module.name.endswith(".daemon"):
+        for name, one in vars(import_module(module.name)).items():
+            if isinstance(one, CPUDispatcher) and one.py_func.__module__ == module.name and not one.signatures:
+                print(module.name, name)
+"""
+
+
+@pytest.mark.soak
+def test_the_set_up_compiles_every_loop(tmp_path: Path) -> None:
+    """A first batch that compiles holds its table up for a minute where others keep the processor busy."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", _UNCOMPILED], env=environment, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == ""

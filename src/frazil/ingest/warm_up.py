@@ -1,0 +1,54 @@
+"""Loads what the first batch of a process would otherwise wait for, and compiles it where that was not done yet."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.types import DoubleType, ListType
+
+from frazil.ingest.decode import decimals, framed
+from frazil.ingest.decode.connect.messages import may_be_messages
+from frazil.ingest.decode.envelopes import schemas
+from frazil.ingest.decode.json.records import decode_json
+from frazil.ingest.decode.json.scan import scan_any
+from frazil.ingest.decode.protobuf.cells import may_repeat_keys
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.upserts.succession import Succession
+
+_SAMPLE = {"t": "text", "i": 1, "f": 1.5, "b": True, "n": None, "a": [1], "o": {"t": "text"}}
+_MANY_KEYS = 100
+_LONG_NUMBER = "0.12345678901234567890123"
+
+
+def warm_up(compiles_all: bool = False) -> None:
+    """A quarter of a second where all is on disk.
+
+    compiles_all: also what few tables need, two minutes of one core where it is not on disk yet.
+    """
+    values = pa.array([json.dumps(_SAMPLE).encode()], pa.binary())
+    found = decode_json(values, ()).wanted.get((), {})
+    decode_json(values, new_schema(found.items()).fields)
+    may_be_messages(values)
+    decimals.warm_up(compiles_all)
+    framed.warm_up(compiles_all)
+    schemas.warm_up()
+    if compiles_all:
+        _compile_rest()
+
+
+def _compile_rest() -> None:
+    """For objects with many keys, lists of numbers with many digits, keys that are any JSON, maps of Protobuf, and changes
+    behind rows of a snapshot.
+    """
+    columns = {f"c{n}": DoubleType() for n in range(_MANY_KEYS)}
+    numbers = ListType(_MANY_KEYS + 1, DoubleType(), element_required=False)
+    decode_json(
+        pa.array([b'{"l": [%s]}' % _LONG_NUMBER.encode()]), new_schema([*columns.items(), ("l", numbers)]).fields
+    )
+    nothing, no_bytes = np.zeros(0, np.int32), np.zeros(0, np.uint8)
+    scan_any(0, nothing, nothing, no_bytes, no_bytes, no_bytes)
+    may_repeat_keys(np.zeros(1, np.int64), np.zeros(0, np.int64))
+    later, is_so = np.array([2, 1]), np.ones(2, np.bool_)
+    Succession(np.zeros(2, int), np.zeros(2, int), np.arange(2), later, is_so, is_so, ~is_so).ranks_by_arrival()
