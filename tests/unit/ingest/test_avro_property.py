@@ -18,24 +18,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.ingest.avro_bodies import plain_rows, record_of, write
-from tests.unit.ingest.avro_strict import DAY_US, YEARS_US, Refused, Strict
+from tests.unit.ingest.avro_strict import Refused, Strict
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _MODEST = settings(max_examples=60 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
 _EXACT = Context(prec=60)
 _DAY_MS = 86_400_000
 _LONG = (-(2**63), 2**63 - 1)
+_MILLIS = (-(2**63 // 1000), 2**63 // 1000)
 _RANGES: dict[str, tuple[int, int]] = {
     "int": (-(2**31), 2**31 - 1),
     "long": _LONG,
-    "date": (YEARS_US[0] // DAY_US, YEARS_US[1] // DAY_US - 1),
+    "date": (-(2**31), 2**31 - 1),
     "time-millis": (0, _DAY_MS - 1),
     "time-micros": (0, _DAY_MS * 1000 - 1),
-    "timestamp-millis": (YEARS_US[0] // 1000, YEARS_US[1] // 1000 - 1),
-    "timestamp-micros": (YEARS_US[0], YEARS_US[1] - 1),
+    "timestamp-millis": _MILLIS,
+    "timestamp-micros": _LONG,
     "timestamp-nanos": _LONG,
-    "local-timestamp-millis": (YEARS_US[0] // 1000, YEARS_US[1] // 1000 - 1),
-    "local-timestamp-micros": (YEARS_US[0], YEARS_US[1] - 1),
+    "local-timestamp-millis": _MILLIS,
+    "local-timestamp-micros": _LONG,
 }
 _texts = st.text(st.characters(codec="utf-8"), max_size=12)
 _SCALARS: tuple[Any, ...] = (

@@ -306,3 +306,15 @@ def test_keys_of_records_may_write_their_columns_in_other_capitals(tmp_path: Pat
     world.tell(('{"ID":1}', {"id": 1, "v": "a"}), ('{"ID":2}', {"ID": 2, "v": "a"}))
     world.tell(('{"ID":1}', {"ID": 1, "v": "b"}), ('{"ID":2}', None))
     assert world.mirror() == [{"id": 1, "v": "b"}]
+
+
+@pytest.mark.parametrize("others", [{"ID": 2}, {"id": 2, "N": 1}, {f"x{n}": n for n in range(300)}])
+def test_what_is_left_out_of_a_record_says_the_same_of_it_beside_any_other(tmp_path: Path, others: Any) -> None:
+    """A field that is left out may be there twice, whatever other records of the batch have."""
+    scene = Scene(tmp_path, "a", unknown_fields="drop")
+    make(scene, id="long", n="long")
+    scene.feed("a", b'{"id": 1, "more": 1, "more": [2], "n": 5}', others, {"ID": 3, "more": 1})
+    assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert letters_of(scene) == []
+    assert [row["n"] for row in scene.rows("n.a") if row["id"] == 1] == [5]
+    assert 3 in [row["id"] for row in scene.rows("n.a")]

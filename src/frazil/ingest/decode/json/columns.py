@@ -40,7 +40,7 @@ from frazil.ingest.decode.json.extended import as_held, endless_of
 from frazil.ingest.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.ingest.decode.json.infer import infer_members, join_spellings, refuse_objects, refuse_second
 from frazil.ingest.decode.json.pairs import read_pairs
-from frazil.ingest.decode.json.scan import OK
+from frazil.ingest.decode.json.scan import MAX_UNKNOWN, OK
 from frazil.ingest.decode.json.slices import (
     Members,
     Slices,
@@ -163,13 +163,20 @@ def _meet_other_keys(
     """
     fields, asides = known
     spellings = Spellings(fields)
-    is_respelt = any(spellings.find(name) is not None for name in members.unknown)
+    is_respelt = len(members.unknown) >= MAX_UNKNOWN  # Behind so many there may be others.
+    is_respelt |= any(spellings.find(name) is not None for name in members.unknown)
     if findings.unknown_fields == "drop":
         unknown = [name for name in members.unknown if spellings.find(name) is None]
         findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
         if not is_respelt:
             return members.columns
-    names, every = take_all(texts, slices, fields + asides, error)
+        # What else is in a record that is left out says nothing of it, whatever its neighbours have.
+        others_of = take_all(texts, slices, fields + asides, error.copy())[0][len(fields) + len(asides) :]
+        names = [*fields, *asides, *(name for name in others_of if spellings.find(name) is not None)]
+        every = take_apart(texts, replace(slices, sweep=None), (), names, error)
+        every.clear(error)
+    else:
+        names, every = take_all(texts, slices, fields + asides, error)
     columns = every.columns if is_respelt else members.columns
     at: dict[str | None, int] = {name: n for n, name in enumerate(fields)}
     others: list[tuple[str, Slices]] = []
