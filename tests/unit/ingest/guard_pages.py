@@ -391,7 +391,7 @@ def _after(found: dict[str, Any]) -> Mapping[str, Any]:
 
 
 def _payload(found: dict[str, Any]) -> Mapping[str, Any]:
-    if found.get("schema", 1) is not None or not isinstance(found.get("payload"), dict):
+    if isinstance(found, _Odd) or found.get("schema", 1) is not None or not isinstance(found.get("payload"), dict):
         raise NotImplementedError
     return _after(found["payload"])
 
