@@ -63,19 +63,33 @@ TOMBSTONE_REMEDY = (
     "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
     " `mode: upsert` where they delete rows"
 )
+CLASH_REMEDY = (
+    "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
+)
+"""What to do about two fields that want one column."""
 _KEYLESS_REMEDY = (
     "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a primary"
     " key cannot be told apart"
 )
+WIDE_REMEDY = (
+    "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
+    " `limits.columns`"
+)
+_REMEDIES: Mapping[str, str] = {
+    "tombstone": TOMBSTONE_REMEDY,
+    "too_many_fields": WIDE_REMEDY,
+    "unknown_field": "write `schema_evolution: add_only`, or leave the field out with `exclude`",
+}
+"""What to do about bad records, by the class of their error."""
 _MOST_SCHEMAS = 200
 _MANY_CHANGES = 1_000_000  # Their keys take hundreds of megabytes while they are put together.
 
 
 def remedy_for(kind: str, spec: TableSpec, usual: str) -> str:
     """What to do about bad records of a class of error."""
-    if kind == "tombstone":
-        return TOMBSTONE_REMEDY
-    return _KEYLESS_REMEDY if kind == "no_key" and spec.mode == "upsert" and not spec.key_columns else usual
+    if kind == "no_key" and spec.mode == "upsert" and not spec.key_columns:
+        return _KEYLESS_REMEDY
+    return _REMEDIES.get(kind, usual)
 
 
 @dataclass(frozen=True)
@@ -321,7 +335,7 @@ class Pipeline:
                 remedy = "write `key: {format: text}` and name another column for the key, or fix the producer"
             raise self._bad_record(planned, schema, remedy) from None
         except NamesClash as error:
-            raise SpecError(str(error), remedy=clash_remedy(table.spec), where=table.name) from None
+            raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
 
     def _evolve_with_sample(self, planned: Planned, report: TaskReport) -> Outcome:
         """A new schema; of a table that nothing is committed to yet as a sample of the records behind the batch asks too."""
@@ -471,7 +485,7 @@ def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[
         if len(after.field_ids) > max(most, len(schema.field_ids)):
             raise SpecError(
                 f"records bring the table to {len(after.field_ids)} columns, nested ones counted, and it may have {most}",
-                remedy="declare fields with names that vary as map<string, …>, leave them out, or raise `limits.columns`",
+                remedy=WIDE_REMEDY,
                 where=table.name,
             )
         return after
@@ -516,13 +530,6 @@ def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Cal
         return extend_schema(schema, wanted, loosened, may_widen)
 
     return change
-
-
-def clash_remedy(spec: TableSpec) -> str:
-    """What to do about two fields that want one column."""
-    if shaping_of(spec) is None:
-        return "rename the field at the producer, or set `unknown_fields: drop`"
-    return "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
 
 
 def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:

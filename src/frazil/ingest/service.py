@@ -542,7 +542,7 @@ class Service:
             planned.table.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * took_s)
             # Where offsets are all there is (aborted transactions, compacted records), nobody waits for anything.
             state = RunState.BACKING_OFF if report.record_count else RunState.WAITING
-            explain(planned.table, state, no_columns(report))
+            explain(planned.table, state, no_columns(report, planned.table.spec))
 
     def _committed(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
         table, report = planned.table, outcome.report
