@@ -43,7 +43,7 @@ from frazil.ingest.sample import note_unsampled, sample_reads
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.shared import own_starts
 from frazil.ingest.spelling import exits, fold
-from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
+from frazil.ingest.table import FEWEST_TO_JUDGE, Table, layout_of, note_key_columns, own_columns, shaping_of
 from frazil.ingest.target import TableTarget, WriterSchema
 from frazil.ingest.task import Job
 from frazil.ingest.times_seen import agree_on_times
@@ -146,6 +146,8 @@ class Outcome:
     unfilled: tuple[tuple[str, int, int], ...] = ()
     barred: Mapping[Path, str] = field(default_factory=dict)
     in_vain: InVain | None = None
+    #: Too many of a table's first records are bad: fewer are read, so that their dead letters can be looked at.
+    is_too_bad: bool = False
 
     @property
     def is_lacking(self) -> bool:
@@ -198,6 +200,8 @@ class Pipeline:
             raise unplaced(report.unplaced[0]) if report.unplaced else too_many
         if report.bad_count and table.tally.share_with(report) > table.spec.dead_letters.stop_above:
             self._delete_files(table, report)
+            if _may_show_some(planned):
+                return Outcome(table.state, report, is_too_bad=True)
             raise self._too_many(planned, report)
         if report.bad_count > report.letter_count and on_bad == "dead_letter" and not _moves_first(table, report):
             self._delete_files(table, report)
@@ -530,6 +534,16 @@ def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Cal
         return extend_schema(schema, wanted, loosened, may_widen)
 
     return change
+
+
+def _may_show_some(planned: Planned) -> bool:
+    """Whether fewer records than are judged can be committed before a table stops that has nothing in it: without its dead
+    letters nobody could look at what is wrong.
+    """
+    table = planned.table
+    is_cut = table.most_records is not None and table.most_records < FEWEST_TO_JUDGE
+    is_new = table.progress.snapshot_id is None
+    return table.spec.on_bad_record == "dead_letter" and is_new and not is_cut and planned.batch.span >= FEWEST_TO_JUDGE
 
 
 def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:
