@@ -200,9 +200,7 @@ class Pipeline:
             raise unplaced(report.unplaced[0]) if report.unplaced else too_many
         if report.bad_count and table.tally.share_with(report) > table.spec.dead_letters.stop_above:
             self._delete_files(table, report)
-            if _may_show_some(planned):
-                return Outcome(table.state, report, is_too_bad=True)
-            raise self._too_many(planned, report)
+            return self._some_first(planned, report)
         if report.bad_count > report.letter_count and on_bad == "dead_letter" and not _moves_first(table, report):
             self._delete_files(table, report)
             return Outcome(table.state, report, letters=self._letters.open(table))
@@ -275,6 +273,12 @@ class Pipeline:
         self._catalog.delete_files(table.name, [file.path for file in report.files])
         if report.letters:
             self._catalog.delete_files(table.letters_name, [file.path for file in report.letters])
+
+    def _some_first(self, planned: Planned, report: TaskReport) -> Outcome:
+        """Of a batch with too many bad records: raises the error that stops the table, unless some are to be committed."""
+        if _may_show_some(planned):
+            return Outcome(planned.table.state, report, is_too_bad=True)
+        raise self._too_many(planned, report)
 
     def _too_many(self, planned: Planned, report: TaskReport) -> FrazilError:
         """Names the first bad record of a batch that has too many."""

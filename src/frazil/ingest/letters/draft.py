@@ -14,6 +14,7 @@ from frazil.ingest.letters.dead_letter import UNEXPLAINED, first_misfits
 from frazil.ingest.letters.later import Stamp
 from frazil.ingest.letters.letters import Place, places_of, records_of
 from frazil.ingest.letters.needs import Needs
+from frazil.ingest.letters.trials import still_crashing
 from frazil.ingest.picking import pick
 from frazil.ingest.pieces import read_in_pieces
 from frazil.ingest.target import TableTarget
@@ -31,9 +32,9 @@ _EMPTYING = "a truncate takes away all rows, and nobody can tell which of them c
 class Draft:
     """Takes letters for as long as nothing is found that must be there first; all of them are in memory until `finish`.
 
-    topics: of the letters. stamps: of the records that were taken, by place. misfits: of those that cannot be changes, what
-    is wrong with them. truncates: those among the letters, which all stay. lost: as in ChangeRows. report: as a task's, of
-    no letters; None unless it is finished.
+    topics: of the letters. stamps: of the records that were taken, by place, also of those that were not read. misfits: of
+    those that cannot be changes, what is wrong with them. truncates: those among the letters, which all stay. lost: as in
+    ChangeRows. report: as a task's, of no letters; None unless it is finished.
     """
 
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
@@ -65,7 +66,14 @@ class Draft:
         return load_ranked(self.report.touched[0].keys)
 
     def take(self, letters: pa.RecordBatch) -> None:
-        """Letters that are to be retried."""
+        """Letters that are to be retried; those that nobody can read without ending are misfits."""
+        crashing = still_crashing(self.target, pa.Table.from_batches([letters]))
+        if crashing:
+            self.misfits |= crashing
+            is_bad = pa.array([place in crashing for place in places_of(letters)], pa.bool_())
+            bad = letters.filter(is_bad)
+            self.stamps |= dict(zip(places_of(bad), _stamps(records_of(bad)), strict=True))
+            letters = letters.filter(pc.invert(is_bad))
         for topic in pc.unique(letters.column("topic")).to_pylist():
             self._take(topic, letters.filter(pc.equal(letters.column("topic"), topic)))
 
