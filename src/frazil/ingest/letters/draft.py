@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from frazil.ingest.letters.needs import Needs
 from frazil.ingest.letters.trials import still_crashing
 from frazil.ingest.picking import pick
 from frazil.ingest.pieces import read_in_pieces
+from frazil.ingest.record_times import refuse_far_times
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import ChangeRows, rank
 from frazil.ingest.upserts.changes import TRUNCATE, Changes
@@ -91,7 +93,8 @@ class Draft:
 
     def _take(self, topic: str, letters: pa.RecordBatch) -> None:
         def read(records: Mapping[str, pa.Array]) -> Changes:
-            return read_checked(self.target, topic, records, _ALL)
+            changes = read_checked(self.target, topic, records, _ALL)
+            return replace(changes, decoded=refuse_far_times(self.target, records, changes.decoded, _ALL))
 
         for some, records, changes in read_in_pieces(letters, read, self.target.reading.room, records_of):
             self._take_read(topic, some, records, changes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ from frazil.ingest.pieces import read_in_pieces
 from frazil.ingest.pipeline import declared_adder
 from frazil.ingest.plain_target import plain_target
 from frazil.ingest.reading import ReadRecords, read_records
+from frazil.ingest.record_times import refuse_far_times
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
@@ -257,7 +258,12 @@ class _Attempt:
         return letters.filter(pc.invert(is_bad))
 
     def _read(self, records: Mapping[str, pa.Array]) -> ReadRecords:
-        return read_records(self.target, records, _ALL)
+        found = read_records(self.target, records, _ALL)
+        near = refuse_far_times(self.target, records, found.decoded, _ALL)
+        if near is found.decoded:
+            return found
+        changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
+        return ReadRecords(near, changes)
 
     def _take_read(self, batch: pa.RecordBatch, records: Mapping[str, pa.Array], read: ReadRecords) -> None:
         decoded = read.decoded
