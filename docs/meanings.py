@@ -129,10 +129,11 @@ LOG_EVENTS: dict[str, str] = {
     " others and looks again. See [topic missing](../operations/topic-missing.md).",
     "record_isolated": "A record ends the task that reads it: its place and the signal or the exception. It becomes a dead"
     " letter of the class `crashes_decoder`. See [task failed](../operations/task-failed.md).",
-    "batches_cut": "Records that a task can read each alone took more memory or processor time together than it may: batches of"
-    " the table have so many records from now on, and more again while they are quick.",
-    "sample_failed": "A task that reads a sample of the records behind a table's first batch has failed: these records have no"
-    " say in the first columns. The record that it fails for is searched once its batch is read.",
+    "batches_cut": "Records that a task can read each alone took more memory or processor time together than it may: batches"
+    " of the table have so many records from now on, and more again while they are quick. Also where too many of a new"
+    " table's first records are bad: those few are committed, so that their dead letters can be looked at.",
+    "sample_failed": "A task that reads a sample of the records behind a table's first batch has failed: these records have"
+    " no say in the first columns. The record that it fails for is searched once its batch is read.",
     "records_searched": "A task of this table alone has failed: the record that it fails for is searched. The others go on.",
     "grace_over": "The batch in hand was not committed within `--grace` of SIGTERM: it is given up, and the next run reads"
     " it again.",

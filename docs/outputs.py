@@ -254,7 +254,11 @@ LETTER = Document(
         "topic": ("text", "Where the record lies in Kafka."),
         "partition": ("number", ""),
         "offset": ("number", ""),
-        "timestamp": ("time, ISO 8601", "The record's own; null where it has none."),
+        "timestamp": (
+            "time, ISO 8601",
+            "The record's own; null where it has none, and outside of the years 1 to 9999.",
+        ),
+        "timestamp_ms": ("number", "The same in milliseconds where it is outside of these years; null otherwise."),
         "key": ("bytes", "Its key; null where it has none."),
         "value": ("bytes", "Its value; null where it has none."),
         "headers": ("list", "Its headers, `key` (text) and `value` (bytes) of each."),

@@ -33,25 +33,25 @@ class Message:
 
 
 @cache
-def _tree(path: Path) -> ast.Module:
+def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def _calls(paths: Iterable[Path]) -> Iterator[tuple[Path, ast.Call]]:
+def calls(paths: Iterable[Path]) -> Iterator[tuple[Path, ast.Call]]:
     for path in sorted(paths):
-        for node in ast.walk(_tree(path)):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Call):
                 yield path, node
 
 
-def _name(call: ast.Call) -> str:
+def call_name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def log_events() -> dict[str, str]:
     """Every event that is logged, and its level."""
     found = {}
-    for _, call in _calls(SOURCE.rglob("*.py")):
+    for _, call in calls(SOURCE.rglob("*.py")):
         if not (isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "log"):
             continue
         if call.func.attr in _LEVELS and call.args and isinstance(call.args[0], ast.Constant):
@@ -62,8 +62,8 @@ def log_events() -> dict[str, str]:
 def failpoints() -> dict[str, str]:
     """Every failpoint, and the module that has it."""
     found = {}
-    for path, call in _calls(SOURCE.rglob("*.py")):
-        if _name(call) == "hit" and call.args and isinstance(call.args[0], ast.Constant):
+    for path, call in calls(SOURCE.rglob("*.py")):
+        if call_name(call) == "hit" and call.args and isinstance(call.args[0], ast.Constant):
             found[str(call.args[0].value)] = str(path.relative_to(SOURCE))
     return dict(sorted(found.items()))
 
@@ -71,14 +71,14 @@ def failpoints() -> dict[str, str]:
 def error_classes() -> list[str]:
     """Every class of error that a record can have."""
     found: set[str] = set()
-    for _, call in _calls((SOURCE / "ingest").rglob("*.py")):
+    for _, call in calls((SOURCE / "ingest").rglob("*.py")):
         places = {
             "Fault": call.args[:1],
             "Misfit": call.args[2:3],
             "BadRecord": call.args[3:4],
             "refuse": call.args,
             "_refuse_empty": call.args,
-        }.get(_name(call), [])
+        }.get(call_name(call), [])
         words = [node.value for node in places if isinstance(node, ast.Constant) and isinstance(node.value, str)]
         found.update(word for word in words if re.fullmatch("[a-z_]+", word))
     return sorted(found)
@@ -94,15 +94,15 @@ def messages(folders: Iterable[str]) -> list[Message]:
     """What the errors say that the modules in these folders of the source raise."""
     paths = [path for folder in folders for path in (SOURCE / folder).rglob("*.py") if path.name != "memory.py"]
     found = {}
-    for path, call in _calls(paths):
-        if _name(call) in _MAKERS and call.args:
-            text = _with_gaps(call.args[0]) + (f": {GAP}" if _name(call) == "unavailable" else "")
+    for path, call in calls(paths):
+        if call_name(call) in _MAKERS and call.args:
+            text = text_with_gaps(call.args[0]) + (f": {GAP}" if call_name(call) == "unavailable" else "")
             if len(re.sub(r"[^a-z]", "", text)) >= len("not there"):
                 found[text] = Message(text, f"{path.relative_to(SOURCE)}:{call.lineno}")
     return list(found.values())
 
 
-def _with_gaps(node: ast.expr) -> str:
+def text_with_gaps(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):

@@ -49,7 +49,7 @@ class SpecError(FrazilError):
 
 class RecordError(FrazilError):
     """a record cannot become a row
-    fix the producer, or declare the column with a type that holds the value
+    fix the producer, or give the field a column for any value, `columns: {NAME: {type: string, coerce: true, field: PATH}}`
     """
 
     def __init__(self, message: str, *, topic: str, partition: int, offset: int, remedy: str = "") -> None:

@@ -41,3 +41,27 @@ def test_a_run_that_is_stopped_before_the_catalog_answers_prints_its_result(pipe
     run.wait_for("unavailable")
     assert run.stop() == 0, run.tail()
     assert run.result() == {"tables": {}}
+
+
+def test_a_stop_waits_for_the_batch_in_hand_as_long_as_its_grace_and_no_longer(pipeline: Pipeline) -> None:
+    table, topic = pipeline.add_fed_table("graceful")
+    pipeline.feed.produce(topic, events(200))
+    points = Points(pipeline.folder / "points", ("task.write", "hold"))
+    point = points["task.write", "hold"]
+    with point.armed():
+        run = pipeline.run("--grace", "2s", failpoints=points.declaration)
+        point.wait(run)
+        assert run.stop(A_FEW_SECONDS) == 0, run.tail()
+        assert run.seen("stopping", in_hand=[table])
+        assert run.seen("grace_over", grace_s=2.0)
+        wait_until_gone(run)
+    assert not run.seen("unexpected"), run.tail()
+    assert pipeline.progress(table) == {}
+    with point.armed():
+        run = pipeline.run("--grace", "10m", failpoints=points.declaration)
+        point.wait(run)
+        run.terminate()
+        run.wait_for("stopping", in_hand=[table])
+    assert run.wait(A_FEW_SECONDS) == 0, run.tail()
+    assert (len(run.seen("batch_committed")), run.seen("grace_over")) == (1, []), run.tail()
+    pipeline.check(table)

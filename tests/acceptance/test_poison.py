@@ -24,7 +24,9 @@ GOOD = 30
 WITHIN_S = 60.0
 
 
-def test_a_record_that_ends_its_worker_becomes_a_dead_letter(pipeline: Pipeline) -> None:
+def test_a_record_that_ends_its_worker_becomes_a_dead_letter(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables = {name: pipeline.add_fed_table(name, 1) for name in (*REASONS, "neighbour")}
     for name, (_, topic) in tables.items():
         pipeline.feed.send(topic, events(GOOD))
@@ -49,3 +51,7 @@ def test_a_record_that_ends_its_worker_becomes_a_dead_letter(pipeline: Pipeline)
     pipeline.wait_for_commit_of(tables["neighbour"][0], run)
     pipeline.check(tables["neighbour"][0])
     run.stop()
+    monkeypatch.setenv("PYTHONPATH", folder)  # The command lives, and says so of what still harms its reader.
+    name = tables["segmentation"][0]
+    tried = pipeline.command("dead-letters", "retry", name)
+    assert tried["tables"] == {name: {"in_table": 0, "stayed": 1}}

@@ -18,6 +18,7 @@ from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.failures import named_jvm_death
+from frazil.ingest.letters.dead_letter import FAR_TIME
 from frazil.ingest.letters.later import Witness
 from frazil.ingest.letters.letters import Selection
 from frazil.ingest.letters.retry import Retrier
@@ -240,7 +241,9 @@ def _bytes_document(raw: bytes | None) -> dict[str, str] | None:
 
 def _letter_lines(table: str, letter: dict[str, Any]) -> Iterator[str]:
     place = f"topic {letter['topic']}, partition {letter['partition']}, offset {letter['offset']}"
-    yield f"{table}: {place}, {_time(letter['timestamp']) or 'no timestamp'}"
+    far_ms = letter.get(FAR_TIME)
+    time = _time(letter["timestamp"]) or (f"timestamp {far_ms} ms" if far_ms is not None else "no timestamp")
+    yield f"{table}: {place}, {time}"
     field = f"field {_plain(letter['path'])}: " if letter["path"] else ""
     yield f"  {letter['error_class']}: {field}{_plain(letter['message'] or '')}"
     yield f"  retries: {letter['retries']}" + (f"  schema: {letter['schema_id']}" if letter["schema_id"] else "")

@@ -46,12 +46,14 @@ def _is_or_becomes(table: IcebergType, declared: IcebergType) -> bool:
 def _of_another_type(spec: TableSpec, name: str, table: IcebergType, declared: IcebergType) -> SpecError:
     have, asked = (str(kind).split("<")[0] for kind in (table, declared))
     differs = f"a {have}" if have != asked else f"another {have}"
-    field = ".".join(next((one.field for one in spec.columns if one.name == name and one.field), (name,)))
+    column = next(one for one in spec.columns if one.name == name)
+    field = ".".join(column.field or (name,))
+    as_text = ", coerce: true" if column.coerce else ""
     return SpecError(
         f"`columns` declares `{name}` as {asked}, and the table has it as {differs}, which Iceberg cannot widen to that",
         remedy=(
             f"take `{name}` out of `columns`, or write its type as the table has it; or declare the field under another"
-            f" name, `columns: {{NAME: {{type: {asked}, field: {field}}}}}`"
+            f" name, `columns: {{NAME: {{type: {asked}{as_text}, field: {field}}}}}`"
         ),
         where=spec.name,
     )

@@ -13,7 +13,7 @@ from frazil.ingest.discovery import TableStopped, words_of
 from frazil.ingest.evolve import NamesClash, new_schema
 from frazil.ingest.layouts import check_measured_columns
 from frazil.ingest.letters.letter_box import refuse_other_table
-from frazil.ingest.pipeline import clash_remedy, declared_adder
+from frazil.ingest.pipeline import CLASH_REMEDY, declared_adder
 from frazil.ingest.table import Table, own_columns
 from frazil.ingest.transactions.look import check_partitions
 from frazil.ingest.upserts.live_rows import check_columns
@@ -45,7 +45,7 @@ def _check_declared(table: Table) -> None:
         try:
             schema = declared_adder(spec)(state.schema)
         except NamesClash as error:
-            raise TableStopped(str(error), clash_remedy(spec), table.name) from None
+            raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
         refuse_taken_names(state.schema, schema, (state.partitioning,), table.name)
     refuse_columns(table, schema)
 

@@ -28,6 +28,7 @@ log = structlog.get_logger("frazil")
 FIRST_HELD_S = 0.25
 LONGEST_HELD_S = 5.0
 HELD = "the newest transaction is not known to be whole yet"
+TOO_BAD = "too many of the table's first records are bad: the dead letters of some are kept before it stops"
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
 # So many doublings are beyond the longest; without a limit a number that outgrows its type would end a long outage.

@@ -43,7 +43,7 @@ from frazil.ingest.sample import note_unsampled, sample_reads
 from frazil.ingest.schemas import UNKNOWN
 from frazil.ingest.shared import own_starts
 from frazil.ingest.spelling import exits, fold
-from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns, shaping_of
+from frazil.ingest.table import FEWEST_TO_JUDGE, Table, layout_of, note_key_columns, own_columns, shaping_of
 from frazil.ingest.target import TableTarget, WriterSchema
 from frazil.ingest.task import Job
 from frazil.ingest.times_seen import agree_on_times
@@ -63,19 +63,33 @@ TOMBSTONE_REMEDY = (
     "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
     " `mode: upsert` where they delete rows"
 )
+CLASH_REMEDY = (
+    "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
+)
+"""What to do about two fields that want one column."""
 _KEYLESS_REMEDY = (
     "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a primary"
     " key cannot be told apart"
 )
+WIDE_REMEDY = (
+    "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
+    " `limits.columns`"
+)
+_REMEDIES: Mapping[str, str] = {
+    "tombstone": TOMBSTONE_REMEDY,
+    "too_many_fields": WIDE_REMEDY,
+    "unknown_field": "write `schema_evolution: add_only`, or leave the field out with `exclude`",
+}
+"""What to do about bad records, by the class of their error."""
 _MOST_SCHEMAS = 200
 _MANY_CHANGES = 1_000_000  # Their keys take hundreds of megabytes while they are put together.
 
 
 def remedy_for(kind: str, spec: TableSpec, usual: str) -> str:
     """What to do about bad records of a class of error."""
-    if kind == "tombstone":
-        return TOMBSTONE_REMEDY
-    return _KEYLESS_REMEDY if kind == "no_key" and spec.mode == "upsert" and not spec.key_columns else usual
+    if kind == "no_key" and spec.mode == "upsert" and not spec.key_columns:
+        return _KEYLESS_REMEDY
+    return _REMEDIES.get(kind, usual)
 
 
 @dataclass(frozen=True)
@@ -132,6 +146,8 @@ class Outcome:
     unfilled: tuple[tuple[str, int, int], ...] = ()
     barred: Mapping[Path, str] = field(default_factory=dict)
     in_vain: InVain | None = None
+    #: Too many of a table's first records are bad: fewer are read, so that their dead letters can be looked at.
+    is_too_bad: bool = False
 
     @property
     def is_lacking(self) -> bool:
@@ -184,7 +200,7 @@ class Pipeline:
             raise unplaced(report.unplaced[0]) if report.unplaced else too_many
         if report.bad_count and table.tally.share_with(report) > table.spec.dead_letters.stop_above:
             self._delete_files(table, report)
-            raise self._too_many(planned, report)
+            return self._some_first(planned, report)
         if report.bad_count > report.letter_count and on_bad == "dead_letter" and not _moves_first(table, report):
             self._delete_files(table, report)
             return Outcome(table.state, report, letters=self._letters.open(table))
@@ -258,6 +274,12 @@ class Pipeline:
         if report.letters:
             self._catalog.delete_files(table.letters_name, [file.path for file in report.letters])
 
+    def _some_first(self, planned: Planned, report: TaskReport) -> Outcome:
+        """Of a batch with too many bad records: raises the error that stops the table, unless some are to be committed."""
+        if _may_show_some(planned):
+            return Outcome(planned.table.state, report, is_too_bad=True)
+        raise self._too_many(planned, report)
+
     def _too_many(self, planned: Planned, report: TaskReport) -> FrazilError:
         """Names the first bad record of a batch that has too many."""
         error = self._bad_record(planned, remedy=TOO_MANY_REMEDY)
@@ -321,7 +343,7 @@ class Pipeline:
                 remedy = "write `key: {format: text}` and name another column for the key, or fix the producer"
             raise self._bad_record(planned, schema, remedy) from None
         except NamesClash as error:
-            raise SpecError(str(error), remedy=clash_remedy(table.spec), where=table.name) from None
+            raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
 
     def _evolve_with_sample(self, planned: Planned, report: TaskReport) -> Outcome:
         """A new schema; of a table that nothing is committed to yet as a sample of the records behind the batch asks too."""
@@ -471,7 +493,7 @@ def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[
         if len(after.field_ids) > max(most, len(schema.field_ids)):
             raise SpecError(
                 f"records bring the table to {len(after.field_ids)} columns, nested ones counted, and it may have {most}",
-                remedy="declare fields with names that vary as map<string, …>, leave them out, or raise `limits.columns`",
+                remedy=WIDE_REMEDY,
                 where=table.name,
             )
         return after
@@ -518,11 +540,14 @@ def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Cal
     return change
 
 
-def clash_remedy(spec: TableSpec) -> str:
-    """What to do about two fields that want one column."""
-    if shaping_of(spec) is None:
-        return "rename the field at the producer, or set `unknown_fields: drop`"
-    return "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
+def _may_show_some(planned: Planned) -> bool:
+    """Whether fewer records than are judged can be committed before a table stops that has nothing in it: without its dead
+    letters nobody could look at what is wrong.
+    """
+    table = planned.table
+    is_cut = table.most_records is not None and table.most_records < FEWEST_TO_JUDGE
+    is_new = table.progress.snapshot_id is None
+    return table.spec.on_bad_record == "dead_letter" and is_new and not is_cut and planned.batch.span >= FEWEST_TO_JUDGE
 
 
 def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:

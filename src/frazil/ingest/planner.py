@@ -10,10 +10,11 @@ import structlog
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.job import JobRunner
-from frazil.ingest.pipeline import Planned
+from frazil.ingest.pipeline import Planned, remedy_for
 from frazil.ingest.plan import TableClock, lag_records, plan_batch
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition
+from frazil.spec import TableSpec
 from frazil.types import TaskReport, advance
 
 log = structlog.get_logger("frazil")
@@ -184,7 +185,7 @@ def no_leader(partition: Partition) -> UnavailableError:
     )
 
 
-def no_columns(report: TaskReport) -> UnavailableError:
+def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
     """What is said of a table of whose records none has brought a column yet."""
     remedy = "produce records with fields, or declare `columns`"
     if not report.bad:
@@ -195,5 +196,6 @@ def no_columns(report: TaskReport) -> UnavailableError:
         return UnavailableError(reason, remedy=left_out + remedy)
     first = report.bad[0]
     return UnavailableError(
-        f"no record could become a row yet, so the table has no column; the first: {first.reason}", remedy=remedy
+        f"no record could become a row yet, so the table has no column; the first: {first.reason}",
+        remedy=remedy_for(first.kind, spec, remedy),
     )

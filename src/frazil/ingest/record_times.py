@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from frazil.ingest.decode.columns import Decoded, Misfit
 from frazil.ingest.decode.epochs import inside_years, outside_years
@@ -36,6 +37,14 @@ def refuse_far_times(target: TableTarget, records: Mapping[str, pa.Array], decod
     return replace(decoded, refused=decoded.refused | outside, misfits=both)
 
 
-def near_times(times: pa.Array) -> pa.Array:
-    """The timestamps, null for those that no reader of the dead-letter table could show."""
-    return inside_years(times)[0]
+def divided_times(times: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The timestamps, null for those that no reader of the dead-letter table could show, and these in milliseconds."""
+    near = inside_years(times)[0]
+    is_far = pc.and_(pc.is_null(near), pc.is_valid(times))
+    far_ms = pc.divide(times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), 1000)
+    return near, pc.if_else(is_far, far_ms, pa.scalar(None, pa.int64()))
+
+
+def undivided_times(near: pa.Array, far_ms: pa.Array) -> pa.Array:
+    """The timestamps that were divided, in microseconds."""
+    return pc.coalesce(near, pc.multiply(far_ms, 1000).cast(near.type))

@@ -15,12 +15,12 @@ _NO_TEXT = ("string", "uuid", "binary", "fixed")
 _COUNTED = {"date": "days since the epoch", "time": "milliseconds since midnight"}
 _REMEDIES: Mapping[str, str] = {
     "not added: `schema_evolution`": (
-        "write `schema_evolution: add_only`, or add the column yourself; `unknown_fields: drop` leaves the field out"
+        "write `schema_evolution: add_only`, or add the column yourself; `exclude` leaves the field out"
     ),
     " is not widened to ": "write `schema_evolution: evolve`, or widen the column yourself",
     " does not fit ": (
-        "correct the schema, or give the field another name; a new table with the column declared in a type for both can"
-        " take the topic over"
+        "correct the schema, or give the field another name; a new table with"
+        " `columns: {NAME: {type: string, coerce: true, field: PATH}}` keeps both as text"
     ),
     "would both be the column": "leave one of them out with `exclude`, or give it a column of its own under `columns`",
     " in capitals alone": "give the field a column of its own under `columns`, or leave it out with `exclude`",
@@ -77,8 +77,8 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
         return f"say what its numbers count since the epoch, such as `columns: {{{name}: {declared}}}`"
     if has not in _COUNTED:
         return ""
-    declared = f"it: `columns: {{{name}: {has}}}`" if is_top else f"the column `{path[0]}` with its type"
-    return f"where its numbers are {_COUNTED[has]}, declare {declared}"
+    column = f"it: `columns: {{{name}: {has}}}`" if is_top else f"the column `{path[0]}` with its type"
+    return f"where its numbers are {_COUNTED[has]}, declare {column}"
 
 
 def remedy_of(change: str) -> str:

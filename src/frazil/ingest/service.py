@@ -30,6 +30,7 @@ from frazil.ingest.lanes import Done
 from frazil.ingest.load import Loader
 from frazil.ingest.moved import note_ahead
 from frazil.ingest.outcomes import (
+    TOO_BAD,
     backoff_s,
     explain,
     hold,
@@ -50,7 +51,7 @@ from frazil.ingest.planner import Planner, no_columns, no_leader, no_topic
 from frazil.ingest.polling import Polling
 from frazil.ingest.shared import company_of
 from frazil.ingest.suspects import Suspects
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.table import FEWEST_TO_JUDGE, RunState, Table
 from frazil.ingest.transactions.look import Boundaries
 from frazil.ingest.transactions.runs import Cut
 from frazil.spec import PipelineSpec, TableSpec
@@ -532,6 +533,9 @@ class Service:
         table.next_due_s = 0.0
         if outcome.is_empty:
             self._after_empty(planned, outcome.report, now_s)
+        elif outcome.is_too_bad:
+            table.most_records = FEWEST_TO_JUDGE - 1
+            log.warning("batches_cut", table=table.name, records=table.most_records, reason=TOO_BAD)
         else:
             note_obstacle(planned, outcome, self._clock)
 
@@ -542,7 +546,7 @@ class Service:
             planned.table.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * took_s)
             # Where offsets are all there is (aborted transactions, compacted records), nobody waits for anything.
             state = RunState.BACKING_OFF if report.record_count else RunState.WAITING
-            explain(planned.table, state, no_columns(report))
+            explain(planned.table, state, no_columns(report, planned.table.spec))
 
     def _committed(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
         table, report = planned.table, outcome.report

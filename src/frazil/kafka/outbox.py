@@ -103,4 +103,6 @@ def _failure(error: KafkaException, topic: str) -> UnavailableError | ConflictEr
     if cause.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED):
         return ConflictError(f"another process writes topic {topic}", where=topic)
     remedy = "raise the topic's max.message.bytes" if "too large" in cause.str().lower() else ""
+    if cause.code() in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
+        remedy = "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off"
     return UnavailableError(f"topic {topic} cannot be written: {cause.str()}", remedy=remedy, where=topic)

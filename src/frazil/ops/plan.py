@@ -19,7 +19,7 @@ from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_sch
 from frazil.ingest.foreseen import refuse_columns, refuse_foreseen
 from frazil.ingest.granting import grant
 from frazil.ingest.old_metadata import keeps_old_metadata
-from frazil.ingest.pipeline import TOO_MANY_REMEDY, adder, clash_remedy, remedy_for
+from frazil.ingest.pipeline import CLASH_REMEDY, TOO_MANY_REMEDY, adder, remedy_for
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.schemas import Schemas, ignored_in, words_of_ignored
 from frazil.ingest.table import Table, Tally, key_column_of, own_columns, shaping_of
@@ -44,7 +44,10 @@ _MARKS = {
 }
 """Fields that together tell an envelope, the first that fits."""
 _REMEDIES = {
-    "stop": "fix the producer, or declare the column with a type that holds the value",
+    "stop": (
+        "fix the producer, or give the field a column for any value,"
+        " `columns: {NAME: {type: string, coerce: true, field: PATH}}`"
+    ),
     "dead_letter": "a run puts such records into the dead-letter table; `on_bad_record: stop` would stop instead",
     "skip": "a run leaves such records out and counts them; `on_bad_record: dead_letter` would keep them",
 }
@@ -319,7 +322,7 @@ def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Sche
             after = adder(table.spec, decoded.wanted)(schema)
         except NamesClash as error:
             if table.spec.on_bad_record == "stop" and not table.spec.rescue:
-                raise TableStopped(str(error), clash_remedy(table.spec), table.name) from None
+                raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
             after, decoded = _without_clashes(table, schema, decoded)
         if after == schema or shaping_of(table.spec) is None:
             break

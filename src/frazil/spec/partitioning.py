@@ -196,6 +196,15 @@ def _check_redundant(term: PartitionTerm, others: Sequence[PartitionTerm]) -> No
 
 
 _OF_TIMES = ("year", "month", "day", "hour")
+_ALLOWED = {
+    "year": "a date or a timestamp",
+    "month": "a date or a timestamp",
+    "day": "a date or a timestamp",
+    "hour": "a timestamp",
+    "bucket": "an int, long, decimal, date, time, timestamp, string, uuid, fixed or binary",
+    "truncate": "an int, long, decimal, string or binary",
+}
+"""The types of columns that each transform is for."""
 
 
 def check_type(term: PartitionTerm, kind: IcebergType) -> None:
@@ -203,7 +212,8 @@ def check_type(term: PartitionTerm, kind: IcebergType) -> None:
     if not kind.is_primitive or not transform_of(term.transform).can_transform(kind):
         remedy = "write a field inside it, such as `a.b`" if isinstance(kind, StructType) else _remedy(term)
         if isinstance(kind, StringType | IntegerType | LongType) and term.transform in _OF_TIMES:
-            remedy = f"{_remedy(term)}: declare it as one before the table is made, {_as_time(term, kind)}"
+            what = f"{term.transform} is for {_ALLOWED[term.transform]}"
+            remedy = f"{what}: declare it as one before the table is made, {_as_time(term, kind)}"
         raise SpecError(f"`{term.text}`: the column `{term.column}` is a {_word(kind)}", remedy=remedy)
     if term.transform == "identity" and isinstance(kind, FixedType):
         # Iceberg's Java library puts a length before such a value in a manifest, and only it can read that.
@@ -233,15 +243,7 @@ def _word(kind: IcebergType) -> str:
 
 def _remedy(term: PartitionTerm) -> str:
     word = term.transform.split("[", maxsplit=1)[0]
-    allowed = {
-        "year": "a date or a timestamp",
-        "month": "a date or a timestamp",
-        "day": "a date or a timestamp",
-        "hour": "a timestamp",
-        "bucket": "an int, long, decimal, date, time, timestamp, string, uuid, fixed or binary",
-        "truncate": "an int, long, decimal, string or binary",
-    }
-    return f"{word} is for {allowed[word]}" if word in allowed else "write a column that is no list, map or struct"
+    return f"{word} is for {_ALLOWED[word]}" if word in _ALLOWED else "write a column that is no list, map or struct"
 
 
 def find_type(path: str, fields: Mapping[str, IcebergType]) -> IcebergType | None:

@@ -98,6 +98,8 @@ def parse_type(text: str) -> IcebergType:
     """The type that `text` spells, for example `list<struct<a: long, b: decimal(9,2)>>`."""
     if _TIME.search(text):
         remedy = "give the field a column of its own: `columns: {NAME: {type: timestamptz(ms), field: PATH}}`"
+        if "list<" in text or "map<" in text:  # What is in them has no column of its own.
+            remedy = "write `long` in its place, which keeps the number as it is written"
         raise SpecError(f"the type `{text}` has a unit inside, and a unit is for a whole column", remedy=remedy)
     if any(text.count(opening) != text.count(closing) for opening, closing in ("<>", "()", "[]")):
         remedy = 'close it; inside {} a type with a comma needs quotes, such as `{price: "decimal(9,2)"}`'

@@ -64,7 +64,9 @@ def test_list_counts_letters_by_class_with_their_times_and_an_example(frazil: Co
     assert "  malformed             2  1970-01-01T00:00:01.000+00:00 to 1970-01-01T00:00:02.000+00:00\n" in text
 
 
-def test_records_from_after_the_year_9999_are_listed_and_shown_without_a_time(frazil: Command, scene: Scene) -> None:
+def test_records_from_after_the_year_9999_are_listed_and_shown_with_their_milliseconds(
+    frazil: Command, scene: Scene
+) -> None:
     scene.source.produce("a", 0, b"{", 10**15)
     scene.catch_up()
     code, document = frazil("list")
@@ -72,8 +74,9 @@ def test_records_from_after_the_year_9999_are_listed_and_shown_without_a_time(fr
     assert (code, found["error_class"], found["first"]) == (0, "malformed", "1970-01-01T00:00:01.000+00:00")
     assert (found["count"], found["last"]) == (3, "1970-01-01T00:00:02.000+00:00")
     code, document = frazil("show")
-    assert [one["timestamp"] for one in document["tables"][TABLE] if one["offset"] == 5] == [None]
-    assert "offset 5, no timestamp\n" in frazil("show", form="text")[1]
+    found = [one for one in document["tables"][TABLE] if one["offset"] == 5]
+    assert [(one["timestamp"], one["timestamp_ms"]) for one in found] == [(None, 10**15)]
+    assert "offset 5, timestamp 1000000000000000 ms\n" in frazil("show", form="text")[1]
     assert frazil("retry")[1]["tables"][TABLE] == {"in_table": 0, "stayed": 6}
 
 

@@ -143,6 +143,11 @@ def test_without_events_a_topic_of_several_partitions_stops_the_table(tmp_path: 
     assert reason == "a transaction may be in all 3 partitions of the topic, and nothing says when it is whole"
     assert remedy.startswith("write `atomic: {transaction_topic: …}`")
     assert where == f"topic {TOPIC}"
+    world.source.create(EVENTS)
+    world.end(1, 1)
+    world.change(atomic=AtomicSpec(transaction_topic=EVENTS))
+    world.catch_up()
+    assert world.shown() == {1: "a"}
 
 
 def test_an_event_of_another_table_of_the_source_counts_nothing_here(tmp_path: Path) -> None:
@@ -190,13 +195,22 @@ def test_changes_that_say_nothing_of_their_transaction_stop_the_table(tmp_path: 
     reason, remedy, where = world.stop_reason()
     assert (reason, where) == ("the change does not tell its transaction", f"topic {TOPIC}, partition 0, offset 0")
     assert "provide.transaction.metadata" in remedy
+    assert "`atomic: batch`" in remedy
+    world.change(atomic=None)
+    world.catch_up()
+    assert world.shown() == {1: "a"}
 
 
 def test_changes_whose_order_is_not_known_stop_the_table(tmp_path: Path) -> None:
     world = AtomicWorld(tmp_path)
     oracle = {"connector": "oracle", "scn": "12345", "txId": "0a001"}
     world.put(0, 1, world.envelope(1, 1, "a", 1) | {"source": oracle})
-    assert world.stop_reason()[0] == "the change does not tell its place in the order of commits"
+    reason, remedy, _ = world.stop_reason()
+    assert reason == "the change does not tell its place in the order of commits"
+    assert remedy.startswith("write `atomic: batch`")
+    world.change(atomic=None)
+    world.catch_up()
+    assert world.shown() == {1: "a"}
 
 
 def test_a_transaction_that_is_larger_than_a_batch_is_one_batch(

@@ -459,7 +459,7 @@ def test_days_and_times_outside_of_the_years_are_refused_or_rescued_like_others(
     put_aside = decode(values, fields, {1: meant}, unknown_fields="rescue", is_rescuing=True)
     assert put_aside.rescued is not None
     assert put_aside.refused.tolist() == [False] * 4
-    found = [json.loads(text) for text in put_aside.rescued.to_pylist()]
-    assert [one["day"]["value"] for one in found] == ["1970-01-01", "+5881580-07-11", "-5877641-06-23", "1970-01-02"]
-    assert [one["at"]["value"][:11] for one in found] == ["1970-01-01T", "1970-01-01T", "1969-12-31T", "+294247-01-"]
-    assert found[1]["more"] == {"value": {"day": "+5881580-07-11"}, "reason": "unknown_field"}
+    aside = [json.loads(text) for text in put_aside.rescued.to_pylist()]
+    assert [one["day"]["value"] for one in aside] == ["1970-01-01", "+5881580-07-11", "-5877641-06-23", "1970-01-02"]
+    assert [one["at"]["value"][:11] for one in aside] == ["1970-01-01T", "1970-01-01T", "1969-12-31T", "+294247-01-"]
+    assert aside[1]["more"] == {"value": {"day": "+5881580-07-11"}, "reason": "unknown_field"}

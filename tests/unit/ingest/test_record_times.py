@@ -31,7 +31,7 @@ def _read(root: Path, metadata: tuple[MetadataField, ...]) -> TaskReport:
     return run(Job({"a": target}), batch)["lake.t"]
 
 
-_LETTER = ("offset", "timestamp", "error_class", "message", "path")
+_LETTER = ("offset", "timestamp", "timestamp_ms", "error_class", "message", "path")
 
 
 def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letters_where_a_column_holds_it(
@@ -46,6 +46,7 @@ def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letter
         {
             "offset": 2 + n,
             "timestamp": None,
+            "timestamp_ms": int(far / 1000) if far < 0 else far // 1000,
             "error_class": "out_of_range",
             "message": f"the record's timestamp of {far // 1000} ms is outside of the years 1 to 9999",
             "path": "_timestamp",

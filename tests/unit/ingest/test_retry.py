@@ -18,7 +18,7 @@ from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.decode.columns import Misfit
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.dead_letter import letter_rows
+from frazil.ingest.letters.dead_letter import LETTER_TYPES, letter_rows
 from frazil.ingest.letters.letters import Retried, Selection
 from frazil.ingest.letters.promise import Promise, announce, settle_retries
 from frazil.ingest.letters.retry import Retrier
@@ -146,6 +146,39 @@ def test_columns_of_record_metadata_are_those_of_the_letter(tmp_path: Path) -> N
         "_headers": headers,
         "_key": b"\xff",
     }
+
+
+def test_a_far_timestamp_is_that_of_the_record_when_its_letter_is_retried(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {"id": "int"}, metadata={"timestamp": "_timestamp"})
+    scene.source.produce("a", 0, b'{"id": 1}', 10**15)
+    scene.source.produce("a", 0, b'{"id": %d}' % LARGE, 10**15)
+    scene.catch_up()
+    assert [(one["timestamp"], one["timestamp_ms"]) for one in scene.letters()] == [(None, 10**15)] * 2
+    scene.declare({"id": "long"})
+    assert scene.retrier.retry(scene.table, ALL) == Retried(0, 2)
+    assert {one["message"] for one in scene.letters()} == {
+        f"the record's timestamp of {10**15} ms is outside of the years 1 to 9999"
+    }
+    assert [one["timestamp_ms"] for one in scene.letters()] == [10**15] * 2
+    scene.declare({"id": "long"}, metadata={})
+    assert scene.retrier.retry(scene.table, ALL) == Retried(2, 0)
+    assert _ids(scene.rows()) == [1, LARGE]
+
+
+def test_a_dead_letter_table_from_before_far_timestamps_were_kept_is_one_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "frazil.ingest.letters.letter_box.LETTER_TYPES", {n: k for n, k in LETTER_TYPES.items() if n != "timestamp_ms"}
+    )
+    scene = Scene(tmp_path, {"id": "int"}).feed({"id": LARGE})
+    monkeypatch.undo()
+    scene.source.produce("a", 0, b'{"id": %d}' % LARGE, 10**15)
+    scene.catch_up()
+    known = sorted((one["timestamp"] is None, "timestamp_ms" in one) for one in scene.letters())
+    assert known == [(False, False), (True, False)]
+    scene.declare({"id": "long"})
+    assert scene.retrier.retry(scene.table, ALL) == Retried(2, 0)
 
 
 def test_schemas_that_the_registry_knows_by_now_are_fetched(tmp_path: Path) -> None:

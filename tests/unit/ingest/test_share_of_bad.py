@@ -27,7 +27,7 @@ def feed(scene: Scene, good: int, bad: int) -> None:
 
 def go(service: Service) -> Table:
     """A few commits' time later."""
-    for _ in range(40):
+    for _ in range(120):
         service.turn()
     return only(service.tables)
 
@@ -39,20 +39,20 @@ def test_a_fifth_of_a_hundred_is_borne(tmp_path: Path) -> None:
     assert (table.run_state, len(scene.rows("n.a")), len(scene.letters("n.a"))) == (RunState.WAITING, 80, 20)
 
 
-def test_more_than_a_fifth_stops_the_table_and_nothing_of_the_batch_is_there(tmp_path: Path) -> None:
+def test_more_than_a_fifth_stops_the_table_and_no_more_of_the_batch_is_there(tmp_path: Path) -> None:
     scene = a_scene(tmp_path)
-    feed(scene, 79, 21)
+    feed(scene, 0, 99)
+    go(scene.start())
+    scene.feed("a", *({"x": n} for n in range(79)), *({"x": f"bad {n}"} for n in range(21)))
     for _ in range(2):  # A second process reads the same records again.
         table = go(scene.start())
         assert (table.run_state, table.reason, table.where) == (
             RunState.STOPPED,
             '21 of 100 records are bad, more than 20% of late: field x: string "bad 0" does not fit long'
             " (and 20 more in this batch)",
-            "topic a, partition 0, offset 79",
+            "topic a, partition 0, offset 178",
         )
-        assert (scene.rows("n.a"), table.progress.offsets) == ([], {})
-        letters = scene.catalog.load("n.a__dead_letters")
-        assert letters is None or letters.head_id is None
+        assert (scene.rows("n.a"), table.progress.offsets, len(scene.letters("n.a"))) == ([], {"a": {0: 99}}, 99)
 
 
 def test_ninety_nine_are_too_few_to_judge(tmp_path: Path) -> None:
@@ -107,3 +107,36 @@ def test_skipped_records_are_counted_over_commits_and_processes(tmp_path: Path) 
         found.append(newest.summary["frazil.p.bad-skipped"])
     assert found == ["3", "5", "5", "9"]
     assert (len(scene.rows("n.a")), scene.catalog.load("n.a__dead_letters")) == (80, None)
+
+
+def test_some_of_the_first_records_are_committed_so_that_their_letters_can_be_looked_at(tmp_path: Path) -> None:
+    scene = a_scene(tmp_path)
+    feed(scene, 0, 1000)
+    service = scene.start()
+    table = go(service)
+    assert (table.run_state, table.where) == (RunState.STOPPED, "topic a, partition 0, offset 99")
+    assert scene.letters("n.a") == [("a", 0, offset) for offset in range(99)]
+    assert (scene.rows("n.a"), table.progress.offsets) == ([], {"a": {0: 99}})
+    for _ in range(2):  # Another process does not go on by another piece.
+        assert go(scene.start()).run_state is RunState.STOPPED
+    assert len(scene.letters("n.a")) == 99
+    scene.settings["dead_letters"] = DeadLettersSpec(stop_above=1.0)
+    assert go(scene.start()).run_state is RunState.WAITING
+    assert scene.letters("n.a") == [("a", 0, offset) for offset in range(1000)]
+
+
+def test_a_table_that_has_rows_stops_with_nothing_of_the_batch(tmp_path: Path) -> None:
+    scene = a_scene(tmp_path)
+    feed(scene, 200, 0)
+    service = scene.start()
+    go(service)
+    feed(scene, 0, 500)
+    assert go(service).run_state is RunState.STOPPED
+    assert (len(scene.rows("n.a")), scene.catalog.load("n.a__dead_letters")) == (200, None)
+
+
+def test_a_table_whose_first_records_alone_are_bad_goes_on(tmp_path: Path) -> None:
+    scene = a_scene(tmp_path)
+    scene.feed("a", *({"x": "bad"} for _ in range(60)), *({"x": n} for n in range(140)))
+    assert go(scene.start()).run_state is RunState.WAITING
+    assert ([row["x"] for row in scene.rows("n.a")], len(scene.letters("n.a"))) == (list(range(140)), 60)

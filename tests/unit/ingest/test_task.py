@@ -207,6 +207,7 @@ def test_bad_records_become_letters_with_all_that_kafka_had_of_them_and_good_one
         "partition": 0,
         "offset": 4,
         "timestamp": datetime(1970, 1, 1, 0, 0, 4, tzinfo=UTC),
+        "timestamp_ms": None,
         "key": b"k4",
         "value": b'{"id": "x4"}',
         "headers": [{"key": "h", "value": b"v4"}],

@@ -138,7 +138,7 @@ def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
             "`min` is no unit of the time since the epoch",
             "write one of: timestamptz(s)",
         ),
-        ("columns: {a: 'list<timestamp(ms)>'}", "the type `list<timestamp(ms)>` has a unit inside", "give the field"),
+        ("columns: {a: 'list<timestamp(ms)>'}", "the type `list<timestamp(ms)>` has a unit inside", "write `long`"),
         (
             "columns: {a: {type: long, constant: 1, header: h}}",
             "`columns.a` has both `constant` and `header`",

@@ -13,16 +13,19 @@ from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 from frazil import __version__
 from frazil.ingest.decode.columns import Decoded, Misfit, as_text
 from frazil.ingest.decode.frames import guids_of, split_frames
-from frazil.ingest.record_times import near_times
+from frazil.ingest.record_times import divided_times
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import METADATA_TYPES, Reading, TableTarget
 from frazil.types import FORMATS_OF_REGISTRY
 
+FAR_TIME = "timestamp_ms"
+"""The record's timestamp in milliseconds, where it is outside of the years of `timestamp`. Older tables lack the column."""
 LETTER_TYPES: Mapping[str, IcebergType] = {
     "topic": StringType(),
     "partition": IntegerType(),
     "offset": LongType(),
     "timestamp": METADATA_TYPES["timestamp"],
+    FAR_TIME: LongType(),
     "key": METADATA_TYPES["key"],
     "value": METADATA_TYPES["key"],
     "headers": METADATA_TYPES["headers"],
@@ -58,7 +61,7 @@ def letter_rows(
     }
     known = {**records, **words}
     if "timestamp" in known:
-        known["timestamp"] = near_times(known["timestamp"])
+        known["timestamp"], known[FAR_TIME] = divided_times(known["timestamp"])
     columns = [
         as_written(known[field.name], field.type) if field.name in known else pa.nulls(count, field.type)
         for field in letters.arrow_schema

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,10 @@ from frazil.ingest.letters.dead_letter import UNEXPLAINED, first_misfits
 from frazil.ingest.letters.later import Stamp
 from frazil.ingest.letters.letters import Place, places_of, records_of
 from frazil.ingest.letters.needs import Needs
+from frazil.ingest.letters.trials import still_crashing
 from frazil.ingest.picking import pick
 from frazil.ingest.pieces import read_in_pieces
+from frazil.ingest.record_times import refuse_far_times
 from frazil.ingest.target import TableTarget
 from frazil.ingest.upserts.change_rows import ChangeRows, rank
 from frazil.ingest.upserts.changes import TRUNCATE, Changes
@@ -31,9 +34,9 @@ _EMPTYING = "a truncate takes away all rows, and nobody can tell which of them c
 class Draft:
     """Takes letters for as long as nothing is found that must be there first; all of them are in memory until `finish`.
 
-    topics: of the letters. stamps: of the records that were taken, by place. misfits: of those that cannot be changes, what
-    is wrong with them. truncates: those among the letters, which all stay. lost: as in ChangeRows. report: as a task's, of
-    no letters; None unless it is finished.
+    topics: of the letters. stamps: of the records that were taken, by place, also of those that were not read. misfits: of
+    those that cannot be changes, what is wrong with them. truncates: those among the letters, which all stay. lost: as in
+    ChangeRows. report: as a task's, of no letters; None unless it is finished.
     """
 
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
@@ -65,7 +68,14 @@ class Draft:
         return load_ranked(self.report.touched[0].keys)
 
     def take(self, letters: pa.RecordBatch) -> None:
-        """Letters that are to be retried."""
+        """Letters that are to be retried; those that nobody can read without ending are misfits."""
+        crashing = still_crashing(self.target, pa.Table.from_batches([letters]))
+        if crashing:
+            self.misfits |= crashing
+            is_bad = pa.array([place in crashing for place in places_of(letters)], pa.bool_())
+            bad = letters.filter(is_bad)
+            self.stamps |= dict(zip(places_of(bad), _stamps(records_of(bad)), strict=True))
+            letters = letters.filter(pc.invert(is_bad))
         for topic in pc.unique(letters.column("topic")).to_pylist():
             self._take(topic, letters.filter(pc.equal(letters.column("topic"), topic)))
 
@@ -83,7 +93,8 @@ class Draft:
 
     def _take(self, topic: str, letters: pa.RecordBatch) -> None:
         def read(records: Mapping[str, pa.Array]) -> Changes:
-            return read_checked(self.target, topic, records, _ALL)
+            changes = read_checked(self.target, topic, records, _ALL)
+            return replace(changes, decoded=refuse_far_times(self.target, records, changes.decoded, _ALL))
 
         for some, records, changes in read_in_pieces(letters, read, self.target.reading.room, records_of):
             self._take_read(topic, some, records, changes)

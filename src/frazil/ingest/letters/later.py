@@ -48,13 +48,15 @@ class Witness:
 @dataclass(frozen=True)
 class Asked:
     """What is asked about. topics: by their numbers in `changes`, the letters' own. stamps: of their records, by place.
-    letters: where the records of all letters of the table lie, also of those that are not retried.
+    letters: where the records of all letters of the table lie, also of those that are not retried. unread: of these the
+    records that have ended the process which read them.
     """
 
     topics: tuple[str, ...]
     changes: Ranked
     stamps: Mapping[Place, Stamp]
     letters: frozenset[Place]
+    unread: frozenset[Place]
 
 
 class Later:
@@ -122,7 +124,8 @@ class Later:
         self._seen.update(p for one, p in zip(lot, places, strict=True) if stamps.get(p) == (one.key, one.timestamp_ms))
         is_taken = [n >= len(before) and place not in self._asked.letters for n, place in enumerate(places)]
         # The tombstone of a delete says nothing of its own, which only the delete tells, a letter or not.
-        read = [n for n, one in enumerate(lot) if is_taken[n] or _is_tombstone_of(one, lot[n + 1 : n + 2])]
+        followed = [_is_tombstone_of(one, lot[n + 1 : n + 2]) for n, one in enumerate(lot)]
+        read = [n for n, p in enumerate(places) if is_taken[n] or (followed[n] and p not in self._asked.unread)]
         others = [lot[n] for n in read]
         if not others:
             return

@@ -22,7 +22,7 @@ from frazil.failpoints import hit
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.evolve import new_schema
 from frazil.ingest.files.write import FileWriter, file_io
-from frazil.ingest.letters.dead_letter import LETTER_TYPES
+from frazil.ingest.letters.dead_letter import FAR_TIME, LETTER_TYPES
 from frazil.ingest.letters.letters import Place, places_of
 from frazil.ingest.letters.promise import settle_retries
 from frazil.ingest.old_metadata import DELETES_OLD
@@ -192,6 +192,7 @@ def _out_records(rows: pa.Table) -> Iterator[OutRecord]:
         words = {
             name: row[name] for name in ("topic", "partition", "offset", "schema_id", "error_class", "message", "path")
         }
+        words[FAR_TIME] = row.get(FAR_TIME)
         words["timestamp"] = None if micros is None else f"{spell_moment(micros)}+00:00"
         own = [(f"frazil.{name}", str(word).encode()) for name, word in words.items() if word is not None]
         headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
@@ -209,7 +210,7 @@ def _is_ahead(box: Progress, letters: Letters) -> bool:
 
 def refuse_other_table(found: TableState, owner: str) -> None:
     """Raises TableStopped when a table, where dead letters of `owner` are to go, is for something else."""
-    missing = LETTER_TYPES.keys() - {field.name for field in found.schema.fields}
+    missing = LETTER_TYPES.keys() - {FAR_TIME} - {field.name for field in found.schema.fields}
     if missing:
         raise TableStopped(
             f"the table {found.name} is for something else than dead letters: it has no column {min(missing)}",

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from frazil.catalog.port import StoredFile
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.files.write import file_io
-from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS
+from frazil.ingest.letters.dead_letter import FAR_TIME, SOURCE_COLUMNS
+from frazil.ingest.record_times import undivided_times
 from frazil.ingest.shape import as_written
 from frazil.ingest.target import TableTarget
 
@@ -78,6 +79,8 @@ def places_of(rows: pa.Table | pa.RecordBatch) -> list[Place]:
 def records_of(letters: pa.RecordBatch) -> dict[str, pa.Array]:
     """The records as the source would ship them."""
     records = {name: letters.column(name) for name in SOURCE_COLUMNS}
+    if FAR_TIME in letters.schema.names:
+        records["timestamp"] = undivided_times(records["timestamp"], letters.column(FAR_TIME))
     return {**records, "headers": as_written(records["headers"], _HEADERS)}
 
 

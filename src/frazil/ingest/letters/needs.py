@@ -67,5 +67,5 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
         table.in_vain = asked_in_vain(table.state, state, granted, needs.loosened, table.in_vain)
         table.state = state
     except NamesClash as error:
-        remedy = "leave these letters out, by --offset or --error-class, or set `unknown_fields: drop`"
+        remedy = "leave these letters out, by --offset or --error-class, or leave the field out with `exclude`"
         raise SpecError(str(error), remedy=remedy, where=table.name) from None

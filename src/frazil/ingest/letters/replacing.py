@@ -28,6 +28,7 @@ from frazil.ingest.letters.letters import Place, Retried, Selection, pieces, pla
 from frazil.ingest.letters.needs import fetch_schemas, meet
 from frazil.ingest.letters.rewriting import abandoning, explained_anew, write_some
 from frazil.ingest.letters.taken import Taken, announce_taken, take_out, withdraw_taken
+from frazil.ingest.letters.trials import CRASHES, still_crashing
 from frazil.ingest.letters.verdict import (
     APPLY,
     ASK,
@@ -53,6 +54,7 @@ from frazil.ingest.upserts.truncates import is_truncated
 from frazil.ingest.upserts.upsert import OldRowsGone, Prepared, prepare_changes
 from frazil.types import DataFile, Progress, RowDelta
 
+_ALL = Selection()
 _TRIES = 20
 _ROUNDS = 20
 _NOTHING = Prepared((), RowDelta(None))
@@ -204,8 +206,9 @@ class _Replacing:
         assert draft.report is not None
         if self._witness is None or not draft.report.touched:
             return None
-        letters = frozenset(self._places(self._catalog.files(self._letters.state.name)))
-        asked = Asked(draft.topics, draft.folded, draft.stamps, letters)
+        files = self._catalog.files(self._letters.state.name)
+        letters, unread = self._places(files), self._places(files, Selection(CRASHES))
+        asked = Asked(draft.topics, draft.folded, draft.stamps, frozenset(letters), frozenset(unread))
         return Later(self._witness, asked, draft.target, self._fetch)
 
     def _waiting(self, draft: Draft) -> Waiting | None:
@@ -220,7 +223,9 @@ class _Replacing:
         target = plain_target(self._letters.state)
         for file in self._catalog.files(self._letters.state.name):
             for rows in pieces(target, file):
-                yield rows.filter(pc.invert(self._letters.selection.of(rows)))
+                others = rows.filter(pc.invert(self._letters.selection.of(rows)))
+                crashing = still_crashing(self._table.target(), others)
+                yield others.filter(pa.array([place not in crashing for place in places_of(others)], pa.bool_()))
 
     def _fetch(self, ids: Iterable[str]) -> TableTarget:
         fetch_schemas(self._schemas, self._table, ids, self._topics)
@@ -230,9 +235,11 @@ class _Replacing:
         selectors = self._table.spec.topics
         return (selectors[0].literal or "") if len(selectors) == 1 else ""
 
-    def _places(self, files: Iterable[StoredFile]) -> set[Place]:
-        target, columns = plain_target(self._letters.state), ("topic", "partition", "offset")
-        return {place for file in files for rows in pieces(target, file, columns) for place in places_of(rows)}
+    def _places(self, files: Iterable[StoredFile], selection: Selection = _ALL) -> set[Place]:
+        """Where the records of letters lie."""
+        target, columns = plain_target(self._letters.state), ("topic", "partition", "offset", "error_class")
+        found = (rows.filter(selection.of(rows)) for file in files for rows in pieces(target, file, columns))
+        return {place for rows in found for place in places_of(rows)}
 
     # ---- changes to rows
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,15 +24,17 @@ from frazil.ingest.files.write import FileWriter
 from frazil.ingest.letters.dead_letter import UNEXPLAINED, first_misfits
 from frazil.ingest.letters.later import Witness
 from frazil.ingest.letters.letter_box import LetterBox
-from frazil.ingest.letters.letters import Retried, Selection, pieces, records_of
+from frazil.ingest.letters.letters import Retried, Selection, pieces, places_of, records_of
 from frazil.ingest.letters.needs import Needs, meet
 from frazil.ingest.letters.promise import Promise, announce, has_open_retries, keep, settle_retries, withdraw
 from frazil.ingest.letters.replacing import Letters, replace_rows
 from frazil.ingest.letters.rewriting import abandoning, explained_anew, write_some
+from frazil.ingest.letters.trials import still_crashing
 from frazil.ingest.pieces import read_in_pieces
 from frazil.ingest.pipeline import declared_adder
 from frazil.ingest.plain_target import plain_target
 from frazil.ingest.reading import ReadRecords, read_records
+from frazil.ingest.record_times import refuse_far_times
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.ingest.target import TableTarget
@@ -229,7 +231,7 @@ class _Attempt:
         """Letters of a file that has some that are meant."""
         chosen, room = self._selection.of(rows), self.target.reading.room
         write_some(self.letter_writer, rows.filter(pc.invert(chosen)))
-        for batch in rows.filter(chosen).to_batches():
+        for batch in self._without_crashing(rows.filter(chosen)).to_batches():
             for letters, records, read in read_in_pieces(batch, self._read, room, records_of):
                 self._take_read(letters, records, read)
 
@@ -243,8 +245,25 @@ class _Attempt:
         self.writer.abandon()
         self.letter_writer.abandon()
 
+    def _without_crashing(self, letters: pa.Table) -> pa.Table:
+        """The letters but for those that nobody can read without ending: they stay."""
+        found = still_crashing(self.target, letters)
+        if not found:
+            return letters
+        reasons = [found.get(place) for place in places_of(letters)]
+        is_bad = pa.array([reason is not None for reason in reasons], pa.bool_())
+        bad = letters.filter(is_bad)
+        self._selected += bad.num_rows
+        self.letter_writer.write(explained_anew(bad, [reason for reason in reasons if reason is not None]))
+        return letters.filter(pc.invert(is_bad))
+
     def _read(self, records: Mapping[str, pa.Array]) -> ReadRecords:
-        return read_records(self.target, records, _ALL)
+        found = read_records(self.target, records, _ALL)
+        near = refuse_far_times(self.target, records, found.decoded, _ALL)
+        if near is found.decoded:
+            return found
+        changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
+        return ReadRecords(near, changes)
 
     def _take_read(self, batch: pa.RecordBatch, records: Mapping[str, pa.Array], read: ReadRecords) -> None:
         decoded = read.decoded

@@ -1,0 +1,168 @@
+"""What exceptions of Java mean, by the names of their classes and their words, in whatever they are wrapped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from frazil.catalog.java_errors import (
+    cause_of,
+    is_another_table,
+    is_conflict,
+    is_not_there,
+    is_refused,
+    refused_catalog,
+    unavailable,
+)
+from frazil.errors import SpecError, UnavailableError
+
+
+@dataclass
+class _Class:
+    name: str
+
+    def getName(self) -> str:  # noqa: N802  (Java's)
+        return self.name
+
+    def getSimpleName(self) -> str:  # noqa: N802
+        return self.name.rpartition(".")[2]
+
+
+@dataclass
+class Thrown:
+    """An exception of the JVM."""
+
+    name: str
+    message: str | None = None
+    cause: Thrown | None = None
+
+    def getClass(self) -> _Class:  # noqa: N802
+        return _Class(self.name)
+
+    def getMessage(self) -> str | None:  # noqa: N802
+        return self.message
+
+    def getCause(self) -> Thrown | None:  # noqa: N802
+        return self.cause
+
+
+class Raised(Exception):
+    """As PySpark raises it here."""
+
+    def __init__(self, thrown: Thrown) -> None:
+        super().__init__(f"{thrown.name}: {thrown.message}")
+        self._origin = thrown
+
+
+ICEBERG = "org.apache.iceberg.exceptions"
+JDBC = "jdbc:postgresql://db/lake"
+
+
+@pytest.mark.parametrize(
+    ("thrown", "message", "remedy"),
+    [
+        (
+            Thrown("java.sql.SQLException", "No suitable driver found for jdbc:postgresql://db/lake"),
+            "no JDBC driver is there for `jdbc:postgresql:`",
+            "name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`",
+        ),
+        (
+            Thrown(
+                f"{ICEBERG}.RESTException", "failed", Thrown("java.lang.ClassNotFoundException", "org.example.Driver")
+            ),
+            "the catalog cannot be made: ClassNotFoundException: org.example.Driver",
+            "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`",
+        ),
+        (
+            Thrown("java.lang.IllegalArgumentException", "Cannot initialize Catalog implementation a.B: missing"),
+            "the catalog cannot be made: IllegalArgumentException: Cannot initialize Catalog implementation a.B: missing",
+            "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`",
+        ),
+    ],
+)
+def test_a_catalog_that_no_waiting_makes_usable_is_a_mistake_of_the_file(
+    thrown: Thrown, message: str, remedy: str
+) -> None:
+    error = refused_catalog(Raised(thrown), JDBC)
+    assert (type(error), error.message, error.remedy, error.where) == (SpecError, message, remedy, JDBC)
+
+
+@pytest.mark.parametrize(
+    ("thrown", "message"),
+    [
+        (
+            Thrown(f"{ICEBERG}.UncheckedSQLException", "Failed", Thrown("java.net.ConnectException", "refused\n here")),
+            "the catalog: ConnectException: refused here",
+        ),
+        (
+            Thrown("org.postgresql.util.PSQLException", "FATAL: too many connections"),
+            "the catalog: PSQLException: FATAL: too many connections",
+        ),
+        (
+            Thrown("org.sqlite.SQLiteException", "[SQLITE_BUSY] The database file is locked"),
+            "the catalog: SQLiteException: [SQLITE_BUSY] The database file is locked",
+        ),
+        (Thrown("java.net.SocketTimeoutException"), "the catalog: SocketTimeoutException"),
+    ],
+)
+def test_all_else_is_an_outage_and_waited_for(thrown: Thrown, message: str) -> None:
+    error = refused_catalog(Raised(thrown), JDBC)
+    assert (type(error), error.message, error.where) == (UnavailableError, message, JDBC)
+
+
+@pytest.mark.parametrize(
+    ("thrown", "words", "remedy"),
+    [
+        (
+            Thrown(f"{ICEBERG}.NotFoundException", "Failed to open input stream for file: s3://b/m.json"),
+            "the table cannot be loaded: a file of it is not in the store: NotFoundException",
+            "mount the warehouse again or restore the file",
+        ),
+        (
+            Thrown(f"{ICEBERG}.ValidationException", "Invalid update timestamp 5: before last snapshot timestamp 9"),
+            "the table cannot be loaded: this machine's clock is more than a minute behind",
+            "set the clock right",
+        ),
+        (
+            Thrown("java.io.IOException", "No space left on device"),
+            "the table cannot be loaded: IOException: No space left on device",
+            UnavailableError().remedy,
+        ),
+    ],
+)
+def test_a_file_that_is_missing_and_a_clock_that_went_back_have_remedies_of_their_own(
+    thrown: Thrown, words: str, remedy: str
+) -> None:
+    error = unavailable("the table cannot be loaded", Raised(thrown), "a.b")
+    assert isinstance(error, UnavailableError)
+    assert (error.message.startswith(words), error.remedy.startswith(remedy), error.where) == (True, True, "a.b")
+
+
+def test_a_table_that_nobody_has_is_none_and_a_file_that_the_store_lacks_is_no_such_table() -> None:
+    names = ("NoSuchTableException", "NoSuchNamespaceException", "NotFoundException")
+    assert [is_not_there(Raised(Thrown(f"{ICEBERG}.{name}"))) for name in names] == [True, True, False]
+    assert not is_not_there(ValueError("NoSuchTableException"))  # None of Java.
+
+
+def test_a_conflict_is_one_in_whatever_it_is_wrapped_and_an_unknown_commit_is_none() -> None:
+    refused = Thrown(f"{ICEBERG}.CommitFailedException", "moved on")
+    wrapped = Thrown("java.lang.RuntimeException", "failed", refused)
+    unknown = Thrown(f"{ICEBERG}.CommitStateUnknownException", "lost", refused)
+    found = [(is_refused(Raised(one)), is_conflict(Raised(one))) for one in (refused, wrapped, unknown)]
+    assert found == [(True, True), (False, True), (False, False)]
+    locked = Raised(Thrown("java.lang.RuntimeException", "x", Thrown("org.example.LockedException")))
+    assert (is_conflict(locked), is_conflict(locked, "LockedException")) == (False, True)
+
+
+def test_another_table_of_the_same_name_is_told_from_other_states() -> None:
+    said = ("Table UUID does not match: current=1 != refreshed=2", "closed")
+    found = [is_another_table(Raised(Thrown("java.lang.IllegalStateException", words))) for words in said]
+    assert found == [True, False]
+
+
+def test_the_innermost_cause_is_named_also_where_causes_never_end() -> None:
+    endless = Thrown("a.Endless", "round and round")
+    endless.cause = endless
+    assert cause_of(Raised(endless)) == "Endless: round and round"
+    assert cause_of(ValueError("of Python")) == "of Python"

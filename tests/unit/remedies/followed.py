@@ -1,0 +1,259 @@
+"""Which test follows each remedy that is not of the pipeline file alone, and which remedies are for people.
+
+The keys are the remedies as `docs.remedies` reads them from the source, `…` for what is put in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from docs.remedies import Remedy
+
+TABLES = "unit/remedies/test_tables.py::test_a_table_goes_on_once_its_remedy_is_done"
+CHANGES = "unit/remedies/test_tables.py::test_a_change_that_is_refused_is_followed_once_its_remedy_is_done"
+STOPS = "unit/remedies/test_stops.py::test_"
+COMMANDS = "unit/remedies/test_commands.py::test_"
+_ATOMIC = "unit/ingest/test_atomic_service.py::test_"
+_NAMES = "unit/ingest/test_reserved_names.py::test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work"
+
+FOLLOWED: Mapping[str, str] = {
+    # Tables that stop or wait.
+    "correct `start`: partitions are counted from 0": TABLES,
+    "correct it; the nearest topic is `…`": f"{STOPS}a_pattern_that_matches_nothing",
+    "correct it; there are no topics": f"{STOPS}a_pattern_that_matches_nothing",
+    "correct it; topics are …": f"{STOPS}a_pattern_that_matches_nothing",
+    "create the topic, or correct its name": f"{STOPS}a_topic_that_does_not_exist",
+    "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
+    " `limits.columns`": TABLES,
+    "declare it under `columns`, or correct the name: did you mean `…`?": TABLES,
+    "declare it under `columns`, or correct the name: write one of: …": TABLES,
+    "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass": TABLES,
+    "give one of them another name, such as `…_2: {type: …, field: …}`": TABLES,
+    "leave its topic out of `topics`, and give it a table under `tables`": f"{STOPS}topics_whose_tables_are_taken",
+    "leave its topic out of `topics`, or give one of the two a table of its own under `tables`": (
+        f"{STOPS}topics_whose_tables_are_taken"
+    ),
+    "leave it out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: …}}`": (
+        f"{STOPS}a_partition_field_of_the_same_name"
+    ),
+    "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`": TABLES,
+    "let that run go on, or stop it and start this one again": (
+        "unit/ingest/test_fenced_service.py::test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand"
+    ),
+    "name another one: `dead_letters: {table: …}`": f"{STOPS}a_dead_letter_table_that_is_something_else",
+    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a primary"
+    " key cannot be told apart": TABLES,
+    "name the columns inside it, or another one": f"{STOPS}a_key_that_is_a_struct",
+    "point `bootstrap.servers` at that cluster, or use another `pipeline` name for this one": f"{STOPS}another_cluster",
+    "produce records with fields, or declare `columns`": TABLES,
+    "restore a snapshot with the summary key frazil.….offsets, or drop the table to load it anew": (
+        f"{STOPS}progress_that_was_expired"
+    ),
+    "set `on_data_loss: skip` on the table to go on from the first record that is left": (
+        f"{STOPS}records_that_are_gone"
+    ),
+    "take `…` out of `columns`, or write its type as the table has it; or declare the field under another name,"
+    " `columns: {NAME: {type: …, field: …}}`": f"{STOPS}a_declared_column_of_another_type",
+    "the topic lost records (an unclean leader election, or it was made anew): see that the table and the topic belong"
+    " together, then set `start` for a new table": f"{STOPS}a_topic_that_ends_early",
+    "to load the new topic, use another table, or another `pipeline` name for this one": (
+        f"{STOPS}a_topic_that_was_made_anew"
+    ),
+    "upgrade it with an engine of your choice, in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '2')": (
+        f"{STOPS}a_table_of_format_version_1"
+    ),
+    "write `schema_evolution: add_only`, or leave the field out with `exclude`": TABLES,
+    "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
+    " `mode: upsert` where they delete rows": TABLES,
+    "write `…` under `columns`, as the table has it": f"{STOPS}a_declared_column_that_differs_in_capitals",
+    "write `partition_by` and `sort_by` with known transforms, or use another table": (
+        "unit/ingest/test_arranged_service.py::"
+        "test_a_transform_of_a_later_iceberg_stops_the_table_until_the_file_says_another"
+    ),
+    # Changes of a table that are refused.
+    "correct the schema, or give the field another name; a new table with `columns: {NAME: {type: string, coerce: true,"
+    " field: PATH}}` keeps both as text": CHANGES,
+    "say what its numbers count since the epoch, such as `columns: {…: {type: …(ms), field: …}}`": CHANGES,
+    "say what its numbers count since the epoch, such as `columns: {…: …(ms)}`": CHANGES,
+    "to keep it as text, declare the column `…` with its type and `coerce: true`": CHANGES,
+    "to keep it as text, write `columns: {…: {type: string, coerce: true}}`": CHANGES,
+    "where its numbers are …, declare it: `columns: {…: …}`": CHANGES,
+    "where its numbers are …, declare the column `…` with its type": CHANGES,
+    "write `schema_evolution: evolve`, or widen the column yourself": CHANGES,
+    "write `schema_evolution: add_only`, or add the column yourself; `exclude` leaves the field out": CHANGES,
+    "give the field a column of its own under `columns`, or leave it out with `exclude`": (
+        "unit/ingest/test_spelling.py::test_a_record_with_both_is_refused_and_the_remedies_work"
+    ),
+    "leave it out with `exclude`, or give it a column of its own under `columns`": _NAMES,
+    "leave one of them out with `exclude`, or give it a column of its own under `columns`": (
+        "unit/ingest/test_reserved_names.py::test_a_dotted_name_beside_a_nested_one_is_refused_and_the_remedies_work"
+    ),
+    # Commands.
+    "see … --help": f"{COMMANDS}usage",
+    "write --until-caught-up beside it": f"{COMMANDS}a_bound_for_a_run_without_an_end",
+    "change to a directory that exists, and start the command there": f"{COMMANDS}a_directory_that_was_deleted",
+    "the column was made of a message or record without fields: give the field a column of its own, such as"
+    ' `columns: {…_fields: {type: "…", field: …}}`': (
+        "unit/ingest/test_forms.py::test_the_message_of_a_boolean_column_names_a_column_for_the_fields_that_came"
+    ),
+    "write `atomic: {transaction_topic: …}` with Debezium's topic, or use a topic of one partition": (
+        f"{_ATOMIC}without_events_a_topic_of_several_partitions_stops_the_table"
+    ),
+    "set `provide.transaction.metadata` to true at Debezium's connector, or write `atomic: batch`": (
+        f"{_ATOMIC}changes_that_say_nothing_of_their_transaction_stop_the_table"
+    ),
+    "write `atomic: batch`: whole transactions are found for PostgreSQL, MySQL, MariaDB and SQL Server": (
+        f"{_ATOMIC}changes_whose_order_is_not_known_stop_the_table"
+    ),
+    "write `atomic: batch` until the table is past it": f"{_ATOMIC}a_transaction_that_no_batch_takes_stops_the_table",
+    "set `provide.transaction.metadata` to true at Debezium's connector, or correct the name": (
+        f"{_ATOMIC}a_topic_of_transactions_that_is_missing_is_waited_for"
+    ),
+    "take `…` out of `columns`, or write its type as the table has it; or declare the field under another name,"
+    " `columns: {NAME: {type: …, coerce: true, field: …}}`": f"{STOPS}a_declared_column_of_another_type",
+    "fix the producer, or give the field a column for any value, `columns: {NAME: {type: string, coerce: true, field:"
+    " PATH}}`": TABLES,
+    "leave these letters out, by --offset or --error-class, or leave the field out with `exclude`": (
+        "unit/ingest/test_retry.py::test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others"
+    ),
+    "frazil run makes it": "unit/ingest/test_retry.py::test_a_table_that_is_not_there_takes_no_letters",
+    "see whether the brokers that hold it run; what the others have is read on": (
+        "unit/ingest/test_leaderless.py::test_a_run_to_the_ends_waits_for_a_partition_without_a_leader"
+    ),
+    "mount the warehouse again or restore the file; Frazil retries with back-off": (
+        "integration/test_outages.py::"
+        "test_a_store_that_lacks_a_tables_metadata_is_an_outage_of_every_command_and_never_a_dropped_table"
+    ),
+    "set the clock right; Frazil retries with back-off and goes on once it has passed that change": (
+        "integration/test_outages.py::"
+        "test_a_clock_that_went_back_is_named_and_waited_for_and_the_table_goes_on_by_itself"
+    ),
+    "give `spark.driver.memory` more under `spark: {conf: …}` and delete the file named here, or delete the records with"
+    " kafka-delete-records and set `on_data_loss: skip`; the file: …": (
+        "unit/ingest/test_suspects.py::test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow"
+    ),
+    "…; files are not rewritten until then": (
+        "unit/ops/test_check.py::test_an_order_of_rows_that_a_table_cannot_have_is_a_problem"
+    ),
+    "start frazil run again; see its log for the cause": (
+        "unit/ingest/test_suspects.py::test_a_table_is_no_suspect_any_more_once_it_was_read"
+    ),
+}
+"""The test that shows each message, does what it says and sees it work."""
+
+_SERVICE = "somebody has to mend a service or a machine; that Frazil goes on afterwards, tests of outages show"
+_LOG = "it leads to a log, which people read"
+_FILE = "what to write is one of the settings that test_pipeline_files.py follows, or the same correction of a name"
+_INSTALL = "it installs software, or needs the network; tests/unit/runtime has what is checked"
+_CHECK = (
+    "check only looks; what it says is followed where a run says the same, or by the rights of a folder or a client"
+)
+_OTHERS = "another engine has to rewrite a table that it has written"
+_ANEW = "the table is dropped, as in test_stops.py::test_progress_that_was_expired"
+_WAIT = "the command is given again"
+_HISTORY = "somebody who knows the table's history has to decide; tests/unit/ingest/test_retry.py shows the stop"
+_BUG = "it should not happen, and asks for a report"
+
+BY_PEOPLE: Mapping[str, str] = {
+    "drop the column, or name another table in the pipeline file": _OTHERS,
+    "rewrite the table's files as Parquet": _OTHERS,
+    "set the table's `write.delete.format.default` to `parquet`, and rewrite its position deletes": _OTHERS,
+    "upgrade the table to format version 2 or 3": "as in test_stops.py::test_a_table_of_format_version_1",
+    "wait for table care, or run `frazil maintain`: either applies them for good": "tests/acceptance/test_other_writers.py",
+    "rewrite its data files there, so that no delete file is left, or use frazil dead-letters drop from now on": _OTHERS,
+    "correct the name, or wait until records have brought the column": _FILE,
+    "name a column that is no list, map or struct, or one inside it, such as `a.b`": _FILE,
+    "name columns of numbers, text, bytes or times; or wait until records have brought the column": _FILE,
+    "leave `maintenance.statistics` out for this table": _FILE,
+    "name one that frazil status shows": _FILE,
+    "did you mean `…`?": _FILE,
+    "see the tables in the pipeline file": _FILE,
+    "name another with --dir": _FILE,
+    "end it, or name another folder with --dir": _FILE,
+    "correct it or remove it": _FILE,
+    "use one of …, or write sasl.jaas.config": _FILE,
+    "write sasl.username and sasl.password": _FILE,
+    "rename one of the columns": _FILE,
+    "write a value that a … can hold": _FILE,
+    "write a time of the years 1 to 9999": _FILE,
+    "write string, boolean, int, long, float, double, decimal(p,s), date, timestamp or timestamptz as its type": _FILE,
+    "write `…: {format: …}`, or correct the subject": _FILE,
+    "write `key: {format: text}` and name another column for the key, or fix the producer": _FILE,
+    "declare the column … with a type that holds the values, or fix the producer": _FILE,
+    "take the schema by the id in the record, or write `naming: topic`": _FILE,
+    "name its jar under `spark: {conf: {spark.jars: /path/to/driver.jar}}`, or correct `catalog.uri`": _INSTALL,
+    "name the jar that has the class under `spark: {conf: {spark.jars: …}}`, or correct `catalog`": _INSTALL,
+    "name a Python ….… that every executor has in spark.conf, as spark.pyspark.python": _INSTALL,
+    "install Frazil's requirements": _INSTALL,
+    "install openjdk-17-jre-headless or set JAVA_HOME to a Java 17 or 21": _INSTALL,
+    "let this machine reach Maven Central, or name a mirror's Ivy settings in FRAZIL_IVY_SETTINGS, then run frazil doctor"
+    " --fetch": _INSTALL,
+    "make the folder writable, or name another in FRAZIL_CACHE": _INSTALL,
+    "make room and the folder writable, or name another in FRAZIL_CACHE": _INSTALL,
+    "remove the folder … and run frazil doctor --fetch; where it comes again, see what answers in place of the repository,"
+    " or what FRAZIL_IVY_SETTINGS names": _INSTALL,
+    "run frazil doctor: the machine may lack memory": _INSTALL,
+    "raise the limit: `ulimit -n …` in the shell, or LimitNOFILE= of a systemd service": _INSTALL,
+    "read what it printed above; `frazil doctor` looks at Java and memory": _LOG,
+    "read its log": _LOG,
+    "read the broker's log": _LOG,
+    "read the pipeline's log": _LOG,
+    "see the tables above": _LOG,
+    "see who dropped it": _LOG,
+    "see who dropped it; frazil run makes it anew": _LOG,
+    "look at the table's store": _SERVICE,
+    "make room on the disk; Frazil retries with back-off": _SERVICE,
+    "make room where standard output goes, or let it go elsewhere, and run the command again": _SERVICE,
+    "raise the topic's max.message.bytes": _SERVICE,
+    "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off": _SERVICE,
+    "see whether a broker runs at bootstrap.servers and lets this client in": _SERVICE,
+    "see whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start frazil run again": _SERVICE,
+    "see whether the service that is named runs and lets this machine in; frazil check looks at all of them": _SERVICE,
+    "see whether the master runs, has workers, and reaches this machine at spark.driver.host": _SERVICE,
+    "Frazil retries with back-off; see whether the registry runs at `registry.url`": _SERVICE,
+    "correct its path, or let this user read it": _SERVICE,
+    "see `registry.auth`: the registry does not let this user in": _SERVICE,
+    "see `registry.properties`": _SERVICE,
+    "see `registry.tls`: certificate, key and key_password must belong together": _SERVICE,
+    "see `registry.tls`: this machine and the registry do not trust each other's certificates": _SERVICE,
+    "see that `registry.url` is the address of the Confluent API itself: https://registry:8081, or"
+    " https://registry/apis/ccompat/v7 of an Apicurio": _SERVICE,
+    "start it first": _SERVICE,
+    "create the topic, correct its name, or let this client describe it": _CHECK,
+    "create the topic, or correct its name in the pipeline file": _CHECK,
+    "did you mean `…`? otherwise create the topic, correct its name, or let this client describe it": _CHECK,
+    "give this client the right to READ the topic": _CHECK,
+    "make the folder writable for this user, or name another place": _CHECK,
+    "move it, or name another place": _CHECK,
+    "register a version that records can be read with": _CHECK,
+    "a run leaves such records out and counts them; `on_bad_record: dead_letter` would keep them": _CHECK,
+    "a run puts such records into the dead-letter table; `on_bad_record: stop` would stop instead": _CHECK,
+    "write `security.protocol: SASL_SSL`": _CHECK,
+    "write `spark: {conf: {…}}`, with spark.authenticate.secret where the master is standalone": _CHECK,
+    "write https:// in `catalog.uri`": _CHECK,
+    "write https:// in `registry.url`": _CHECK,
+    "move one of the tables, or remove what is left of a table that was dropped": _HISTORY,
+    "restore it: the letters' files are named in the summary of the table's newest snapshot": _HISTORY,
+    "restore the table; or, to do without these rows, remove the property that ends in retrying.…": _HISTORY,
+    "look whether their rows are in the table, add the files if they are not, and then remove the property that ends in"
+    " retrying.… from the dead-letter table": _HISTORY,
+    "look whether their rows are in the table, drop the letters if they are, and then remove the property that ends in"
+    " retrying.… from the dead-letter table": _HISTORY,
+    "look at the records of this range; to go on behind them write `start` with the offset of each partition and give the"
+    " table a new name": "as in test_stops.py::test_a_topic_that_ends_early",
+    "begin the table anew": _ANEW,
+    "begin the table anew, with `metadata: [source_order]` and `order_by: _source_order`, or from a topic of one"
+    " partition": _ANEW,
+    "leave the topic out where it has no others, produce records with fields, or declare `columns`": _ANEW,
+    "retry them in smaller parts, by --topic, --partition and --offset": _WAIT,
+    "try again when they are done": _WAIT,
+    "then run it again, or give it longer with --timeout": _WAIT,
+    "…; then run it again, or give it longer with --timeout": _WAIT,
+    "leave the field out with `exclude`, or declare a column for it or for what is around it, and report it": _BUG,
+}
+"""Why no test follows each of these."""
+
+
+def is_told(text: str, shown: str) -> bool:
+    """Whether a remedy that was shown is this one."""
+    return Remedy("", text).matches(shown)

@@ -1,0 +1,489 @@
+"""Pipeline files that are refused, each with what they become by doing what the remedy says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.unit.spec.pipeline_file import HEAD, with_section, with_table
+
+
+@dataclass(frozen=True)
+class Mended:
+    """broken: a file that is refused. fixed: the same file after each thing that the remedy offers."""
+
+    broken: str
+    fixed: tuple[str, ...]
+
+
+def tables(broken: str, *fixed: str) -> Mended:
+    """Settings of a table."""
+    return Mended(with_table(broken), tuple(with_table(text) if text else _PLAIN for text in fixed))
+
+
+def columns(broken: str, *fixed: str) -> Mended:
+    """A column `c` of the table."""
+    return tables(f"columns: {{c: {broken}}}", *(f"columns: {{c: {text}}}" for text in fixed))
+
+
+def sections(broken: str, *fixed: str) -> Mended:
+    """A section of the file."""
+    return Mended(with_section(broken), tuple(map(with_section, fixed)))
+
+
+def avro(broken: str, *fixed: str) -> Mended:
+    """Settings of a table in a file that has a registry."""
+    both = [with_table(text) + "registry: {url: 'https://r'}\n" for text in (broken, *fixed)]
+    return Mended(both[0], tuple(both[1:]))
+
+
+def wholes(broken: str, *fixed: str) -> Mended:
+    """The file behind its first two lines."""
+    return Mended(HEAD + broken, tuple(HEAD + text for text in fixed))
+
+
+def files(broken: str, *fixed: str) -> Mended:
+    """The file from its first line on."""
+    return Mended(broken, fixed)
+
+
+_PLAIN = with_section("")
+_TABLE = "tables: {a.b: {topic: c}}\n"
+_BROKERS = "kafka: {bootstrap.servers: 'b:1'}\n"
+_UPSERT = "mode: upsert, key_columns: [id]"
+_DROP = "unknown_fields: drop, columns: {id: long, l: list<string>, s: 'struct<a: long>', t: string}"
+_AT = "columns: {at: timestamptz, day: date, n: long, f: double, raw: 'fixed[2]', s: 'struct<a: int>', l: list<int>}"
+_LATEST = "value: {format: avro, schema: latest"
+_URL = "url: 'https://a'"
+
+
+def _of_partitions(broken: str, *fixed: str) -> Mended:
+    """A term of `partition_by` in a table with columns of many types."""
+    return tables(f"{_AT}, partition_by: {broken}", *(f"{_AT}, partition_by: {text}" for text in fixed))
+
+
+DOCUMENTS = [
+    files("", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files("- a\n", f"pipeline: shop\n{_BROKERS}{_TABLE}"),
+    files(f"{HEAD}a: {'[' * 60}{']' * 60}\n{_TABLE}", HEAD + _TABLE),
+    files(f"pipeline: p\x00\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(f"pipeline: p\n{_BROKERS}tables: {{a.b: {{topic: c}}\n", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(f"pipeline: !x p\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    wholes(
+        "tables: {a.b: {topic: c, properties: {comment: !x y}}}\n",
+        "tables: {a.b: {topic: c, properties: {comment: '!x y'}}}\n",
+    ),
+    files(
+        "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+        + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)),
+        HEAD + _TABLE,
+    ),
+    wholes("tables: {a.b: {topic: c, [x]: y}}\n", "tables: {a.b: {topic: c, start: latest}}\n"),
+    files(f"pipeline: p\n{_BROKERS}{_TABLE}" + "#" * 3 * 2**20, f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(f"pipeline: p\n: x\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(f"pipeline: a b\n{_BROKERS}{_TABLE}", f"pipeline: a-b\n{_BROKERS}{_TABLE}"),
+    files(f"pipeline: x.retrying\n{_BROKERS}{_TABLE}", f"pipeline: x-retrying\n{_BROKERS}{_TABLE}"),
+    files(f"{_BROKERS}{_TABLE}", f"pipeline: shop\n{_BROKERS}{_TABLE}"),
+    files(f"pipeline: 7\n{_BROKERS}{_TABLE}", f"pipeline: '7'\n{_BROKERS}{_TABLE}"),
+    files(f"pipeline: p\n{_TABLE}", f'pipeline: p\nkafka: {{bootstrap.servers: "localhost:9092"}}\n{_TABLE}'),
+    files(
+        f"pipeline: p\nkafka: {{bootstrap.servers: b}}\n{_TABLE}",
+        f"pipeline: p\nkafka: {{bootstrap.servers: 'broker-1:9092,broker-2:9092'}}\n{_TABLE}",
+    ),
+    files(f"pipeline: p\nkafka: {{bootstrap.server: 'b:1'}}\n{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(
+        f"pipeline: p\nkafka: {{bootstrap.servers: 'b:1', kafka.client.id: x}}\n{_TABLE}",
+        f"pipeline: p\nkafka: {{bootstrap.servers: 'b:1', client.id: x}}\n{_TABLE}",
+    ),
+    files(
+        f"pipeline: p\nkafka: {{bootstrap.servers: 'b:1', isolation.level: read_comitted}}\n{_TABLE}",
+        f"pipeline: p\nkafka: {{bootstrap.servers: 'b:1', isolation.level: read_committed}}\n{_TABLE}",
+    ),
+    files(
+        f"pipeline: p\nkafka: {{bootstrap.servers: 'b:1', group.id: x}}\n{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"
+    ),
+    wholes("tables: {a.b: {topic: c}, a.b: {topic: d}}\n", _TABLE),
+    wholes("tables: {a.b: {topic: c, start:latest}}\n", "tables: {a.b: {topic: c, start: latest}}\n"),
+    wholes("tables: {a.b: {topic: c, columns: {on: int}}}\n", 'tables: {a.b: {topic: c, columns: {"on": int}}}\n'),
+    wholes("tables: {a.b: {topic: c, <<: x}}\n", "tables: {a.x: &x {start: latest, topic: c}, a.b: {<<: *x}}\n"),
+    wholes("", _TABLE),
+    wholes("tables:\n", "tables:\n  shop.page_views: {topic: NAME}\n"),
+    wholes("topics: [a]\n", "topics: [a]\nnamespace: n\n"),
+    wholes(f"namespace: n\n{_TABLE}", f"namespace: n\ntopics: [a]\n{_TABLE}", _TABLE),
+    wholes("namespace: n\ntopics: []\n", "namespace: n\ntopics: [a]\n"),
+    wholes("namespace: n\ntopics: [/(/]\n", "namespace: n\ntopics: [/()/]\n"),
+    wholes("namespace: n\ntopics: [/ab]\n", "namespace: n\ntopics: [/^device-.*/]\n"),
+    wholes("namespace: n\ntopics: ['a b']\n", "namespace: n\ntopics: [a-b]\n", "namespace: n\ntopics: [a, b]\n"),
+    wholes("namespace: a b\ntopics: [x]\n", "namespace: a.b\ntopics: [x]\n"),
+    wholes("namespace: '${env:N}'\ntopics: [x]\n", "namespace: n\ntopics: [x]\n"),
+    wholes(
+        "namespace: n\ntopics: [x]\ntables: {n.x: {topic: y}}\n",
+        "namespace: n\ntopics: [x]\ntables: {n.z: {topic: y}}\n",
+        "namespace: n\ntopics: [w]\ntables: {n.x: {topic: y}}\n",
+    ),
+    wholes(
+        "tables: {a.x: {topic: a, dead_letters: {table: a.z}}, a.y: {topic: b, dead_letters: {table: a.z}}}\n",
+        "tables: {a.x: {topic: a, dead_letters: {table: a.z}}, a.y: {topic: b, dead_letters: {table: a.w}}}\n",
+        "tables: {a.x: {topic: a, dead_letters: {table: a.z}}, a.y: {topic: b}}\n",
+    ),
+    wholes(
+        "topics: [a, b]\nnamespace: n\ndefaults: {dead_letters: {table: n.bad}}\n",
+        "topics: [a, b]\nnamespace: n\ndefaults: {dead_letters: {}}\n",
+    ),
+    wholes(f"kafkaa: {{}}\n{_TABLE}", _TABLE),
+    wholes(f"mode: upsert\n{_TABLE}", f"defaults: {{mode: upsert}}\n{_TABLE}"),
+    wholes("tables: {page_views: {topic: a}}\n", "tables: {shop.page_views: {topic: a}}\n"),
+    wholes("tables: {a..b: {topic: a}}\n", "tables: {a.b: {topic: a}}\n"),
+    wholes(
+        "tables: {a.b: {start: latest}}\n",
+        "tables: {a.b: {topic: NAME, start: latest}}\n",
+        "tables: {a.b: {topics: [a, b]}}\n",
+    ),
+    wholes("tables: {a.b: {topic: /a/}}\n", "tables: {a.b: {topics: /a/}}\n"),
+    wholes("tables: {a.b: {topic: [a, b]}}\n", "tables: {a.b: {topics: [a, b]}}\n"),
+    wholes("tables: {a.b: {topics: [a, a]}}\n", "tables: {a.b: {topics: [a]}}\n"),
+    wholes("tables: {a.b: {topics: [a, b], start: {0: 1}}}\n", "tables: {a.b: {topics: [a, b], start: {a: {0: 1}}}}\n"),
+    wholes(
+        "tables: {a.b: {topics: [a, b], envelope: debezium, atomic: transaction}}\n",
+        "tables: {a.b: {topic: a, envelope: debezium, atomic: transaction}}\n",
+        "tables: {a.b: {topics: [a, b], envelope: debezium}}\n",
+    ),
+    *(
+        wholes(
+            f"registry: {{{_URL}}}\ntables: {{a.b: {{{topics}, {_LATEST}}}}}}}\n",
+            f"registry: {{{_URL}}}\ntables: {{a.b: {{topics: [a, b], {_LATEST}, subject: s}}}}}}\n",
+            f"registry: {{{_URL}}}\ntables: {{a.b: {{topic: a, {_LATEST}}}}}}}\n",
+        )
+        for topics in ("topics: [a, b]", "topics: /a/")
+    ),
+]
+
+TABLES = [
+    tables("topc: b", ""),
+    tables("topics: [b]", ""),
+    tables("interval: 1s", "commit: {interval: 1s}"),
+    tables("maintenance: {cores: 2}", ""),
+    tables("format: json", "value: {format: json}", "key: {format: json}"),
+    Mended(with_table("registry: {}"), (with_section("registry: {url: https://r}"),)),
+    tables("value: json", "value: {format: json}"),
+    tables("value: jsn", "value: {format: json}", ""),
+    tables("mode: [append]", "mode: append"),
+    tables("commit: {interval: [1s]}", "commit: {interval: 1s}"),
+    tables("commit: {interval: 5}", "commit: {interval: 5s}"),
+    tables("commit: {interval: 7d}", "commit: {interval: 168h}"),
+    tables("commit: {interval: 0s}", "commit: {interval: 1s}"),
+    tables("commit: {interval: soon}", "commit: {interval: 5s}"),
+    tables("limits: {record_size: 0B}", "limits: {record_size: 128MiB}"),
+    tables("limits: {record_size: 5}", "limits: {record_size: 5MiB}"),
+    tables("limits: {columns: 0}", "limits: {columns: 1000}"),
+    tables("dead_letters: {stop_above: 0.2}", "dead_letters: {stop_above: 20%}"),
+    tables("dead_letters: {topic: a}", "dead_letters: {topic: b}"),
+    tables("mode: appendd", "mode: append"),
+    tables("key_columns: [id]", _UPSERT, ""),
+    tables("mode: upsert, key_columns: []", _UPSERT, "mode: upsert"),
+    tables("mode: upsert, key_columns: [a, a]", "mode: upsert, key_columns: [a]"),
+    tables("mode: upsert, order_by: a.b", "mode: upsert, order_by: n, columns: {n: {type: long, field: a.b}}"),
+    tables("rescue: 'false'", "rescue: false"),
+    tables("rescue: 0", "rescue: true"),
+    tables("on_data_loss: [x]", "on_data_loss: skip"),
+    tables("metadata: key", "metadata: [key]", ""),
+    tables("metadata: [no]", "metadata: [key]"),
+    tables("metadata: {key: k, offset: k}", "metadata: {key: k, offset: o}"),
+    tables("metadata: {key: _partition}", "metadata: {key: k}"),
+    tables("metadata: {key: }", "metadata: {key: k}"),
+    tables(
+        "metadata: [offset], columns: {_offset: long}",
+        "metadata: [offset], columns: {o: long}",
+        "columns: {_offset: long}",
+    ),
+    tables("metadata: [op]", "metadata: [op], envelope: debezium", ""),
+    tables("metadata: [deleted]", f"metadata: [deleted], deletes: soft, {_UPSERT}", ""),
+    tables("unknown_fields: drop", "unknown_fields: drop, columns: {a: long}"),
+    tables("properties: {format-version: 2}", "format_version: 3"),
+    tables("properties: {frazil.x: 2}", "properties: {x: 2}"),
+    tables("properties: {a: 'x${env:A}'}", "properties: {a: x}"),
+    Mended(
+        with_table("properties: {s3.secret-access-key: x}"),
+        (_PLAIN, with_section("catalog: {properties: {s3.secret-access-key: x}}")),
+    ),
+    tables("properties: {a: yes}", "properties: {a: true}", "properties: {a: 'yes'}"),
+    tables("properties: {a: [b]}", "properties: {a: b}", ""),
+    tables("properties: {write.format.default: orc}", ""),
+    tables("properties: {write.target-file-size-bytes: 64MiB}", "properties: {write.target-file-size-bytes: 67108864}"),
+    tables(
+        "properties: {write.parquet.compression-codec: zsdt}", "properties: {write.parquet.compression-codec: zstd}"
+    ),
+    tables("properties: {write.parquet.compression-codec: q}", "properties: {write.parquet.compression-codec: gzip}"),
+    tables("properties: {write.parquet.compression-level: best}", "properties: {write.parquet.compression-level: 3}"),
+    tables("start: tomorrow", "start: 2026-01-31T00:00:00Z", "start: latest", "start: {0: 1}"),
+    tables("start: [1]", "start: earliest"),
+    tables("start: 2026-01-31", "start: 2026-01-31T00:00:00Z"),
+    tables("start: 1769817600", "start: 1769817600000"),
+    tables("start: 1960-01-31T00:00:00Z", "start: earliest"),
+    tables("start: {0: -1}", "start: {0: 1200, 1: 1180}"),
+    tables("start: {a: {0: 1}, 1: 2}", "start: {0: 1, 1: 2}", "start: {a: {0: 1}}"),
+    tables("start: {}", "start: {0: 1}"),
+    tables("start: {a: }", "start: {a: {0: 1}}"),
+    tables("start: {b: {0: 1}}", "start: {a: {0: 1}}"),
+    tables("value: {format: avro}"),  # The registry is in a section of its own: see below.
+    tables("value: {schema: latest}", ""),
+    tables("numbers: long", "numbers: double", 'numbers: "decimal(18,4)"'),
+    tables("numbers: double, value: {format: text}", "value: {format: text}"),
+    tables(
+        "tombstones: delete",
+        "tombstones: ignore",
+        "tombstones: dead_letter",
+        "tombstones: row",
+        "tombstones: delete, mode: upsert",
+    ),
+    tables("mode: upsert, tombstones: row", "mode: upsert, tombstones: delete", "mode: upsert, tombstones: ignore"),
+    tables("envelope: debezium, tombstones: row", "envelope: debezium, tombstones: ignore"),
+    tables("changelog: true", "changelog: true, envelope: debezium", ""),
+    tables(
+        f"changelog: true, envelope: debezium, {_UPSERT}",
+        "changelog: true, envelope: debezium",
+        f"envelope: debezium, {_UPSERT}",
+    ),
+    tables("deletes: soft", f"deletes: soft, {_UPSERT}", ""),
+    tables("envelope: {insert: I}", "envelope: {insert: I, operation: o}", "envelope: debezium"),
+    tables(
+        "envelope: {operation: o, unavailable_value: x}",
+        "envelope: {operation: o}",
+        "envelope: {type: debezium, unavailable_value: x}",
+    ),
+    tables("envelope: {type: debezium, insert: I}", "envelope: debezium", "envelope: {insert: I, operation: o}"),
+    tables("envelope: {operation: o, insert: X, delete: X}", "envelope: {operation: o, insert: X}"),
+    tables("envelope: {operation: o, insert: []}", "envelope: {operation: o, insert: [I]}", "envelope: {operation: o}"),
+    tables("value: {format: text}, envelope: debezium", "value: {format: json}, envelope: debezium"),
+    tables("atomic: transaction", "atomic: transaction, envelope: debezium", ""),
+    tables(
+        "envelope: debezium, atomic: {}",
+        "envelope: debezium, atomic: {transaction_topic: t}",
+        "envelope: debezium, atomic: transaction",
+    ),
+    tables(
+        "mode: upsert, deletes: soft, key: {format: json}, order_by: at",
+        "mode: upsert, deletes: soft, key: {format: json}, order_by: at, metadata: {timestamp: at}",
+    ),
+    tables(
+        "mode: upsert, envelope: debezium, key: {format: text}",
+        "mode: upsert, envelope: debezium, key: {format: json}",
+        "mode: upsert, envelope: debezium, key: {format: text}, key_columns: [id]",
+    ),
+    tables(
+        "mode: upsert, envelope: debezium, metadata: [total_order], order_by: _total_order",
+        "mode: upsert, envelope: debezium, metadata: [source_order], order_by: _source_order",
+        "mode: upsert, envelope: debezium, metadata: [total_order]",
+    ),
+    tables("sort_by: [_offset]", "sort_by: [_offset], metadata: [offset]"),
+    tables(
+        "mode: upsert, key_columns: [id], exclude: [id]",
+        "mode: upsert, key_columns: [id]",
+        "mode: upsert, exclude: [id]",
+    ),
+    tables("mode: upsert, key_columns: [id], include: [v]", "mode: upsert, key_columns: [id], include: [v, id]"),
+    tables(
+        "mode: upsert, key_columns: [id], unknown_fields: drop, columns: {v: long}",
+        "mode: upsert, key_columns: [id], unknown_fields: drop, columns: {v: long, id: long}",
+    ),
+    tables("include: [a.b], exclude: [a]", "include: [a.b]", "exclude: [a]"),
+    tables("include: []", "include: [id, user.name]", ""),
+    tables("exclude: ['*']", "exclude: [user.name, user.*]"),
+    tables("exclude: ['[1]']", """exclude: ['["user", "first.name"]']"""),
+    tables("flatten: {separator: .}", "flatten: {separator: _}", "flatten: {separator: __}"),
+    tables("flatten: {depth: all}", "flatten: {depth: 3}", "flatten: true"),
+    tables("columns: [id]", "columns: {id: long}"),
+    tables(f"columns: {{{'n' * 256}: string}}", "columns: {n: string}"),
+    tables("columns: {_rescued: string}", "columns: {left: string}"),
+    tables("columns: {_file: string}", "columns: {file: string}"),
+    tables(
+        "columns: {a: long, b: {type: long, field: a}}",
+        "columns: {a: long}",
+        "columns: {a: long, b: {type: long, field: c}}",
+    ),
+    tables(
+        "columns: {a: {type: long, field: o}, b: {type: long, field: o.x}}",
+        "columns: {b: {type: long, field: o.x}}",
+        "columns: {a: {type: 'struct<y: long>', field: o}, b: {type: long, field: o.x}}",
+    ),
+    tables(f"{_DROP}, maintenance: {{sort: [idd]}}", f"{_DROP}, maintenance: {{sort: [id]}}"),
+    tables(f"{_DROP}, maintenance: {{sort: [l]}}", f"{_DROP}, maintenance: {{sort: [s.a]}}"),
+    tables(f"{_DROP}, maintenance: {{zorder: [l]}}", f"{_DROP}, maintenance: {{zorder: [id, t]}}"),
+    avro("value: {format: json, schema: latest}", "", "value: {format: avro, schema: latest}"),
+    avro("value: {format: avr}", "value: {format: avro}"),
+]
+
+COLUMNS = [
+    columns("5", "'long'"),
+    columns("", "long"),
+    columns("{}", "long"),
+    columns("{type: long, coerce: true}", "{type: string, coerce: true}", "long"),
+    columns("{type: long, zone: UTC}", "{type: timestamp, zone: UTC}", "{type: timestamptz, zone: UTC}", "long"),
+    columns("{type: timestamp, zone: Berlin}", "{type: timestamp, zone: Europe/Berlin}"),
+    columns("{type: string, constant: '${env:R}'}", "{type: string, constant: r}"),
+    columns(
+        "{type: timestamptz(ms), constant: 2026-01-01T00:00:00Z}",
+        "{type: timestamptz, constant: '2026-01-01T00:00:00Z'}",
+    ),
+    columns("{type: long, constant: x}", "{type: long, constant: 7}"),
+    columns("{type: int, constant: 3000000000}", "{type: int, constant: 7}"),
+    columns(
+        "{type: timestamptz, constant: '0000-01-01T00:00:00Z'}", "{type: timestamptz, constant: '2026-01-01T00:00:00Z'}"
+    ),
+    columns(
+        "{type: uuid, constant: x}", *(f"{{type: {kind}, constant: 1}}" for kind in ("string", "int", "'decimal(3,1)'"))
+    ),
+    columns("{type: double, header: h}", "{type: long, header: h}", "{type: double, header: h, value: {format: json}}"),
+    columns(
+        "{type: long, field: b, value: {format: json}}",
+        "{type: long, header: h, value: {format: json}}",
+        "{type: long, field: b}",
+    ),
+    columns(
+        "{type: string, header: h, value: {format: raw}}",
+        "{type: binary, header: h, value: {format: raw}}",
+        "{type: string, header: h}",
+    ),
+    columns("{type: long, constant: 1, header: h}", "{type: long, constant: 1}"),
+    columns("{type: long, field: b.}", "{type: long, field: b.c}"),
+    columns("lnog", "long"),
+    columns("xyz", "long"),
+    columns("lst<int>", "list<int>"),
+    columns("list", "list<int>"),
+    columns("'mapp<string,int>'", "'map<string,int>'"),
+    columns("'strukt<name: int>'", "'struct<name: int>'"),
+    columns("'fixedd[3]'", "'fixed[3]'"),
+    columns("'decimel(9,2)'", "'decimal(9,2)'"),
+    columns("'fixed[0]'", "'fixed[16]'"),
+    columns("'decimal(9'", '"decimal(9,2)"'),
+    columns("'decimal(39,2)'", "'decimal(38,2)'"),
+    columns("timestamp_ns", "timestamp"),
+    columns("variant", "string"),
+    columns("'map<int,string>'", "'map<string,string>'", "'list<struct<key: int, value: string>>'"),
+    columns("'struct<a: int, a: long>'", "'struct<a: int>'"),
+    columns("list<" * 60 + "int" + ">" * 60, "list<int>"),
+    columns("'list<timestamp(ms)>'", "list<long>"),
+    tables(
+        "columns: {s: 'struct<at: timestamp(ms)>'}",
+        "columns: {s: 'struct<x: long>', s_at: {type: timestamptz(ms), field: s.at}}",
+    ),
+    columns("timestamptz(min)", "timestamptz(s)"),
+    columns("time(h)", "time(ms)"),
+    avro(
+        "columns: {c: {type: 'struct<x: long>', header: h, value: {format: avro, framing: header}}}",
+        "columns: {c: {type: 'struct<x: long>', header: h, value: {format: avro, framing: confluent}}}",
+        "columns: {c: {type: 'struct<x: long>', header: h, value: {format: avro, framing: apicurio}}}",
+    ),
+    avro(
+        "columns: {c: {type: 'struct<x: long>', header: h, value: {format: avro, schema: latest}}}",
+        "columns: {c: {type: 'struct<x: long>', header: h, value: {format: avro, schema: latest, subject: s}}}",
+    ),
+]
+
+PARTITIONS = [
+    _of_partitions("[days(at)]", "[day(at)]"),
+    _of_partitions("[zz(at)]", "[day(at)]"),
+    _of_partitions("['bucket(n, 0)']", "['bucket(n, 16)']"),
+    _of_partitions("['bucket(16, n)']", "['bucket(n, 16)']"),
+    _of_partitions("['bucket(n, 2147483648)']", "['bucket(n, 16)']", "['bucket(n, 2147483647)']"),
+    _of_partitions("['bucket(n)']", "['bucket(n, 16)']"),
+    _of_partitions("['day(at, 2)']", "[day(at)]"),
+    _of_partitions("['day(, 2)']", "[day(at)]"),
+    _of_partitions("['bucket()']", "['bucket(n, 16)']"),
+    _of_partitions("[day()]", "[day(at)]", "[s.a]"),
+    _of_partitions("[identity(n)]", "[n]"),
+    _of_partitions("[bucket(n, 16)]", '["bucket(n, 16)"]'),
+    _of_partitions("['(n']", "[n]", "[year(at), 'truncate(n, 4)', void(n)]"),
+    _of_partitions("[day(at), hour(at)]", "[hour(at)]"),
+    _of_partitions("[n, n]", "[n]"),
+    _of_partitions("[hour(day)]", "[day(day)]"),
+    _of_partitions("[s]", "[s.a]"),
+    _of_partitions("[l]", "[n]"),
+    _of_partitions("[raw]", "['bucket(raw, 16)']"),
+    tables("columns: {n: string}, partition_by: [day(n)]", "columns: {n: timestamptz}, partition_by: [day(n)]"),
+    tables("columns: {n: long}, partition_by: [day(n)]", "columns: {n: timestamptz(ms)}, partition_by: [day(n)]"),
+    tables(
+        "columns: {s: 'struct<n: string>'}, partition_by: [day(s.n)]",
+        "columns: {s: 'struct<n: string>', s_n: {type: timestamptz, field: s.n}}, partition_by: [day(s_n)]",
+    ),
+    tables(
+        "columns: {s: 'struct<n: long>'}, partition_by: [day(s.n)]",
+        "columns: {s: 'struct<n: long>', s_n: {type: timestamptz(ms), field: s.n}}, partition_by: [day(s_n)]",
+    ),
+    tables("sort_by: [void(n)]", ""),
+]
+
+SECTIONS = [
+    sections("defaults: {topic: b}", "defaults: {}"),
+    sections("catalog: {type: hivee}", "catalog: {type: jdbc}"),
+    sections("catalog: {type: hive}", "catalog: {type: jdbc}", "catalog: {type: rest, uri: 'http://c'}"),
+    sections("catalog: {impl: some.Class}", "catalog: {}"),
+    sections("catalog: {type: rest}", "catalog: {type: rest, uri: https://catalog/api}"),
+    sections("catalog: {type: rest, uri: catalog}", "catalog: {type: rest, uri: 'https://catalog'}"),
+    sections("catalog: {uri: 'http://x'}", "catalog: {uri: 'jdbc:sqlite:x'}", "catalog: {type: rest, uri: 'http://x'}"),
+    sections(
+        "catalog: {uri: 'jdbc:postgresql://x/y'}", "catalog: {uri: 'jdbc:postgresql://x/y', warehouse: 's3://lake/'}"
+    ),
+    sections("catalog: {properties: {warehouse: x}}", "catalog: {warehouse: x}"),
+    sections(
+        "spark: {conf: {driver.memory: 4g}}", "spark: {conf: {spark.driver.memory: 4g, spark.hadoop.driver.memory: 4g}}"
+    ),
+    sections("spark: {master: 4}", "spark: {master: '4'}"),
+    sections(
+        "commit: {target_file_size: 64MiB, min_file_size: 256MiB}",
+        "commit: {target_file_size: 256MiB, min_file_size: 64MiB}",
+    ),
+    sections("maintenance: always", "maintenance: true", "maintenance: false", "maintenance: {cores: 2}"),
+    sections("maintenance: {cores: 0}", "maintenance: {cores: 2}"),
+    sections("maintenance: {window: 22-6}", "maintenance: {window: '22:00-06:00'}"),
+    sections("maintenance: {window: '10:00-10:00'}", "maintenance: {window: '10:00-11:00'}", "maintenance: {}"),
+    sections("maintenance: {orphans: {age: 1h}}", "maintenance: {orphans: {age: 24h}}"),
+    sections("maintenance: {sort: [a], zorder: [b]}", "maintenance: {sort: [a]}", "maintenance: {zorder: [b]}"),
+    sections("maintenance: {sort: [a up]}", "maintenance: {sort: [a, b desc]}"),
+    sections("maintenance: {zorder: [a desc]}", "maintenance: {zorder: [a]}"),
+    sections("registry: {}", "registry: {url: https://registry:8081}"),
+    sections("registry: {url: x}", "registry: {url: 'https://x'}"),
+    sections("registry: {url: []}", f"registry: {{{_URL}}}"),
+    sections("registry: {url: 'https://a:x'}", "registry: {url: 'https://registry:8081'}"),
+    sections("registry: {url: 'https://u:p@b'}", "registry: {url: 'https://b', auth: {username: u, password: p}}"),
+    sections("registry: {url: 'https://a?x=1'}", f"registry: {{{_URL}}}"),
+    sections(f"registry: {{{_URL}, context: ':.c:'}}", f"registry: {{{_URL}, context: c}}"),
+    sections(f"registry: {{{_URL}, context: 'a b'}}", f"registry: {{{_URL}, context: a-b}}"),
+    sections(
+        f"registry: {{{_URL}, auth: {{username: u}}}}",
+        f"registry: {{{_URL}, auth: {{username: u, password: p}}}}",
+        f"registry: {{{_URL}, auth: {{token: t}}}}",
+    ),
+    sections(
+        f"registry: {{{_URL}, auth: {{username: 'u:v', password: p}}}}",
+        f"registry: {{{_URL}, auth: {{username: u, password: p}}}}",
+    ),
+    sections(
+        "registry: {url: 'http://a', tls: {ca: c}}",
+        f"registry: {{{_URL}, tls: {{ca: c}}}}",
+        "registry: {url: 'http://a'}",
+    ),
+    sections(f"registry: {{{_URL}, tls: {{key: k}}}}", f"registry: {{{_URL}, tls: {{key: k, certificate: c}}}}"),
+    sections(f'registry: {{{_URL}, tls: {{ca: "BEGIN\\nabc"}}}}', f"registry: {{{_URL}, tls: {{ca: ca.pem}}}}"),
+    *(
+        sections(f"registry: {{{_URL}, properties: {{{key}: x}}}}", f"registry: {{{fixed}}}")
+        for key, fixed in (
+            ("url", _URL),
+            ("basic.auth.user.info", f"{_URL}, auth: {{username: u, password: p}}"),
+            ("bearer.auth.token", f"{_URL}, auth: {{token: t}}"),
+            ("ssl.ca.location", f"{_URL}, tls: {{ca: c}}"),
+            ("ssl.certificate.location", f"{_URL}, tls: {{certificate: c}}"),
+            ("ssl.key.location", f"{_URL}, tls: {{certificate: c, key: k}}"),
+            ("ssl.key.password", f"{_URL}, tls: {{certificate: c, key: k, key_password: p}}"),
+            ("timeout", _URL),
+            ("max.retries", _URL),
+            ("cache.capacity", _URL),
+            ("cache.latest.ttl.sec", _URL),
+        )
+    ),
+    Mended(
+        with_table("value: {format: avro}"),
+        (with_table("value: {format: avro}") + "registry: {url: https://registry:8081}\n",),
+    ),
+]
+
+MENDED = [*DOCUMENTS, *TABLES, *COLUMNS, *PARTITIONS, *SECTIONS]

@@ -1,0 +1,63 @@
+"""Every remedy in the source is followed by a test, or is on the list of those that only people can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from docs.remedies import Remedy, remedies
+from docs.scan import GAP, ROOT
+from frazil.errors import SpecError
+from frazil.spec import load_spec
+from tests.unit.remedies.followed import BY_PEOPLE, FOLLOWED
+from tests.unit.remedies.pipeline_files import MENDED
+
+OF_FILES = ("spec/", "literals.py")
+SECRETS = {
+    "create it, or correct its path",
+    "save the secret as UTF-8 text",
+    "set it to UTF-8 text",
+    "set … before starting Frazil",
+    "write `${env:NAME}` or `${file:PATH}`",
+    "write the secret, and only it, into the file",
+    "name a file that can be read with -f FILE",
+    "save it as UTF-8",
+}
+"""Followed in test_pipeline_files.py with files and variables beside the pipeline file."""
+
+
+def test_every_remedy_of_the_pipeline_file_is_followed(tmp_path: Path) -> None:
+    path, shown = tmp_path / "pipeline.yaml", []
+    for one in MENDED:
+        path.write_text(one.broken)
+        try:
+            load_spec(path, {})
+        except SpecError as error:
+            shown.append(error.remedy)
+    written = [remedy for remedy in remedies() if remedy.module.startswith(OF_FILES)]
+    followed = {found for text in shown for found in closest(text, written)} | SECRETS
+    assert {remedy.text for remedy in written} - followed - BY_PEOPLE.keys() == set()
+
+
+def test_every_other_remedy_is_followed_by_a_test_or_by_people() -> None:
+    others = {remedy.text for remedy in remedies() if not remedy.module.startswith(OF_FILES)}
+    assert others - FOLLOWED.keys() - BY_PEOPLE.keys() == set()
+    every = {remedy.text for remedy in remedies()}
+    assert (FOLLOWED.keys() | BY_PEOPLE.keys()) - every == set()
+    assert FOLLOWED.keys() & BY_PEOPLE.keys() == set()
+
+
+def test_the_tests_that_follow_remedies_are_there() -> None:
+    missing = []
+    for test in sorted(set(FOLLOWED.values())):
+        file, _, name = test.partition("::")
+        path = ROOT / "tests" / file
+        if not path.exists() or f"def {name}(" not in path.read_text():
+            missing.append(test)
+    assert missing == []
+
+
+def closest(shown: str, written: Iterable[Remedy]) -> set[str]:
+    """Of the remedies that an advice can be, those that say the most of it themselves."""
+    own = {remedy.text: len(remedy.text.replace(GAP, "")) for remedy in written if remedy.matches(shown)}
+    return {text for text, size in own.items() if size == max(own.values())}

@@ -1,0 +1,201 @@
+"""What stops a table for the state of the world around it, and that it goes on once the remedy is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from frazil.errors import SpecError
+from frazil.ingest.evolve import new_schema
+from frazil.ingest.table import RunState, Table
+from frazil.spec.types import parse_type
+from tests.unit.remedies.followed import is_told
+from tests.unit.remedies.operator import Operator
+
+
+def assert_stopped(table: Table, remedy: str) -> None:
+    """It stands still and says what to do."""
+    assert table.run_state in (RunState.STOPPED, RunState.BACKING_OFF, RunState.WAITING), table.run_state
+    assert is_told(remedy, table.remedy), (table.reason, table.remedy)
+
+
+def test_another_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Operator(tmp_path, {"x": 1})
+    operator.run()
+    monkeypatch.setattr(operator.source, "cluster_id", lambda: "other")
+    operator.feed("a", {"x": 2})
+    remedy = "point `bootstrap.servers` at that cluster, or use another `pipeline` name for this one"
+    assert_stopped(operator.run(), remedy)
+    text = "tables: {n.a: {topic: a}}\n"
+    assert operator.run_file(text, "q")["n.a"].run_state is RunState.WAITING
+    assert [row["x"] for row in operator.values()] == [1, 1, 2]
+    monkeypatch.undo()
+    assert operator.run().run_state is RunState.WAITING
+
+
+def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, {"x": 1})
+    operator.run()
+    operator.source.create("a")
+    operator.feed("a", {"x": 2}, {"x": 3})
+    assert_stopped(operator.run(), "to load the new topic, use another table, or another `pipeline` name for this one")
+    assert operator.run(table="n.b").run_state is RunState.WAITING
+    assert operator.run_file("tables: {n.a: {topic: a}}\n", "q")["n.a"].run_state is RunState.WAITING
+    assert (len(operator.values("n.b")), len(operator.values())) == (2, 3)
+
+
+def test_records_that_are_gone(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, {"x": 1})
+    operator.run()
+    operator.feed("a", {"x": 2}, {"x": 3})
+    operator.source.trim("a", 0, 2)
+    assert_stopped(operator.run(), "set `on_data_loss: skip` on the table to go on from the first record that is left")
+    assert operator.run("on_data_loss: skip").run_state is RunState.WAITING
+    assert [row["x"] for row in operator.values()] == [1, 3]
+
+
+def test_a_topic_that_ends_early(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, *({"x": n} for n in range(3)))
+    operator.run()
+    operator.source.by_name["a"].partitions[0][:] = operator.source.by_name["a"].partitions[0][:2]
+    remedy = (
+        "the topic lost records (an unclean leader election, or it was made anew): see that the table and the topic belong"
+        " together, then set `start` for a new table"
+    )
+    assert_stopped(operator.run(), remedy)
+    assert operator.run("start: {0: 1}", "n.b").run_state is RunState.WAITING
+    assert [row["x"] for row in operator.values("n.b")] == [1]
+
+
+def test_progress_that_was_expired(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, {"x": 1})
+    operator.run()
+    ours = operator.catalog.ancestors("n.a")[0].id
+    operator.catalog.append_foreign("n.a")
+    operator.catalog.expire("n.a", ours)
+    remedy = "restore a snapshot with the summary key frazil.….offsets, or drop the table to load it anew"
+    assert_stopped(operator.run(), remedy)
+    operator.catalog.drop("n.a")
+    assert operator.run().run_state is RunState.WAITING
+    assert [row["x"] for row in operator.values()] == [1]
+
+
+def test_a_table_of_format_version_1(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, {"x": 1})
+    operator.catalog.create("n.a", new_schema([("x", parse_type("long"))]), {}, 1)
+    settings = "mode: upsert, key_columns: [x]"
+    remedy = (
+        "upgrade it with an engine of your choice, in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '2')"
+    )
+    assert_stopped(operator.run(settings), remedy)
+    operator.catalog.upgrade("n.a", 2)
+    assert operator.run(settings).run_state is RunState.WAITING
+    assert operator.values() == [{"x": 1}]
+
+
+def test_topics_whose_tables_are_taken(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, {"x": 1}, topics=("a", "a__dead_letters", "..."))
+    tables = operator.run_file("namespace: n\ntopics: /./\n")
+    assert_stopped(
+        tables["n.a__dead_letters"],
+        "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
+    )
+    assert_stopped(tables["n...."], "leave its topic out of `topics`, and give it a table under `tables`")
+    own = "tables: {n.letters: {topic: a__dead_letters}, n.dots: {topic: '...'}}\n"
+    operator.feed("a__dead_letters", {"x": 2})
+    operator.feed("...", {"x": 3})
+    tables = operator.run_file(f"namespace: n\ntopics: /^a$/\n{own}")
+    assert {name: operator.values(name) for name in tables} == {
+        "n.a": [{"x": 1}],
+        "n.letters": [{"x": 2}],
+        "n.dots": [{"x": 3}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("topics", "pattern", "remedy"),
+    [
+        (("orders",), "ordesr", "correct it; the nearest topic is `…`"),
+        (("zz",), "orders", "correct it; topics are …"),
+        ((), "orders", "correct it; there are no topics"),
+    ],
+)
+def test_a_pattern_that_matches_nothing(tmp_path: Path, topics: tuple[str, ...], pattern: str, remedy: str) -> None:
+    operator = Operator(tmp_path, topics=topics)
+    with pytest.raises(SpecError) as refused:
+        operator.run_file(f"namespace: n\ntopics: /^{pattern}$/\n")
+    assert is_told(remedy, refused.value.remedy), refused.value.remedy
+    name = topics[0] if topics else "orders"
+    if not topics:
+        operator.source.create(name)
+    operator.feed(name, {"x": 1})
+    assert list(operator.run_file(f"namespace: n\ntopics: /^{name}$/\n")) == [f"n.{name}"]
+    assert operator.values(f"n.{name}") == [{"x": 1}]
+
+
+def test_a_topic_that_does_not_exist(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, topics=())
+    assert_stopped(operator.run(), "create the topic, or correct its name")
+    operator.source.create("a")
+    operator.feed("a", {"x": 1})
+    assert operator.run().run_state is RunState.WAITING
+    assert operator.values() == [{"x": 1}]
+
+
+def test_a_declared_column_of_another_type(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, {"x": 1})
+    operator.run()
+    operator.feed("a", {"x": 2})
+    remedy = (
+        "take `…` out of `columns`, or write its type as the table has it; or declare the field under another name,"
+        " `columns: {NAME: {type: …, field: …}}`"
+    )
+    stopped = operator.run("columns: {x: {type: string, coerce: true}}")
+    assert_stopped(stopped, remedy)
+    assert "{type: string, coerce: true, field: x}" in stopped.remedy
+    assert operator.run("columns: {x2: {type: string, coerce: true, field: x}}").run_state is RunState.WAITING
+    operator.feed("a", {"x": 3})
+    assert operator.run("columns: {x: long}").run_state is RunState.WAITING
+    operator.feed("a", {"x": 4})
+    assert operator.run().run_state is RunState.WAITING
+    assert [(row["x"], row["x2"]) for row in operator.values()] == [(1, None), (None, "2"), (3, None), (4, None)]
+
+
+def test_a_declared_column_that_differs_in_capitals(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, {"x": 1})
+    operator.run()
+    operator.feed("a", {"x": 2})
+    assert_stopped(operator.run("columns: {X: long}"), "write `…` under `columns`, as the table has it")
+    assert operator.run("columns: {x: long}").run_state is RunState.WAITING
+    assert operator.values() == [{"x": 1}, {"x": 2}]
+
+
+def test_a_dead_letter_table_that_is_something_else(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, {"x": 1}, {"x": "bad"})
+    operator.catalog.create("n.a__dead_letters", new_schema([("x", parse_type("long"))]), {}, 2)
+    settings = "columns: {x: long}"
+    assert_stopped(operator.run(settings), "name another one: `dead_letters: {table: …}`")
+    assert operator.run(f"{settings}, dead_letters: {{table: n.bad}}").run_state is RunState.WAITING
+    assert (operator.values(), len(operator.catalog.data_files("n.bad"))) == ([{"x": 1}], 1)
+
+
+def test_a_key_that_is_a_struct(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, {"k": {"id": 1}, "x": 1})
+    assert_stopped(operator.run("mode: upsert, key_columns: [k]"), "name the columns inside it, or another one")
+    assert operator.run("mode: upsert, key_columns: [k.id]").run_state is RunState.WAITING
+    assert operator.values() == [{"k": {"id": 1}, "x": 1}]
+
+
+def test_a_partition_field_of_the_same_name(tmp_path: Path) -> None:
+    settings = "columns: {at: timestamptz}, partition_by: [day(at)]"
+    operator = Operator(tmp_path, {"at": "2026-01-01T00:00:00Z"})
+    operator.run(settings)
+    operator.feed("a", {"at": "2026-01-01T00:00:00Z", "at_day": 1})
+    remedy = "leave it out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: …}}`"
+    assert_stopped(operator.run(f"{settings}, on_bad_record: stop"), remedy)
+    own = settings.replace("{at:", "{d: {type: long, field: at_day}, at:")
+    assert operator.run(own).run_state is RunState.WAITING
+    operator.feed("a", {"at": "2026-01-01T00:00:00Z", "at_day": 1})
+    assert operator.run(f"{settings}, exclude: [at_day]").run_state is RunState.WAITING
+    assert [row.get("d") for row in operator.values()] == [None, 1, None]

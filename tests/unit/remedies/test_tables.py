@@ -1,0 +1,311 @@
+"""A table that stops, waits or refuses is well once somebody has done what the remedy says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.ingest.refusals import refused_changes
+from frazil.ingest.table import RunState, Table
+from frazil.ingest.target import WriterSchema
+from tests.unit.ingest.test_framed import framed
+from tests.unit.remedies.followed import is_told
+from tests.unit.remedies.operator import Operator
+
+
+@dataclass(frozen=True)
+class Told:
+    """Records of the topic in the order of runs, and what a table with these settings says of the last of them.
+
+    done: settings that do what the remedy offers, each with the rows that are there then. is_new: for another table, which
+    reads the topic from its beginning.
+    """
+
+    settings: str
+    runs: tuple[tuple[Any, ...], ...]
+    remedy: str
+    done: Sequence[tuple[str, list[dict[str, Any]]]]
+    is_new: bool = False
+
+
+_CLASH = "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
+_TEXT = (
+    "fix the producer, or give the field a column for any value,"
+    " `columns: {NAME: {type: string, coerce: true, field: PATH}}`"
+)
+_WIDE = (
+    "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
+    " `limits.columns`"
+)
+_EMPTY = "produce records with fields, or declare `columns`"
+_STOP = "on_bad_record: stop"
+
+STOPS = [
+    Told(
+        "start: {3: 0}",
+        (({"x": 1},),),
+        "correct `start`: partitions are counted from 0",
+        [("start: {0: 0}", [{"x": 1}])],
+    ),
+    Told(
+        "limits: {columns: 2}",
+        (({"x": 1, "y": 2, "m": {"a": 1}},),),
+        _WIDE,
+        [
+            ("limits: {columns: 2}, exclude: [m]", [{"x": 1, "y": 2}]),
+            ("limits: {columns: 5}, columns: {m: 'map<string,long>'}", [{"x": 1, "y": 2, "m": [("a", 1)]}]),
+            ("limits: {columns: 4}", [{"x": 1, "y": 2, "m": {"a": 1}}]),
+        ],
+    ),
+    Told(
+        "limits: {columns: 2}",
+        (({"x": 1},), ({"y": 2}, {"z": 3})),
+        _WIDE,
+        [
+            ("limits: {columns: 3}", [{"x": 1}, {"y": 2}, {"z": 3}]),
+            ("exclude: [z], limits: {columns: 2}", [{"x": 1}, {"y": 2}, {}]),
+        ],
+    ),
+    Told(
+        _STOP,
+        (({"x": 1},), ({"x": "a"},)),
+        _TEXT,
+        [(f"{_STOP}, columns: {{x_text: {{type: string, coerce: true, field: x}}}}", [{"x": 1}, {"x_text": "a"}])],
+    ),
+    Told(
+        _STOP,
+        (({"x": 2**63},),),
+        _TEXT,
+        [
+            (f"{_STOP}, columns: {{x: {{type: string, coerce: true}}}}", [{"x": str(2**63)}]),
+            (f"{_STOP}, columns: {{x: double}}", [{"x": 2.0**63}]),
+        ],
+    ),
+    Told(
+        f"{_STOP}, flatten: true",
+        (({"a_b": 1, "a": {"b": 2}},),),
+        _CLASH,
+        [
+            ("flatten: true, exclude: [a_b]", [{"a_b": 2}]),
+            ("flatten: true, columns: {f: {type: long, field: a_b}}", [{"f": 1, "a_b": 2}]),
+        ],
+    ),
+    Told(
+        f"{_STOP}, metadata: {{offset: x}}",
+        (({"x": 7},),),
+        _CLASH,
+        [
+            ("metadata: {offset: x}, exclude: [x]", [{"x": 0}]),
+            ("metadata: {offset: x}, columns: {f: {type: long, field: x}}", [{"x": 0, "f": 7}]),
+        ],
+    ),
+    Told(
+        f"{_STOP}, schema_evolution: freeze, columns: {{x: long}}",
+        (({"x": 1, "y": 2},),),
+        "write `schema_evolution: add_only`, or leave the field out with `exclude`",
+        [
+            (f"{_STOP}, schema_evolution: add_only, columns: {{x: long}}", [{"x": 1, "y": 2}]),
+            (f"{_STOP}, schema_evolution: freeze, columns: {{x: long}}, exclude: [y]", [{"x": 1}]),
+        ],
+    ),
+    Told(
+        "columns: {x: long}",
+        (tuple({"x": "bad"} for _ in range(100)),),
+        "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass",
+        [("columns: {x: string}", [{"x": "bad"}] * 100), ("columns: {x: long}, dead_letters: {stop_above: 100%}", [])],
+        is_new=True,
+    ),
+    Told(
+        _STOP,
+        (({"x": 1}, None),),
+        "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
+        " `mode: upsert` where they delete rows",
+        [("tombstones: ignore", [{"x": 1}]), ("tombstones: row", [{"x": 1}, {}])],
+    ),
+    Told(
+        f"{_STOP}, mode: upsert, key: {{format: json}}",
+        (({"x": 1},),),
+        "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a"
+        " primary key cannot be told apart",
+        [("mode: upsert, key_columns: [x]", [{"x": 1}]), ("mode: append", [{"x": 1}])],
+    ),
+    Told("", (({},),), _EMPTY, [("columns: {x: long}", [{}])]),
+    Told("", ((7,),), _EMPTY, [("columns: {x: long}", [])]),
+    Told(
+        "columns: {x: long, X: long}",
+        (({"x": 1},),),
+        "give one of them another name, such as `…_2: {type: …, field: …}`",
+        [("columns: {x: long, X_2: {type: long, field: X}}", [{"x": 1}])],
+    ),
+    Told(
+        "schema_evolution: freeze, partition_by: [c], columns: {x: long}",
+        (({"x": 1},),),
+        "declare it under `columns`, or correct the name: …",
+        [
+            ("schema_evolution: freeze, partition_by: [c], columns: {x: long, c: long}", [{"x": 1}]),
+            ("schema_evolution: freeze, partition_by: [x], columns: {x: long}", [{"x": 1}]),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("told", STOPS, ids=lambda told: f"{told.settings} {str(told.runs[-1])[:40]}")
+def test_a_table_goes_on_once_its_remedy_is_done(tmp_path: Path, told: Told) -> None:
+    for number, (done, rows) in enumerate(told.done):
+        operator = Operator(tmp_path / str(number))
+        for records in told.runs:
+            operator.feed("a", *records)
+            table = operator.run(told.settings)
+        assert table.run_state in (RunState.STOPPED, RunState.BACKING_OFF)
+        assert is_told(told.remedy, table.remedy), table.remedy
+        name = "n.b" if told.is_new else "n.a"
+        assert operator.run(done, name).run_state is RunState.WAITING
+        assert filled(operator.values(name)) == rows
+
+
+def filled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows without the columns that have no value."""
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A field `x` whose type in Avro changes, what is said then, and settings of a new table that takes both."""
+
+    name: str
+    settings: str
+    first: tuple[Any, Any]
+    second: tuple[Any, Any]
+    remedy: str
+    done: str
+    values: list[Any]
+    column: str = "x"
+    is_new: bool = True
+
+
+_BOTH = (
+    "correct the schema, or give the field another name; a new table with"
+    " `columns: {NAME: {type: string, coerce: true, field: PATH}}` keeps both as text"
+)
+
+
+def _inside(kind: Any) -> dict[str, Any]:
+    """A record with a field `y`."""
+    return {"type": "record", "name": "S", "fields": [{"name": "y", "type": kind}]}
+
+
+CHANGES = [
+    Changed(
+        "struct",
+        "",
+        ("int", 1),
+        (_inside("int"), {"y": 2}),
+        _BOTH,
+        "columns: {x: {type: string, coerce: true}}",
+        ["1", '{"y":2}'],
+    ),
+    Changed(
+        "boolean", "", ("int", 1), ("boolean", True), _BOTH, "columns: {x: {type: string, coerce: true}}", ["1", "true"]
+    ),
+    Changed(
+        "text",
+        "",
+        ("string", "a"),
+        ("int", 7),
+        "to keep it as text, write `columns: {…: {type: string, coerce: true}}`",
+        "columns: {x: {type: string, coerce: true}}",
+        ["a", "7"],
+        is_new=False,
+    ),
+    Changed(
+        "widened",
+        "schema_evolution: add_only",
+        ("int", 1),
+        ("long", 2),
+        "write `schema_evolution: evolve`, or widen the column yourself",
+        "schema_evolution: evolve",
+        [1, 2, 2],
+        is_new=False,
+    ),
+    Changed(
+        "times",
+        "",
+        ({"type": "long", "logicalType": "timestamp-millis"}, 0),
+        ("long", 0),
+        "say what its numbers count since the epoch, such as `columns: {…: …(ms)}`",
+        "columns: {x: timestamptz(ms)}",
+        [1970, 1970],
+        is_new=False,
+    ),
+    Changed(
+        "days",
+        "",
+        ({"type": "int", "logicalType": "date"}, 0),
+        ("int", 0),
+        "where its numbers are …, declare it: `columns: {…: …}`",
+        "columns: {x: date}",
+        [1970, 1970],
+        is_new=False,
+    ),
+    Changed(
+        "text inside",
+        "",
+        (_inside("string"), {"y": "a"}),
+        (_inside("int"), {"y": 7}),
+        "to keep it as text, declare the column `…` with its type and `coerce: true`",
+        'columns: {x: {type: "struct<y: string>", coerce: true}}',
+        [{"y": "a"}, {"y": "7"}],
+        is_new=False,
+    ),
+    Changed(
+        "times inside",
+        "",
+        (_inside({"type": "long", "logicalType": "timestamp-millis"}), {"y": 0}),
+        (_inside("long"), {"y": 0}),
+        "say what its numbers count since the epoch, such as `columns: {…: {type: …(ms), field: …}}`",
+        "columns: {y: {type: timestamptz(ms), field: x.y}}",
+        [1970],
+        column="y",
+        is_new=False,
+    ),
+    Changed(
+        "days inside",
+        "",
+        (_inside({"type": "int", "logicalType": "date"}), {"y": 0}),
+        (_inside("int"), {"y": 1}),
+        "where its numbers are …, declare the column `…` with its type",
+        'columns: {x: "struct<y: date>"}',
+        [{"y": date(1970, 1, 1)}, {"y": date(1970, 1, 2)}],
+        is_new=False,
+    ),
+]
+
+
+def _run(operator: Operator, settings: str, name: str = "n.a") -> Table:
+    """A run of a table of Avro records."""
+    more = f"value: {{format: avro}}{', ' if settings else ''}{settings}"
+    return operator.run_file(f"registry: {{url: 'http://r'}}\ntables: {{{name}: {{topic: a, {more}}}}}\n")[name]
+
+
+@pytest.mark.parametrize("changed", CHANGES, ids=lambda changed: changed.name)
+def test_a_change_that_is_refused_is_followed_once_its_remedy_is_done(tmp_path: Path, changed: Changed) -> None:
+    operator = Operator(tmp_path)
+    for kind, value in (changed.first, changed.second):
+        schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]})
+        number = operator.registry.register("avro", schema, subject="a-value")
+        operator.feed("a", *framed(number, WriterSchema("avro", schema), {"x": value}))
+        table = _run(operator, changed.settings)
+    said = [refused.remedy for refused in refused_changes(table.refusals)]
+    assert any(is_told(changed.remedy, remedy) for remedy in said), (said, table.reason)
+    name = "n.b" if changed.is_new else "n.a"
+    if not changed.is_new:  # What is a dead letter is retried by a command; here the record comes again.
+        operator.feed("a", *framed(number, WriterSchema("avro", schema), {"x": value}))
+    assert _run(operator, changed.done, name).run_state is RunState.WAITING
+    rows = [row[changed.column] for row in operator.values(name) if row[changed.column] is not None]
+    assert [getattr(value, "year", value) for value in rows] == changed.values
