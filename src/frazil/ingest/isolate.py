@@ -26,7 +26,7 @@ from frazil.types import BadRecord
 
 MOST_FOUND = 100
 """Records that one search names; the next one finds further ones."""
-_WHOLE_CPU_S, _LEAST_CPU_S = 8.0, 1.5
+_WHOLE_CPU_S, _LEAST_CPU_S = 10.0, 1.5
 _LONGEST_REASON = 500
 _FAILED, _NOT_ITS_FAULT = 3, 4
 

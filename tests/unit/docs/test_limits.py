@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from docs.generate import REFERENCE
+from frazil.ingest import guard
 from frazil.ingest.decode import limits
 from frazil.ingest.decode.avro import faults
 from frazil.ingest.decode.avro import schema as avro
@@ -49,6 +50,8 @@ LIMITS = {
     "bytes of a JSON Schema with its references": f"{refs.MAX_BYTES:,}",
     "message indexes of a Protobuf record": f"{frames.MAX_INDEXES}",
     "the number of a Protobuf field": f"{layout.MAX_NUMBER:,}",
+    "processor time of a worker for the records that it gets at once (20,000 at most, 64 MB)": f"{guard.CPU_SECONDS:.0f} s",
+    "memory of a worker for a task, beyond what it has": f"{guard.MEMORY_BYTES // 2**30} GiB",
     "numbers in Avro, varints and lengths in Protobuf": "10 bytes and 64 bits",
 }
 
