@@ -14,7 +14,7 @@ from frazil.ingest.evolve import NamesClash, extend_schema, new_schema
 from frazil.ingest.table import RunState
 from frazil.name_length import MAX_NAME_BYTES, is_long, long_name_in, without_long_names
 from frazil.spec import ColumnSpec
-from frazil.spec.models import FlattenSpec
+from frazil.spec.models import EnvelopeSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest import test_schemas
 from tests.unit.ingest.service_scene import Scene, only
@@ -98,6 +98,56 @@ def test_an_avro_schema_with_such_a_name_brings_the_other_columns(tmp_path: Path
     world.produce(
         number, text, {"id": 1, **dict.fromkeys(value)}, {"id": 2, **value}, {"id": 3, **dict.fromkeys(value)}
     )
+    world.settle()
+    assert [row["id"] for row in world.rows()] == [1, 3]
+    (letter,) = world.rows("n.t__dead_letters")
+    assert (letter["offset"], letter["error_class"]) == (1, "name_too_long")
+
+
+def _connect(row: dict[str, Any]) -> dict[str, Any]:
+    fields = [{"type": "int64", "optional": True, "field": name} for name in row]
+    return {"schema": {"type": "struct", "optional": False, "fields": fields}, "payload": row}
+
+
+def _debezium(row: dict[str, Any]) -> dict[str, Any]:
+    return {"before": None, "after": row, "source": {"lsn": 1}, "op": "c", "ts_ms": 1}
+
+
+@pytest.mark.parametrize(
+    ("written", "settings"), [(_connect, {}), (_debezium, {"envelope": EnvelopeSpec(kind="debezium")})]
+)
+def test_a_message_of_a_connector_with_such_a_name_is_a_dead_letter(
+    tmp_path: Path, written: Any, settings: dict[str, Any]
+) -> None:
+    scene = Scene(tmp_path, "a", **settings)
+    scene.feed("a", *(written(row) for row in ({"id": 1}, {"id": 2, LONG: 5}, {"id": 3})))
+    assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert [row["id"] for row in scene.rows("n.a")] == [1, 3]
+    assert scene.letters("n.a") == [("a", 0, 1)]
+
+
+PROTO = 'syntax = "proto3"; message R { optional int64 id = 1; optional int64 %s = 2; }'
+JSON_SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, LONG: {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "bodies"),
+    [
+        ("protobuf", PROTO % LONG, [b"\0\x08\x01", b"\0\x08\x02\x10\x05", b"\0\x08\x03"]),
+        (
+            "json_schema",
+            json.dumps(JSON_SCHEMA),
+            [b'{"id": 1}', b'{"id": 2, "%s": 5}' % LONG.encode(), b'{"id": 3}'],
+        ),
+    ],
+)
+def test_another_schema_with_such_a_name_brings_the_other_columns(
+    tmp_path: Path, kind: Any, schema: str, bodies: list[bytes]
+) -> None:
+    world = test_schemas.World(tmp_path, value={"format": kind})
+    number = world.registry.register(kind, schema, subject="a-value")
+    for body in bodies:
+        world.source.produce("a", 0, b"\0" + number.to_bytes(4, "big") + body)
     world.settle()
     assert [row["id"] for row in world.rows()] == [1, 3]
     (letter,) = world.rows("n.t__dead_letters")
