@@ -129,6 +129,8 @@ class Service:
         self._polling = Polling()
         self._patience = Patience(parts.clock)
         self._has_asked: set[str] = set()
+        self._has_loaded: set[str] = set()
+        self._waiting_first = False
         self._fatal: BaseException | None = None
         self._suspects = Suspects(spec.state_dir / f"{spec.pipeline}.suspects.json")
         self._reading: dict[str, Planned] = {}
@@ -246,9 +248,11 @@ class Service:
             finished = self._lanes.wait(LONGEST_POLL_S)
             self._settle(finished)
             answered_s = self._clock.monotonic_s() if finished else answered_s
+        self._has_loaded.clear()
 
     def _load(self, table: Table, conflict: ConflictError | None = None) -> None:
         """Loads a table, which may end the process when a later run has taken over, while the others go on."""
+        self._has_loaded.add(table.name)
         step = partial(self._loader.reload if conflict else self._loader.load, table)
         self._ask(lane_of("load", table), _Asking(table, table.state, conflict), step)
 
@@ -328,17 +332,22 @@ class Service:
         if now_s - self._topics_at_s >= TOPICS_EVERY_S and self._lanes.is_free("topics"):
             self._topics_at_s = now_s
             self._lanes.submit("topics", _Topics(), self._discovery.look)
-        # Whoever was asked for the longest ago comes first: so neither those that fail nor the others keep a slow catalog.
-        for table in sorted(self._free_tables(now_s), key=lambda one: one.asked_at_s):
+        # By turns those that wait to be loaded come first and those that do not: neither may keep a slow catalog to itself.
+        self._waiting_first = first = not self._waiting_first
+        for table in sorted(self._free_tables(now_s), key=lambda one: (one.is_loaded is first, one.asked_at_s)):
             if self._discovery.is_behind(table) and not self._guard(table, partial(self._discovery.verify, table)):
                 continue
             if self._is_ending:
                 break
-            if not self._loader.is_due(table):
+            if not self._is_load_due(table):
                 self._refresh_schemas(table)
             elif self._lanes.is_free(lane_of("load", table)):
                 table.read_to = None
                 self._load(table)
+
+    def _is_load_due(self, table: Table) -> bool:
+        """Not twice without a look whether a batch is due in between."""
+        return self._loader.is_due(table) and not (table.is_loaded and table.name in self._has_loaded)
 
     def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> None:
         """Takes in which topics there are. Where that alone is not answered, tables go on with those that they know."""
@@ -363,6 +372,7 @@ class Service:
 
     def _plan(self, table: Table, now_s: float) -> Planned | None:
         self._has_asked.discard(table.name)
+        self._has_loaded.discard(table.name)
         planned: list[Planned | None] = []
         if not self._guard(table, lambda: planned.append(self._plan_unsuspected(table, now_s))):
             return None
