@@ -21,8 +21,9 @@ from frazil.spec import TableSpec
 
 COMMIT_THREADS = 4
 ASKING_THREADS = 4
-# What takes longer than this gives up its place: about a hundred times as long as the work of a small batch.
+# What takes longer than this gives up its place; a job of small batches takes longer than a load or a commit.
 SLOW_S = 5.0
+SLOW_COMMIT_S = 2.0
 # With all that have given up theirs. Every table has at most one piece of work, so that more of them hang only where more
 # tables than this need what hangs.
 MOST_THREADS = 32
@@ -69,10 +70,11 @@ class Lanes(Protocol):
 
 @dataclass(frozen=True)
 class Room:
-    """How many pieces of work of a kind are done at a time: `places`, and with those that are slow `most`."""
+    """How many pieces of work of a kind are done at a time: `places`, and `most` with those that take longer than `slow_s`."""
 
     places: int
     most: int
+    slow_s: float = SLOW_S
 
 
 # One job that hangs may be overtaken by another one: each holds a slot of Spark, of which there are two more than cores.
@@ -83,8 +85,8 @@ _ROOMS = {
     "look": Room(1, 1),
     "search": Room(1, 1),
     "topics": Room(1, 1),
-    "commit": Room(COMMIT_THREADS, MOST_THREADS),
-    "load": Room(ASKING_THREADS, MOST_THREADS),
+    "commit": Room(COMMIT_THREADS, MOST_THREADS, SLOW_COMMIT_S),
+    "load": Room(ASKING_THREADS, MOST_THREADS, SLOW_COMMIT_S),
     "registry": Room(ASKING_THREADS, ASKING_THREADS),
     "protoc": Room(ASKING_THREADS, ASKING_THREADS),
 }
@@ -106,7 +108,7 @@ class _Lane:
 
     @property
     def has_place(self) -> bool:
-        until_s = self.clock.monotonic_s() - SLOW_S
+        until_s = self.clock.monotonic_s() - self.room.slow_s
         quick = sum(began_s > until_s for began_s in self.began_s.values())
         return quick < self.room.places and len(self.began_s) < self.room.most
 

@@ -65,18 +65,25 @@ class KafkaTopics:
         self._isolation = (
             IsolationLevel.READ_UNCOMMITTED if level == "read_uncommitted" else IsolationLevel.READ_COMMITTED
         )
-        native = native_properties(properties)
+        self._native = native_properties(properties)
         try:
-            self._admin = AdminClient({"log_level": 0, "socket.timeout.ms": 10000, **native}, logger=_Silent())
+            self._admin = self._any = self._client(self._servers)
         except (KafkaException, ValueError) as error:
             raise refused_setting(error, properties) from None
+
+    def _client(self, servers: str) -> AdminClient:
+        own: dict[str, str | int | float | bool] = {
+            "log_level": 0,
+            "socket.timeout.ms": 10000,
+            **self._native,
+            "bootstrap.servers": servers,
+        }
+        return AdminClient(own, logger=_Silent())
 
     def cluster_id(self) -> str:
         """See the port."""
         return self._of_any(
-            lambda patience_s: str(
-                self._admin.describe_cluster(request_timeout=patience_s).result(patience_s).cluster_id
-            )
+            lambda patience_s: str(self._any.describe_cluster(request_timeout=patience_s).result(patience_s).cluster_id)
         )
 
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
@@ -88,6 +95,8 @@ class KafkaTopics:
         for patience_s in (_PROMPT_S, 2 * _PROMPT_S):
             with suppress(_Away):
                 return self._ask(partial(question, patience_s))
+            # A client asks a broker again and again that it is connected to; a new one begins with another.
+            self._any = self._client(self.answering())
         return self._ask(partial(question, max(_PROMPT_S, self._timeout_s - 3 * _PROMPT_S)))
 
     def _described(self, wanted: Callable[[str], bool], patience_s: float) -> dict[str, TopicDescription]:
@@ -97,7 +106,7 @@ class KafkaTopics:
             return {}
         found: dict[str, TopicDescription] = {}
         leaders: dict[Partition, int | None] = {}
-        for name, future in self._admin.describe_topics(TopicCollection(names), request_timeout=patience_s).items():
+        for name, future in self._any.describe_topics(TopicCollection(names), request_timeout=patience_s).items():
             described = self._result(future)
             if described is not None:
                 found[name] = TopicDescription(name, str(described.topic_id), len(described.partitions))
@@ -110,11 +119,12 @@ class KafkaTopics:
         then: one is taken that is not silent.
         """
         for _ in range(_CONTROLLERS):
-            everything = self._admin.list_topics(timeout=patience_s)
+            everything = self._any.list_topics(timeout=patience_s)
             if everything.controller_id not in self._silent:
                 break
             self._clock.sleep(_CONTROLLER_EVERY_S)
-        self._addresses = {number: f"{one.host}:{one.port}" for number, one in everything.brokers.items()}
+        # A broker that its cluster gives up is no longer listed, and may still be among those to begin with.
+        self._addresses |= {number: f"{one.host}:{one.port}" for number, one in everything.brokers.items()}
         return everything
 
     def answering(self) -> str:
