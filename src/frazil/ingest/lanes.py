@@ -70,7 +70,9 @@ class Lanes(Protocol):
 
 @dataclass(frozen=True)
 class Room:
-    """How many pieces of work of a kind are done at a time: `places`, and `most` with those that take longer than `slow_s`."""
+    """How many pieces of work of a kind are done at a time: `places`, and `most` with those that have taken longer than
+    `slow_s`.
+    """
 
     places: int
     most: int
