@@ -27,7 +27,7 @@ from tests.unit.ingest.test_schemas import avro
 
 pytestmark = pytest.mark.timeout(600)
 
-RECORDS = 8
+RECORDS = 5
 STUCK = ("s.stuck0", "s.stuck1", "s.stuck2")
 GRAIN_S = 1.0
 """Half an interval, within which a record comes too late for a batch, and what the busy cores of this machine add."""
