@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -55,6 +55,7 @@ from frazil.ingest.suspects import Suspects
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.look import Boundaries
 from frazil.ingest.transactions.runs import Cut
+from frazil.ingest.work import Asking, Look, Search, Topics
 from frazil.kafka.port import TopicDescription
 from frazil.spec import PipelineSpec
 from frazil.types import TaskReport, note_names
@@ -74,35 +75,6 @@ CONFLICTS_AT_ONCE = 3
 MOST_SEARCHES = 10
 # So long after the start the other tables are read before one that was read when the JVM died.
 OTHERS_FIRST_S = 60.0
-
-
-@dataclass(frozen=True)
-class _Look:
-    """What a look is about."""
-
-    planned: Planned
-
-
-@dataclass(frozen=True)
-class _Search:
-    """What a search for records that end tasks is about: the batch, and how it failed."""
-
-    planned: Planned
-    error: TaskFailedError
-
-
-@dataclass(frozen=True)
-class _Asking:
-    """The table that the catalog or the registry is asked for, and its state before. conflict: what it is loaded after."""
-
-    table: Table
-    before: TableState | None = None
-    conflict: ConflictError | None = None
-
-
-@dataclass(frozen=True)
-class _Topics:
-    """Kafka is asked which topics there are."""
 
 
 class Service:
@@ -254,18 +226,18 @@ class Service:
         """Loads a table, which may end the process when a later run has taken over, while the others go on."""
         self._has_loaded.add(table.name)
         step = partial(self._loader.reload if conflict else self._loader.load, table)
-        self._ask(lane_of("load", table), _Asking(table, table.state, conflict), step)
+        self._ask(lane_of("load", table), Asking(table, table.state, conflict), step)
 
     def _ask_registry(self, table: Table, step: Callable[[], None]) -> None:
         """Asks the registry on behalf of a table that waits for it, while the others go on."""
         self._has_asked.add(table.name)
-        self._ask(asking_lane(table.spec), _Asking(table, table.state), step)
+        self._ask(asking_lane(table.spec), Asking(table, table.state), step)
 
-    def _ask(self, lane: str, asking: _Asking, step: Callable[[], None]) -> None:
+    def _ask(self, lane: str, asking: Asking, step: Callable[[], None]) -> None:
         asking.table.in_flight = True
         self._lanes.submit(lane, asking, step)
 
-    def _after_asking(self, asking: _Asking, future: Future[None]) -> None:
+    def _after_asking(self, asking: Asking, future: Future[None]) -> None:
         table = asking.table
         table.in_flight = False
         note_made_anew(asking.before, table)
@@ -331,7 +303,7 @@ class Service:
     def _refresh(self, now_s: float) -> None:
         if now_s - self._topics_at_s >= TOPICS_EVERY_S and self._lanes.is_free("topics"):
             self._topics_at_s = now_s
-            self._lanes.submit("topics", _Topics(), self._discovery.look)
+            self._lanes.submit("topics", Topics(), self._discovery.look)
         # By turns those that wait to be loaded come first and those that do not: neither may keep a slow catalog to itself.
         self._waiting_first = first = not self._waiting_first
         for table in sorted(self._free_tables(now_s), key=lambda one: (one.is_loaded is first, one.asked_at_s)):
@@ -437,7 +409,7 @@ class Service:
         if planned.table.spec.atomic is None or planned.places is not None:
             return False
         planned.table.in_flight = True
-        self._lanes.submit("look", _Look(planned), partial(self._boundaries.look, planned))
+        self._lanes.submit("look", Look(planned), partial(self._boundaries.look, planned))
         return True
 
     def _submit(self, kind: str, store: str, planned: list[Planned]) -> None:
@@ -465,13 +437,13 @@ class Service:
                 self._after_tasks(done.about, done.future)
             elif isinstance(done.about, Planned):
                 self._after_finish(done.about, done.future)
-            elif isinstance(done.about, _Look):
+            elif isinstance(done.about, Look):
                 self._after_look(done.about.planned, done.future)
-            elif isinstance(done.about, _Search):
+            elif isinstance(done.about, Search):
                 self._after_search(done.about, done.future)
-            elif isinstance(done.about, _Asking):
+            elif isinstance(done.about, Asking):
                 self._after_asking(done.about, done.future)
-            elif isinstance(done.about, _Topics):
+            elif isinstance(done.about, Topics):
                 self._after_topics(done.future)
 
     def _after_look(self, planned: Planned, future: Future[Cut | None]) -> None:
@@ -496,7 +468,7 @@ class Service:
                 self._reading.pop(p.table.name, None)
         if isinstance(error, TaskFailedError) and len(planned) == 1 and not self._is_ending:
             planned[0].table.goes_alone = True
-            self._search(_Search(planned[0], error))
+            self._search(Search(planned[0], error))
             return
         if error is not None:
             for p in planned:
@@ -517,19 +489,19 @@ class Service:
         # Of a full heap it dies in a moment, and what is read till then is not to blame.
         self._end(jvm_has_ended())
 
-    def _search(self, search: _Search) -> None:
+    def _search(self, search: Search) -> None:
         """Looks for the records that a table's task fails for, which has failed alone."""
         explain(search.planned.table, RunState.BACKING_OFF, search.error)
         log.warning("records_searched", table=search.planned.table.name, reason=search.error.message)
         self._lanes.submit("search", search, partial(self._loader.pipeline.isolate, search.planned))
 
-    def _after_search(self, search: _Search, future: Future[Found]) -> None:
+    def _after_search(self, search: Search, future: Future[Found]) -> None:
         table = search.planned.table
         table.searches += 1
         if future.exception() is not None or not self._take_found(search, future.result()):
             self._failed(search.planned, future.exception() or search.error)
 
-    def _take_found(self, search: _Search, found: Found) -> bool:
+    def _take_found(self, search: Search, found: Found) -> bool:
         """Whether the batch is planned again without records that were found, or the table has stopped."""
         table = search.planned.table
         table.in_flight = False
