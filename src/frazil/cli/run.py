@@ -121,7 +121,7 @@ def _run(
         warming.start()
         catalog = wait_for_catalog(jvm, spec, clock, patience)
         expected = core_count() if is_local(spec.spark.master) else 1
-        jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected)
+        jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected, source.answering)
         outbox = KafkaOutbox(spec.kafka)
         reader = KafkaReader(spec.kafka, clock)
         carer = Carer(IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores, merge_of), spec.pipeline, clock)

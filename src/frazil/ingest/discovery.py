@@ -45,8 +45,15 @@ class Discovery:
 
     def refresh_topics(self) -> None:
         """Finds new topics and partitions; a top-level topic that appears gets its table."""
-        selectors = [*self._spec.topics, *(s for table in self.tables.values() for s in table.spec.topics)]
-        found = self._source.topics(lambda name: any(selector.matches(name) for selector in selectors))
+        self.take(self.look())
+
+    def look(self) -> dict[str, TopicDescription]:
+        """The topics that the file's tables may be fed by. Changes nothing: any thread may ask."""
+        selectors = [*self._spec.topics, *(s for table in [*self.tables.values()] for s in table.spec.topics)]
+        return self._source.topics(lambda name: any(selector.matches(name) for selector in selectors))
+
+    def take(self, found: dict[str, TopicDescription]) -> None:
+        """Gives tables the topics that were found, and a top-level topic that has appeared its table."""
         for name in found:
             table = f"{self._spec.namespace}.{name}"
             if table not in self.tables and any(selector.matches(name) for selector in self._spec.topics):

@@ -78,6 +78,7 @@ class SparkJobs:
     """Job runner on a Spark session, which `session` answers when a job needs it; UnavailableError when there is none.
 
     parallelism: the most tasks that one job should have at a time; expected: the same, before there is a session to ask.
+    servers: answers which of Kafka's `bootstrap.servers` a job may begin with; all of them where it is not given.
     """
 
     def __init__(
@@ -86,9 +87,11 @@ class SparkJobs:
         kafka: Mapping[str, str],
         parallelism: Callable[[SparkSession], int],
         expected: int = 1,
+        servers: Callable[[], str] | None = None,
     ) -> None:
         self._session = session
         self._kafka = kafka
+        self._servers = servers or (lambda: kafka["bootstrap.servers"])
         self._parallelism = parallelism
         self.parallelism = expected
         self._light: dict[SparkSession, SparkSession] = {}
@@ -115,7 +118,8 @@ class SparkJobs:
         self.parallelism = self._parallelism(spark)
         slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
         try:
-            frame = read_ranges(spark, self._kafka, ranges, source_columns(job, with_offsets), slices)
+            kafka = {**self._kafka, "bootstrap.servers": self._servers()}
+            frame = read_ranges(spark, kafka, ranges, source_columns(job, with_offsets), slices)
             if "headers" in frame.columns and has_few_headers(job):
                 frame = _with_few_headers(frame)
             if is_light:

@@ -1,6 +1,5 @@
-"""Threads that work while the service plans: one lane for small batches, one for catch-ups, one that looks where
-transactions end, one that searches for records which end tasks, a few threads for commits, and for waits for the registry
-and for protoc a few of their own: what one service keeps waiting must hold no thread that a table without it needs.
+"""Threads that work while the service plans. A lane takes a few pieces of work at a time; a piece that takes much longer
+than it should gives its place to the next, so that a service which hangs holds no place that others wait for.
 
 Everything comes back through one queue, so that only the service's own thread changes tables.
 """
@@ -8,13 +7,26 @@ Everything comes back through one queue, so that only the service's own thread c
 from __future__ import annotations
 
 import queue
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from frazil.catalog.port import TableState
+from frazil.clock import Clock, SystemClock
+from frazil.ingest.table import Table
+from frazil.spec import TableSpec
 
 COMMIT_THREADS = 4
 ASKING_THREADS = 4
+# What takes longer than this gives up its place; a job of small batches takes longer than a load or a commit.
+SLOW_S = 5.0
+SLOW_COMMIT_S = 2.0
+# With all that have given up theirs. Every table has at most one piece of work, so that more of them hang only where more
+# tables than this need what hangs.
+MOST_THREADS = 32
 
 
 @dataclass(frozen=True)
@@ -29,10 +41,15 @@ _WAKE = Done(None, Future())
 
 
 class Lanes(Protocol):
-    """`small`, `catch-up`, `look` and `search` take one piece of work at a time; `commit`, `registry`, `protoc` several."""
+    """A lane is named for a kind of work, and behind a colon for the service that the work needs, which others do without:
+    `small:s3` is another lane than `small:file`.
+
+    `small`, `catch-up`, `look`, `search` and `topics` take one piece of work at a time; `commit`, `load`, `registry`,
+    `protoc` several.
+    """
 
     def is_free(self, lane: str) -> bool:
-        """Whether nothing is under way in the lane."""
+        """Whether work in the lane would begin at once."""
 
     @property
     def is_idle(self) -> bool:
@@ -48,42 +65,91 @@ class Lanes(Protocol):
         """Ends a `wait`. Safe in a signal handler."""
 
     def close(self, wait: bool = True) -> None:
-        """Waits for what is under way; or does not, and begins nothing that was not begun."""
+        """Begins nothing that was not begun, and waits for what is under way, or does not."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many pieces of work of a kind are done at a time: `places`, and `most` with those that have taken longer than
+    `slow_s`.
+    """
+
+    places: int
+    most: int
+    slow_s: float = SLOW_S
+
+
+# One job that hangs may be overtaken by another one: each holds a slot of Spark, of which there are two more than cores.
+# Catch-ups, searches and looks may take minutes, and wait for each other.
+_ROOMS = {
+    "small": Room(1, 2),
+    "catch-up": Room(1, 1),
+    "look": Room(1, 1),
+    "search": Room(1, 1),
+    "topics": Room(1, 1),
+    "commit": Room(COMMIT_THREADS, MOST_THREADS, SLOW_COMMIT_S),
+    "load": Room(ASKING_THREADS, MOST_THREADS, SLOW_COMMIT_S),
+    "registry": Room(ASKING_THREADS, ASKING_THREADS),
+    "protoc": Room(ASKING_THREADS, ASKING_THREADS),
+}
+
+
+_ALIASES = {"s3a": "s3", "s3n": "s3", "gs": "gcs", "abfss": "abfs"}
+_WITH_BUCKETS = {"s3", "gcs"}
+
+
+@dataclass
+class _Lane:
+    """One lane: its threads, which are made as they are needed, and when each piece of work began."""
+
+    room: Room
+    threads: ThreadPoolExecutor
+    clock: Clock
+    waiting: deque[tuple[Future[Any], Callable[[], Any]]] = field(default_factory=deque)
+    began_s: dict[Future[Any], float] = field(default_factory=dict)
+
+    @property
+    def has_place(self) -> bool:
+        until_s = self.clock.monotonic_s() - self.room.slow_s
+        quick = sum(began_s > until_s for began_s in self.began_s.values())
+        return quick < self.room.places and len(self.began_s) < self.room.most
+
+    def begin(self) -> None:
+        """Begins as much of what waits as there are places for."""
+        while self.waiting and self.has_place:
+            future, work = self.waiting.popleft()
+            self.began_s[future] = self.clock.monotonic_s()
+            self.threads.submit(_do, future, work)
 
 
 class ThreadLanes:
-    """Lanes that are threads."""
+    """Lanes that are threads. Of its methods the service's own thread calls all but `wake`."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
-        self._executors = {
-            "small": ThreadPoolExecutor(1, "small"),
-            "catch-up": ThreadPoolExecutor(1, "catch-up"),
-            "commit": ThreadPoolExecutor(COMMIT_THREADS, "commit"),
-            "look": ThreadPoolExecutor(1, "look"),
-            "search": ThreadPoolExecutor(1, "search"),
-            "registry": ThreadPoolExecutor(ASKING_THREADS, "registry"),
-            "protoc": ThreadPoolExecutor(ASKING_THREADS, "protoc"),
-        }
-        self._under_way = dict.fromkeys(self._executors, 0)
+        self._lanes: dict[str, _Lane] = {}
 
     def is_free(self, lane: str) -> bool:
         """See the protocol."""
-        return self._under_way[lane] == 0
+        known = self._lane(lane)
+        return not known.waiting and known.has_place
 
     @property
     def is_idle(self) -> bool:
         """See the protocol."""
-        return not any(self._under_way.values())
+        return not any(lane.waiting or lane.began_s for lane in self._lanes.values())
 
     def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
         """See the protocol."""
-        self._under_way[lane] += 1
-        future = self._executors[lane].submit(work)
-        future.add_done_callback(lambda done: self._done.put(Done((lane, about), done)))
+        known, future = self._lane(lane), Future[Any]()
+        future.add_done_callback(lambda done: self._done.put(Done((known, about), done)))
+        known.waiting.append((future, work))
+        known.begin()
 
     def wait(self, timeout_s: float) -> list[Done]:
         """See the protocol."""
+        self._begin()
         finished: list[Done] = []
         try:
             finished.append(self._done.get(timeout=max(0.0, timeout_s)))
@@ -96,8 +162,9 @@ class ThreadLanes:
             if done is _WAKE:
                 continue
             lane, about = done.about
-            self._under_way[lane] -= 1
+            del lane.began_s[done.future]
             answers.append(Done(about, done.future))
+        self._begin()
         return answers
 
     def wake(self) -> None:
@@ -108,5 +175,48 @@ class ThreadLanes:
         """Ends the threads. Those that are not waited for keep the process alive until their work has ended: whoever gives
         it up ends the JVM that it is done in.
         """
-        for executor in self._executors.values():
-            executor.shutdown(wait=wait, cancel_futures=not wait)
+        for lane in self._lanes.values():
+            lane.waiting.clear()
+            lane.threads.shutdown(wait=wait)
+
+    def _begin(self) -> None:
+        for lane in self._lanes.values():
+            lane.begin()
+
+    def _lane(self, name: str) -> _Lane:
+        if name not in self._lanes:
+            room = _ROOMS[name.partition(":")[0]]
+            self._lanes[name] = _Lane(room, ThreadPoolExecutor(room.most, name), self._clock)
+        return self._lanes[name]
+
+
+def _do(future: Future[Any], work: Callable[[], Any]) -> None:
+    """Does the work, and answers as an executor does: with whatever ends it, also what is no Exception."""
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001
+        future.set_exception(error)
+
+
+def lane_of(kind: str, table: Table) -> str:
+    """The lane for a table's work with its store."""
+    return f"{kind}:{store_of(table.state)}"
+
+
+def asking_lane(spec: TableSpec) -> str:
+    """In which lane the registry is asked for a table's schemas: where protoc reads them, it may keep the lane waiting."""
+    return "protoc" if "protobuf" in (spec.value.format, spec.key.format) else "registry"
+
+
+def store_of(state: TableState | None) -> str:
+    """The store of a table's files, as far as one may hang while others do not: its endpoint, where the catalog or the file
+    names one, else the scheme of its address, with the host where that is no bucket. Empty while there is no table.
+    """
+    if state is None:
+        return ""
+    address = urlsplit(state.location)
+    scheme = _ALIASES.get(address.scheme, address.scheme) or "file"
+    named = f"{scheme}.endpoint", f"{scheme}.service.host"
+    endpoint = next((state.io_properties[name] for name in named if name in state.io_properties), "")
+    host = "" if scheme in _WITH_BUCKETS else address.netloc.rpartition("@")[2]
+    return f"{scheme}:{endpoint or host}".rstrip(":")

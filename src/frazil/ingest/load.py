@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import structlog
 
 from frazil.catalog.port import TableState
-from frazil.errors import FencedError
+from frazil.errors import ConflictError, FencedError
 from frazil.ingest.decode.framed import LATEST
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.layouts import arranged, has_layout_columns
@@ -23,6 +25,8 @@ _CREDENTIALS_MARGIN_MS = 5 * 60_000
 _CREDENTIALS_EVERY_S = 10.0
 _SCHEMAS_EVERY_S = 60.0
 RELOAD_IDLE_EVERY_S = 60.0
+# A table is taken over from an earlier run so often before this one waits for a batch of its own to win.
+_CLAIMS = 3
 
 
 class Loader:
@@ -38,6 +42,7 @@ class Loader:
         self._discovery = discovery
         self._run_id = run_id
         self._epoch: int | None = None
+        self._taking = threading.Lock()
         self._ordered_by_text: set[str] = set()
         self._keeps_old_metadata: set[str] = set()
         self.cluster_id = ""
@@ -49,8 +54,9 @@ class Loader:
         return Pipeline(self._parts, identity)
 
     def take_epoch(self, epoch: int) -> None:
-        """From now on this process writes with `epoch`."""
-        self._epoch = epoch
+        """From now on this process writes with `epoch`, unless a table that was loaded meanwhile asked for a later one."""
+        with self._taking:
+            self._epoch = max(epoch, self._epoch or epoch)
 
     def load(self, table: Table) -> None:
         """Loads a table, and makes it when its columns are declared. Asks the catalog alone: schemas are a step of their own
@@ -76,6 +82,20 @@ class Loader:
                 self._note_order(table, table.state)
             self._note_old_metadata(table, table.state)
         table.loaded_at_s = clock.monotonic_s()
+
+    def reload(self, table: Table) -> None:
+        """After a commit was refused: loads the table, and ends an earlier run's hold on it, so that the two do not go on in
+        turns until this one is the quicker. Raises as `load` does, and UnavailableError as Kafka does.
+        """
+        for _ in range(_CLAIMS):
+            self.load(table)
+            try:
+                if self.claim(table):
+                    log.info("table_taken_over", table=table.name)
+                break
+            except ConflictError:  # The earlier run was quicker again.
+                continue
+        self._discovery.verify_anew(table)
 
     def claim(self, table: Table) -> bool:
         """Takes a table over at once from an earlier run that has just been quicker than this one; whether there is one. It

@@ -8,8 +8,11 @@ LONGEST_POLL_S = 0.25
 POLL_SHARE = 0.03
 # While tables become due one after another it may take this share.
 BUSY_POLL_SHARE = 0.25
-# One slow answer out of so many must not make the loop wait for seconds.
+# One slow answer out of so many must not make the loop wait for seconds, nor a broker that has just fallen silent: an
+# answer counts for a few times what the others cost, so that those that stay slow are noticed after a dozen.
 ASKS_REMEMBERED = 8
+MOST_TIMES = 4
+LEAST_S = 0.02
 
 
 class Polling:
@@ -20,7 +23,8 @@ class Polling:
 
     def note(self, took_s: float) -> None:
         """An answer has taken so long."""
-        self._cost_s += (took_s - self._cost_s) / ASKS_REMEMBERED
+        counted_s = min(took_s, MOST_TIMES * self._cost_s + LEAST_S)
+        self._cost_s += (counted_s - self._cost_s) / ASKS_REMEMBERED
 
     def pause_s(self, next_due_in_s: float) -> float:
         """As long as asking has earned, but not past the moment at which the next table is due."""

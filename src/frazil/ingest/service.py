@@ -5,14 +5,16 @@ One thread owns every table and decides; lanes do the work. A table that fails o
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import structlog
 
+from frazil.catalog.port import TableState
 from frazil.errors import (
     ConflictError,
     FencedError,
@@ -26,7 +28,7 @@ from frazil.ingest.discovery import Discovery, TableStopped, tolerate_empty_patt
 from frazil.ingest.evolve import NamesClash
 from frazil.ingest.failures import TaskFailedError, is_heap_full, is_jvm_gone, jvm_has_ended
 from frazil.ingest.isolate import Found
-from frazil.ingest.lanes import Done
+from frazil.ingest.lanes import Done, asking_lane, lane_of, store_of
 from frazil.ingest.load import Loader
 from frazil.ingest.moved import note_ahead
 from frazil.ingest.outcomes import (
@@ -48,21 +50,22 @@ from frazil.ingest.patience import Patience
 from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.plan import group_batches, lag_records, pace_s
 from frazil.ingest.planner import Planner, no_columns, no_leader, no_topic
-from frazil.ingest.polling import Polling
+from frazil.ingest.polling import LONGEST_POLL_S, Polling
 from frazil.ingest.shared import company_of
 from frazil.ingest.suspects import Suspects
 from frazil.ingest.table import FEWEST_TO_JUDGE, RunState, Table
 from frazil.ingest.transactions.look import Boundaries
 from frazil.ingest.transactions.runs import Cut
-from frazil.spec import PipelineSpec, TableSpec
+from frazil.ingest.work import Asking, Look, Search, Topics
+from frazil.kafka.port import TopicDescription
+from frazil.spec import PipelineSpec
 from frazil.types import TaskReport, note_names
 
 log = structlog.get_logger("frazil")
 
 TOPICS_EVERY_S = 5.0
-# So much of a turn goes to asking for tables, one at least: with a thousand of them, or a catalog that does not answer, the
-# others would wait.
-ASKING_S = 0.1
+# When it starts, a process goes on without tables whose loads have not ended, once no other has for so long.
+FIRST_LOADS_S = 5.0
 PUBLISH_EVERY_S = 0.5
 EMPTY_RETRY_S = 5.0
 # A search for columns begins where the last one did: it may take a tenth of the time.
@@ -73,28 +76,6 @@ CONFLICTS_AT_ONCE = 3
 MOST_SEARCHES = 10
 # So long after the start the other tables are read before one that was read when the JVM died.
 OTHERS_FIRST_S = 60.0
-
-
-@dataclass(frozen=True)
-class _Look:
-    """What a look is about."""
-
-    planned: Planned
-
-
-@dataclass(frozen=True)
-class _Search:
-    """What a search for records that end tasks is about: the batch, and how it failed."""
-
-    planned: Planned
-    error: TaskFailedError
-
-
-@dataclass(frozen=True)
-class _Asking:
-    """Whose schemas the registry is asked for."""
-
-    table: Table
 
 
 class Service:
@@ -121,6 +102,7 @@ class Service:
         self._polling = Polling()
         self._patience = Patience(parts.clock)
         self._has_asked: set[str] = set()
+        self._has_loaded: set[str] = set()
         self._waiting_first = False
         self._fatal: BaseException | None = None
         self._suspects = Suspects(spec.state_dir / f"{spec.pipeline}.suspects.json")
@@ -203,9 +185,7 @@ class Service:
                 if self._patience.is_limited:
                     self._discovery.add_named()
                 self._topics_at_s = self._clock.monotonic_s()
-                for table in self.tables:
-                    if not self._is_stopping:
-                        self._load(table)
+                self._load_all()
                 break
             except UnavailableError as error:
                 self._wait_out(error)
@@ -230,34 +210,53 @@ class Service:
         while not self._is_ending and (left_s := until_s - self._clock.monotonic_s()) > 0:
             self._settle(self._lanes.wait(left_s))
 
-    def _load(self, table: Table) -> None:
-        """Loads a table, which may end the process when a later run has taken over."""
-        before = table.state
-        self._ask(table, partial(self._loader.load, table))
-        note_made_anew(before, table)
-        if table.run_state is not RunState.STOPPED and self._loader.lacks_schemas(table):
-            self._ask_registry(table, partial(self._loader.load_schemas, table))
+    def _load_all(self) -> None:
+        """Loads every table for the first time, but for those of a service that hangs."""
+        answered_s, left = float("inf"), deque(self.tables)
+        while not self._is_ending and self._clock.monotonic_s() < answered_s + FIRST_LOADS_S:
+            while left and self._lanes.is_free(lane_of("load", left[0])):
+                self._load(left.popleft())
+            if not left and self._lanes.is_idle:
+                break
+            finished = self._lanes.wait(LONGEST_POLL_S)
+            self._settle(finished)
+            answered_s = self._clock.monotonic_s() if finished else answered_s
+        self._has_loaded.clear()
+
+    def _load(self, table: Table, conflict: ConflictError | None = None) -> None:
+        """Loads a table, which may end the process when a later run has taken over, while the others go on."""
+        self._has_loaded.add(table.name)
+        step = partial(self._loader.reload if conflict else self._loader.load, table)
+        self._ask(lane_of("load", table), Asking(table, table.state, conflict), step)
 
     def _ask_registry(self, table: Table, step: Callable[[], None]) -> None:
         """Asks the registry on behalf of a table that waits for it, while the others go on."""
-        table.in_flight = True
         self._has_asked.add(table.name)
-        self._lanes.submit(asking_lane(table.spec), _Asking(table), step)
+        self._ask(asking_lane(table.spec), Asking(table, table.state), step)
 
-    def _after_asking(self, table: Table, future: Future[None]) -> None:
+    def _ask(self, lane: str, asking: Asking, step: Callable[[], None]) -> None:
+        asking.table.in_flight = True
+        self._lanes.submit(lane, asking, step)
+
+    def _after_asking(self, asking: Asking, future: Future[None]) -> None:
+        table = asking.table
         table.in_flight = False
+        note_made_anew(asking.before, table)
         error = future.exception()
         if isinstance(error, UnavailableError):
             self._back_off(table, error)
         elif error is not None:
             self._put_aside(table, error)
+        elif asking.conflict is not None and self._is_beaten(table, asking.before):
+            self._back_off(table, asking.conflict)
+        elif not self._is_ending and self._loader.lacks_schemas(table):
+            self._ask_registry(table, partial(self._loader.load_schemas, table))
 
-    def _ask(self, table: Table, step: Callable[[], None]) -> None:
-        """Does a step that asks for this table alone: an outage is the table's too."""
-        try:
-            self._guard(table, step)
-        except UnavailableError as error:
-            self._back_off(table, error)
+    def _is_beaten(self, table: Table, before: TableState | None) -> bool:
+        """Whether commits of a table are refused again and again, and nobody else gets any further either."""
+        is_same = table.progress.commit_id == (before.progress.commit_id if before else "")
+        table.conflicts = table.conflicts + 1 if is_same else 0
+        return table.conflicts > CONFLICTS_AT_ONCE
 
     def _guard(self, table: Table, step: Callable[[], None]) -> bool:
         """Whether a step went well. What is wrong with one table stays with it; an UnavailableError is the caller's."""
@@ -303,24 +302,36 @@ class Service:
         ]
 
     def _refresh(self, now_s: float) -> None:
-        if now_s - self._topics_at_s >= TOPICS_EVERY_S:
-            self._discovery.refresh_topics()
+        if now_s - self._topics_at_s >= TOPICS_EVERY_S and self._lanes.is_free("topics"):
             self._topics_at_s = now_s
-            for table in self.tables:
-                if not table.in_flight and table.run_state is not RunState.STOPPED:
-                    self._guard(table, partial(self._discovery.verify, table))
-        until_s = self._clock.monotonic_s() + ASKING_S
+            self._lanes.submit("topics", Topics(), self._discovery.look)
         # By turns those that wait to be loaded come first and those that do not: neither may keep a slow catalog to itself.
         self._waiting_first = first = not self._waiting_first
         for table in sorted(self._free_tables(now_s), key=lambda one: (one.is_loaded is first, one.asked_at_s)):
             if self._discovery.is_behind(table) and not self._guard(table, partial(self._discovery.verify, table)):
                 continue
-            if self._is_ending or self._clock.monotonic_s() >= until_s:
-                continue
-            if self._loader.is_due(table):
+            if self._is_ending:
+                break
+            if not self._is_load_due(table):
+                self._refresh_schemas(table)
+            elif self._lanes.is_free(lane_of("load", table)):
                 table.read_to = None
                 self._load(table)
-            self._refresh_schemas(table)
+
+    def _is_load_due(self, table: Table) -> bool:
+        """Not twice without a look whether a batch is due in between."""
+        return self._loader.is_due(table) and not (table.is_loaded and table.name in self._has_loaded)
+
+    def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> None:
+        """Takes in which topics there are. Where that alone is not answered, tables go on with those that they know."""
+        error = future.exception()
+        if isinstance(error, UnavailableError):
+            log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
+            return
+        self._discovery.take(future.result())
+        for table in self.tables:
+            if not table.in_flight and table.run_state is not RunState.STOPPED:
+                self._guard(table, partial(self._discovery.verify, table))
 
     def _refresh_schemas(self, table: Table) -> None:
         """Asks the registry for what is a minute old, but not twice without a look whether a batch is due in between."""
@@ -334,6 +345,7 @@ class Service:
 
     def _plan(self, table: Table, now_s: float) -> Planned | None:
         self._has_asked.discard(table.name)
+        self._has_loaded.discard(table.name)
         planned: list[Planned | None] = []
         if not self._guard(table, lambda: planned.append(self._plan_unsuspected(table, now_s))):
             return None
@@ -387,19 +399,21 @@ class Service:
         alone = {p.table.name for p in planned if p.table.goes_alone}
         # The first group has the table whose last batch is the longest ago: so each table has its turn, also one that fails.
         by_name = {p.table.name: p for p in planned}
-        for lane, groups in zip(("small", "catch-up"), group_batches((p.batch for p in planned), alone), strict=True):
-            if groups and self._lanes.is_free(lane):
-                self._submit(lane, [replace(by_name[batch.table], batch=batch) for batch in groups[0]])
+        for store in dict.fromkeys(store_of(p.table.state) for p in planned):
+            batches = (p.batch for p in planned if store_of(p.table.state) == store)
+            for kind, groups in zip(("small", "catch-up"), group_batches(batches, alone), strict=True):
+                if groups and self._lanes.is_free(f"{kind}:{store}"):
+                    self._submit(kind, store, [replace(by_name[batch.table], batch=batch) for batch in groups[0]])
 
     def _looks_first(self, planned: Planned) -> bool:
         """Starts to look where the batch of a table may end that shows transactions whole, unless that is known."""
         if planned.table.spec.atomic is None or planned.places is not None:
             return False
         planned.table.in_flight = True
-        self._lanes.submit("look", _Look(planned), partial(self._boundaries.look, planned))
+        self._lanes.submit("look", Look(planned), partial(self._boundaries.look, planned))
         return True
 
-    def _submit(self, lane: str, planned: list[Planned]) -> None:
+    def _submit(self, kind: str, store: str, planned: list[Planned]) -> None:
         pipeline = self._loader.pipeline
         for p in planned:
             p.table.in_flight = True
@@ -407,9 +421,9 @@ class Service:
             p.table.company = company_of(p.batch, (one.batch for one in planned))
             explain(p.table, RunState.RUNNING, None)
             beside = sorted(p.table.company)
-            log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, lane=lane, beside=beside)
+            log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, lane=kind, beside=beside)
         self._reading |= {p.table.name: p for p in planned}
-        self._lanes.submit(lane, planned, lambda: pipeline.run_tasks(planned, lane))
+        self._lanes.submit(f"{kind}:{store}", planned, lambda: pipeline.run_tasks(planned, kind))
 
     def _pause_s(self) -> float:
         now_s = self._clock.monotonic_s()
@@ -424,12 +438,14 @@ class Service:
                 self._after_tasks(done.about, done.future)
             elif isinstance(done.about, Planned):
                 self._after_finish(done.about, done.future)
-            elif isinstance(done.about, _Look):
+            elif isinstance(done.about, Look):
                 self._after_look(done.about.planned, done.future)
-            elif isinstance(done.about, _Search):
+            elif isinstance(done.about, Search):
                 self._after_search(done.about, done.future)
-            elif isinstance(done.about, _Asking):
-                self._after_asking(done.about.table, done.future)
+            elif isinstance(done.about, Asking):
+                self._after_asking(done.about, done.future)
+            elif isinstance(done.about, Topics):
+                self._after_topics(done.future)
 
     def _after_look(self, planned: Planned, future: Future[Cut | None]) -> None:
         error = future.exception()
@@ -453,7 +469,7 @@ class Service:
                 self._reading.pop(p.table.name, None)
         if isinstance(error, TaskFailedError) and len(planned) == 1 and not self._is_ending:
             planned[0].table.goes_alone = True
-            self._search(_Search(planned[0], error))
+            self._search(Search(planned[0], error))
             return
         if error is not None:
             for p in planned:
@@ -465,7 +481,7 @@ class Service:
             p.table.goes_alone = False
             report = future.result()[p.table.name]
             # What the registry is asked for would else hold the threads that other tables commit in.
-            lane = asking_lane(p.table.spec) if report.missing else "commit"
+            lane = asking_lane(p.table.spec) if report.missing else lane_of("commit", p.table)
             self._lanes.submit(lane, p, partial(pipeline.finish, p, report))
 
     def _after_death(self) -> None:
@@ -474,19 +490,19 @@ class Service:
         # Of a full heap it dies in a moment, and what is read till then is not to blame.
         self._end(jvm_has_ended())
 
-    def _search(self, search: _Search) -> None:
+    def _search(self, search: Search) -> None:
         """Looks for the records that a table's task fails for, which has failed alone."""
         explain(search.planned.table, RunState.BACKING_OFF, search.error)
         log.warning("records_searched", table=search.planned.table.name, reason=search.error.message)
         self._lanes.submit("search", search, partial(self._loader.pipeline.isolate, search.planned))
 
-    def _after_search(self, search: _Search, future: Future[Found]) -> None:
+    def _after_search(self, search: Search, future: Future[Found]) -> None:
         table = search.planned.table
         table.searches += 1
         if future.exception() is not None or not self._take_found(search, future.result()):
             self._failed(search.planned, future.exception() or search.error)
 
-    def _take_found(self, search: _Search, found: Found) -> bool:
+    def _take_found(self, search: Search, found: Found) -> bool:
         """Whether the batch is planned again without records that were found, or the table has stopped."""
         table = search.planned.table
         table.in_flight = False
@@ -580,7 +596,8 @@ class Service:
         table.needs_check = True
         table.read_to = None
         if isinstance(error, ConflictError):
-            self._after_conflict(table, error)
+            log.warning("conflict", table=table.name, reason=error.message)
+            self._load(table, error)
         elif isinstance(error, UnavailableError):
             self._back_off(table, error)
         else:
@@ -603,37 +620,6 @@ class Service:
         else:
             log.error("unexpected", table=table.name, error=f"{type(error).__name__}: {error}", exc_info=error)
             self._stop_table(table, unforeseen(error, table.name))
-
-    def _after_conflict(self, table: Table, error: ConflictError) -> None:
-        log.warning("conflict", table=table.name, reason=error.message)
-        before = table.progress.commit_id
-        self._load(table)
-        self._take_over(table)
-        table.conflicts = table.conflicts + 1 if table.progress.commit_id == before else 0
-        if table.run_state is RunState.STOPPED:
-            return
-        try:
-            goes_on = self._guard(table, lambda: self._discovery.verify_anew(table))
-        except UnavailableError as outage:
-            self._back_off(table, outage)
-            return
-        if goes_on and table.conflicts > CONFLICTS_AT_ONCE:
-            self._back_off(table, error)
-
-    def _take_over(self, table: Table) -> None:
-        """Ends an earlier run's hold on a table, so that the two do not go on in turns until this one is the quicker."""
-        for _ in range(CONFLICTS_AT_ONCE):
-            if table.run_state is RunState.STOPPED or not table.is_loaded or self._is_ending:
-                return
-            try:
-                if self._loader.claim(table):
-                    log.info("table_taken_over", table=table.name)
-                return
-            except ConflictError:
-                self._load(table)
-            except UnavailableError as error:
-                self._back_off(table, error)
-                return
 
     def _end(self, error: FrazilError) -> None:
         if self._fatal is None:
@@ -661,8 +647,3 @@ class Service:
         if now_s - self._published_at_s >= PUBLISH_EVERY_S:
             self._published_at_s = now_s
             self._publish(self.tables)
-
-
-def asking_lane(spec: TableSpec) -> str:
-    """In which lane the registry is asked for a table's schemas: where protoc reads them, it may keep the lane waiting."""
-    return "protoc" if "protobuf" in (spec.value.format, spec.key.format) else "registry"

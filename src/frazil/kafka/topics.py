@@ -1,18 +1,33 @@
-"""The Source port on a real cluster: one long-lived admin client of the driver."""
+"""The Source port on a real cluster: one long-lived admin client of the driver.
+
+Each broker is asked for the offsets of its own partitions, so that one which is silent is waited for once, and shortly: from
+then on its partitions are absent from answers until it answers again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from frazil.clock import Clock, SystemClock
 from frazil.errors import UnavailableError
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.kafka.properties import native_properties, refused_setting
 
 _TIMEOUT_S = 10.0
+# A broker that has not answered within so long is not waited for where another one has. A question that any broker may
+# answer is asked again after so long, of another one perhaps, and after twice as long once more.
+_PROMPT_S = 1.0
+# So often the brokers are asked for another controller in place of one that does not answer.
+_CONTROLLERS = 20
+_CONTROLLER_EVERY_S = 0.02
 _NO_RECORD = -1
 _GONE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -22,50 +37,107 @@ _GONE = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 }
+_SILENCE = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT}
+_T = TypeVar("_T")
+_Specs = dict[Partition, OffsetSpec]
+_Asked = dict[Partition, Future[Any]]
+
+
+class _Away(UnavailableError):
+    """A broker does not answer; another one may."""
 
 
 class KafkaTopics:
     """See the port. properties: the pipeline file's client properties. timeout_s: for one answer."""
 
-    def __init__(self, properties: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(
+        self, properties: Mapping[str, str], timeout_s: float = _TIMEOUT_S, clock: Clock | None = None
+    ) -> None:
         self._timeout_s = timeout_s
+        self._clock = clock or SystemClock()
+        #: The broker that leads each partition, as last described; None where it has no leader.
+        self._leaders: dict[Partition, int | None] = {}
+        #: Brokers that have not answered in time, each with the question for ends that it is expected to answer.
+        self._silent: dict[int | None, _Asked] = {}
+        self._addresses: dict[int, str] = {}
         self._servers = properties["bootstrap.servers"]
         level = properties.get("isolation.level", "read_committed")
         self._isolation = (
             IsolationLevel.READ_UNCOMMITTED if level == "read_uncommitted" else IsolationLevel.READ_COMMITTED
         )
-        native = native_properties(properties)
+        self._native = native_properties(properties)
         try:
-            self._admin = AdminClient({"log_level": 0, "socket.timeout.ms": 10000, **native}, logger=_Silent())
+            self._admin = self._any = self._client(self._servers)
         except (KafkaException, ValueError) as error:
             raise refused_setting(error, properties) from None
 
+    def _client(self, servers: str) -> AdminClient:
+        own: dict[str, str | int | float | bool] = {
+            "log_level": 0,
+            "socket.timeout.ms": 10000,
+            **self._native,
+            "bootstrap.servers": servers,
+        }
+        return AdminClient(own, logger=_Silent())
+
     def cluster_id(self) -> str:
         """See the port."""
-        with_cluster = self._ask(
-            lambda: self._admin.describe_cluster(request_timeout=self._timeout_s).result(self._timeout_s)
+        return self._of_any(
+            lambda patience_s: str(self._any.describe_cluster(request_timeout=patience_s).result(patience_s).cluster_id)
         )
-        return str(with_cluster.cluster_id)
 
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
         """See the port."""
-        everything = self._ask(lambda: self._admin.list_topics(timeout=self._timeout_s)).topics
-        names = sorted(name for name in everything if wanted(name))
+        return self._of_any(lambda patience_s: self._described(wanted, patience_s))
+
+    def _of_any(self, question: Callable[[float], _T]) -> _T:
+        """What any broker may answer, given how long one has to."""
+        for patience_s in (_PROMPT_S, 2 * _PROMPT_S):
+            with suppress(_Away):
+                return self._ask(partial(question, patience_s))
+            # A client asks a broker again and again that it is connected to; a new one begins with another.
+            self._any = self._client(self.answering())
+        return self._ask(partial(question, max(_PROMPT_S, self._timeout_s - 3 * _PROMPT_S)))
+
+    def _described(self, wanted: Callable[[str], bool], patience_s: float) -> dict[str, TopicDescription]:
+        everything = self._listed(patience_s)
+        names = sorted(name for name in everything.topics if wanted(name))
         if not names:
             return {}
-        futures = self._ask(
-            lambda: self._admin.describe_topics(TopicCollection(names), request_timeout=self._timeout_s)
-        )
-        found = {}
-        for name, future in futures.items():
+        found: dict[str, TopicDescription] = {}
+        leaders: dict[Partition, int | None] = {}
+        for name, future in self._any.describe_topics(TopicCollection(names), request_timeout=patience_s).items():
             described = self._result(future)
             if described is not None:
                 found[name] = TopicDescription(name, str(described.topic_id), len(described.partitions))
+                leaders |= {(name, one.id): one.leader.id if one.leader else None for one in described.partitions}
+        self._leaders = self._leaders | leaders
         return found
+
+    def _listed(self, patience_s: float) -> Any:
+        """All topics and brokers. With KRaft every answer names a broker at random as the controller, which is asked for ids
+        then: one is taken that is not silent.
+        """
+        for _ in range(_CONTROLLERS):
+            everything = self._any.list_topics(timeout=patience_s)
+            if everything.controller_id not in self._silent:
+                break
+            self._clock.sleep(_CONTROLLER_EVERY_S)
+        # A broker that its cluster gives up is no longer listed, and may still be among those to begin with.
+        self._addresses |= {number: f"{one.host}:{one.port}" for number, one in everything.brokers.items()}
+        return everything
+
+    def answering(self) -> str:
+        """`bootstrap.servers` without those that do not answer just now, unless none would be left."""
+        away = {self._addresses.get(broker) for broker in self._silent if broker is not None}
+        return ",".join(one for one in self._servers.split(",") if one.strip() not in away) or self._servers
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """See the port."""
-        return self._offsets({partition: OffsetSpec.latest() for partition in partitions})  # type: ignore[no-untyped-call]
+        return self._offsets(
+            {partition: OffsetSpec.latest() for partition in partitions},  # type: ignore[no-untyped-call]
+            is_ends=True,
+        )
 
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """See the port."""
@@ -78,26 +150,66 @@ class KafkaTopics:
         known = {partition: offset for partition, offset in found.items() if offset >= 0}
         return known | self.ends(missing)
 
-    def _offsets(self, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
-        if not specs:
-            return {}
+    def _offsets(self, specs: Mapping[Partition, OffsetSpec], *, is_ends: bool = False) -> dict[Partition, int]:
+        """The offsets that brokers answer. is_ends: silent brokers are asked as well, and may answer the next call."""
+        groups: dict[int | None, _Specs] = defaultdict(dict)
+        for partition, spec in specs.items():
+            groups[self._leaders.get(partition)][partition] = spec
+        # Where nobody else can answer, the silent ones are waited for.
+        heard = {leader: group for leader, group in groups.items() if leader not in self._silent} or groups
+        asked = {leader: self._asked(group) for leader, group in heard.items()}
+        _wait(asked.values(), self._timeout_s)
+        offsets: dict[Partition, int] = {}
+        away: dict[int | None, _Away] = {}
+        for leader, futures in asked.items():
+            try:
+                offsets |= self._answers(futures)
+                self._silent.pop(leader, None)
+            except _Away as error:
+                away[leader] = error
+        if away and len(away) == len(asked):
+            raise next(iter(away.values()))
+        self._silent |= {leader: asked[leader] if is_ends else {} for leader in away}
+        return offsets | self._answers_of_silent(
+            {} if not is_ends else {n: g for n, g in groups.items() if n not in heard}
+        )
+
+    def _answers_of_silent(self, groups: Mapping[int | None, _Specs]) -> dict[Partition, int]:
+        """The ends that brokers have answered at last; those that have not, and said why, are asked again."""
+        offsets: dict[Partition, int] = {}
+        for leader, group in groups.items():
+            futures = self._silent[leader]
+            if not all(future.done() for future in futures.values()):
+                continue
+            found: dict[Partition, int] = {}
+            with suppress(_Away):
+                found = self._answers(futures)
+            if found:
+                del self._silent[leader]
+            else:
+                self._silent[leader] = self._asked(group)
+            offsets |= {partition: offset for partition, offset in found.items() if partition in group}
+        return offsets
+
+    def _asked(self, specs: _Specs) -> _Asked:
+        """The question for offsets, as it is sent."""
         request = {TopicPartition(topic, number): spec for (topic, number), spec in specs.items()}
         futures = self._ask(
             lambda: self._admin.list_offsets(request, isolation_level=self._isolation, request_timeout=self._timeout_s)
         )
-        offsets = {}
-        for partition, future in futures.items():
-            answer = self._result(future)
-            # A broker that has just come back answers with -1001 for a partition it does not lead yet; -1 alone means
-            # something: no record is as young as the time asked for.
-            if answer is not None and answer.offset >= _NO_RECORD:
-                offsets[partition.topic, partition.partition] = int(answer.offset)
-        return offsets
+        return {(one.topic, one.partition): future for one, future in futures.items()}
 
-    def _result(self, future: Any) -> Any:
-        """The answer, None for what is gone, UnavailableError for anything else."""
+    def _answers(self, futures: _Asked) -> dict[Partition, int]:
+        """What was answered. Raises _Away where that is not all."""
+        answers = {partition: self._result(future, 0) for partition, future in futures.items()}
+        # A broker that has just come back answers with -1001 for a partition it does not lead yet; -1 alone means
+        # something: no record is as young as the time asked for.
+        return {p: int(one.offset) for p, one in answers.items() if one is not None and one.offset >= _NO_RECORD}
+
+    def _result(self, future: Future[Any], patience_s: float | None = None) -> Any:
+        """The answer, None for what is gone. Raises UnavailableError for anything else, _Away where there is none."""
         try:
-            return future.result(self._timeout_s + 5)
+            return future.result(self._timeout_s + 5 if patience_s is None else patience_s)
         except KafkaException as error:
             if error.args[0].code() in _GONE:
                 return None
@@ -105,7 +217,7 @@ class KafkaTopics:
         except TimeoutError:
             raise self._unavailable(f"no answer within {self._timeout_s:.0f} s") from None
 
-    def _ask(self, question: Callable[[], Any]) -> Any:
+    def _ask(self, question: Callable[[], _T]) -> _T:
         try:
             return question()
         except KafkaException as error:
@@ -113,13 +225,22 @@ class KafkaTopics:
         except TimeoutError:
             raise self._unavailable(f"no answer within {self._timeout_s:.0f} s") from None
 
-    def _unavailable(self, reason: object) -> UnavailableError:
-        words = reason.str() if isinstance(reason, KafkaError) else reason
-        return UnavailableError(
+    def _unavailable(self, reason: KafkaError | str) -> UnavailableError:
+        is_away = isinstance(reason, str) or reason.code() in _SILENCE
+        words = reason if isinstance(reason, str) else reason.str()
+        return (_Away if is_away else UnavailableError)(
             f"Kafka is not reachable: {words}",
             remedy="see whether a broker runs at bootstrap.servers and lets this client in",
             where=self._servers,
         )
+
+
+def _wait(asked: Collection[_Asked], timeout_s: float) -> None:
+    """Waits until every broker has answered, or one of them has and the others are late."""
+    every = [future for futures in asked for future in futures.values()]
+    if not wait(every, _PROMPT_S).done:
+        wait(every, timeout_s + 5, return_when=FIRST_COMPLETED)
+        wait(every, _PROMPT_S)
 
 
 class _Silent:

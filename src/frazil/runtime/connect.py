@@ -11,6 +11,12 @@ from frazil.spec import PipelineSpec
 _SQLITE = {"jdbc.busy_timeout": "60000", "jdbc.journal_mode": "WAL", "jdbc.schema-version": "V1"}
 # Without these a catalog that accepts a connection and never answers would be waited for without end.
 _REST = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "60000"}
+# The same for a database, in the units of its driver; what the address says wins.
+_DATABASES = {
+    "jdbc:postgresql:": {"jdbc.connectTimeout": "10", "jdbc.socketTimeout": "60"},
+    "jdbc:mysql:": {"jdbc.connectTimeout": "10000", "jdbc.socketTimeout": "60000"},
+    "jdbc:mariadb:": {"jdbc.connectTimeout": "10000", "jdbc.socketTimeout": "60000"},
+}
 # The same for a store. Iceberg's six tries stay: they are what waits out a store that asks to slow down.
 _S3 = {"http-client.apache.socket-timeout-ms": "10000"}
 # What stores that are not Amazon's go by unless told otherwise; without any region the driver's client refuses to work.
@@ -26,6 +32,7 @@ def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
         properties["jdbc.schema-version"] = "V1"
         if catalog.uri.startswith("jdbc:sqlite:"):
             properties |= _SQLITE
+        properties |= next((bounds for prefix, bounds in _DATABASES.items() if catalog.uri.startswith(prefix)), {})
     if catalog.warehouse:
         properties["warehouse"] = catalog.warehouse
     if catalog.type == "rest":

@@ -187,8 +187,10 @@ def is_local(master: str) -> bool:
 
 
 def _master(master: str) -> str:
-    """`local[*]` gets one slot more than there are cores, so that a small batch never waits for a catch-up's tasks."""
-    return f"local[{core_count() + 1}]" if master == "local[*]" else master
+    """`local[*]` gets two slots more than there are cores, so that a small batch never waits for a catch-up's tasks, nor
+    for a task that hangs beside them.
+    """
+    return f"local[{core_count() + 2}]" if master == "local[*]" else master
 
 
 def core_count() -> int:

@@ -41,7 +41,13 @@ class TimedLanes:
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
-        self._free_at = {"small": [0.0], "catch-up": [0.0], "commit": [0.0] * COMMIT_THREADS}
+        self._free_at = {
+            "small": [0.0],
+            "catch-up": [0.0],
+            "topics": [0.0],
+            "load": [0.0],
+            "commit": [0.0] * COMMIT_THREADS,
+        }
         self._ends: list[tuple[float, int, str, Any, Callable[[], Any]]] = []
         self._numbers = itertools.count()
         self._jobs = itertools.count()
@@ -55,12 +61,13 @@ class TimedLanes:
         return not self._ends
 
     def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
-        took_s = COMMIT_S
-        if lane != "commit":
+        kind = lane.partition(":")[0]
+        took_s = {"commit": COMMIT_S, "topics": ASK_S, "load": ASK_S}.get(kind, 0.0)
+        if not took_s:
             took_s, self.stall_s = JOB_S + TABLE_S * len(about) + self.stall_s, 0.0
             took_s += self.slow_s if next(self._jobs) % 5 == 0 else 0.0
-        begun_s = max(self._clock.monotonic_s(), heapq.heappop(self._free_at[lane]))
-        heapq.heappush(self._free_at[lane], begun_s + took_s)
+        begun_s = max(self._clock.monotonic_s(), heapq.heappop(self._free_at[kind]))
+        heapq.heappush(self._free_at[kind], begun_s + took_s)
         heapq.heappush(self._ends, (begun_s + took_s, next(self._numbers), lane, about, work))
 
     def wait(self, timeout_s: float) -> list[Done]:

@@ -82,6 +82,7 @@ def test_a_later_run_takes_a_table_over_after_the_first_batch_that_an_earlier_on
         service.turn()
         lanes.do("commit", "n.a")
         service.turn()
+        service.turn()  # Where the commit was refused, what the table is now is taken in.
 
     later.turn()
     slow.do("small", "n.a")

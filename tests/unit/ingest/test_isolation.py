@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from frazil.catalog.port import TableState
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.ingest.lanes import ThreadLanes
@@ -16,12 +18,15 @@ from frazil.ingest.parts import Parts
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
 from frazil.ingest.target import WriterSchema
+from frazil.ingest.task import Job
+from frazil.kafka.port import TopicDescription
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema
 from frazil.registry.protobuf import compile_proto
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
+from frazil.types import Batch, Commit, Progress, TaskReport
 from tests.unit.ingest.test_framed import framed
 from tests.unit.ingest.test_schemas import avro
 
@@ -54,11 +59,73 @@ class HangingRegistry(MemoryRegistry):
         return super().by_id(schema_id, subject)
 
 
+class Gate:
+    """What hangs for the tables in need while it is shut."""
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+        self._open.set()
+        self.waiting = threading.Semaphore(0)
+
+    def shut(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def pass_through(self, *tables: str) -> None:
+        if not self._open.is_set() and any(table.startswith("n.t") for table in tables):
+            self.waiting.release()
+            self._open.wait(PATIENCE_S)
+
+
+class HangingCatalog(MemoryCatalog):
+    """The tables in need are in another store. `loads` and `commits` may hang for them."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, "p")
+        self.loads, self.commits = Gate(), Gate()
+
+    def load(self, table: str) -> TableState | None:
+        self.loads.pass_through(table)
+        state = super().load(table)
+        return replace(state, io_properties={"file.endpoint": "other"}) if state and table != "n.json" else state
+
+    def commit(self, commit: Commit) -> Progress:
+        self.commits.pass_through(commit.table)
+        return super().commit(commit)
+
+
+class HangingJobs(MemoryJobs):
+    """Jobs that write for the tables in need may hang."""
+
+    def __init__(self, source: MemorySource) -> None:
+        super().__init__(source)
+        self.writes = Gate()
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+        self.writes.pass_through(*(batch.table for batch in batches))
+        return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+
+
+class HangingSource(MemorySource):
+    """Which topics there are may be a question without an answer, whoever asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listing = Gate()
+
+    def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        if threading.current_thread().name.startswith("topics"):
+            self.listing.pass_through("n.t0")
+        return super().topics(wanted)
+
+
 class Crowd:
-    """A table of plain JSON beside tables that need the registry, in a running service."""
+    """A table of plain JSON beside tables that need what hangs, in a running service."""
 
     def __init__(self, root: Path, kind: str = "avro") -> None:
-        self.source, self.catalog, self.registry = MemorySource(), MemoryCatalog(root, "p"), HangingRegistry()
+        self.source, self.catalog, self.registry = HangingSource(), HangingCatalog(root), HangingRegistry()
         self.clock = SystemClock()
         names = [f"n.t{number}" for number in range(TABLES_IN_NEED)]
         for topic in ("json", *names):
@@ -72,8 +139,8 @@ class Crowd:
             path=root / "f",
             state_dir=root,
         )
-        schemas, jobs = Schemas(self.registry), MemoryJobs(self.source)
-        parts = Parts(self.source, self.catalog, jobs, self.clock, ThreadLanes(), schemas)
+        schemas, self.jobs = Schemas(self.registry), HangingJobs(self.source)
+        parts = Parts(self.source, self.catalog, self.jobs, self.clock, ThreadLanes(), schemas)
         self.service = Service(spec, parts, "run", lambda _: None)
         self._thread = threading.Thread(target=self.service.run, daemon=True)
 
@@ -87,12 +154,23 @@ class Crowd:
 
     def end(self) -> None:
         self.registry.gate.set()
+        for gate in self.gates.values():
+            gate.open()
         self.service.stop()
         self._thread.join(PATIENCE_S)
 
+    @property
+    def gates(self) -> dict[str, Gate]:
+        return {
+            "catalog": self.catalog.loads,
+            "commits": self.catalog.commits,
+            "store": self.jobs.writes,
+            "broker": self.source.listing,
+        }
+
     def committed(self, table: str) -> int:
-        state = self.catalog.load(table)
-        return 0 if state is None else sum(state.progress.offsets.get(table.removeprefix("n."), {}).values())
+        state = MemoryCatalog.load(self.catalog, table)
+        return 0 if state is None else sum(sum(ends.values()) for ends in state.progress.offsets.values())
 
     def wait(self, is_done: Callable[[], bool]) -> float:
         """How long it took."""
@@ -150,6 +228,34 @@ def test_a_table_that_does_not_need_what_hangs_stays_as_fresh_as_before(
     assert disturbed[-1] <= max(2 * undisturbed[-1], FLOOR_S)
     crowd.registry.gate.set()
     crowd.wait(lambda: all(crowd.catalog.load(f"n.t{number}") is not None for number in range(TABLES_IN_NEED)))
+
+
+@pytest.mark.parametrize("hung", ["catalog", "commits", "store", "broker"])
+def test_a_table_in_another_store_or_led_by_another_broker_stays_as_fresh_as_before(
+    crowds: Callable[[str], Crowd], monkeypatch: pytest.MonkeyPatch, hung: str
+) -> None:
+    """More tables are in need than there are places: each of them hangs."""
+    monkeypatch.setattr("frazil.ingest.load.RELOAD_IDLE_EVERY_S", 1.0)
+    monkeypatch.setattr("frazil.ingest.service.TOPICS_EVERY_S", 0.5)
+    crowd, others = crowds("json"), [f"n.t{number}" for number in range(TABLES_IN_NEED)]
+    crowd.start()
+    for topic in others:
+        crowd.source.produce(topic, 0, b'{"id": 1}')
+    crowd.wait(lambda: all(crowd.committed(topic) == 1 for topic in others))
+    undisturbed = crowd.freshness()
+    gate = crowd.gates[hung]
+    gate.shut()
+    if hung == "broker":
+        crowd.source.silent |= {(topic, 0) for topic in others}
+    for topic in others if hung != "catalog" else ():
+        crowd.source.produce(topic, 0, b'{"id": 2}')
+    assert gate.waiting.acquire(timeout=PATIENCE_S), "the service that hangs was asked"
+    disturbed = crowd.freshness()
+    assert disturbed[-1] <= max(2 * undisturbed[-1], FLOOR_S)
+    crowd.source.silent.clear()
+    gate.open()
+    end = 1 if hung == "catalog" else 2
+    crowd.wait(lambda: all(crowd.committed(topic) == end for topic in others))
 
 
 def _proto(schema_id: int) -> bytes:

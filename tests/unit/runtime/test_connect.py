@@ -10,12 +10,12 @@ from frazil.runtime.connect import catalog_properties
 from frazil.spec import load_spec
 
 
-def opened_with(folder: Path, catalog: str) -> dict[str, str]:
+def opened_with(folder: Path, catalog: str, kind: str = "type: rest, uri: http://catalog") -> dict[str, str]:
     """The properties that a pipeline file's `catalog` becomes."""
     file = folder / "frazil.yaml"
     file.write_text(
         'pipeline: p\nkafka: {bootstrap.servers: "x:1"}\ntables: {s.a: {topic: a}}\n'
-        f"catalog: {{type: rest, uri: http://catalog, {catalog}}}\n"
+        f"catalog: {{{kind}, {catalog}}}\n"
     )
     return catalog_properties(load_spec(file))
 
@@ -39,6 +39,22 @@ def test_a_request_to_an_s3_store_that_says_nothing_is_given_up_unless_the_file_
 ) -> None:
     found = opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}")
     assert found["http-client.apache.socket-timeout-ms"] == waits_ms
+
+
+@pytest.mark.parametrize(
+    ("address", "properties", "waits"),
+    [
+        ("jdbc:postgresql://h/c", "{}", "60"),
+        ("jdbc:mysql://h/c", "{}", "60000"),
+        ("jdbc:mariadb://h/c", '{jdbc.socketTimeout: "5000"}', "5000"),
+        ("jdbc:sqlite:c.db", "{}", None),
+    ],
+)
+def test_a_database_that_says_nothing_is_given_up_after_a_minute_unless_the_file_says_when(
+    tmp_path: Path, address: str, properties: str, waits: str | None
+) -> None:
+    found = opened_with(tmp_path, f"warehouse: /w, properties: {properties}", f"type: jdbc, uri: '{address}'")
+    assert found.get("jdbc.socketTimeout") == waits
 
 
 @pytest.mark.parametrize(
