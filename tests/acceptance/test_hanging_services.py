@@ -25,7 +25,7 @@ from tests.integration.servers import RestCatalogServer, catalog_section
 from tests.unit.ingest.test_framed import framed
 from tests.unit.ingest.test_schemas import avro
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.soak]  # It measures times, which needs a machine of its own.
 
 RECORDS = 5
 STUCK = ("s.stuck0", "s.stuck1", "s.stuck2")
