@@ -98,6 +98,7 @@ class Service:
         self._topics_at_s = float("-inf")
         self._published_at_s = float("-inf")
         self._outages = 0
+        self._topics_outage: UnavailableError | None = None
         self._leaderless: set[str] = set()
         self._polling = Polling()
         self._patience = Patience(parts.clock)
@@ -327,7 +328,9 @@ class Service:
         error = future.exception()
         if isinstance(error, UnavailableError):
             log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
+            self._topics_outage = error
             return
+        self._topics_outage = None
         self._discovery.take(future.result())
         for table in self.tables:
             if not table.in_flight and table.run_state is not RunState.STOPPED:
@@ -341,7 +344,10 @@ class Service:
     def _ask_for_ends(self) -> None:
         active = [t for t in self.tables if t.run_state is not RunState.STOPPED]
         asked = {p for table in active for p in table.partitions()}
-        self._planner.note_ends(asked, self._parts.source.ends(asked))
+        ends = self._parts.source.ends(asked)
+        if asked and not ends and self._topics_outage is not None:
+            raise self._topics_outage  # Partitions without leaders, and nobody who tells of topics: that is Kafka itself.
+        self._planner.note_ends(asked, ends)
 
     def _plan(self, table: Table, now_s: float) -> Planned | None:
         self._has_asked.discard(table.name)

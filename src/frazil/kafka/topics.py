@@ -123,6 +123,9 @@ class KafkaTopics:
             if everything.controller_id not in self._silent:
                 break
             self._clock.sleep(_CONTROLLER_EVERY_S)
+        if self._any is not self._admin:  # It learns of leaders by nothing else.
+            with suppress(KafkaException):
+                self._admin.list_topics(timeout=_PROMPT_S)
         # A broker that its cluster gives up is no longer listed, and may still be among those to begin with.
         self._addresses |= {number: f"{one.host}:{one.port}" for number, one in everything.brokers.items()}
         return everything

@@ -59,7 +59,8 @@ def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
     rows, buffer = len(values), values.buffers()[2]
     if not rows or buffer is None:
         return np.zeros(0, np.int64)
-    offsets = np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4)
+    # A copy: of what may be written to the loop has another form than of what may not.
+    offsets = np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4).copy()
     found = np.empty(rows, np.int64)
     return found[: _find_messages(buffer.address, offsets, _FIRST_KEYS, found)]
 
