@@ -182,12 +182,18 @@ def test_a_table_that_stops_at_bad_records_names_it(tmp_path: Path, monkeypatch:
     )
 
 
-def test_a_table_whose_records_fail_only_together_reads_fewer_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _numbered(tmp_path: Path) -> Scene:
+    """A topic with forty records, and another one."""
     scene = Scene(tmp_path, "a", "b")
     scene.jobs = _FailingJobs(scene.source)
     scene.feed("a", *({"id": number} for number in range(40)))
+    return scene
+
+
+def test_a_table_whose_records_fail_only_together_reads_fewer_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = _numbered(tmp_path)
     _refuse_more_than(monkeypatch, 2)
     scene.catch_up()
     assert sorted(row["id"] for row in scene.rows("n.a")) == list(range(40))
@@ -196,9 +202,7 @@ def test_a_table_whose_records_fail_only_together_reads_fewer_at_a_time(
 def test_a_table_that_not_even_one_record_can_be_read_of_stops_with_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = Scene(tmp_path, "a", "b")
-    scene.jobs = _FailingJobs(scene.source)
-    scene.feed("a", *({"id": number} for number in range(40)))
+    scene = _numbered(tmp_path)
     _refuse_more_than(monkeypatch, 0)
     together = Found(together=(BadRecord("a", 0, 0, "crashes_decoder", "", "too many"),))
     monkeypatch.setattr("frazil.ingest.pipeline.Pipeline.isolate", lambda *_: together)
