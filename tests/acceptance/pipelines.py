@@ -154,9 +154,9 @@ class Pipeline:
         }
 
     @contextmanager
-    def running(self, *words: str, failpoints: str = "") -> Iterator[Run]:
+    def running(self, *words: str, failpoints: str = "", environment: Mapping[str, str] | None = None) -> Iterator[Run]:
         """A run that is ended, with all it started, when the block is left."""
-        run = self.run(*words, failpoints=failpoints)
+        run = self.run(*words, failpoints=failpoints, environment=environment)
         try:
             yield run
         finally:

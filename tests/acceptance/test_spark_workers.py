@@ -23,7 +23,7 @@ from tests.acceptance.running import Run, ancestor
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.waiting import wait_until
-from tests.integration.cluster import Cluster
+from tests.integration.cluster import PROTECTED, Cluster
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -60,6 +60,8 @@ def test_tasks_whose_processes_are_killed_are_run_again(
     table, topic = pipeline.add_fed_table("moved", 4)
     conf = {
         **pipeline.document["spark"]["conf"],
+        **PROTECTED,
+        "spark.authenticate.secret": "${env:SPARK_SECRET}",
         "spark.pyspark.python": str(cluster.python),
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
@@ -68,7 +70,7 @@ def test_tasks_whose_processes_are_killed_are_run_again(
     }
     pipeline.document["spark"] = {"master": cluster.url, "conf": conf}
     pipeline.feed.produce(topic, events(AT_ONCE))
-    with pipeline.running() as run:
+    with pipeline.running(environment={"SPARK_SECRET": cluster.secret}) as run:
         pipeline.wait_for_commit_of(table, run)
         for number, generations in enumerate(GENERATIONS.values(), 1):
             with point.armed():
@@ -85,6 +87,7 @@ def test_tasks_whose_processes_are_killed_are_run_again(
     for text in (said, cluster.output()):
         assert text
         assert remote_lake.secret not in text
+        assert cluster.secret not in text
 
 
 def _shipped_compiled() -> dict[str, bytes]:

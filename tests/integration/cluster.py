@@ -6,6 +6,7 @@ Its executors find a Python that has no packages: what tasks need must come with
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import urllib.request
 import venv
@@ -22,14 +23,26 @@ _SPARK_HOME = Path(pyspark.__file__).parent
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
+PROTECTED = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.io.encryption.enabled": "true",
+}
+"""As docs/how-to/cluster.md has it, without the secret."""
+
+
 class Cluster:
-    """`workers` of one core and a gigabyte each in `directory`. `python`: what executors are to run."""
+    """`workers` of one core and a gigabyte each in `directory`. `python`: what executors are to run; `secret`: what a driver
+    must know.
+    """
 
     def __init__(self, directory: Path, workers: int = 2) -> None:
         self.directory = directory
         self.port, self._web_port = free_port(), free_port()
         self._worker_count = workers
         self._processes: list[subprocess.Popen[bytes]] = []
+        self.secret = secrets.token_hex(16)
+        self._settings = directory / "spark.properties"
         bare = directory / "bare"
         venv.create(bare, symlinks=True, with_pip=False)
         self.python = bare / "bin" / "python"
@@ -39,6 +52,9 @@ class Cluster:
         return f"spark://{HOST}:{self.port}"
 
     def start(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        settings = {**PROTECTED, "spark.authenticate.secret": self.secret}
+        self._settings.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
         master = ["--host", HOST, "--port", str(self.port), "--webui-port", str(self._web_port)]
         self._spawn("master", "org.apache.spark.deploy.master.Master", *master)
         for number in range(self._worker_count):
@@ -61,10 +77,10 @@ class Cluster:
         self._processes.clear()
 
     def _spawn(self, name: str, main: str, *words: str) -> None:
-        command = [str(find_java().path), *_JVM, "-cp", f"{_SPARK_HOME}/jars/*", main, *words]
+        own = ["--properties-file", str(self._settings)]
+        command = [str(find_java().path), *_JVM, "-cp", f"{_SPARK_HOME}/jars/*", main, *own, *words]
         kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "JAVA_HOME") if name in os.environ}
         environment = {**kept, "SPARK_HOME": str(_SPARK_HOME), "SPARK_LOCAL_IP": HOST, "SPARK_SCALA_VERSION": "2.13"}
-        self.directory.mkdir(parents=True, exist_ok=True)
         log = self.directory / f"{name}.log"
         self._processes.append(spawn_tethered(command, log=log, environment=environment))
 
