@@ -228,6 +228,10 @@ class _BadError(Exception):
     """A text that is no JSON, or a value that is none of its column."""
 
 
+class _UnsaidError(Exception):
+    """What becomes of the record is not for this reading to say: it is tested elsewhere, or depends on more than that."""
+
+
 class _Odd(dict[str, Any]):
     """An object with keys that are there twice, or with half of a character: where they are left out, nothing is wrong."""
 
@@ -266,7 +270,7 @@ def _parsed(value: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise _BadError
     if _depth(found) > MAX_DEPTH - 2:
-        raise NotImplementedError
+        raise _UnsaidError
     return found
 
 
@@ -284,12 +288,12 @@ def _row(found: Mapping[str, Any]) -> str:
     if isinstance(found, _Odd) and found.twice & COLUMNS.keys():
         raise _BadError
     if isinstance(found, _Odd) and found.has_half:
-        raise NotImplementedError
+        raise _UnsaidError
     if isinstance(found, _Odd) and {name.lower() for name in found.twice} & COLUMNS.keys():
-        raise NotImplementedError
+        raise _UnsaidError
     respelt = {name.lower(): value for name, value in found.items() if name.lower() in COLUMNS.keys() - found.keys()}
     if len(respelt) < sum(name.lower() in respelt for name in found):
-        raise NotImplementedError  # Which of two spellings counts is tested elsewhere.
+        raise _UnsaidError  # Which of two spellings counts is tested elsewhere.
     found = {**found, **respelt}
     readers = {"id": _long, "d": _decimal(9, 2), "e": _decimal(38, 10), "t": _text, "tags": _longs}
     return repr({name: None if found.get(name) is None else read(found[name]) for name, read in readers.items()})
@@ -326,9 +330,9 @@ def _decimal(precision: int, scale: int) -> Callable[[Any], Decimal]:
         if not isinstance(value, str):
             raise _BadError
         if not isinstance(value, _Number):
-            raise NotImplementedError  # Which texts are numbers is tested elsewhere.
+            raise _UnsaidError  # Which texts are numbers is tested elsewhere.
         if len(value) > MOST_CHARACTERS:
-            raise NotImplementedError
+            raise _UnsaidError
         number = _number(value)
         if number and not -scale - 400 < number.adjusted() < precision - scale:
             raise _BadError
@@ -345,7 +349,7 @@ def _reference(value: bytes, row_in: Callable[[dict[str, Any]], Mapping[str, Any
         return _row(row_in(_parsed(value)))
     except _BadError:
         return REFUSED
-    except NotImplementedError:
+    except _UnsaidError:
         return UNKNOWN
 
 
@@ -379,20 +383,20 @@ def _texts(columns: Sequence[pa.Array], rows: Sequence[int], count: int) -> list
 def _after(found: dict[str, Any]) -> Mapping[str, Any]:
     """The row of a change that inserts; of what may be another kind of record nothing is said."""
     if found.get("op") not in ("c", "r") or not isinstance(found.get("after"), dict):
-        raise NotImplementedError
+        raise _UnsaidError
     if found.get("before") is not None or not isinstance(found.get("source"), dict):
-        raise NotImplementedError
+        raise _UnsaidError
     after: dict[str, Any] = found["after"]
     if "payload" in found or any(isinstance(one, _Odd) for one in (found, found["source"])):
-        raise NotImplementedError
+        raise _UnsaidError
     if "__debezium_unavailable_value" in repr(after):
-        raise NotImplementedError  # A value that was not sent.
+        raise _UnsaidError  # A value that was not sent.
     return after
 
 
 def _payload(found: dict[str, Any]) -> Mapping[str, Any]:
     if isinstance(found, _Odd) or found.get("schema", 1) is not None or not isinstance(found.get("payload"), dict):
-        raise NotImplementedError
+        raise _UnsaidError
     return _after(found["payload"])
 
 
