@@ -61,11 +61,11 @@ check: lint test
 
 docs: setup
 	$(BIN)/python -m docs.generate
-	$(BIN)/python -m tests.unit.ingest.json_reference
-	$(BIN)/python -m tests.unit.ingest.json_schema_reference
-	$(BIN)/python -m tests.unit.ingest.avro_reference
-	$(BIN)/python -m tests.unit.ingest.protobuf_reference
-	$(BIN)/python -m tests.unit.ingest.debezium_reference
+	$(BIN)/python -m tests.unit.decode.json_reference
+	$(BIN)/python -m tests.unit.decode.json_schema_reference
+	$(BIN)/python -m tests.unit.decode.avro_reference
+	$(BIN)/python -m tests.unit.decode.protobuf_reference
+	$(BIN)/python -m tests.unit.cdc.debezium_reference
 
 bench: setup
 	$(BIN)/python -m bench
@@ -79,7 +79,7 @@ soak-care: test-setup
 
 # A million pairs of text and decimal type, in every way from one to the other.
 soak-decimals: setup
-	$(BIN)/python -m pytest -m soak tests/unit/ingest/test_decimals.py
+	$(BIN)/python -m pytest -m soak tests/unit/decode/test_decimals.py
 
 # Thousands of histories of each kind on the twins in memory: an hour or two. FRAZIL_FIRST_SEED and FRAZIL_HISTORIES for others.
 soak-histories: setup
@@ -87,7 +87,7 @@ soak-histories: setup
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
 soak-guard: setup
-	$(BIN)/python -m pytest -m soak tests/unit/ingest/test_guard_pages.py
+	$(BIN)/python -m pytest -m soak tests/unit/decode/test_guard_pages.py
 
 lock: $(VENV)/.requirements
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in

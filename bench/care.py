@@ -29,7 +29,7 @@ from bench.table import Table, local_path
 from bench.throughput import memory
 from bench.topics import Fed, Feed, delete_topics, make_topics
 from frazil.clock import new_id
-from frazil.maintain.debt import SMALL_SHARE_OF_TARGET
+from frazil.maintenance.health import SMALL_SHARE_OF_TARGET
 
 _TAIL_S = 60
 _TIDY_S = 300

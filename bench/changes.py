@@ -16,11 +16,12 @@ import fastavro
 import pyarrow as pa
 from pyiceberg.types import IcebergType, LongType, StringType
 
-from frazil.ingest.envelope import Envelope
-from frazil.ingest.evolve import new_schema
-from frazil.ingest.reading import read_records
-from frazil.ingest.target import Reading, TableTarget, WriterSchema, metadata_columns
+from frazil.decode.envelope import Envelope
+from frazil.decode.settings import Reading, WriterSchema
+from frazil.rows.read import read_records
+from frazil.schema.evolve import new_schema
 from frazil.spec.models import METADATA_COLUMNS, MetadataField
+from frazil.write.target import TableTarget, metadata_columns
 
 COUNT = 20_000
 _ROUNDS = 5

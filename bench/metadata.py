@@ -16,17 +16,17 @@ from pyiceberg.types import LongType, NestedField
 from bench.machine import CLOCK
 from bench.place import Place, Run, Surroundings, say
 from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_upkeep import IcebergUpkeep
+from frazil.catalog.iceberg_maintenance import IcebergUpkeep
 from frazil.catalog.port import TableState
 from frazil.clock import SystemClock, new_id
-from frazil.ingest.files.write import FileWriter
-from frazil.ingest.letters.letter_box import NEW_TABLE_PROPERTIES
-from frazil.ingest.target import TableTarget
-from frazil.maintain.plan import Care, Plan
-from frazil.maintain.run import Carer, Charge
+from frazil.dead_letters.tables import NEW_TABLE_PROPERTIES
+from frazil.maintenance.plan import Care, Plan
+from frazil.maintenance.run import Carer, Charge
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.models import MaintenanceSpec
 from frazil.types import Commit, DataFile, Progress
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter
 
 _TABLE = "bench.metadata"
 _PARTITIONS = 4

@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from bench.records import make_pool
 from bench.wide import make_wide_pool
-from frazil.ingest.decode.json.records import infer_json
-from frazil.ingest.evolve import new_schema
-from frazil.ingest.files.write import FileWriter
-from frazil.ingest.rows import decode_rows
-from frazil.ingest.shape import shape_rows
-from frazil.ingest.target import TableTarget
+from frazil.decode.json.records import infer_json
+from frazil.rows.project import decode_rows
+from frazil.rows.shape import shape_rows
+from frazil.schema.evolve import new_schema
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter
 
 STAGES = ("decode", "shape", "write")
 _BATCH = 20_000  # As many as Spark ships at a time.

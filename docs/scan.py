@@ -71,7 +71,7 @@ def failpoints() -> dict[str, str]:
 def error_classes() -> list[str]:
     """Every class of error that a record can have."""
     found: set[str] = set()
-    for _, call in calls((SOURCE / "ingest").rglob("*.py")):
+    for _, call in calls(SOURCE.rglob("*.py")):
         places = {
             "Fault": call.args[:1],
             "Misfit": call.args[2:3],

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
 from frazil.errors import UnavailableError
 from frazil.ingest.isolate import Found, load_found, search
-from frazil.ingest.lanes import Done
-from frazil.ingest.plain_target import plain_target
-from frazil.ingest.shared import read_once
+from frazil.ingest.shared_reads import read_once
 from frazil.ingest.task import Job, load_report, run_task, source_columns
-from frazil.ingest.upserts.delete_files import read_deletes
+from frazil.ingest.workers import Done
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
 from frazil.types import Batch, OffsetRange, TaskReport
+from frazil.upsert.delete_files import read_deletes
+from frazil.write.plain_target import plain_target
 
 _COLUMN_TYPES: dict[str, pa.DataType] = {
     "topic": pa.string(),

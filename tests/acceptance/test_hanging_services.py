@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from frazil.clock import SystemClock
-from frazil.ingest.target import WriterSchema
+from frazil.decode.settings import WriterSchema
 from tests.acceptance.proxy import Proxy
 from tests.fixtures.brokers import TwoBrokers
 from tests.fixtures.processes import frozen
@@ -22,8 +22,8 @@ from tests.fixtures.registry import ApicurioRegistry
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Pipeline, Running
 from tests.integration.servers import RestCatalogServer, catalog_section
-from tests.unit.ingest.test_framed import framed
 from tests.unit.ingest.test_schemas import avro
+from tests.unit.rows.test_writer_schemas import framed
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.soak]  # It measures times, which needs a machine of its own.
 

@@ -8,13 +8,13 @@ from pyiceberg.types import LongType, NestedField, StructType
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
-from frazil.ingest.evolve import new_schema
-from frazil.ingest.files.write import FileWriter
-from frazil.ingest.shape import shape_rows
 from frazil.ingest.table import Table
+from frazil.rows.shape import shape_rows
+from frazil.schema.evolve import new_schema
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.types import Commit, DataFile, Progress, Watermark
-from tests.unit.ingest.columns import decode
+from frazil.write.write import FileWriter
+from tests.unit.decode.columns import decode
 
 TABLE = "lake.sub.t"
 SCHEMA = new_schema([("id", LongType()), ("s", StructType(NestedField(0, "a", LongType(), required=False)))])

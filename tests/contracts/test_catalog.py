@@ -25,8 +25,8 @@ from pyiceberg.types import (
 from frazil.catalog.layout import METRICS_OF
 from frazil.catalog.port import Catalog
 from frazil.errors import ConflictError, SpecError, UnavailableError
-from frazil.ingest.evolve import extend_schema, new_schema
 from frazil.runtime.jvm import Jvm
+from frazil.schema.evolve import extend_schema, new_schema
 from frazil.spec.types import parse_type
 from frazil.types import Progress
 from tests.contracts.catalogs import IcebergLake, Lake

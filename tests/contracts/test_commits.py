@@ -13,7 +13,7 @@ from pyiceberg.types import StringType
 from frazil.catalog.layout import Layout
 from frazil.catalog.port import Catalog, TableSize
 from frazil.errors import ConflictError, UnavailableError
-from frazil.ingest.evolve import extend_schema
+from frazil.schema.evolve import extend_schema
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import Commit, Progress
 from tests.contracts.catalogs import IcebergLake, Lake

@@ -14,16 +14,16 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.scans import Scan
 from frazil.clock import new_id
 from frazil.errors import SpecError
-from frazil.ingest.evolve import extend_schema, new_schema
-from frazil.ingest.files.write import FileWriter
-from frazil.ingest.plain_target import plain_target
 from frazil.ingest.table import Table
-from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
+from frazil.schema.evolve import extend_schema, new_schema
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
 from frazil.types import Commit, DataFile, Progress, RowDelta
+from frazil.upsert.delete_files import read_deletes, write_deletes
+from frazil.write.plain_target import plain_target
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter
 from tests.contracts.catalogs import Lake
 
 _TABLE = "lake.sub.t"

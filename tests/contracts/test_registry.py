@@ -16,11 +16,11 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from frazil.clock import new_id
+from frazil.decode.json.records import decode_json
+from frazil.decode.json_schema.types import struct_of_json_schema
+from frazil.decode.protobuf.reader import protobuf_reader
+from frazil.decode.wire_format import split_frames
 from frazil.errors import UnavailableError
-from frazil.ingest.decode.frames import split_frames
-from frazil.ingest.decode.json.records import decode_json
-from frazil.ingest.decode.json_schema.types import struct_of_json_schema
-from frazil.ingest.decode.protobuf.reader import protobuf_reader
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import RegisteredSchema, SchemaKind
 from frazil.registry.protobuf import compile_proto

@@ -15,15 +15,15 @@ from frazil.catalog.port import Catalog, NotSent, Replacement, TableMoved, Table
 from frazil.catalog.scans import LiveFile, Scan
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
-from frazil.ingest.evolve import new_schema
-from frazil.ingest.files.lineage import NO_ID, lineage_schema, with_row_ids
-from frazil.ingest.files.write import FileWriter
-from frazil.ingest.plain_target import plain_target
-from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
-from frazil.ingest.upserts.lineage import row_ids
-from frazil.ingest.upserts.live_rows import read_columns
+from frazil.schema.evolve import new_schema
 from frazil.types import Commit, DataFile, Progress, RowDelta
+from frazil.upsert.delete_files import read_deletes, write_deletes
+from frazil.upsert.lineage import row_ids
+from frazil.upsert.live_rows import read_columns
+from frazil.write.lineage import NO_ID, lineage_schema, with_row_ids
+from frazil.write.plain_target import plain_target
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter
 from tests.contracts.catalogs import Lake
 
 _TABLE = "lake.t"

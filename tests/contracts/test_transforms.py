@@ -13,12 +13,12 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from frazil.errors import SpecError
-from frazil.ingest.evolve import new_schema
-from frazil.ingest.files.partition_values import path_of, words_of
-from frazil.ingest.files.transforms import transformed
-from frazil.ingest.target import arrow_type
+from frazil.schema.arrow import arrow_type
+from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import PartitionTerm, check_type
 from frazil.spec.types import parse_type
+from frazil.write.partition_values import path_of, words_of
+from frazil.write.transforms import transformed
 from tests.fixtures.jvms import light_jvm
 
 pytestmark = pytest.mark.jvm

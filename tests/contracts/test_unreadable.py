@@ -13,13 +13,13 @@ import pytest
 from pyiceberg.types import StringType
 
 from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_upkeep import IcebergUpkeep
+from frazil.catalog.iceberg_maintenance import IcebergUpkeep
 from frazil.catalog.java_errors import is_named, java_errors, message_of, unavailable
 from frazil.catalog.layout import Layout
 from frazil.catalog.port import NotSent
 from frazil.errors import UnavailableError
-from frazil.ingest.evolve import extend_schema
 from frazil.runtime.jvm import Jvm
+from frazil.schema.evolve import extend_schema
 from frazil.spec.partitioning import parse_term
 from tests.contracts.catalogs import IcebergLake
 from tests.contracts.tables import SCHEMA, TABLE, commit_of, create, load

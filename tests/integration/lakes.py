@@ -18,18 +18,18 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_upkeep import IcebergUpkeep
-from frazil.catalog.look import TableLook
-from frazil.catalog.upkeep import MergeOf, Transfer
+from frazil.catalog.iceberg_maintenance import IcebergUpkeep
+from frazil.catalog.maintenance_port import MergeOf, Transfer
+from frazil.catalog.table_metadata import TableLook
 from frazil.clock import SystemClock, new_id
-from frazil.ingest.files.write import FileWriter
-from frazil.ingest.merge import merge_of
-from frazil.ingest.target import TableTarget
-from frazil.maintain.plan import Care, Mode
-from frazil.maintain.run import Carer, Charge, Outcome
+from frazil.maintenance.merge_task import merge_of
+from frazil.maintenance.plan import Care, Mode
+from frazil.maintenance.run import Carer, Charge, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec
 from frazil.types import Commit, DataFile, Letters, Progress
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter
 
 Rows = list[tuple[int, str]]
 COLUMNS = Schema(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from frazil.catalog.iceberg_upkeep import POOL, IcebergUpkeep
-from frazil.catalog.upkeep import Compaction
+from frazil.catalog.iceberg_maintenance import POOL, IcebergUpkeep
+from frazil.catalog.maintenance_port import Compaction
 from frazil.clock import SystemClock, new_id
-from frazil.ingest.merge import merge_of
-from frazil.maintain.run import DELETES_OPTIONS
+from frazil.maintenance.merge_task import merge_of
+from frazil.maintenance.run import DELETES_OPTIONS
 from frazil.runtime.jvm import Jvm
 from tests.integration.lakes import Lake, noise
 

@@ -21,24 +21,25 @@ from pyiceberg.types import LongType
 
 from frazil.catalog import compaction
 from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_upkeep import IcebergUpkeep
+from frazil.catalog.iceberg_maintenance import IcebergUpkeep
 from frazil.catalog.layout import Layout
+from frazil.catalog.maintenance_port import Compaction
 from frazil.catalog.swap import Swap
-from frazil.catalog.upkeep import Compaction
 from frazil.clock import SystemClock, new_id
-from frazil.ingest.evolve import new_schema
-from frazil.ingest.files.write import FileWriter
-from frazil.ingest.merge import merge_of
-from frazil.ingest.plain_target import plain_target
-from frazil.ingest.target import ChangeReading, Reading, TableTarget, metadata_columns
+from frazil.decode.settings import Reading
 from frazil.ingest.task import Job
-from frazil.ingest.upserts.upsert import commit_changes
-from frazil.maintain.plan import ORPHANS_NOTE
+from frazil.maintenance.merge_task import merge_of
+from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
+from frazil.schema.evolve import new_schema
 from frazil.spec.models import METADATA_COLUMNS, MaintenanceSpec, MetadataField
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
 from frazil.types import Commit, DataFile, Progress, Resolved
+from frazil.upsert.commit import commit_changes
+from frazil.write.plain_target import plain_target
+from frazil.write.target import ChangeReading, TableTarget, metadata_columns
+from frazil.write.write import FileWriter
 from tests.fixtures.readers import assert_equal_everywhere, read_with_duckdb
 from tests.integration.lakes import KEEN, PROPERTIES, Lake
 from tests.unit.ingest.targets import records_of, run

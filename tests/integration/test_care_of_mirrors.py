@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from frazil.catalog.maintenance_port import Rewritten, Transfer
 from frazil.catalog.swap import Swap
 from frazil.catalog.table_scans import TableScans
-from frazil.catalog.upkeep import Rewritten, Transfer
-from frazil.ingest.target import ChangeReading, Reading
-from frazil.ingest.upserts.transfer import transfer_deletes
+from frazil.decode.settings import Reading
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec
+from frazil.upsert.concurrent_deletes import transfer_deletes
+from frazil.write.target import ChangeReading
 from tests.fixtures.readers import read_with_duckdb
 from tests.integration.lakes import KEEN, Lake
 from tests.integration.test_care_of_layouts import Row, Tended, in_order, layout_of

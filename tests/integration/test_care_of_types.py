@@ -17,17 +17,17 @@ from pyiceberg.types import NestedField
 from pyroaring import BitMap64
 
 from frazil.catalog.layout import Layout
-from frazil.catalog.upkeep import Compaction
+from frazil.catalog.maintenance_port import Compaction
 from frazil.clock import SystemClock, new_id
-from frazil.ingest.evolve import new_schema
-from frazil.ingest.files.write import FileWriter
-from frazil.ingest.plain_target import plain_target
-from frazil.ingest.upserts.delete_files import write_deletes
-from frazil.maintain.plan import ORPHANS_NOTE
+from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
+from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import parse_term
 from frazil.spec.types import parse_type
 from frazil.types import Commit, Progress, RowDelta
+from frazil.upsert.delete_files import write_deletes
+from frazil.write.plain_target import plain_target
+from frazil.write.write import FileWriter
 from tests.fixtures.readers import assert_equal_everywhere, read_with_duckdb
 from tests.integration.lakes import KEEN, PROPERTIES, Lake
 

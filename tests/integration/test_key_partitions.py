@@ -15,15 +15,15 @@ from pyiceberg.table import StaticTable
 from frazil.catalog.layout import Layout
 from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
-from frazil.ingest.evolve import extend_schema, new_schema
-from frazil.ingest.files.write import FileWriter
-from frazil.ingest.plain_target import plain_target
-from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.resolve import find_rows
 from frazil.runtime.jvm import Jvm
+from frazil.schema.evolve import extend_schema, new_schema
 from frazil.spec.partitioning import parse_term
 from frazil.spec.types import parse_type
 from frazil.types import Commit, Progress
+from frazil.upsert.lookup import find_rows
+from frazil.write.plain_target import plain_target
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter
 from tests.integration.lakes import PROPERTIES, Lake
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]

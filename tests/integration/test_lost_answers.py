@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
+from frazil.catalog.maintenance_port import Compaction
 from frazil.catalog.port import Replacement, Rewrite
-from frazil.catalog.upkeep import Compaction
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
-from frazil.maintain.run import DELETES_OPTIONS
+from frazil.maintenance.run import DELETES_OPTIONS
 from frazil.runtime.jvm import Jvm
 from tests.acceptance.proxy import Fault, Proxy
 from tests.contracts.test_row_deltas import Hand

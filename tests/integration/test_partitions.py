@@ -31,8 +31,8 @@ from pyiceberg.types import LongType
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.layout import Layout, words_of
 from frazil.clock import SystemClock, new_id
-from frazil.ingest.evolve import new_schema
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.types import parse_type
 from tests.acceptance.verifier import local_path, metadata_file, open_duckdb

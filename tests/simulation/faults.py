@@ -16,7 +16,7 @@ from frazil.catalog.scans import Scan
 from frazil.clock import repeat_chance
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.isolate import Found
-from frazil.ingest.shared import read_once
+from frazil.ingest.shared_reads import read_once
 from frazil.ingest.task import Job
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import OutRecord, Partition, ReadRecord, TopicDescription

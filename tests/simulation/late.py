@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from frazil.catalog.port import Catalog
-from frazil.ingest.letters.later import Witness
-from frazil.ingest.letters.letters import Selection
-from frazil.ingest.letters.retry import Retrier
+from frazil.dead_letters.files import Selection
+from frazil.dead_letters.newer_changes import Witness
+from frazil.dead_letters.replay import Retrier
 from frazil.spec import PipelineSpec
 from frazil.spec.models import (
     ColumnSpec,

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from frazil.catalog.port import Catalog
+from frazil.dead_letters.files import Selection
+from frazil.dead_letters.replay import Retrier
 from frazil.errors import ConflictError, FencedError, UnavailableError
-from frazil.ingest.letters.letters import Selection
-from frazil.ingest.letters.retry import Retrier
-from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
+from frazil.ingest.services import Parts
 from frazil.ingest.table import Table
 from frazil.spec import PipelineSpec
 from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector

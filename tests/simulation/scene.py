@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from frazil.errors import FencedError
-from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
+from frazil.ingest.services import Parts
 from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import PipelineSpec
 from frazil.spec.models import CatalogSpec, TableSpec

@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from frazil.catalog.history import COMMIT_ID
-from frazil.catalog.look import Snapshot, TableLook, carried_progress
 from frazil.catalog.memory import MemorySnapshot
 from frazil.catalog.progress import key as summary_key
 from frazil.catalog.scans import LiveFile, delete_file_of
+from frazil.catalog.table_metadata import Snapshot, TableLook, carried_progress
 from frazil.clock import new_id
-from frazil.ingest.files.lineage import lineage_schema
-from frazil.ingest.files.write import FileWriter
-from frazil.ingest.plain_target import plain_target
-from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.delete_files import read_deletes, write_deletes
-from frazil.maintain.retention import Retention, expirable, needs_carrying
+from frazil.maintenance.retention import Retention, expirable, needs_carrying
 from frazil.testing import MemoryCatalog
 from frazil.types import DataFile
+from frazil.upsert.delete_files import read_deletes, write_deletes
+from frazil.write.lineage import lineage_schema
+from frazil.write.plain_target import plain_target
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter
 from tests.fixtures.lineage import COLUMNS, ids_of_file
 from tests.simulation.faults import Fate
 from tests.simulation.mirror import Row

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
-from frazil.catalog.look import partition_text
+from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
 from frazil.catalog.merging import open_merger
 from frazil.catalog.record_rewrite import is_readable_by_spark, rewrite_records, worth_rewriting
 from frazil.catalog.swap import Swap
-from frazil.catalog.upkeep import Compaction, MergeOf, Rewritten, Transfer
+from frazil.catalog.table_metadata import partition_text
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 

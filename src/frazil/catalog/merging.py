@@ -16,10 +16,10 @@ import pyarrow as pa
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
+from frazil.catalog.maintenance_port import Merge, MergeOf, Merging
 from frazil.catalog.scans import LiveFile
 from frazil.catalog.sending import remove
 from frazil.catalog.table_scans import Described
-from frazil.catalog.upkeep import Merge, MergeOf, Merging
 from frazil.errors import FrazilError
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frazil.catalog.care_commits import send_once
 from frazil.catalog.data_files import DataFiles
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import each
+from frazil.catalog.maintenance_commits import send_once
+from frazil.catalog.maintenance_port import Transfer
 from frazil.catalog.scans import LiveFile, Scan
 from frazil.catalog.sending import remove
 from frazil.catalog.table_scans import Described
-from frazil.catalog.upkeep import Transfer
 from frazil.catalog.validators import RewriteValidator
 from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta

@@ -41,8 +41,8 @@ from frazil.ops.check import (
     comparison,
     failed,
 )
-from frazil.ops.gate import check_registry, check_schemas
 from frazil.ops.plan import plan_tables
+from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.transport import check_transport
 from frazil.runtime.connect import uses_s3
 from frazil.runtime.light_jvm import LightJvm

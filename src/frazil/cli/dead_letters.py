@@ -15,20 +15,20 @@ from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output, plain
 from frazil.cli.wiring import catalog_to_change, open_schemas, read_spec, topics_to_look_at
 from frazil.clock import SystemClock
+from frazil.dead_letters.files import Selection
+from frazil.dead_letters.newer_changes import Witness
+from frazil.dead_letters.record import FAR_TIME
+from frazil.dead_letters.replay import Retrier
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import TableStopped
 from frazil.ingest.failures import named_jvm_death
-from frazil.ingest.letters.dead_letter import FAR_TIME
-from frazil.ingest.letters.later import Witness
-from frazil.ingest.letters.letters import Selection
-from frazil.ingest.letters.retry import Retrier
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.kafka.reader import KafkaReader
 from frazil.literals import spell_moment
 from frazil.ops.dead_letters import LetterClass, classes_of, count_letters, find_tables, newest_letters
 from frazil.ops.state_file import StateFile
-from frazil.ops.words import plural
+from frazil.ops.units import plural
 from frazil.spec import PipelineSpec
 
 TableName = Annotated[

@@ -11,8 +11,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from frazil.catalog.iceberg_upkeep import IcebergUpkeep
-from frazil.catalog.upkeep import Upkeep
+from frazil.catalog.iceberg_maintenance import IcebergUpkeep
+from frazil.catalog.maintenance_port import Upkeep
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
 from frazil.cli.wiring import (
@@ -27,14 +27,14 @@ from frazil.cli.wiring import (
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import named_jvm_death
-from frazil.ingest.merge import merge_of
 from frazil.ingest.table import Table
-from frazil.maintain.plan import Action, Plan
-from frazil.maintain.run import Carer, Charge, Outcome
-from frazil.ops.care import charges, load_mirrors
+from frazil.maintenance.merge_task import merge_of
+from frazil.maintenance.plan import Action, Plan
+from frazil.maintenance.run import Carer, Charge, Outcome
+from frazil.ops.maintenance import charges, load_mirrors
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import known_tables
-from frazil.ops.words import count, duration, plural, size
+from frazil.ops.units import count, duration, plural, size
 from frazil.spec import PipelineSpec
 from frazil.spec.problems import nearest
 

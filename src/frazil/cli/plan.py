@@ -12,7 +12,7 @@ from frazil.cli.wiring import catalog_to_look_at, open_schemas, read_spec, topic
 from frazil.clock import SystemClock
 from frazil.kafka.sample import read_sample
 from frazil.ops.plan import FirstOffset, PlannedTable, plan_tables
-from frazil.ops.words import count
+from frazil.ops.units import count
 
 SOMETHING_TO_DO = 4
 _TITLES = {

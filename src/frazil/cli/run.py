@@ -14,7 +14,7 @@ import typer
 from py4j.protocol import Py4JError
 
 from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_upkeep import IcebergUpkeep
+from frazil.catalog.iceberg_maintenance import IcebergUpkeep
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
 from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_to_look_at
@@ -23,16 +23,16 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
-from frazil.ingest.merge import merge_of
-from frazil.ingest.parts import Parts
-from frazil.ingest.patience import Patience
+from frazil.ingest.run_timeouts import Patience
 from frazil.ingest.service import Service
+from frazil.ingest.services import Parts
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader
-from frazil.maintain.caretaker import Caretaker
-from frazil.maintain.run import Carer
-from frazil.ops.care import seen_by
+from frazil.maintenance.merge_task import merge_of
+from frazil.maintenance.run import Carer
+from frazil.maintenance.scheduler import Caretaker
+from frazil.ops.maintenance import seen_by
 from frazil.ops.state_file import StateFile, describe
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec

@@ -10,18 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 from frazil.catalog.iceberg import IcebergCatalog
-from frazil.catalog.iceberg_upkeep import IcebergUpkeep
+from frazil.catalog.iceberg_maintenance import IcebergUpkeep
 from frazil.catalog.port import Catalog
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
 from frazil.cli.wiring import catalog_to_look_at, read_spec, topics_to_look_at
 from frazil.clock import SystemClock
 from frazil.ingest.table import Table as IngestTable
-from frazil.ops.care import report_care
+from frazil.ops.maintenance import report_care
 from frazil.ops.reports import CareReport, PipelineReport, Problem, TableReport, as_document
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_pipeline
-from frazil.ops.words import NOTHING, ago, count, duration, plural, size
+from frazil.ops.units import NOTHING, ago, count, duration, plural, size
 
 NOT_WELL = 4
 _LONG_NAME = 32

@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from frazil.demo.lake import TOP_PAGES, Arrival, Lake
-from frazil.ops.words import count
+from frazil.ops.units import count
 
 _BODY = """\
 DuckDB

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from frazil.demo.frames import Frame, Row
-from frazil.ops.words import NOTHING, ago, count, duration, size
+from frazil.ops.units import NOTHING, ago, count, duration, size
 
 DONE = "done"
 PICTURE_WIDTH = 88

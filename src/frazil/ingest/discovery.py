@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, SpecError
-from frazil.ingest.declared import declared_misfit
-from frazil.ingest.layouts import layout_misfit
 from frazil.ingest.table import Table
+from frazil.ingest.table_layout import layout_misfit
 from frazil.kafka.port import Partition, Source, TopicDescription
+from frazil.schema.declared_columns import declared_misfit
 from frazil.spec import PipelineSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place

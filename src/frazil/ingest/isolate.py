@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from frazil.ingest.guard import limited_memory, limited_time
-from frazil.ingest.target import TableTarget
 from frazil.ingest.task import Job, read_all
+from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.types import BadRecord
+from frazil.write.target import TableTarget
 
 MOST_FOUND = 100
 """Records that one search names; the next one finds further ones."""

@@ -11,11 +11,11 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from frazil.decode.envelope import NEW_KEY, OLD_KEY
 from frazil.errors import UnavailableError
-from frazil.ingest.envelope import NEW_KEY, OLD_KEY
 from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search_of
-from frazil.ingest.shared import read_once
+from frazil.ingest.shared_reads import read_once
 from frazil.ingest.task import (
     HEAVY_PARTITION,
     REPORT_SCHEMA,

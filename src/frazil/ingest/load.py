@@ -8,16 +8,16 @@ import structlog
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, FencedError
-from frazil.ingest.decode.framed import LATEST
 from frazil.ingest.discovery import Discovery
-from frazil.ingest.layouts import arranged, has_layout_columns
 from frazil.ingest.old_metadata import keeps_old_metadata
-from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Identity, Pipeline
 from frazil.ingest.schemas import may_change
+from frazil.ingest.services import Parts
 from frazil.ingest.table import Table
-from frazil.ingest.upserts.live_rows import check_columns
-from frazil.ingest.upserts.text_order import text_order
+from frazil.ingest.table_layout import arranged, has_layout_columns
+from frazil.rows.writer_schemas import LATEST
+from frazil.upsert.live_rows import check_columns
+from frazil.upsert.text_order import text_order
 
 log = structlog.get_logger("frazil")
 

@@ -14,9 +14,26 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import NotSent, TableState
 from frazil.clock import new_id
+from frazil.dead_letters.tables import LetterBox, new_table_properties
+from frazil.decode.settings import WriterSchema
 from frazil.errors import ConflictError, FrazilError, RecordError, SpecError
 from frazil.failpoints import hit
-from frazil.ingest.evolve import (
+from frazil.ingest.failures import TaskFailedError
+from frazil.ingest.isolate import Found
+from frazil.ingest.no_op_changes import InVain, asked_in_vain
+from frazil.ingest.sample import note_unsampled, sample_reads
+from frazil.ingest.schemas import UNKNOWN
+from frazil.ingest.services import Parts
+from frazil.ingest.shared_reads import own_starts
+from frazil.ingest.table import FEWEST_TO_JUDGE, Table, layout_of, note_key_columns, own_columns, shaping_of
+from frazil.ingest.table_layout import check_measured_columns
+from frazil.ingest.task import Job
+from frazil.ingest.transactions.runs import Cut
+from frazil.ingest.watermark import advance_watermark
+from frazil.kafka.port import Partition
+from frazil.runtime.release import release_memory
+from frazil.schema.conflicts import MOST_BARRED, grant
+from frazil.schema.evolve import (
     NamesClash,
     Path,
     TypesDiffer,
@@ -28,35 +45,19 @@ from frazil.ingest.evolve import (
     merge_wanted,
     new_schema,
 )
-from frazil.ingest.failures import TaskFailedError
-from frazil.ingest.files.partition_limit import TooManyPartitions, exceeds
-from frazil.ingest.granting import MOST_BARRED, grant
-from frazil.ingest.hints import Hints, hints_of
-from frazil.ingest.in_vain import InVain, asked_in_vain
-from frazil.ingest.isolate import Found
-from frazil.ingest.layouts import check_measured_columns
-from frazil.ingest.letters.letter_box import LetterBox, new_table_properties
-from frazil.ingest.naming import KEY_ROOT, check_reserved, document, extend_shaped
-from frazil.ingest.parts import Parts
-from frazil.ingest.release import release_memory
-from frazil.ingest.sample import note_unsampled, sample_reads
-from frazil.ingest.schemas import UNKNOWN
-from frazil.ingest.shared import own_starts
-from frazil.ingest.spelling import exits, fold
-from frazil.ingest.table import FEWEST_TO_JUDGE, Table, layout_of, note_key_columns, own_columns, shaping_of
-from frazil.ingest.target import TableTarget, WriterSchema
-from frazil.ingest.task import Job
-from frazil.ingest.times_seen import agree_on_times
-from frazil.ingest.transactions.runs import Cut
-from frazil.ingest.upserts.first_tombstones import without_told
-from frazil.ingest.upserts.last_deletes import still_last
-from frazil.ingest.upserts.live_rows import check_columns
-from frazil.ingest.upserts.truncates import unplaced
-from frazil.ingest.upserts.upsert import OldRowsGone, ValuesGone, commit_changes
-from frazil.ingest.watermark import advance_watermark
-from frazil.kafka.port import Partition
+from frazil.schema.inference_hints import Hints, hints_of
+from frazil.schema.inferred_times import agree_on_times
+from frazil.schema.name_case import exits, fold
+from frazil.schema.projection import KEY_ROOT, check_reserved, document, extend_shaped
 from frazil.spec import TableSpec
 from frazil.types import Batch, Commit, Letters, Progress, Resolved, TaskReport, add_counts, advance, merge_reports
+from frazil.upsert.commit import OldRowsGone, ValuesGone, commit_changes
+from frazil.upsert.first_tombstones import without_told
+from frazil.upsert.last_deletes import still_last
+from frazil.upsert.live_rows import check_columns
+from frazil.upsert.truncates import unplaced
+from frazil.write.partition_limit import TooManyPartitions, exceeds
+from frazil.write.target import TableTarget
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass"
 TOMBSTONE_REMEDY = (

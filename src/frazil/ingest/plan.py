@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from frazil.ingest.shared import join_read
-from frazil.ingest.sizes import ASSUMED_SHARE, records_per_file, span_of_whole_files, whole_files
+from frazil.ingest.record_sizes import ASSUMED_SHARE, records_per_file, span_of_whole_files, whole_files
+from frazil.ingest.shared_reads import join_read
 from frazil.kafka.port import Partition
 from frazil.types import Batch, OffsetRange, Offsets
 

@@ -16,14 +16,14 @@ from dataclasses import replace
 import structlog
 
 from frazil.clock import Clock, SystemClock
+from frazil.decode.avro.misplaced import Misplaced, find_misplaced, with_moved
+from frazil.decode.protobuf.schema import load_message
+from frazil.decode.settings import WriterSchema
 from frazil.errors import UnavailableError
-from frazil.ingest.decode.avro.misplaced import Misplaced, find_misplaced, with_moved
-from frazil.ingest.decode.framed import LATEST, struct_of
-from frazil.ingest.decode.keys import HEADER_SCHEMA, KEY_SCHEMA
-from frazil.ingest.decode.protobuf.schema import load_message
-from frazil.ingest.target import WriterSchema
 from frazil.registry.port import Naming, RegisteredSchema, SchemaRegistry, UnusableSchema, subject_of
 from frazil.registry.protobuf import compile_proto
+from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
+from frazil.rows.writer_schemas import LATEST, struct_of
 from frazil.spec.models import TableSpec, ValueSpec
 
 log = structlog.get_logger("frazil")

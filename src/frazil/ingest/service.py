@@ -24,14 +24,12 @@ from frazil.errors import (
     UnavailableError,
     unforeseen,
 )
+from frazil.ingest.crash_suspects import Suspects
 from frazil.ingest.discovery import Discovery, TableStopped, tolerate_empty_patterns
-from frazil.ingest.evolve import NamesClash
 from frazil.ingest.failures import TaskFailedError, is_heap_full, is_jvm_gone, jvm_has_ended
 from frazil.ingest.isolate import Found
-from frazil.ingest.lanes import Done, asking_lane, lane_of, store_of
 from frazil.ingest.load import Loader
-from frazil.ingest.moved import note_ahead
-from frazil.ingest.outcomes import (
+from frazil.ingest.log import (
     TOO_BAD,
     backoff_s,
     explain,
@@ -45,19 +43,21 @@ from frazil.ingest.outcomes import (
     note_passed_over,
     note_refusals,
 )
-from frazil.ingest.parts import Parts
-from frazil.ingest.patience import Patience
 from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.plan import group_batches, lag_records, pace_s
 from frazil.ingest.planner import Planner, no_columns, no_leader, no_topic
 from frazil.ingest.polling import LONGEST_POLL_S, Polling
-from frazil.ingest.shared import company_of
-from frazil.ingest.suspects import Suspects
+from frazil.ingest.primary_key_updates import note_ahead
+from frazil.ingest.run_timeouts import Patience
+from frazil.ingest.services import Parts
+from frazil.ingest.shared_reads import company_of
 from frazil.ingest.table import FEWEST_TO_JUDGE, RunState, Table
-from frazil.ingest.transactions.look import Boundaries
+from frazil.ingest.transactions.lookahead import Boundaries
 from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.work import Asking, Look, Search, Topics
+from frazil.ingest.workers import Done, asking_lane, lane_of, store_of
 from frazil.kafka.port import TopicDescription
+from frazil.schema.evolve import NamesClash
 from frazil.spec import PipelineSpec
 from frazil.types import TaskReport, note_names
 

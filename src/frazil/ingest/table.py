@@ -14,25 +14,26 @@ from pyiceberg.types import IcebergType, StringType
 
 from frazil.catalog.layout import Layout
 from frazil.catalog.port import Catalog, TableSize, TableState
+from frazil.decode.envelope import Envelope
+from frazil.decode.settings import Framing, Reading, WriterSchema
+from frazil.decode.wire_format import KEY_HEADER
 from frazil.errors import UnavailableError
-from frazil.ingest.decode.frames import KEY_HEADER
-from frazil.ingest.decode.keys import HEADER_SCHEMA, KEY_SCHEMA
-from frazil.ingest.envelope import Envelope
-from frazil.ingest.in_vain import InVain
 from frazil.ingest.job import HEAVY_BYTES
-from frazil.ingest.name_mapping import PROPERTY, Aliases, aliases_of
-from frazil.ingest.naming import Shaping, counted_in
-from frazil.ingest.plain_target import plain_target
+from frazil.ingest.no_op_changes import InVain
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, MAX_BATCH_RECORDS, TableClock
-from frazil.ingest.sizes import held_row_bytes, learn_row_bytes, stored_row_bytes
-from frazil.ingest.spelling import Spellings
-from frazil.ingest.target import ChangeReading, Framing, Reading, TableTarget, WriterSchema, metadata_columns
+from frazil.ingest.record_sizes import held_row_bytes, learn_row_bytes, stored_row_bytes
 from frazil.ingest.transactions.runs import Cut, Held
-from frazil.ingest.upserts.halves import Awaited
 from frazil.kafka.port import Partition, TopicDescription
+from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
+from frazil.schema.name_case import Spellings
+from frazil.schema.name_mapping import PROPERTY, Aliases, aliases_of
+from frazil.schema.projection import Shaping, counted_in
 from frazil.spec import TableSpec
 from frazil.spec.models import ValueSpec
 from frazil.types import RESCUED_COLUMN, BadRecord, Offsets, Progress, Resolved, TaskReport
+from frazil.upsert.incomplete_key_updates import Awaited
+from frazil.write.plain_target import plain_target
+from frazil.write.target import ChangeReading, TableTarget, metadata_columns
 
 FEWEST_TO_JUDGE = 100
 """So many records it takes to say that too many of them are bad."""

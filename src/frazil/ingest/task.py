@@ -17,28 +17,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from frazil.dead_letters.record import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas
+from frazil.decode.columns import Decoded, Misfit
+from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.pieces import plain_columns, read_in_pieces
 from frazil.failpoints import hit
-from frazil.ingest.decode.columns import Decoded, Misfit
-from frazil.ingest.decode.json.slices import MAX_MISFITS
-from frazil.ingest.evolve import dump_wanted
-from frazil.ingest.files.partition_limit import TooManyPartitions
-from frazil.ingest.files.write import FileWriter
-from frazil.ingest.guard import limited_memory, limited_time
-from frazil.ingest.hints import hints_of
-from frazil.ingest.letters.dead_letter import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas
-from frazil.ingest.picking import pick
-from frazil.ingest.pieces import plain_columns, read_in_pieces
-from frazil.ingest.reading import ReadRecords, read_records
-from frazil.ingest.record_times import refuse_far_times
-from frazil.ingest.release import release_memory
-from frazil.ingest.target import TableTarget
-from frazil.ingest.upserts.change_rows import ChangeRows
-from frazil.ingest.upserts.changes import Changes
-from frazil.ingest.upserts.first_tombstones import FirstTombstones
-from frazil.ingest.upserts.halves import Halves
-from frazil.ingest.upserts.last_deletes import LastDeletes
-from frazil.ingest.upserts.row_changes import read_checked, rows_of
-from frazil.ingest.wanted_by_rows import wanted_by_rows
+from frazil.ingest.task_limits import limited_memory, limited_time
+from frazil.rows.read import ReadRecords, read_records
+from frazil.rows.record_timestamps import refuse_far_times
+from frazil.rows.wanted_columns import wanted_by_rows
+from frazil.runtime.release import release_memory
+from frazil.schema.arrow import pick
+from frazil.schema.evolve import dump_wanted
+from frazil.schema.inference_hints import hints_of
 from frazil.types import (
     BadRecord,
     DataFile,
@@ -51,6 +42,15 @@ from frazil.types import (
     later,
     note_names,
 )
+from frazil.upsert.change_rows import ChangeRows
+from frazil.upsert.changes import Changes
+from frazil.upsert.first_tombstones import FirstTombstones
+from frazil.upsert.incomplete_key_updates import Halves
+from frazil.upsert.last_deletes import LastDeletes
+from frazil.upsert.read_changes import read_checked, rows_of
+from frazil.write.partition_limit import TooManyPartitions
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter
 
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20

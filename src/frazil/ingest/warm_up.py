@@ -8,14 +8,15 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import DoubleType, ListType
 
-from frazil.ingest.decode import decimals, framed
-from frazil.ingest.decode.connect.messages import may_be_messages
-from frazil.ingest.decode.envelopes import schemas
-from frazil.ingest.decode.json.records import decode_json
-from frazil.ingest.decode.json.scan import scan_any
-from frazil.ingest.decode.protobuf.cells import may_repeat_keys
-from frazil.ingest.evolve import new_schema
-from frazil.ingest.upserts.succession import Succession
+from frazil.cdc import schemas
+from frazil.decode import decimals
+from frazil.decode.json.records import decode_json
+from frazil.decode.json.scan import scan_any
+from frazil.decode.protobuf.cells import may_repeat_keys
+from frazil.rows import writer_schemas
+from frazil.rows.connect_messages import may_be_messages
+from frazil.schema.evolve import new_schema
+from frazil.upsert.arrival_order import Succession
 
 _SAMPLE = {"t": "text", "i": 1, "f": 1.5, "b": True, "n": None, "a": [1], "o": {"t": "text"}}
 _MANY_KEYS = 100
@@ -32,7 +33,7 @@ def warm_up(compiles_all: bool = False) -> None:
     decode_json(values, new_schema(found.items()).fields)
     may_be_messages(values)
     decimals.warm_up(compiles_all)
-    framed.warm_up(compiles_all)
+    writer_schemas.warm_up(compiles_all)
     schemas.warm_up()
     if compiles_all:
         _compile_rest()

@@ -16,21 +16,21 @@ from frazil.catalog.layout import words_of
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
-from frazil.ingest.evolve import compare_schemas, new_schema
-from frazil.ingest.foreseen import refuse_foreseen
 from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.pipeline import declared_adder
+from frazil.ingest.preflight import refuse_foreseen
 from frazil.ingest.table import Table
-from frazil.ingest.upserts.text_order import text_order
 from frazil.kafka.port import Source
 from frazil.ops.layouts import order_misfit
 from frazil.ops.plan import PlannedTable
 from frazil.ops.status import problem_of
 from frazil.ops.topics import MissingTopics
-from frazil.ops.words import plural
+from frazil.ops.units import plural
 from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_files, check_jars, check_java
+from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.spec import PipelineSpec
+from frazil.upsert.text_order import text_order
 
 Probe = Callable[[Mapping[str, str], str], str]
 """Reaches a store: properties and location to what was found."""

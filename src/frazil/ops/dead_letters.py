@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.port import Catalog, TableState
+from frazil.dead_letters.files import Selection, pieces
 from frazil.errors import SpecError, UnavailableError
-from frazil.ingest.letters.letters import Selection, pieces
-from frazil.ingest.plain_target import plain_target
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
 from frazil.spec import PipelineSpec
+from frazil.write.plain_target import plain_target
 
 _ORDER = [("timestamp", "descending"), ("topic", "ascending"), ("partition", "ascending"), ("offset", "descending")]
 

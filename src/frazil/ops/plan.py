@@ -11,19 +11,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.catalog.port import Catalog
+from frazil.decode.columns import Decoded
 from frazil.errors import FrazilError, SpecError, unforeseen
-from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.decode.keys import KEY_SCHEMA
 from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
-from frazil.ingest.evolve import NamesClash, Wanted, compare_schemas, extend_schema
-from frazil.ingest.foreseen import refuse_columns, refuse_foreseen
-from frazil.ingest.granting import grant
 from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.pipeline import CLASH_REMEDY, TOO_MANY_REMEDY, adder, remedy_for
 from frazil.ingest.plan import lag_records, limit_ranges
+from frazil.ingest.preflight import refuse_columns, refuse_foreseen
 from frazil.ingest.schemas import Schemas, ignored_in, words_of_ignored
 from frazil.ingest.table import Table, Tally, key_column_of, own_columns, shaping_of
-from frazil.ingest.upserts.text_order import text_order
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem
@@ -31,9 +27,13 @@ from frazil.ops.sampling import decode_sample
 from frazil.ops.status import problem_of
 from frazil.ops.times import propose_times
 from frazil.ops.topics import MissingTopics
-from frazil.ops.words import plural
+from frazil.ops.units import plural
+from frazil.rows.record_keys import KEY_SCHEMA
+from frazil.schema.conflicts import grant
+from frazil.schema.evolve import NamesClash, Wanted, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.types import OffsetRange
+from frazil.upsert.text_order import text_order
 
 SAMPLE_RECORDS = 10_000
 _MOST_ROUNDS = 5

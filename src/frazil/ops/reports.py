@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from frazil.ingest.refusals import RefusedChange
+from frazil.schema.rejected_changes import RefusedChange
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,18 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.decode.json.slices import MAX_MISFITS
-from frazil.ingest.evolve import merge_wanted
-from frazil.ingest.pieces import read_in_pieces
-from frazil.ingest.reading import read_records
+from frazil.decode.columns import Decoded
+from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.pieces import read_in_pieces
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
-from frazil.ingest.target import METADATA_TYPES, TableTarget, arrow_type
-from frazil.ingest.upserts.row_changes import read_checked
-from frazil.ingest.wanted_by_rows import wanted_by_rows
 from frazil.kafka.port import ReadRecord
+from frazil.rows.read import read_records
+from frazil.rows.wanted_columns import wanted_by_rows
+from frazil.schema.arrow import arrow_type
+from frazil.schema.evolve import merge_wanted
+from frazil.upsert.read_changes import read_checked
+from frazil.write.target import METADATA_TYPES, TableTarget
 
 _ROUNDS = 3
 

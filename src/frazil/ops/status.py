@@ -17,12 +17,12 @@ from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, TableStopped, empty_patterns, missing_topics, words_of
 from frazil.ingest.plan import lag_records
-from frazil.ingest.refusals import refused_changes
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition, Source
 from frazil.ops.reports import CareReport, PipelineReport, Problem, Process, TableReport
 from frazil.ops.state_file import is_process_alive
 from frazil.ops.topics import MissingTopics
+from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
 
 NOT_RUNNING = "not running"

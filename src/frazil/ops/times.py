@@ -17,12 +17,12 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.ingest.decode.columns import Decoded
-from frazil.ingest.evolve import Path, Wanted
+from frazil.decode.columns import Decoded
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.kafka.port import ReadRecord
 from frazil.ops.sampling import decode_sample
+from frazil.schema.evolve import Path, Wanted
 
 _TIMES = (DateType, TimestampType, TimestamptzType)
 _MOST = 20

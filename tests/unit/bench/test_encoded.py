@@ -25,9 +25,9 @@ from bench.encoded import (
     zigzag,
 )
 from bench.records import SCHEMA, DamagedPool, make_pool, timed_value
-from frazil.ingest.decode.framed import decode_framed
-from frazil.ingest.target import Reading, WriterSchema
+from frazil.decode.settings import Reading, WriterSchema
 from frazil.registry.protobuf import compile_proto
+from frazil.rows.writer_schemas import decode_framed
 
 NUMBERS = (0, 1, 63, 64, 127, 128, 16_383, 16_384, 11_999_999)
 

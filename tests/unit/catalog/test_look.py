@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from frazil.catalog.iceberg_upkeep import _is_own
-from frazil.catalog.look import Snapshot, StoredData, StoredDeletes, carried_progress, read_look
+from frazil.catalog.iceberg_maintenance import _is_own
 from frazil.catalog.progress import from_summary, to_summary
+from frazil.catalog.table_metadata import Snapshot, StoredData, StoredDeletes, carried_progress, read_look
 from frazil.types import DataFile, LastDelete, Letters, Progress, Watermark
 
 

@@ -13,8 +13,8 @@ import pytest
 from frazil.cli import dead_letters
 from frazil.cli.main import main
 from frazil.errors import UnavailableError
-from tests.unit.ingest.letter_scene import LETTERS, TABLE, Scene
-from tests.unit.ingest.replacing_scene import LARGE, Mirrored
+from tests.unit.dead_letters.scene import LETTERS, TABLE, Scene
+from tests.unit.dead_letters.upsert_scene import LARGE, Mirrored
 
 Command = Callable[..., tuple[int, Any]]
 

@@ -13,8 +13,8 @@ import pytest
 from frazil.cli import maintain
 from frazil.cli.main import main
 from frazil.testing import FakeClock
-from tests.unit.maintain.tables import MIB, line, table
-from tests.unit.maintain.test_caretaker import PaperUpkeep
+from tests.unit.maintenance.tables import MIB, line, table
+from tests.unit.maintenance.test_scheduler import PaperUpkeep
 from tests.unit.ops.conftest import World
 
 Command = Callable[..., Any]

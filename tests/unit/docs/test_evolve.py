@@ -10,9 +10,10 @@ import pytest
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from docs.scan import ROOT
-from frazil.ingest.decode.columns import Columns, Decoded
-from frazil.ingest.decode.fit import Fitting, fit_columns
-from frazil.ingest.target import Reading, arrow_type
+from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.columns import Columns, Decoded
+from frazil.decode.settings import Reading
+from frazil.schema.arrow import arrow_type
 from frazil.spec.types import parse_type
 
 _PAGE = ROOT / "docs" / "how-to" / "evolve.md"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 from docs.generate import REFERENCE
-from frazil.ingest import guard
-from frazil.ingest.decode import limits
-from frazil.ingest.decode.avro import faults
-from frazil.ingest.decode.avro import schema as avro
-from frazil.ingest.decode.json import grammar, infer, slices, tree
-from frazil.ingest.decode.json_schema import kinds, refs
-from frazil.ingest.decode.json_schema import types as json_schema
-from frazil.ingest.decode.protobuf import frames, layout
-from frazil.ingest.decode.protobuf import schema as protobuf
+from frazil.decode import limits
+from frazil.decode.avro import faults
+from frazil.decode.avro import schema as avro
+from frazil.decode.json import grammar, infer, slices, tree
+from frazil.decode.json_schema import kinds, refs
+from frazil.decode.json_schema import types as json_schema
+from frazil.decode.protobuf import layout, wire_format
+from frazil.decode.protobuf import schema as protobuf
+from frazil.ingest import task_limits
 from frazil.name_length import MAX_NAME_BYTES
 from frazil.spec.models import LimitsSpec
 
@@ -48,10 +48,12 @@ LIMITS = {
     "fields of a JSON Schema": f"{kinds.MAX_FIELDS:,}",
     "bytes of an Avro schema with its references": f"{avro.MAX_TEXT_BYTES:,}",
     "bytes of a JSON Schema with its references": f"{refs.MAX_BYTES:,}",
-    "message indexes of a Protobuf record": f"{frames.MAX_INDEXES}",
+    "message indexes of a Protobuf record": f"{wire_format.MAX_INDEXES}",
     "the number of a Protobuf field": f"{layout.MAX_NUMBER:,}",
-    "processor time of a worker for the records that it gets at once (20,000 at most, 64 MB)": f"{guard.CPU_SECONDS:.0f} s",
-    "memory of a worker for a task, beyond what it has": f"{guard.MEMORY_BYTES // 2**30} GiB",
+    "processor time of a worker for the records that it gets at once (20,000 at most, 64 MB)": (
+        f"{task_limits.CPU_SECONDS:.0f} s"
+    ),
+    "memory of a worker for a task, beyond what it has": f"{task_limits.MEMORY_BYTES // 2**30} GiB",
     "numbers in Avro, varints and lengths in Protobuf": "10 bytes and 64 bits",
 }
 

@@ -18,11 +18,11 @@ from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
 from frazil.cli.dead_letters import class_document, letter_document
 from frazil.cli.maintain import Cared, document_of
-from frazil.ingest.letters.dead_letter import LETTER_TYPES
+from frazil.dead_letters.record import LETTER_TYPES
 from frazil.ingest.table import Table
-from frazil.maintain.debt import Debt
-from frazil.maintain.plan import Action, Plan
-from frazil.maintain.run import Outcome
+from frazil.maintenance.health import Debt
+from frazil.maintenance.plan import Action, Plan
+from frazil.maintenance.run import Outcome
 from frazil.ops.check import Finding
 from frazil.ops.dead_letters import LetterClass
 from frazil.ops.plan import PlannedTable

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from frazil.ingest.lanes import Done, Lanes
-from frazil.ingest.parts import Parts
 from frazil.ingest.pipeline import Planned
 from frazil.ingest.service import Service
+from frazil.ingest.services import Parts
 from frazil.ingest.table import Table
+from frazil.ingest.workers import Done, Lanes
 from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from frazil.ingest.evolve import new_schema
-from frazil.ingest.target import TableTarget, metadata_columns
 from frazil.ingest.task import Job, load_report, run_task
+from frazil.schema.evolve import new_schema
 from frazil.spec.models import METADATA_COLUMNS, MetadataField
 from frazil.spec.types import parse_type
 from frazil.types import TaskReport
+from frazil.write.target import TableTarget, metadata_columns
 
 _RECORD_TYPES: dict[str, pa.DataType] = {
     "topic": pa.string(),

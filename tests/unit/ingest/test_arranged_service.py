@@ -11,14 +11,14 @@ import pytest
 
 from frazil.catalog.layout import METRICS_OF, Layout, words_of
 from frazil.catalog.memory import MemoryCatalog
-from frazil.ingest.evolve import new_schema
 from frazil.ingest.table import RunState
+from frazil.schema.evolve import new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.models import LimitsSpec
 from frazil.spec.partitioning import PartitionTerm, parse_sort, parse_term
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs
-from tests.unit.ingest.test_shaped_service import World
+from tests.unit.rows.test_shaped_service import World
 
 _ID = ColumnSpec(name="id", type=parse_type("long"))
 

@@ -13,14 +13,14 @@ import pytest
 
 from frazil.catalog.progress import from_summary
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
-from frazil.ingest.outcomes import HELD
+from frazil.ingest.log import HELD
 from frazil.ingest.service import Service
 from frazil.ingest.table import RunState
-from frazil.ingest.transactions import look
+from frazil.ingest.transactions import lookahead
 from frazil.spec.models import AtomicSpec, EnvelopeSpec, TopicSelector, ValueSpec
 from frazil.testing import FakeClock, live_rows
 from frazil.types import Offsets
-from tests.unit.ingest.test_shaped_service import World
+from tests.unit.rows.test_shaped_service import World
 
 TOPIC, EVENTS = "s.public.t", "s.transaction"
 SOURCE = ("lsn", "txId")
@@ -218,9 +218,9 @@ def test_a_transaction_that_is_larger_than_a_batch_is_one_batch(
 ) -> None:
     monkeypatch.setattr("frazil.ingest.plan.FIRST_BATCH_RECORDS", 10)
     monkeypatch.setattr("frazil.ingest.plan.MAX_BATCH_RECORDS", 10)
-    monkeypatch.setattr(look, "AT_A_TIME", 5)
-    monkeypatch.setattr(look, "_ENOUGH_BYTES", 2000)
-    monkeypatch.setattr(look, "_LEAST_GROWTH", 10)
+    monkeypatch.setattr(lookahead, "AT_A_TIME", 5)
+    monkeypatch.setattr(lookahead, "_ENOUGH_BYTES", 2000)
+    monkeypatch.setattr(lookahead, "_LEAST_GROWTH", 10)
     world = AtomicWorld(tmp_path)
     world.tell(1, *((key, "a") for key in range(300)))
     world.tell(2, *((key, "b") for key in range(2)))
@@ -234,8 +234,8 @@ def test_a_transaction_that_is_larger_than_a_batch_is_one_batch(
 
 def test_a_transaction_that_no_batch_takes_stops_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frazil.ingest.plan.FIRST_BATCH_RECORDS", 10)
-    monkeypatch.setattr(look, "LARGEST_TRANSACTION", 40)
-    monkeypatch.setattr(look, "_LEAST_GROWTH", 10)
+    monkeypatch.setattr(lookahead, "LARGEST_TRANSACTION", 40)
+    monkeypatch.setattr(lookahead, "_LEAST_GROWTH", 10)
     world = AtomicWorld(tmp_path)
     world.tell(1, *((key, "a") for key in range(300)))
     assert world.stop_reason() == (

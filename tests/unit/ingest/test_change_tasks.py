@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.ingest.envelope import Envelope
-from frazil.ingest.evolve import load_wanted
-from frazil.ingest.letters.dead_letter import LETTER_TYPES
-from frazil.ingest.naming import Shaping
-from frazil.ingest.target import ChangeReading, Reading
+from frazil.dead_letters.record import LETTER_TYPES
+from frazil.decode.envelope import Envelope
+from frazil.decode.settings import Reading
 from frazil.ingest.task import Job
+from frazil.schema.evolve import load_wanted
+from frazil.schema.projection import Shaping
 from frazil.types import TaskReport, merge_reports
+from frazil.write.target import ChangeReading
 from tests.unit.ingest.targets import records_of, run, target_of
 
 LOG = Envelope("debezium", is_log=True)

@@ -16,7 +16,7 @@ from frazil.spec.types import parse_type
 from frazil.types import OffsetRange
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_schemas import World, avro
-from tests.unit.ingest.test_spelling import columns_of, letters_of
+from tests.unit.schema.test_name_case import columns_of, letters_of
 
 RECORDS: list[Any] = [
     {"late": None, "id": 1, "tags": [], "o": {}},

@@ -12,13 +12,13 @@ import pytest
 
 from frazil.catalog.port import TableState
 from frazil.clock import SystemClock
+from frazil.decode.settings import WriterSchema
 from frazil.errors import UnavailableError
-from frazil.ingest.lanes import ThreadLanes
-from frazil.ingest.parts import Parts
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
-from frazil.ingest.target import WriterSchema
+from frazil.ingest.services import Parts
 from frazil.ingest.task import Job
+from frazil.ingest.workers import ThreadLanes
 from frazil.kafka.port import TopicDescription
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema
@@ -27,8 +27,8 @@ from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
 from frazil.types import Batch, Commit, Progress, TaskReport
-from tests.unit.ingest.test_framed import framed
 from tests.unit.ingest.test_schemas import avro
+from tests.unit.rows.test_writer_schemas import framed
 
 V1 = avro(id="int")
 PROTO = 'syntax = "proto3"; message M { int32 id = 1; }'

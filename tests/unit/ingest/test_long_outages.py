@@ -11,7 +11,7 @@ import pytest
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
-from frazil.ingest.outcomes import LONGEST_BACKOFF_S, backoff_s
+from frazil.ingest.log import LONGEST_BACKOFF_S, backoff_s
 from frazil.ingest.table import RunState
 from frazil.testing import FakeClock, MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until

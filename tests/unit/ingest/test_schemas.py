@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 from structlog.testing import capture_logs
 
-from frazil.ingest.parts import Parts
+from frazil.decode.settings import WriterSchema
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
+from frazil.ingest.services import Parts
 from frazil.ingest.table import RunState
-from frazil.ingest.target import WriterSchema
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema, UnusableSchema
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepLanes
-from tests.unit.ingest.test_framed import framed
+from tests.unit.rows.test_writer_schemas import framed
 
 
 @pytest.fixture(autouse=True)

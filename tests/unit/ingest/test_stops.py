@@ -8,9 +8,9 @@ import pytest
 
 from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest.discovery import Discovery, TableStopped
-from frazil.ingest.evolve import new_schema
 from frazil.ingest.table import Table
 from frazil.kafka.memory import MemorySource
+from frazil.schema.evolve import new_schema
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.types import Commit, Progress
 

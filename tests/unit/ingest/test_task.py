@@ -13,12 +13,13 @@ import pytest
 from pyiceberg.types import LongType
 
 from frazil import __version__, failpoints
-from frazil.ingest.evolve import load_wanted, new_schema
-from frazil.ingest.letters.dead_letter import LETTER_TYPES
-from frazil.ingest.target import METADATA_TYPES, Reading, TableTarget
+from frazil.dead_letters.record import LETTER_TYPES
+from frazil.decode.settings import Reading
 from frazil.ingest.task import HEAVY_PARTITION, Job, run_task, source_columns
+from frazil.schema.evolve import load_wanted, new_schema
 from frazil.spec.models import METADATA_COLUMNS, LimitsSpec
 from frazil.types import BadRecord, TaskReport
+from frazil.write.target import METADATA_TYPES, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 
 REMEDY = ": a new table with `numbers: double` takes it"

@@ -8,19 +8,19 @@ from typing import Any, cast
 
 import pytest
 
-from frazil.catalog.look import StoredData, StoredDeletes, TableLook
+from frazil.catalog.maintenance_port import Upkeep
 from frazil.catalog.port import TableSize
-from frazil.catalog.upkeep import Upkeep
+from frazil.catalog.table_metadata import StoredData, StoredDeletes, TableLook
 from frazil.ingest.table import Table
-from frazil.maintain.debt import MOST_SMALL_FILES
-from frazil.maintain.run import Carer
-from frazil.ops.care import charges, report_care, seen_by
+from frazil.maintenance.health import MOST_SMALL_FILES
+from frazil.maintenance.run import Carer
+from frazil.ops.maintenance import charges, report_care, seen_by
 from frazil.ops.reports import CareReport
 from frazil.spec.models import MaintenanceSpec, TableSpec, TopicSelector
 from frazil.testing import FakeClock
-from tests.unit.maintain.tables import MIB, line, without_progress
-from tests.unit.maintain.tables import table as look_of
-from tests.unit.maintain.test_caretaker import PaperUpkeep
+from tests.unit.maintenance.tables import MIB, line, without_progress
+from tests.unit.maintenance.tables import table as look_of
+from tests.unit.maintenance.test_scheduler import PaperUpkeep
 
 
 def table(name: str, maintenance: Mapping[str, Any] | None = None, **known: Any) -> Table:

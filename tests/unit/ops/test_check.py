@@ -10,10 +10,10 @@ from pyiceberg.types import LongType
 
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import Discovery, TableStopped
-from frazil.ingest.evolve import new_schema
 from frazil.ingest.old_metadata import DELETES_OLD
 from frazil.ingest.table import Table
 from frazil.ops.check import Finding, check_kafka, check_local_folder, check_orders, check_store, check_tables
+from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
 from frazil.spec.types import parse_type
 from tests.unit.ops.conftest import World

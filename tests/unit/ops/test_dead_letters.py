@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from frazil.dead_letters.files import Selection
 from frazil.errors import SpecError
-from frazil.ingest.letters.letters import Selection
 from frazil.kafka.memory import MemorySource
 from frazil.ops.dead_letters import classes_of, count_letters, find_tables, newest_letters
-from tests.unit.ingest.letter_scene import LETTERS, Scene
+from tests.unit.dead_letters.scene import LETTERS, Scene
 from tests.unit.ops.conftest import World
 
 _TOPICS = "namespace: n\ntopics: [a, /^dev/]\ntables:\n  x.t: {topic: t}\n"

@@ -10,14 +10,14 @@ import pytest
 
 from frazil.catalog.layout import Layout
 from frazil.ingest.discovery import Discovery
-from frazil.ingest.evolve import new_schema
-from frazil.ingest.parts import Parts
 from frazil.ingest.service import Service
+from frazil.ingest.services import Parts
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import ReadRecord
 from frazil.ops.check import Finding, check_records, check_tables, comparison
 from frazil.ops.plan import plan_tables
+from frazil.schema.evolve import new_schema
 from frazil.spec import PipelineSpec
 from frazil.spec.partitioning import parse_term
 from frazil.spec.types import parse_type

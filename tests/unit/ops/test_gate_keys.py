@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from frazil.ingest.discovery import Discovery
-from frazil.ingest.evolve import new_schema
 from frazil.ingest.schemas import Schemas
 from frazil.ops.check import Finding
-from frazil.ops.gate import check_schemas
+from frazil.ops.schema_check import check_schemas
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import Naming
+from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
 from frazil.types import Commit, Progress
 from tests.unit.ops.conftest import World

@@ -10,10 +10,10 @@ from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, MapTyp
 
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
-from frazil.ingest.evolve import new_schema
 from frazil.ingest.schemas import Schemas
 from frazil.kafka.port import ReadRecord
 from frazil.ops.plan import PlannedTable, describe_type, plan_tables
+from frazil.schema.evolve import new_schema
 from frazil.types import Commit, OffsetRange, Progress
 from tests.unit.ops.conftest import World
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from frazil.decode.settings import WriterSchema
 from frazil.errors import UnavailableError
-from frazil.ingest.evolve import new_schema
 from frazil.ingest.schemas import Schemas
-from frazil.ingest.target import WriterSchema
 from frazil.ops.plan import PlannedTable
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import SchemaKind
+from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
-from tests.unit.ingest.test_framed import framed
 from tests.unit.ops.conftest import World
 from tests.unit.ops.test_plan import columns, plan, produce
+from tests.unit.rows.test_writer_schemas import framed
 
 _CITY = {"name": "city", "type": ["null", "string"]}
 

@@ -29,7 +29,7 @@ from frazil.ops.status import report_pipeline
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import Commit, DataFile, Progress, Watermark
-from tests.unit.ingest.test_upsert_service import JSON_KEYS, UpsertWorld
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
 
 NOW_MS = 1_000_000_000
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))

@@ -14,7 +14,7 @@ CHANGES = "unit/remedies/test_tables.py::test_a_change_that_is_refused_is_follow
 STOPS = "unit/remedies/test_stops.py::test_"
 COMMANDS = "unit/remedies/test_commands.py::test_"
 _ATOMIC = "unit/ingest/test_atomic_service.py::test_"
-_NAMES = "unit/ingest/test_reserved_names.py::test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work"
+_NAMES = "unit/schema/test_reserved_names.py::test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work"
 
 FOLLOWED: Mapping[str, str] = {
     # Tables that stop or wait.
@@ -82,11 +82,11 @@ FOLLOWED: Mapping[str, str] = {
     "write `schema_evolution: evolve`, or widen the column yourself": CHANGES,
     "write `schema_evolution: add_only`, or add the column yourself; `exclude` leaves the field out": CHANGES,
     "give the field a column of its own under `columns`, or leave it out with `exclude`": (
-        "unit/ingest/test_spelling.py::test_a_record_with_both_is_refused_and_the_remedies_work"
+        "unit/schema/test_name_case.py::test_a_record_with_both_is_refused_and_the_remedies_work"
     ),
     "leave it out with `exclude`, or give it a column of its own under `columns`": _NAMES,
     "leave one of them out with `exclude`, or give it a column of its own under `columns`": (
-        "unit/ingest/test_reserved_names.py::test_a_dotted_name_beside_a_nested_one_is_refused_and_the_remedies_work"
+        "unit/schema/test_reserved_names.py::test_a_dotted_name_beside_a_nested_one_is_refused_and_the_remedies_work"
     ),
     # Commands.
     "see … --help": f"{COMMANDS}usage",
@@ -94,7 +94,7 @@ FOLLOWED: Mapping[str, str] = {
     "change to a directory that exists, and start the command there": f"{COMMANDS}a_directory_that_was_deleted",
     "the column was made of a message or record without fields: give the field a column of its own, such as"
     ' `columns: {…_fields: {type: "…", field: …}}`': (
-        "unit/ingest/test_forms.py::test_the_message_of_a_boolean_column_names_a_column_for_the_fields_that_came"
+        "unit/rows/test_encodings.py::test_the_message_of_a_boolean_column_names_a_column_for_the_fields_that_came"
     ),
     "write `atomic: {transaction_topic: …}` with Debezium's topic, or use a topic of one partition": (
         f"{_ATOMIC}without_events_a_topic_of_several_partitions_stops_the_table"
@@ -114,9 +114,9 @@ FOLLOWED: Mapping[str, str] = {
     "fix the producer, or give the field a column for any value, `columns: {NAME: {type: string, coerce: true, field:"
     " PATH}}`": TABLES,
     "leave these letters out, by --offset or --error-class, or leave the field out with `exclude`": (
-        "unit/ingest/test_retry.py::test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others"
+        "unit/dead_letters/test_replay.py::test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others"
     ),
-    "frazil run makes it": "unit/ingest/test_retry.py::test_a_table_that_is_not_there_takes_no_letters",
+    "frazil run makes it": "unit/dead_letters/test_replay.py::test_a_table_that_is_not_there_takes_no_letters",
     "see whether the brokers that hold it run; what the others have is read on": (
         "unit/ingest/test_leaderless.py::test_a_run_to_the_ends_waits_for_a_partition_without_a_leader"
     ),
@@ -130,13 +130,13 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "give `spark.driver.memory` more under `spark: {conf: …}` and delete the file named here, or delete the records with"
     " kafka-delete-records and set `on_data_loss: skip`; the file: …": (
-        "unit/ingest/test_suspects.py::test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow"
+        "unit/ingest/test_crash_suspects.py::test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow"
     ),
     "…; files are not rewritten until then": (
         "unit/ops/test_check.py::test_an_order_of_rows_that_a_table_cannot_have_is_a_problem"
     ),
     "start frazil run again; see its log for the cause": (
-        "unit/ingest/test_suspects.py::test_a_table_is_no_suspect_any_more_once_it_was_read"
+        "unit/ingest/test_crash_suspects.py::test_a_table_is_no_suspect_any_more_once_it_was_read"
     ),
 }
 """The test that shows each message, does what it says and sees it work."""
@@ -151,7 +151,7 @@ _CHECK = (
 _OTHERS = "another engine has to rewrite a table that it has written"
 _ANEW = "the table is dropped, as in test_stops.py::test_progress_that_was_expired"
 _WAIT = "the command is given again"
-_HISTORY = "somebody who knows the table's history has to decide; tests/unit/ingest/test_retry.py shows the stop"
+_HISTORY = "somebody who knows the table's history has to decide; tests/unit/dead_letters/test_replay.py shows the stop"
 _BUG = "it should not happen, and asks for a report"
 
 BY_PEOPLE: Mapping[str, str] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from frazil.ingest.parts import Parts
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
+from frazil.ingest.services import Parts
 from frazil.ingest.table import Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import PipelineSpec, load_spec

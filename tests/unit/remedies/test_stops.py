@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import SpecError
-from frazil.ingest.evolve import new_schema
 from frazil.ingest.table import RunState, Table
+from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
 from tests.unit.remedies.followed import is_told
 from tests.unit.remedies.operator import Operator

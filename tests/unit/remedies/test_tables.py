@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.refusals import refused_changes
+from frazil.decode.settings import WriterSchema
 from frazil.ingest.table import RunState, Table
-from frazil.ingest.target import WriterSchema
-from tests.unit.ingest.test_framed import framed
+from frazil.schema.rejected_changes import refused_changes
 from tests.unit.remedies.followed import is_told
 from tests.unit.remedies.operator import Operator
+from tests.unit.rows.test_writer_schemas import framed
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ from frazil.runtime.jars import cache_directory
 
 ONE_LOOP = """
 import numpy as np
-from frazil.ingest.decode.json.same_texts import group_same
-from frazil.ingest.decode.json.slices import Slices
+from frazil.decode.json.same_texts import group_same
+from frazil.decode.json.slices import Slices
 nothing = np.zeros(1, np.int32)
 group_same(0, Slices(nothing, nothing, np.zeros(1, np.uint8), nothing))
 """
 COUNTED = f"""
 {ONE_LOOP}
-from frazil.ingest.decode.json.same_texts import mark_same
+from frazil.decode.json.same_texts import mark_same
 print(mark_same.py_func.__code__.co_filename, *(sum(counts.values()) for counts in mark_same.stats[1:]))
 """
 

@@ -1,0 +1,248 @@
+"""Messages of Canal opened: each has a list of rows, whose values are texts, and the types of their columns.
+
+What is opened has a line for each row; a message without rows has one too. Source: Canal's flat messages, as its
+`MQMessageUtils` makes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import NestedField
+
+from frazil.cdc.canal_images import ImageRows, group_rows, read_group
+from frazil.cdc.change_parts import WORDS
+from frazil.cdc.envelope import (
+    HEARTBEAT,
+    IMAGES,
+    MESSAGE,
+    NO_ENVELOPE,
+    NO_OBJECT,
+    NO_ROWS,
+    OTHER_ROWS,
+    SCHEMA_CHANGE,
+    TOMBSTONE,
+    TRANSACTION,
+)
+from frazil.cdc.json import put_together
+from frazil.cdc.json_members import Stretch, json_options, read_number, read_word, where
+from frazil.cdc.message_rows import MessageRows
+from frazil.cdc.origins import IN_MESSAGES
+from frazil.decode.columns import Fault, Misfit
+from frazil.decode.epochs import from_numbers
+from frazil.decode.json import scan
+from frazil.decode.json.grammar import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
+from frazil.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.same_texts import group_same
+from frazil.decode.json.slices import Slices, Texts, elements_of, take_keys
+from frazil.decode.settings import Reading
+
+Bools = NDArray[np.bool_]
+_NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
+_OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
+_CODES = (*WORDS, "m")
+_NOTES = {
+    **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), TRANSACTION),
+    **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
+    "QUERY": MESSAGE,
+}
+_NO_TIME = {1: Fault("out_of_range", "{value} is no time in milliseconds")}
+
+
+@dataclass
+class _Messages:
+    """Messages while they are opened. good: those of which something can be read. starts: of each its first row; counts:
+    how many rows it has.
+    """
+
+    stretch: Stretch
+    members: Mapping[str, Slices]
+    note: NDArray[np.int32]
+    op: pa.Array
+    good: Bools
+    starts: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def has_op(self, word: str) -> Bools:
+        """Which are changes of this kind."""
+        is_so: Bools = np.asarray(pc.fill_null(pc.equal(self.op, word), False)) & (self.note == IMAGES) & self.good
+        return is_so
+
+    def lists(self, name: str, mask: Bools) -> tuple[NDArray[np.int64], Slices]:
+        """How many elements the list under a name has in the messages that `mask` marks, and all of them."""
+        slices = self.members[name]
+        kind = np.where(mask & (slices.kind == ARRAY), slices.kind, ABSENT).astype(np.uint8)
+        offsets, elements = elements_of(self.stretch.texts, replace(slices, kind=kind, sweep=None))
+        return np.diff(offsets).astype(np.int64), elements
+
+
+def open_canal(
+    records: Mapping[str, pa.Array],
+    fields: tuple[NestedField, ...],
+    reading: Reading,
+    limit: int,
+    large: list[Misfit],
+) -> MessageRows:
+    """The columns `fields`, which are those of `opened`, of the rows of these messages. Raises nothing for bad records.
+    large: what there is to say of values that were left out for their size.
+    """
+    values = records["value"]
+    opened = _open(values, fields, reading, limit, large)
+    if opened is None:
+        values = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        opened = _open(values, fields, reading, limit, large, spelt_out=True)
+    assert opened is not None
+    return opened
+
+
+def _open(
+    values: pa.BinaryArray,
+    fields: tuple[NestedField, ...],
+    reading: Reading,
+    limit: int,
+    large: list[Misfit],
+    spelt_out: bool = False,
+) -> MessageRows | None:
+    """None where keys have to be spelt out first."""
+    outer = texts_of(values, replace(json_options(reading, limit), is_rescuing=False, selection=None), spelt_out)
+    outer.refused[[misfit.row for misfit in large]] = True
+    outer.misfits += large
+    error, whole = unreadable(values), whole_slices(values)
+    scan.scan_texts(outer.base, whole.start, whole.end, whole.kind, error)
+    is_tombstone = error == scan.TOMBSTONE
+    error[is_tombstone] = scan.OK
+    members = dict(zip(_NAMES, take_keys(outer, whole, _NAMES, error), strict=True))
+    messages = _judge(Stretch(outer, reading, fields), members, (error == scan.OK) & ~outer.refused)
+    messages.note[is_tombstone] = TOMBSTONE
+    rows = _rows(messages)
+    facts = _facts(messages)
+    if not _is_spelt(outer, error):
+        return None
+    outer.refuse(whole, error, "", FAULTS)
+    groups = list(group_rows(outer, messages.members["mysqlType"], messages.counts > 0, rows.owner))
+    inner = _inner(messages, rows)
+    columns = {name: array.take(pa.array(rows.owner)) for name, array in facts.items()}
+    columns |= {"note": pa.array(rows.note), "op": messages.op.take(pa.array(rows.owner))}
+    for places, types in groups:
+        read_group(inner, rows, places, types, columns)
+    if not _is_spelt(inner.texts, error):
+        return None
+    return MessageRows(put_together(inner, rows.owner.size, limit), rows.owner)
+
+
+def _is_spelt(texts: Texts, error: NDArray[np.uint8]) -> bool:
+    return texts.spelt_out or not (texts.has_slow_keys or bool((error == scan.SLOW_KEY).any()))
+
+
+def _judge(stretch: Stretch, members: Mapping[str, Slices], good: Bools) -> _Messages:
+    """What each message is, by its members."""
+    kind = read_word(stretch, members["type"], "type")
+    is_ddl = members["isDdl"].kind == TRUE
+    code = pc.index_in(kind, pa.array(_OPS))
+    # Others by their own names, which are no codes.
+    named = pc.if_else(pc.is_in(kind, pa.array(_CODES)), pc.binary_join_element_wise("type ", kind, ""), kind)
+    op = pc.coalesce(pa.array(list(_OPS.values())).take(code), named)
+    note = np.full(good.size, IMAGES, np.int32)
+    note[is_ddl & np.asarray(code.is_null())] = SCHEMA_CHANGE
+    for word, number in _NOTES.items():
+        note[np.asarray(pc.fill_null(pc.equal(kind, word), False)) & ~is_ddl] = number
+    note[members["type"].kind <= NULL] = NO_ENVELOPE
+    nothing = np.zeros(good.size, np.int64)
+    return _Messages(stretch, members, note, op, good, nothing, nothing)
+
+
+def _rows(messages: _Messages) -> ImageRows:
+    """The rows of all messages. A list that holds none, or not as many as the one beside it, makes its message a bad one."""
+    note, data, old = messages.note, messages.members["data"], messages.members["old"]
+    is_update, is_delete = messages.has_op("u"), messages.has_op("d")
+    is_change = is_update | is_delete | messages.has_op("c")
+    counts, elements = messages.lists("data", is_change)
+    old_counts, old_elements = messages.lists("old", is_update)
+    note[is_change & (counts == 0)] = NO_ROWS
+    note[is_update & (old.kind == ARRAY) & (old_counts != counts)] = OTHER_ROWS
+    for slices, mask in ((data, is_change), (old, is_update)):
+        note[mask & (slices.kind > NULL) & (slices.kind != ARRAY)] = NO_OBJECT
+    messages.counts = np.where(is_change & (note == IMAGES), counts, 0)
+    sizes = np.maximum(messages.counts, 1)
+    messages.starts = np.cumsum(sizes) - sizes
+    owner = np.repeat(np.arange(note.size, dtype=np.int32), sizes)
+    has_rows = messages.counts > 0
+    after = _placed(elements, has_rows, owner)
+    before = _placed(old_elements, has_rows & (old_counts > 0), owner)
+    rows = ImageRows(owner, note[owner], after, before, is_update[owner], is_delete[owner])
+    rows.note[has_rows[owner] & (after.kind != OBJECT)] = NO_OBJECT
+    rows.note[(before.kind > NULL) & (before.kind != OBJECT)] = NO_OBJECT
+    return rows
+
+
+def _placed(elements: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Slices:
+    """The elements of these messages' lists, each at the place of its row; the other rows have none."""
+    kept, there = where(elements, has_rows[elements.owner]), has_rows[owner]
+    start, end = np.zeros((2, owner.size), np.int32)
+    kind = np.zeros(owner.size, np.uint8)
+    start[there], end[there], kind[there] = kept.start, kept.end, kept.kind
+    return Slices(start, end, kind, np.arange(owner.size, dtype=np.int32))
+
+
+def _inner(messages: _Messages, rows: ImageRows) -> Stretch:
+    """The rows while they are read, with what is wrong with their messages."""
+    outer = messages.stretch.texts
+    texts = Texts(
+        outer.buffer,
+        np.zeros(rows.owner.size, np.bool_),
+        outer.spelt_out,
+        outer.limit,
+        messages.stretch.reading.is_rescuing,
+        has_slow_keys=outer.has_slow_keys,
+    )
+    texts.refused[messages.starts[outer.refused]] = True
+    texts.misfits += [replace(misfit, row=int(messages.starts[misfit.row])) for misfit in outer.misfits]
+    return Stretch(texts, messages.stretch.reading, messages.stretch.fields)
+
+
+def _facts(messages: _Messages) -> dict[str, pa.Array]:
+    """What is asked of messages besides their rows."""
+    asked = {one.name for one in messages.stretch.fields}
+    is_change = (messages.note == IMAGES) & messages.good
+    found = {}
+    for fact, name in (("source_ts", "es"), ("connector_ts", "ts")):
+        if fact in asked:
+            found[fact] = _moments(messages.stretch, _only(messages.members[name], is_change), name)
+    for fact, name in IN_MESSAGES.items():
+        if fact in asked:
+            words = _only(messages.members[name], is_change).only(STRING, ESCAPED)
+            found[fact] = read_word(messages.stretch, words, name)
+    if "primary_key" in asked:
+        found["primary_key"] = _primary_keys(messages.stretch.texts, _only(messages.members["pkNames"], is_change))
+    return found
+
+
+def _only(slices: Slices, mask: Bools) -> Slices:
+    return replace(slices, kind=np.where(mask, slices.kind, ABSENT).astype(np.uint8), sweep=None)
+
+
+def _moments(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
+    moments = from_numbers(read_number(stretch, slices, name), "ms")
+    stretch.texts.refuse(slices, moments.is_outside.astype(np.uint8), name, _NO_TIME)
+    return moments.micros.cast(pa.timestamp("us", tz="UTC"))
+
+
+def _primary_keys(texts: Texts, slices: Slices) -> pa.Array:
+    """Per message a JSON list of the columns of its primary key; null where it names none."""
+    rows = np.flatnonzero(slices.kind == ARRAY)
+    codes, firsts = group_same(texts.base, where(slices, slices.kind == ARRAY))
+    spelt = [_names(texts.text(slices, int(rows[first]))) for first in firsts]
+    places = np.full(len(slices), -1, np.int64)
+    places[rows] = codes
+    return pa.array(spelt, pa.string()).take(pa.array(places, mask=places < 0))
+
+
+def _names(text: str) -> str | None:
+    names = json.loads(text, parse_int=float)  # Python refuses integers of very many digits.
+    return json.dumps(names) if names and all(isinstance(name, str) for name in names) else None

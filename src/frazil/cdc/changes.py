@@ -1,0 +1,481 @@
+"""Records that wrap a change of their source, to the changes that they ask of the table.
+
+An envelope is opened (`opened`), each image of the row in it is read as a record of its own, and what the operation needs is
+looked for. A record that does not hold together is a bad one with a reason of its own; one that is no change of a row is
+passed over and counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import IcebergType, NestedField
+
+from frazil.cdc.change_keys import (
+    check_keys,
+    check_old_keys,
+    is_needless,
+    key_arrays,
+    old_keys_of,
+)
+from frazil.cdc.change_parts import (
+    CREATE,
+    EMPTY,
+    REMOVE,
+    SNAPSHOT,
+    UPDATE,
+    WORDS,
+    Bools,
+    Check,
+    Making,
+    Opened,
+    Plan,
+    Records,
+    Rows,
+)
+from frazil.cdc.document_ids import fill_from_keys
+from frazil.cdc.envelope import (
+    BARE,
+    BY_KEY,
+    FAULTS,
+    IMAGES,
+    MESSAGE,
+    NO_AFTER,
+    NO_BEFORE,
+    NO_OPERATION,
+    PASSED_OVER,
+    TOMBSTONE,
+    UNKNOWN_OPERATION,
+    needed_facts,
+    opened_fields,
+)
+from frazil.cdc.json import united
+from frazil.cdc.message_rows import gather, spread, well_messages
+from frazil.cdc.primary_key_updates import halves_of, has_moves
+from frazil.cdc.primary_keys import (
+    check_primary_keys,
+    find_document_key,
+    may_get_document_key,
+    takes_primary_keys,
+)
+from frazil.cdc.source_fields import Facts, change_times, own_values
+from frazil.decode.cast import Fitting, Place, require
+from frazil.decode.columns import Decoded
+from frazil.decode.envelope import Envelope
+from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.settings import Reading
+from frazil.rows.decoder import decode_messages, decode_values, has_value
+from frazil.rows.project import bindings_of, shape_columns
+from frazil.schema.arrow import arrow_type
+from frazil.schema.name_mapping import tops_of, under
+from frazil.schema.projection import Shaping, unfold
+from frazil.schema.selection import Path, Selection
+from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.upsert.last_deletes import TOLD, ends_of_runs
+from frazil.write.target import TableTarget
+
+_UNKNOWN = 100
+_IMAGES_OF = ("after", "before")
+
+
+def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISFITS) -> Changes:
+    """The changes that these records ask of the table. What is wanted is by the paths of fields in the row.
+
+    Raises nothing for bad records: they make no change, and `decoded` tells of them. limit: how many misfits are noted.
+    """
+    assert target.envelope is not None
+    row = target.fields if target.shaping is None else target.layout.fields
+    is_told = target.envelope.needs_headers and has_moves(records)
+    opened = _open(target, row, _facts(target, is_told), records, limit)
+    if opened.owner is None:
+        return _changes(target, row, opened, records, limit)
+    changes = _changes(target, row, opened, spread(records, opened.owner), limit)
+    return gather(changes, opened.owner, len(records["value"]))
+
+
+def _facts(target: TableTarget, is_told: bool) -> tuple[str, ...]:
+    """What must be known of changes besides their images. is_told: headers tell of rows that get another key."""
+    own = {name for name, _ in target.metadata}
+    if is_told:
+        own.add("position")
+    if takes_primary_keys(target):
+        own.add("primary_key")
+    if may_get_document_key(target):
+        own.add("connector")
+    return needed_facts(own)
+
+
+def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, records: Records, limit: int) -> Changes:
+    envelope, own = target.envelope, frozenset(name for name, _ in target.metadata)
+    assert envelope is not None
+    if target.shaping is not None and target.layout.unbound:
+        seen = unfold(opened.decoded.wanted, target.shaping.depth)
+        found = bindings_of(target.shaping, target.layout, seen)
+        if found:  # The batch is planned again when it is known which fields feed these columns.
+            return _nothing(target, replace(opened.decoded, wanted=found))
+    check = Check(opened, limit)
+    _check_notes(check, opened, envelope)
+    keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
+    check_old_keys(check, opened, target, records)
+    plan = _plan(envelope, opened, check.refused)
+    changes = _shape(Making(target, envelope, opened, row, records, check), plan)
+    changes.own = own_values(Facts(target, opened, records, own), changes)
+    changes.key_columns = keys
+    if envelope.needs_headers and has_moves(records):
+        changes.halves = halves_of(records, opened)
+        changes.positions = opened.facts["position"].take(pa.array(changes.records))
+        if envelope.marks_deletes:
+            changes.times = change_times(opened, records).take(pa.array(changes.records))
+    if envelope.takes_tombstones and records.keys() >= {"key", "partition"}:
+        changes.tombstones, changes.last_deletes = _tombstones(opened, records, check.refused)
+    return changes
+
+
+def _tombstones(opened: Opened, records: Records, refused: Bools) -> tuple[Bools, list[int]]:
+    """Records without a value; not those right after the delete of their key, which say nothing new. And the deletes that
+    are the last of their partition here.
+    """
+    found: Bools = np.asarray((opened.note == TOMBSTONE) & ~refused, np.bool_)
+    keys, partitions = records["key"], np.asarray(records["partition"])
+    is_gone = (opened.note <= BARE) & (opened.op == REMOVE) & ~refused
+    ends = ends_of_runs(partitions)
+    last_deletes: list[int] = ends[is_gone[ends] & np.asarray(keys.is_valid())[ends]].tolist()
+    if found.any():
+        is_same = np.asarray(pc.fill_null(pc.equal(keys[1:], keys[:-1]), False)) & (partitions[1:] == partitions[:-1])
+        found[1:] &= ~(is_gone[:-1] & is_same)
+        if TOLD in records:
+            found &= ~np.asarray(records[TOLD])
+    return found, last_deletes
+
+
+def _open(
+    target: TableTarget, row: Sequence[NestedField], facts: Sequence[str], records: Records, limit: int
+) -> Opened:
+    envelope = target.envelope
+    assert envelope is not None
+    known = replace(envelope, keys=tuple((name,) for name in _before_fields(target)))
+    fields = opened_fields(known, row, facts)
+    names = [field.name for field in fields]
+    reading, owner = _reading(target, envelope, names), None
+    nothing: Bools = ~has_value(target.reading, records["value"])
+    if envelope.has_many_rows:
+        messages = decode_messages(reading, fields, records, limit)
+        decoded, owner = messages.decoded, messages.owner
+        nothing = nothing[owner]
+    else:
+        decoded = decode_values(reading, fields, records, limit)
+        if envelope.needs_keys:
+            decoded = fill_from_keys(reading, target.told_by or Reading(), records, decoded, fields)
+    decoded = _without_tombstones(decoded, nothing)
+    columns = dict(zip(names, decoded.columns, strict=True))
+    note = np.array(columns["note"].fill_null(0))
+    note[note == BY_KEY] = IMAGES
+    note[nothing] = TOMBSTONE
+    if envelope.kind == "debezium":
+        note[(note <= BARE) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
+    return Opened(
+        replace(decoded, wanted=united(_in_rows(decoded.wanted)), loosened=set()),
+        note,
+        _codes(envelope, columns["op"]),
+        columns["op"],
+        columns["after"],
+        columns.get("before"),
+        _unsent_marks(columns["unavailable"]),
+        {name: columns[name] for name in facts},
+        owner,
+    )
+
+
+def _unsent_marks(marks: pa.Array) -> dict[int, Bools]:
+    """By place of the row's field which records did not send its value."""
+    found = {}
+    for n in range(marks.type.num_fields):
+        flags: Bools = np.asarray(marks.field(n).fill_null(False))
+        if flags.any():
+            found[n] = flags
+    return found
+
+
+def _without_tombstones(decoded: Decoded, is_tombstone: Bools) -> Decoded:
+    """Records without a value are no bad ones here: they follow a delete."""
+    misfits = [misfit for misfit in decoded.misfits if not is_tombstone[misfit.row]]
+    return replace(decoded, refused=decoded.refused & ~is_tombstone, misfits=misfits)
+
+
+def _key_fields(target: TableTarget) -> list[str]:
+    """The fields of the row that the key columns come from."""
+    return [path[0] for path in _key_paths(target)]
+
+
+def _key_paths(target: TableTarget) -> tuple[Path, ...]:
+    """The paths in the row of the fields that the key columns come from."""
+    assert target.envelope is not None
+    keys = target.envelope.keys
+    if target.shaping is None:
+        return keys
+    return tuple((*target.layout.paths.get(path[0], path[:1]), *path[1:]) for path in keys)
+
+
+def _before_fields(target: TableTarget) -> list[str]:
+    """The fields that are looked at in the row before its change: those of the key, where it is known, and the one that
+    orders deletes which are marked.
+    """
+    names, changes = _key_fields(target), target.changes
+    if not names or changes is None or not (changes.marks_deletes and changes.order_by):
+        return names
+    paths = {} if target.shaping is None else target.layout.paths
+    return [*names, paths.get(changes.order_by, (changes.order_by,))[0]]
+
+
+def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> Reading:
+    """The table's reading, its paths those of opened envelopes."""
+    shaping, reading = target.shaping, target.reading
+    read_as = target.layout if shaping is not None else reading
+    taken = ("__op", "__deleted") if envelope.kind == "debezium" else (envelope.operation,)
+    exclude = tuple(("after", name) for name in taken if name)
+    before = () if envelope.is_log else tuple(_before_fields(target))
+    return replace(
+        reading,
+        envelope=replace(envelope, keys=_key_paths(target)),
+        selection=_selection(shaping, exclude, before, [name for name in names if name not in _IMAGES_OF]),
+        units=tuple(((image, *path), unit) for path, unit in read_as.units for image in _IMAGES_OF),
+        coerced=tuple((image, *path) for path in read_as.coerced for image in _IMAGES_OF),
+        zones=tuple(((image, *path), zone) for path, zone in read_as.zones for image in _IMAGES_OF),
+        aliases=under(reading.aliases, *_IMAGES_OF) + under(tops_of(reading.aliases), "unavailable"),
+        barred=tuple(((image, *path), why) for path, why in reading.barred for image in _IMAGES_OF),
+        hints=tuple(((image, *path), kind) for path, kind in reading.hints for image in _IMAGES_OF),
+    )
+
+
+def _selection(
+    shaping: Shaping | None, exclude: tuple[Path, ...], keys: tuple[str, ...], others: Sequence[str]
+) -> Selection:
+    """What counts of opened envelopes: of the row what the table takes, of the one before its change the key, if that is
+    known and no more is asked for.
+    """
+    asked = shaping.selection if shaping is not None else Selection()
+    exclude += tuple((image, *path) for path in asked.exclude for image in _IMAGES_OF)
+    if not asked.include and not keys:
+        return Selection((), exclude)
+    of_row = asked.include or ((),)
+    include = [("after", *path) for path in of_row]
+    include += [("before", key) for key in keys] or [("before", *path) for path in of_row]
+    return Selection((*include, *((name,) for name in others)), exclude)
+
+
+def _in_rows(wanted: Mapping[Path, Mapping[str, IcebergType]]) -> list[dict[Path, Mapping[str, IcebergType]]]:
+    """What is wanted of the images, by the paths of fields in the row."""
+    after = {path[1:]: members for path, members in wanted.items() if path[:1] == ("after",)}
+    before = {path[1:]: members for path, members in wanted.items() if path[:1] == ("before",)}
+    return [after, before]
+
+
+def _codes(envelope: Envelope, op: pa.Array) -> NDArray[np.int64]:
+    if envelope.kind == "operation":
+        lists = (envelope.insert, envelope.update, envelope.delete)
+        words = {word: code for code, words in enumerate(lists) for word in words}
+    else:
+        words = {word: code for code, word in enumerate(WORDS)}
+    places = pc.index_in(op, pa.array(list(words), pa.string()))
+    codes = pa.array([*words.values(), _UNKNOWN], pa.int64())
+    return np.asarray(codes.take(pc.fill_null(places, len(words))))
+
+
+def _nothing(target: TableTarget, decoded: Decoded) -> Changes:
+    columns = [pa.nulls(0, arrow_type(field.field_type)) for field in target.fields]
+    return Changes(columns, np.zeros(0, np.int8), np.zeros(0, np.int32), {}, decoded, None)
+
+
+def _check_notes(check: Check, opened: Opened, envelope: Envelope) -> None:
+    """Records whose envelope does not hold together."""
+    for number in np.unique(opened.note[opened.note > BARE]).tolist():
+        if number in FAULTS:
+            check.refuse(opened.note == number, FAULTS[number].kind, FAULTS[number].message)
+    change, op = opened.note <= BARE, opened.op
+    for number, bad in (
+        (NO_OPERATION, change & (op == _UNKNOWN) & np.asarray(opened.words.is_null())),
+        (NO_AFTER, change & np.isin(op, (CREATE, UPDATE, SNAPSHOT)) & ~opened.has_after),
+    ):
+        check.refuse(bad, FAULTS[number].kind, FAULTS[number].message)
+    unknown = change & (op == _UNKNOWN)
+    for word in pc.unique(opened.words.filter(pa.array(unknown & ~check.refused))).to_pylist():
+        fault = FAULTS[UNKNOWN_OPERATION]
+        same = np.asarray(pc.fill_null(pc.equal(opened.words, word), False))
+        check.refuse(unknown & same, fault.kind, f"{fault.message}: {json.dumps(word[:60], ensure_ascii=False)}")
+    if envelope.is_upsert:
+        gone = change & (op == REMOVE)
+        check.refuse(
+            gone & (opened.note == IMAGES) & ~opened.has_before, FAULTS[NO_BEFORE].kind, FAULTS[NO_BEFORE].message
+        )
+        check.refuse(gone & (opened.note == BARE) & ~opened.has_after, FAULTS[NO_AFTER].kind, FAULTS[NO_AFTER].message)
+
+
+def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
+    """The changes of good records, in their order: up to two of each, the one of the row before its update first."""
+    good = (opened.note <= BARE) & ~refused
+    op, has_before = opened.op, opened.has_before & (opened.note == IMAGES)
+    writes = good & np.isin(op, (CREATE, UPDATE, SNAPSHOT))
+    gone, emptied = good & (op == REMOVE), good & (op == EMPTY)
+    if not (envelope.is_log or envelope.is_upsert):
+        gone[:] = emptied[:] = False
+    first = good & (op == UPDATE) & has_before & (envelope.is_log | envelope.is_upsert)
+    count = first.astype(np.int64) + (writes | gone | emptied)
+    records = np.repeat(np.arange(op.size), count)
+    is_first = _leading(first, count, records)
+    ops = np.full(records.size, UPSERT, np.int8)
+    if envelope.is_upsert:
+        ops[is_first | (gone[records] & (not envelope.marks_deletes))] = DELETE
+        ops[emptied[records]] = TRUNCATE
+    is_before = is_first | (gone[records] & has_before[records])
+    is_after = ~is_before & ~emptied[records] & opened.has_after[records]
+    return Plan(records, ops, is_after, is_before)
+
+
+def _leading(first: Bools, count: Rows, records: Rows) -> Bools:
+    """Which changes are the first of the two of their record."""
+    starts = np.cumsum(count) - count
+    found = np.zeros(records.size, np.bool_)
+    found[starts[first]] = True
+    return found
+
+
+def _shape(making: Making, plan: Plan) -> Changes:
+    """The columns of the changes, and those taken out whose rows turn out to be bad ones."""
+    target, opened, check = making.target, making.opened, making.check
+    rescued = opened.decoded.rescued
+    count = plan.records.size
+    own = Decoded(
+        _images(opened, plan, making.row),
+        np.zeros(count, np.bool_),
+        rescued=None if rescued is None else rescued.take(pa.array(plan.records)),
+    )
+    unsent = _unsent(making, plan)
+    shaped = own
+    if target.shaping is not None:
+        taken = {name: array.take(pa.array(plan.records)) for name, array in making.records.items()}
+        shaped = shape_columns(target, target.shaping, own, taken, MAX_MISFITS)
+        check.take(shaped, plan.records)
+    _require(making, plan, shaped, unsent)
+    keys = key_arrays(target, shaped.columns)
+    check_keys(making, plan, keys)
+    old_keys = old_keys_of(making, plan, keys, unsent)
+    kept = ~check.refused[plan.records] & ~is_needless(plan, keys)
+    columns, rescued = shaped.columns, shaped.rescued
+    if not kept.all():
+        mask = pa.array(kept)
+        columns, plan = [column.filter(mask) for column in columns], plan.only(kept)
+        rescued = None if rescued is None else rescued.filter(mask)
+        unsent = {n: flags[kept] for n, flags in unsent.items()}
+        old_keys = None if old_keys is None else [column.filter(mask) for column in old_keys]
+    return Changes(
+        columns=columns,
+        ops=plan.ops,
+        records=plan.records.astype(np.int32),
+        unavailable={n: flags for n, flags in unsent.items() if flags.any()},
+        decoded=_told(making, shaped),
+        old_keys=old_keys,
+        rescued=rescued,
+        passed_over=_passed_over(making),
+    )
+
+
+def _told(making: Making, shaped: Decoded) -> Decoded:
+    """What there is to say of the records, none of their columns."""
+    of_records, check = making.opened.decoded, making.check
+    rescued = of_records.rescued
+    return replace(
+        of_records,
+        columns=[],
+        refused=check.refused,
+        misfits=check.first(),
+        wanted=united([of_records.wanted, shaped.wanted]),
+        loosened=of_records.loosened | shaped.loosened,
+        missing=of_records.missing | shaped.missing | check.missing,
+        refusals=of_records.refusals | shaped.refusals,
+        dropped=_bare_paths(of_records.dropped) | shaped.dropped,
+        rescued=rescued,
+    )
+
+
+def _bare_paths(paths: set[str]) -> set[str]:
+    return {path.removeprefix("after.").removeprefix("before.") for path in paths}
+
+
+def _images(opened: Opened, plan: Plan, row: Sequence[NestedField]) -> list[pa.Array]:
+    """The fields of the row, of the image that each change has."""
+    count = opened.note.size
+    is_plain = plan.is_after.all() and plan.records.size == count
+    places = np.where(plan.is_before, plan.records + count, plan.records)
+    indices = pa.array(places, mask=~(plan.is_after | plan.is_before))
+    before = _members(opened.before)
+    columns = []
+    for n, field in enumerate(row):
+        after = _member(opened.after, n)
+        if is_plain:
+            columns.append(after)
+            continue
+        kind = after.type
+        other = before[field.name] if field.name in before else pa.nulls(count, kind)
+        columns.append(pa.concat_arrays([after, other.cast(kind) if other.type != kind else other]).take(indices))
+    return columns
+
+
+def _members(images: pa.Array | None) -> dict[str, pa.Array]:
+    if images is None:
+        return {}
+    return {images.type.field(n).name: _member(images, n) for n in range(images.type.num_fields)}
+
+
+def _member(images: pa.Array, n: int) -> pa.Array:
+    return pc.struct_field(images, [n]) if images.null_count or images.offset else images.field(n)
+
+
+def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
+    """By column of the table the changes whose value of it was not sent."""
+    target, opened = making.target, making.opened
+    names = {making.row[n].name: flags for n, flags in opened.unsent.items()}
+    found = {}
+    for n, field in enumerate(target.fields):
+        name = field.name
+        if target.shaping is not None:
+            name = target.layout.paths.get(name, ("",))[0]
+        if name in names:
+            found[n] = names[name][plan.records] & plan.is_after
+    if making.envelope.is_upsert and making.envelope.marks_deletes:
+        # A struct that has a key has more than the key, which stays too.
+        keys = {path[0] for path in making.envelope.keys if len(path) == 1}
+        gone = opened.op[plan.records] == REMOVE
+        for n, field in enumerate(target.fields):
+            if field.name not in keys:
+                found[n] = found.get(n, np.zeros(gone.size, np.bool_)) | gone
+    return found
+
+
+def _require(making: Making, plan: Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
+    """Rows that lack a value for a required column are bad ones."""
+    fitting = Fitting(making.target.reading, "", plan.records.size, MAX_MISFITS)
+    for n, field in enumerate(making.target.fields):
+        if field.required:
+            there = (plan.ops == UPSERT) & ~unsent.get(n, np.zeros(plan.ops.size, np.bool_))
+            place = Place((), np.arange(plan.ops.size, dtype=np.int32), there)
+            require(fitting, shaped.columns[n], place, (field.name,))
+    shaped.loosened.update(fitting.loosened)
+    making.check.take(Decoded([], fitting.refused, fitting.misfits), plan.records)
+
+
+def _passed_over(making: Making) -> dict[str, int]:
+    """How many records make no change, by what they are."""
+    opened, envelope = making.opened, making.envelope
+    well = well_messages(opened.owner, making.check.refused)
+    found = {word: int(np.count_nonzero(well & (opened.note == number))) for number, word in PASSED_OVER.items()}
+    if not (envelope.is_log or envelope.is_upsert):
+        good = (opened.note <= BARE) & well
+        found["delete"] = int(np.count_nonzero(good & (opened.op == REMOVE)))
+        found["truncate"] = int(np.count_nonzero(good & (opened.op == EMPTY)))
+    return {word: count for word, count in found.items() if count}

@@ -1,0 +1,338 @@
+"""Envelopes with a schema (Avro, Protobuf, JSON of Kafka Connect's converter) opened: a record's columns in, those of
+`opened` out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BooleanType,
+    IcebergType,
+    IntegerType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from frazil.cdc.envelope import (
+    BARE,
+    FLAT_MOMENTS,
+    HEARTBEAT,
+    IMAGES,
+    MESSAGE,
+    NO_ENVELOPE,
+    SCHEMA_CHANGE,
+    TRANSACTION,
+)
+from frazil.cdc.origins import spell_beside, spell_origins
+from frazil.cdc.placeholders import unsent_of
+from frazil.cdc.positions import POSITION_FIELDS, spell_order, spell_position
+from frazil.cdc.source_log import ORDER_FIELDS, spell_commit_place, spell_transaction
+from frazil.decode.columns import Columns, Fault
+from frazil.decode.connect.schema import give_meaning
+from frazil.decode.connect.values import Meaning
+from frazil.decode.envelope import Envelope, Path
+from frazil.decode.epochs import from_numbers
+from frazil.schema.arrow import arrow_type
+from frazil.schema.evolve import type_at
+
+_FAR = Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")
+FLAT = ("__op", "__deleted")
+"""What Debezium's unwrap transform leaves beside a row."""
+
+
+@dataclass(frozen=True)
+class Sign:
+    """The fields that tell what a record is that is no envelope: those that it has, and those that it may have besides."""
+
+    needed: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+
+SIGNS = {
+    HEARTBEAT: Sign(("ts_ms",)),
+    TRANSACTION: Sign(("status", "id", "event_count"), ("data_collections", "ts_ms")),
+    SCHEMA_CHANGE: Sign(("source", "databaseName", "ddl"), ("position", "ts_ms", "schemaName", "tableChanges")),
+}
+"""By note."""
+IMAGES_OF = ("after", "before")
+"""The fields of an envelope that hold the row."""
+
+
+@dataclass
+class _Opened:
+    """The columns of opened envelopes, as they come together. far: by record a time outside of the years 1 to 9999."""
+
+    rows: int
+    fields: list[NestedField]
+    arrays: list[pa.Array]
+    far: dict[int, str] = field(default_factory=dict)
+
+    def add(self, name: str, kind: IcebergType, array: pa.Array) -> None:
+        self.fields.append(NestedField(0, name, kind, required=False))
+        self.arrays.append(array)
+
+    def note(self, number: int) -> None:
+        self.add("note", IntegerType(), pa.array(np.full(self.rows, number, np.int32)))
+
+
+def open_columns(
+    envelope: Envelope,
+    struct: StructType,
+    columns: Columns,
+    meanings: Mapping[Path, Meaning],
+    wanted: Sequence[NestedField],
+) -> tuple[StructType, Columns]:
+    """The columns of opened envelopes, as far as the records have them. wanted: those that are asked for."""
+    asked = {field.name: field.field_type for field in wanted}
+    names = [field.name for field in struct.fields]
+    opened = _Opened(columns.fault.size, [], [])
+    is_envelope = is_wrapped(envelope, names)
+    if envelope.kind == "operation":
+        is_flat = envelope.operation in names
+    else:
+        is_flat = envelope.kind == "none" or any(name in names for name in FLAT)
+    if not (is_envelope or is_flat):
+        opened.note(_sign(names))
+        return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
+    taken = FLAT if envelope.kind != "operation" else (envelope.operation,)
+    struct, columns = (_images if is_envelope else _as_image)(struct, columns, asked, taken)
+    row = asked["after"]
+    struct, columns = give_meaning(
+        struct, columns, _with_keys(envelope, _under_after(meanings, is_envelope)), lambda path: _wanted_type(row, path)
+    )
+    opened.note(IMAGES if is_envelope else BARE)
+    _add_parts(opened, envelope, struct, columns, asked)
+    return StructType(*opened.fields), _without_far(replace(columns, arrays=opened.arrays), opened.far)
+
+
+def _without_far(columns: Columns, far: Mapping[int, str]) -> Columns:
+    """The columns without the records whose times, which are given, are outside of the years 1 to 9999."""
+    rows = [row for row in far if columns.fault[row] == 0]
+    if not rows:
+        return columns
+    fault, values = columns.fault.copy(), {**columns.values, **{row: far[row] for row in rows}}
+    fault[rows] = len(columns.faults) + 1
+    return replace(columns, fault=fault, faults=[*columns.faults, _FAR], values=values)
+
+
+def is_wrapped(envelope: Envelope, names: Collection[str]) -> bool:
+    """Whether records with these fields have their rows inside, and are not rows themselves."""
+    return envelope.kind not in ("operation", "none") and has_images(names)
+
+
+def has_images(names: Collection[str]) -> bool:
+    """Whether records with these fields are envelopes. A row that was unwrapped may have fields of any name."""
+    return "op" in names and ("after" in names or "before" in names) and not any(name in names for name in FLAT)
+
+
+def has_documents(envelope: Envelope, struct: StructType) -> bool:
+    """Whether records of this schema are envelopes whose images are texts: documents of MongoDB's in JSON."""
+    kinds = {field.name: field.field_type for field in struct.fields}
+    is_envelope = envelope.kind == "debezium" and has_images(kinds)
+    return is_envelope and any(isinstance(kinds.get(name), StringType) for name in IMAGES_OF)
+
+
+def _sign(names: Sequence[str]) -> int:
+    """What records of a schema are that is no envelope's."""
+    if "message" in names and "op" in names:
+        return MESSAGE
+    for note, sign in SIGNS.items():
+        if set(sign.needed) <= set(names) <= {*sign.needed, *sign.others}:
+            return note
+    return NO_ENVELOPE
+
+
+def _images(
+    struct: StructType, columns: Columns, asked: Mapping[str, IcebergType], _: Sequence[str]
+) -> tuple[StructType, Columns]:
+    """The parts of an envelope that are looked at."""
+    kept = [n for n, field in enumerate(struct.fields) if field.name != "before" or "before" in asked]
+    fields = [struct.fields[n] for n in kept]
+    return StructType(*fields), replace(columns, arrays=[columns.arrays[n] for n in kept])
+
+
+def _as_image(
+    struct: StructType, columns: Columns, _: Mapping[str, IcebergType], taken: Sequence[str]
+) -> tuple[StructType, Columns]:
+    """The row itself as the image after the change, beside the fields that tell of the operation."""
+    inside = [n for n, field in enumerate(struct.fields) if field.name not in taken]
+    members = [columns.arrays[n] for n in inside]
+    fields = [struct.fields[n] for n in inside]
+    kind = pa.struct([pa.field(f.name, one.type) for f, one in zip(fields, members, strict=True)])
+    there = columns.fault == 0
+    mask = pa.py_buffer(np.packbits(there, bitorder="little"))
+    image = pa.Array.from_buffers(kind, there.size, [mask], children=members)
+    outside = [n for n, field in enumerate(struct.fields) if field.name in taken]
+    made = [NestedField(0, "after", StructType(*fields), required=False), *(struct.fields[n] for n in outside)]
+    return StructType(*made), replace(columns, arrays=[image, *(columns.arrays[n] for n in outside)])
+
+
+def _under_after(meanings: Mapping[Path, Meaning], is_envelope: bool) -> Mapping[Path, Meaning]:
+    if is_envelope:
+        return {path: meaning for path, meaning in meanings.items() if path[:1] in (("after",), ("before",))}
+    return {("after", *path): meaning for path, meaning in meanings.items() if path}
+
+
+def _with_keys(envelope: Envelope, meanings: Mapping[Path, Meaning]) -> Mapping[Path, Meaning]:
+    """The meanings, of those fields that identify rows with a mark. What has no envelope is a record's key."""
+    if not (envelope.is_upsert or envelope.kind == "none"):
+        return meanings
+    keys = {(image, *path) for path in envelope.keys for image in IMAGES_OF}
+    return {
+        path: replace(meaning, is_key=True) if envelope.kind == "none" or path in keys else meaning
+        for path, meaning in meanings.items()
+    }
+
+
+def _wanted_type(row: IcebergType, path: Path) -> IcebergType | None:
+    assert isinstance(row, StructType)
+    return type_at(row, path[1:])
+
+
+def _add_parts(
+    opened: _Opened, envelope: Envelope, struct: StructType, columns: Columns, asked: Mapping[str, IcebergType]
+) -> None:
+    parts = {field.name: (field.field_type, array) for field, array in zip(struct.fields, columns.arrays, strict=True)}
+    opened.add("op", StringType(), _operation(envelope, parts))
+    for name in IMAGES_OF:
+        kind, array = parts.get(name, (None, None))
+        if not isinstance(kind, StructType) or name not in asked:
+            continue
+        array, marks = _without_unsent(envelope, kind, array)
+        opened.add(name, kind, array)
+        if name == "after" and marks:
+            opened.add("unavailable", *_marks(marks, asked["unavailable"], opened.rows))
+    for name, fact in _facts(parts, asked, opened.far).items():
+        if name in asked:
+            opened.add(name, asked[name], fact.cast(arrow_type(asked[name])))
+
+
+def _without_unsent(
+    envelope: Envelope, kind: StructType, array: pa.Array
+) -> tuple[pa.Array, dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
+    """The rows with null for what was not sent, and where that is."""
+    if array.offset:
+        array = pa.concat_arrays([array])
+    children = [array.field(n) for n in range(len(kind.fields))]
+    marks = {}
+    for n, child in enumerate(children):
+        unsent = unsent_of(child, envelope.placeholder)
+        if unsent is not None:
+            marks[kind.fields[n].name] = unsent
+            children[n] = child.take(pa.array(np.arange(len(child)), mask=unsent))
+    if not marks:
+        return array, {}
+    made = pa.Array.from_buffers(array.type, len(array), array.buffers()[:1], array.null_count, children=children)
+    return made, marks
+
+
+def _marks(
+    marks: Mapping[str, np.ndarray[tuple[int], np.dtype[np.bool_]]], asked: IcebergType, rows: int
+) -> tuple[StructType, pa.Array]:
+    assert isinstance(asked, StructType)
+    known = [field.name for field in asked.fields if field.name in marks]
+    kind = StructType(*(NestedField(0, name, BooleanType(), required=False) for name in known))
+    arrow = pa.struct([pa.field(name, pa.bool_()) for name in known])
+    children = [pa.array(marks[name]) for name in known]
+    return kind, pa.Array.from_buffers(arrow, rows, [None], children=children)
+
+
+_Parts = Mapping[str, tuple[IcebergType, pa.Array]]
+
+
+def _operation(envelope: Envelope, parts: _Parts) -> pa.Array:
+    """The operations as they are written; where only a deletion is told, `d` and `u`."""
+    if envelope.kind == "none":
+        return pa.nulls(len(parts["after"][1]), pa.string())
+    name = "op" if "op" in parts else "__op"
+    if envelope.kind == "operation":
+        name = envelope.operation
+    if name in parts:
+        array = parts[name][1]
+        return array if pa.types.is_string(array.type) else _spelt(array)
+    deleted = parts["__deleted"][1]
+    word = deleted if pa.types.is_string(deleted.type) else _spelt(deleted)
+    return operation_of(word, pa.nulls(len(word), pa.string()))
+
+
+def operation_of(deleted: pa.Array, op: pa.Array) -> pa.Array:
+    """The operations of unwrapped rows, by the texts that tell of a deletion and those of `op`. A text that is neither
+    `true` nor `false` is an operation that nobody knows.
+    """
+    strange = pc.and_(deleted.is_valid(), pc.invert(pc.is_in(deleted, pa.array(["true", "false"]))))
+    told = pc.if_else(strange, deleted, pc.fill_null(op, "u"))
+    return pc.if_else(pc.fill_null(pc.equal(deleted, "true"), False), "d", told)
+
+
+def _spelt(array: pa.Array) -> pa.Array:
+    try:
+        return array.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.nulls(len(array), pa.string())
+
+
+def member(parts: _Parts, path: Path) -> pa.Array | None:
+    """The values at a path; None where there are none."""
+    found = parts.get(path[0])
+    if found is None:
+        return None
+    kind, array = found
+    for name in path[1:]:
+        names = [field.name for field in kind.fields] if isinstance(kind, StructType) else []
+        if name not in names:
+            return None
+        assert isinstance(kind, StructType)
+        n = names.index(name)
+        array, kind = pc.struct_field(array, [n]), kind.fields[n].field_type
+    return array
+
+
+def _facts(parts: _Parts, asked: Collection[str], far: dict[int, str]) -> dict[str, pa.Array]:
+    """What an envelope tells besides the row. Places in the log are spelt where they are asked for. far: gets the times that
+    are outside of the years 1 to 9999.
+    """
+    found = {
+        "source_ts": _moment(parts, ("source",), far if "source_ts" in asked else {}),
+        "connector_ts": _moment(parts, (), far if "connector_ts" in asked else {}),
+        "transaction_id": member(parts, ("transaction", "id")),
+        "total_order": member(parts, ("transaction", "total_order")),
+        "collection_order": member(parts, ("transaction", "data_collection_order")),
+        "connector": member(parts, ("source", "connector")),
+    }
+    if "commit_place" in asked:
+        order = {name: member(parts, ("source", name)) for name in ORDER_FIELDS}
+        found |= {"commit_place": spell_commit_place(order), "source_transaction": spell_transaction(order)}
+    told = {name: member(parts, ("source", name)) for name in POSITION_FIELDS}
+    if "position" in asked:
+        found["position"] = spell_position(told)
+    if "source_order" in asked:
+        found["source_order"] = spell_order(told, found["total_order"])
+    for fact, names in FLAT_MOMENTS.items():
+        if found[fact] is None and "after" in parts:
+            beside = {name[-5:]: member(parts, ("after", name)) for name in names if name not in parts}
+            found[fact] = _finest(beside.get("ts_us"), beside.get("ts_ms"), far if fact in asked else {})
+    found |= spell_beside(asked, lambda name: member(parts, ("after", name)) if name not in parts else None)
+    found |= spell_origins(asked, lambda name: member(parts, ("source", name)))
+    return {name: array for name, array in found.items() if array is not None}
+
+
+def _moment(parts: _Parts, path: Path, far: dict[int, str]) -> pa.Array | None:
+    micros, millis = (member(parts, (*path, name)) for name in ("ts_us", "ts_ms"))
+    return _finest(micros, millis, far)
+
+
+def _finest(micros: pa.Array | None, millis: pa.Array | None, far: dict[int, str]) -> pa.Array | None:
+    """Moments, in microseconds where they are told; None where there are no numbers."""
+    counts = []
+    for array, unit in ((micros, "us"), (millis, "ms")):
+        if array is not None and pa.types.is_integer(array.type):
+            moments = from_numbers(array.cast(pa.int64()), unit)
+            far |= {row: str(array[row].as_py()) for row in np.flatnonzero(moments.is_outside).tolist()}
+            counts.append(moments.micros)
+    return pc.coalesce(*counts).cast(pa.timestamp("us", tz="UTC")) if counts else None

@@ -1,0 +1,117 @@
+"""The ids of MongoDB's documents, which are in their records' keys: as `id`, and in another way of writing JSON.
+
+A key's is in MongoDB's relaxed mode, a document in the strict one: a long is `7` in the one, `{"$numberLong": "7"}` in the
+other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import IcebergType, ListType, NestedField, StringType, StructType
+
+from frazil.cdc.envelope import BY_KEY
+from frazil.cdc.images import put_in
+from frazil.decode.columns import Decoded
+from frazil.decode.json.bare_keys import bare_keys
+from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.settings import Reading
+from frazil.rows.record_keys import decode_keys
+from frazil.schema.arrow import pick
+from frazil.schema.evolve import type_at
+
+ID = "_id"
+"""The field of a document that identifies it."""
+_KEY = StructType(NestedField(0, "id", StringType(), required=False))
+_OTHERWISE = ("$numberLong", "$date", "$binary")
+"""The types whose values are written in another way in a key."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def fill_from_keys(
+    reading: Reading, told_by: Reading, records: Mapping[str, pa.Array], opened: Decoded, fields: Sequence[NestedField]
+) -> Decoded:
+    """Opened envelopes with the row before those deletes that leave it to their record's key. told_by: how keys are read."""
+    names = [field.name for field in fields]
+    note, before = (opened.columns[names.index(name)] for name in ("note", "before"))
+    lacks = np.asarray(pc.fill_null(pc.equal(note, BY_KEY), False))
+    if not lacks.any() or "key" not in records:
+        return opened
+    kind = fields[names.index("before")].field_type
+    assert isinstance(kind, StructType)
+    keys = read_ids(told_by, pick(records, np.flatnonzero(lacks)), type_at(kind, (ID,)))
+    opened = replace(opened, missing=opened.missing | keys.missing)
+    lacks[lacks] = np.asarray(keys.columns[0].is_valid())
+    found = decode_json(keys.columns[0].drop_null(), kind.fields, JsonOptions(reading.unknown_fields, is_extended=True))
+    rows = np.flatnonzero(lacks)
+    arrow = pa.struct([pa.field(of.name, one.type) for of, one in zip(kind.fields, found.columns, strict=True)])
+    image = pa.Array.from_buffers(arrow, rows.size, [None], children=found.columns)
+    refused = opened.refused.copy()
+    refused[rows[found.refused]] = True
+    misfits = [replace(one, row=int(rows[one.row]), path=_inside(one.path)) for one in found.misfits]
+    columns = list(opened.columns)
+    columns[names.index("before")] = put_in(before, lacks, image)
+    wanted = dict(opened.wanted)
+    for path, members in found.wanted.items():
+        wanted[("before", *path)] = {**members, **wanted.get(("before", *path), {})}
+    return replace(opened, columns=columns, refused=refused, misfits=[*opened.misfits, *misfits], wanted=wanted)
+
+
+def _inside(path: str) -> str:
+    return f"before.{path}" if path else "before"
+
+
+def read_ids(reading: Reading, records: Mapping[str, pa.Array], kind: IcebergType | None) -> Decoded:
+    """One column: of each record a document with its `_id` alone, as text of JSON; null where the key has no `id`. kind: the
+    type of `_id`, where it is known.
+    """
+    if reading.format == "json":
+        records = {**records, "key": bare_keys(records["key"])}
+    decoded = decode_keys(replace(reading, unknown_fields="drop"), "key", _KEY, records, 0)
+    ids = pc.struct_field(decoded.columns[0], [0])
+    if _has_other_forms(kind):
+        ids = pa.array([None if one is None else _as_in_document(one, kind) for one in ids.to_pylist()], pa.string())
+    documents = pc.binary_join_element_wise(f'{{"{ID}":', ids, "}", "").cast(pa.binary())
+    return replace(decoded, columns=[documents])
+
+
+def _has_other_forms(kind: IcebergType | None) -> bool:
+    """Whether values of the type may be written otherwise in a key than in a document."""
+    if kind is None:
+        return True
+    if isinstance(kind, ListType):
+        return _has_other_forms(kind.element_type)
+    members = kind.fields if isinstance(kind, StructType) else ()
+    return any(one.name in _OTHERWISE or _has_other_forms(one.field_type) for one in members)
+
+
+def _as_in_document(text: str, kind: IcebergType | None) -> str:
+    """A text of JSON in the relaxed mode in the strict one; what is no JSON stays as it is."""
+    try:
+        found = json.dumps(_strict(json.loads(text), kind), ensure_ascii=False)
+        found.encode()  # Half of a character may be escaped in JSON; no text has it.
+        return found
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return text
+
+
+def _strict(value: Any, kind: IcebergType | None) -> Any:
+    members = {one.name: one.field_type for one in kind.fields} if isinstance(kind, StructType) else {}
+    if type(value) is int and "$numberLong" in members:
+        return {"$numberLong": str(value)}
+    if isinstance(value, list):
+        return [_strict(one, kind.element_type if isinstance(kind, ListType) else None) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(value.get("$date"), str):
+        return {"$date": (datetime.fromisoformat(value["$date"]) - _EPOCH) // timedelta(milliseconds=1)}
+    if isinstance(value.get("$binary"), dict) and not isinstance(members.get("$binary"), StructType):
+        return {"$binary": value["$binary"].get("base64"), "$type": value["$binary"].get("subType")}
+    return {name: _strict(one, members.get(name)) for name, one in value.items()}

@@ -1,0 +1,100 @@
+"""An opened envelope: the columns that every kind of envelope and every format is brought to before changes are made of it.
+
+A record is one row of them. `note` says what the record is; the others are null where it is no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from pyiceberg.types import (
+    BooleanType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from frazil.decode.columns import Fault
+from frazil.decode.envelope import Envelope
+
+IMAGES, BARE = 0, 1
+"""A change with images of the row before and after it; the row itself with its operation beside it."""
+BY_KEY = 7
+"""A delete that leaves it to its record's key to tell the row, as of MongoDB's documents."""
+PASSED_OVER = {2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message"}
+"""Records that make no change of a row, by note."""
+TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE = PASSED_OVER
+(
+    NO_ENVELOPE, NO_OPERATION, NO_OBJECT, UNKNOWN_OPERATION, NO_AFTER, NO_BEFORE, NO_KEY, NO_ROWS, OTHER_ROWS,
+) = range(16, 25)  # fmt: skip
+FAULTS = {
+    NO_ENVELOPE: Fault("not_an_envelope", "the record has none of the fields of the envelope that the table expects"),
+    NO_OPERATION: Fault("unknown_operation", "the record names no operation"),
+    NO_OBJECT: Fault("not_an_envelope", "an image of the row is there and is no object"),
+    UNKNOWN_OPERATION: Fault("unknown_operation", "the operation is none that the envelope has"),
+    NO_AFTER: Fault("missing_image", "the operation needs the row after the change, and the record lacks it"),
+    NO_BEFORE: Fault("missing_image", "the operation needs the row before the change, and the record lacks it"),
+    NO_KEY: Fault("missing_key", "the row of the change has no value for a column of the key"),
+    NO_ROWS: Fault("missing_image", "the message has no rows, as of a source that does not log rows (`binlog_format`)"),
+    OTHER_ROWS: Fault("missing_image", "`old` has not as many rows as `data`, so whose values they were is not known"),
+}
+"""Why a record is no envelope that holds together, by note."""
+
+FLAT_MOMENTS = {"source_ts": ("__source_ts_us", "__source_ts_ms"), "connector_ts": ("__ts_us", "__ts_ms")}
+"""What Debezium's unwrap transform calls these times beside a row, the finer one first."""
+
+_FACTS: dict[str, IcebergType] = {
+    "source_ts": TimestamptzType(),
+    "connector_ts": TimestamptzType(),
+    "transaction_id": StringType(),
+    "total_order": LongType(),
+    "position": StringType(),
+    "source_database": StringType(),
+    "source_schema": StringType(),
+    "source_table": StringType(),
+    "connector": StringType(),
+    "commit_place": StringType(),
+    "source_transaction": StringType(),
+    "collection_order": LongType(),
+    "source_order": StringType(),
+    "primary_key": StringType(),
+}
+
+
+def needed_facts(own: Collection[str]) -> tuple[str, ...]:
+    """What is to be read of a change besides its images. own: the fields of `metadata` that the table has."""
+    wanted = set(own)
+    if "deleted_at" in wanted:
+        wanted.add("source_ts")
+    if "image" in wanted:
+        wanted.add("connector")
+    return tuple(name for name in _FACTS if name in wanted)
+
+
+def needs_before(envelope: Envelope) -> bool:
+    """Whether anything is asked of images of rows before their change."""
+    return envelope.is_log or envelope.is_upsert
+
+
+def opened_fields(envelope: Envelope, row: Sequence[NestedField], facts: Collection[str]) -> tuple[NestedField, ...]:
+    """The columns of opened envelopes for rows with these fields."""
+    loose = tuple(field.model_copy(update={"required": False}) for field in row)
+    keys = {path[0] for path in envelope.keys}
+    is_brief = bool(keys) and not envelope.is_log
+    before = tuple(field for field in loose if field.name in keys) if is_brief else loose
+    marks = (NestedField(0, field.name, BooleanType(), required=False) for field in row)
+    kinds: dict[str, IcebergType] = {
+        "note": IntegerType(),
+        "op": StringType(),
+        "after": StructType(*loose),
+        "before": StructType(*before),
+        "unavailable": StructType(*marks),
+        **{name: _FACTS[name] for name in facts},
+    }
+    if not needs_before(envelope):
+        del kinds["before"]
+    return tuple(NestedField(0, name, kind, required=False) for name, kind in kinds.items())

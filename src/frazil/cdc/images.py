@@ -1,0 +1,163 @@
+"""Images of rows in JSON envelopes: objects, texts of JSON as MongoDB's connector writes them, and what is not in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import StringType, StructType
+
+from frazil.cdc.envelope import BY_KEY, NO_OBJECT
+from frazil.cdc.json_members import (
+    Parts,
+    Stretch,
+    either,
+    json_options,
+    read_word,
+    where,
+)
+from frazil.cdc.json_source_fields import members_of
+from frazil.cdc.placeholders import json_forms, take_unsent
+from frazil.decode.json import scan
+from frazil.decode.json.columns import Findings, read_members, read_value
+from frazil.decode.json.extended import spell_bare_words
+from frazil.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STRING
+from frazil.decode.json.infer import refuse_objects
+from frazil.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.slices import Slices, Texts, presence
+from frazil.decode.rescue import unknown_values
+from frazil.schema.arrow import as_written
+from frazil.schema.evolve import widest
+
+MONGODB = "mongodb"
+"""The connector whose rows are documents: texts of JSON in whatever format a message has."""
+
+
+def read_image(
+    stretch: Stretch, slices: Slices, kind: StructType, findings: Findings, name: str, parts: Parts
+) -> pa.Array:
+    """One image of the row per record, null where there is none."""
+    is_text = np.isin(slices.kind, (STRING, ESCAPED))
+    parts.note[(slices.kind > NULL) & (slices.kind != OBJECT) & ~is_text] = NO_OBJECT
+    image = _read_struct(stretch.texts, slices, kind, findings, name)
+    if not is_text.any():
+        return image
+    texts = where(slices, is_text)
+    raw = read_value(stretch.texts, texts, StringType(), Findings(), (name,)).cast(pa.binary())
+    return put_in(image, is_text, read_documents(stretch, raw, texts.owner, kind, findings, name))
+
+
+def put_in(image: pa.Array, mask: NDArray[np.bool_], other: pa.Array) -> pa.Array:
+    """The image with other values where `mask` says so."""
+    order = np.arange(len(image))
+    order[mask] = len(image) + np.arange(len(other))
+    return pa.concat_arrays([image, as_written(other, image.type)]).take(pa.array(order))
+
+
+def note_told_by_keys(stretch: Stretch, parts: Parts, image: pa.Array, is_change: NDArray[np.bool_]) -> None:
+    """Notes the deletes of MongoDB's without a row before them: they leave it to their records' keys to tell it."""
+    lacks = is_change & np.asarray(image.is_null()) & np.asarray(pc.fill_null(pc.equal(parts.op, "d"), False))
+    if lacks.any():
+        source = members_of(stretch, parts, "source", ["connector"], lacks)
+        connector = read_word(stretch, source["connector"], "source.connector")
+        parts.note[lacks & np.asarray(pc.fill_null(pc.equal(connector, MONGODB), False))] = BY_KEY
+
+
+def _read_struct(texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str) -> pa.Array:
+    error = np.zeros(len(slices), np.uint8)
+    image = _read_members(texts, slices, kind, findings, name, error)
+    refuse_objects(texts, slices, error, (name,))
+    return image
+
+
+def _read_members(
+    texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str, error: NDArray[np.uint8]
+) -> pa.Array:
+    validity, nulls, _ = presence(slices, OBJECT)
+    arrays = read_members(texts, slices, kind.fields, findings, (name,), error)
+    arrow = pa.struct([pa.field(f.name, a.type) for f, a in zip(kind.fields, arrays, strict=True)])
+    return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
+
+
+def read_documents(
+    stretch: Stretch, raw: pa.Array, owner: NDArray[np.int32], kind: StructType, findings: Findings, name: str
+) -> pa.Array:
+    """Images that are texts of JSON, as MongoDB's connector writes them. owner: the record of each."""
+    outer = stretch.texts
+    read = partial(_read_whole, stretch, kind=kind, findings=findings, name=name)
+    image, inner, found, is_malformed = read(raw, spelt_out=False)
+    worded = spell_bare_words(raw) if is_malformed else None
+    if worded is not None:
+        raw = worded
+        image, inner, found, _ = read(raw, spelt_out=False)
+    if inner.has_slow_keys:
+        spelt = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary())
+        image, inner, found, _ = read(spelt, spelt_out=True, sent=raw)
+    outer.refused[owner] |= inner.refused
+    for some, mine in ((inner.misfits, outer.misfits), ([*inner.rescued, *unknown_values(inner)], outer.rescued)):
+        mine += [replace(one, row=int(owner[one.row])) for one in some]
+    findings.dropped |= found.dropped
+    for path, members in found.wanted.items():
+        wanted = findings.wanted.setdefault(path, {})
+        wanted |= {member: widest(wanted.get(member, of), of) for member, of in members.items()}
+    return image
+
+
+def _read_whole(
+    stretch: Stretch,
+    raw: pa.Array,
+    *,
+    spelt_out: bool,
+    kind: StructType,
+    findings: Findings,
+    name: str,
+    sent: pa.Array | None = None,
+) -> tuple[pa.Array, Texts, Findings, bool]:
+    """The images, what was found out about their texts and besides values, and whether some are no JSON."""
+    found = Findings(findings.unknown_fields, barred=findings.barred)
+    options = json_options(stretch.reading, stretch.texts.limit, is_extended=True)
+    texts = texts_of(raw, options, spelt_out, sent)
+    whole, error = whole_slices(raw), unreadable(raw)
+    scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
+    image = _read_members(texts, whole, kind, found, name, error)
+    is_slow = error == scan.SLOW_KEY
+    texts.has_slow_keys |= bool(is_slow.any())
+    texts.refuse(whole, np.where(is_slow, np.uint8(0), error), name, FAULTS)
+    return image, texts, found, bool((error == scan.MALFORMED).any())
+
+
+def watcher(
+    stretch: Stretch, parts: Parts, name: str, marks: dict[str, NDArray[np.bool_]], seen: dict[str, Slices]
+) -> Callable[[list[str], list[Slices]], None]:
+    """What is done with the members of an image before they are read: those that were not sent are noted and taken away;
+    where `before` has only what changed, the others are those of `after`.
+    """
+    forms = json_forms(stretch.envelope.placeholder)
+
+    def watch(names: list[str], columns: list[Slices]) -> None:
+        for n, (member, column) in enumerate(zip(names, columns, strict=True)):
+            if name == "after":
+                seen[member] = replace(column)
+            elif parts.is_overlay and member in seen:
+                columns[n] = either((column.kind == ABSENT), seen[member], column)
+            if stretch.envelope.kind != "debezium":
+                continue
+            unsent = take_unsent(stretch.texts.buffer, column, forms)
+            if unsent is not None and name == "after":
+                marks[member] = unsent
+
+    return watch
+
+
+def marks_of(stretch: Stretch, marks: Mapping[str, NDArray[np.bool_]], rows: int) -> pa.Array:
+    """The column that says which values were not sent."""
+    kind = stretch.asks("unavailable")
+    assert isinstance(kind, StructType)
+    children = [pa.array(marks[one.name]) if one.name in marks else pa.nulls(rows, pa.bool_()) for one in kind.fields]
+    arrow = pa.struct([pa.field(one.name, pa.bool_()) for one in kind.fields])
+    return pa.Array.from_buffers(arrow, rows, [None], children=children)

@@ -1,0 +1,117 @@
+"""Envelopes in JSON while they are opened: which of their members lies where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import IcebergType, LongType, NestedField, StringType
+
+from frazil.decode.columns import Decoded
+from frazil.decode.envelope import Envelope
+from frazil.decode.json.columns import Findings, read_value
+from frazil.decode.json.grammar import ABSENT, INT
+from frazil.decode.json.records import JsonOptions
+from frazil.decode.json.slices import Slices, Texts
+from frazil.decode.settings import Reading
+
+
+@dataclass
+class Parts:
+    """The members of envelopes, one slice per record and name; `note` as in `opened`."""
+
+    rows: NDArray[np.int32]
+    members: dict[str, Slices]
+    note: NDArray[np.int32]
+    op: pa.Array
+    is_overlay: bool = False
+
+    def slices(self, name: str) -> Slices:
+        """Of a member that not every kind of envelope has."""
+        found = self.members.get(name)
+        if found is not None:
+            return found
+        nothing = np.zeros(self.rows.size, np.int32)
+        return Slices(nothing, nothing, np.zeros(self.rows.size, np.uint8), self.rows)
+
+
+@dataclass
+class Group:
+    """Records that were opened together: their columns, and what else there is to say of them."""
+
+    rows: NDArray[np.int32]
+    decoded: Decoded
+
+
+@dataclass
+class Stretch:
+    """All records while they are opened."""
+
+    texts: Texts
+    reading: Reading
+    fields: tuple[NestedField, ...]
+    groups: list[Group] = field(default_factory=list)
+
+    @property
+    def envelope(self) -> Envelope:
+        """What the table says of them."""
+        assert self.reading.envelope is not None
+        return self.reading.envelope
+
+    def asks(self, name: str) -> IcebergType | None:
+        """The type of a column that is asked for; None of others."""
+        return next((one.field_type for one in self.fields if one.name == name), None)
+
+
+def read_word(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
+    """Texts of a member of the envelope; what is none is a misfit at `name`."""
+    return read_value(stretch.texts, slices, StringType(), Findings(), (name,)).cast(pa.string())
+
+
+def read_code(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
+    """Texts of a member, and whole numbers as they are spelt; what is neither is a misfit at `name`."""
+    others = replace(slices, kind=np.where(slices.kind == INT, ABSENT, slices.kind).astype(np.uint8))
+    words, numbers = read_word(stretch, others, name), read_number(stretch, slices.only(INT), name)
+    return pc.coalesce(words, numbers.cast(pa.string()))
+
+
+def read_number(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
+    """Whole numbers of a member of the envelope; what is none is a misfit at `name`."""
+    return read_value(stretch.texts, slices, LongType(), Findings(), (name,))
+
+
+def where(slices: Slices, mask: NDArray[np.bool_]) -> Slices:
+    """The slices that `mask` marks."""
+    return Slices(slices.start[mask], slices.end[mask], slices.kind[mask], slices.owner[mask])
+
+
+def either(choice: NDArray[np.bool_], one: Slices, other: Slices) -> Slices:
+    """Slices of the one where `choice` says so, else of the other."""
+    return Slices(
+        np.where(choice, one.start, other.start),
+        np.where(choice, one.end, other.end),
+        np.where(choice, one.kind, other.kind),
+        other.owner,
+    )
+
+
+def json_options(reading: Reading, limit: int, is_extended: bool = False) -> JsonOptions:
+    """How rows in JSON are read. is_extended: they are documents of MongoDB's."""
+    return JsonOptions(
+        reading.unknown_fields,
+        reading.is_rescuing,
+        limit,
+        reading.selection,
+        reading.units,
+        reading.barred_at,
+        is_extended,
+        reading.coerced,
+        reading.numbers,
+        row_depth=0 if reading.envelope is None else 1,
+        hints=reading.hints,
+        zones=reading.zones,
+        infers_times=reading.infers_times,
+    )

@@ -1,0 +1,79 @@
+"""Envelopes in JSON whose frame names a JSON Schema: read as any in JSON, and the schema tells the types of new columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+from frazil.cdc.json import open_json
+from frazil.decode.columns import Decoded
+from frazil.decode.envelope import Envelope
+from frazil.decode.json_schema.refusals import refused_changes
+from frazil.decode.settings import Reading
+from frazil.name_length import without_long_names
+from frazil.schema.conflicts import without_barred
+from frazil.schema.evolve import lacking_of, merge_wanted, type_at
+
+_IMAGES = ("after", "before")
+_FLAT = ("__op", "__deleted")
+
+
+def open_framed(
+    reading: Reading,
+    fields: tuple[NestedField, ...],
+    values: pa.BinaryArray,
+    written: tuple[str, StructType],
+    limit: int,
+) -> Decoded:
+    """The columns `fields`, which are those of `opened`, of values of one schema. written: its id and what it describes."""
+    schema_id, struct = written
+    decoded = open_json(values, fields, reading, limit)
+    assert reading.envelope is not None
+    row, table = _taken(reading, row_of(reading.envelope, struct)), _of_table(fields)
+    refusals = refused_changes(reading, table, row, schema_id)
+    known = {refusal.split(": ")[1] for refusal in refusals}
+    # What records have besides what their schema says is refused too.
+    refusals |= {f"schema {schema_id}: {said}" for said in decoded.refusals if said.split(": ")[0] not in known}
+    decoded = replace(decoded, refusals=refusals)
+    if reading.unknown_fields != "add":
+        return decoded
+    row = without_long_names(row)
+    wanted: dict[tuple[str, ...], Mapping[str, IcebergType]] = {
+        path: {name: type_at(row, (*path[1:], name)) or kind for name, kind in members.items()}
+        for path, members in decoded.wanted.items()
+    }
+    row = without_barred(row, reading.barred_at, ("after",))
+    lacking = {("after", *path): members for path, members in lacking_of(table, row, reading.may_widen).items()}
+    return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
+
+
+def row_of(envelope: Envelope, struct: StructType) -> StructType:
+    """The row that an envelope of this schema holds; one without fields where it is none."""
+    members = {field.name: field.field_type for field in struct.fields}
+    if envelope.kind == "none":
+        return struct
+    if envelope.kind != "operation" and "op" in members:
+        images = (members[name] for name in _IMAGES if name in members)
+        return next((image for image in images if isinstance(image, StructType)), StructType())
+    beside = (envelope.operation,) if envelope.kind == "operation" else _FLAT
+    if not any(name in members for name in beside):
+        return StructType()
+    return StructType(*(field for field in struct.fields if field.name not in beside))
+
+
+def _taken(reading: Reading, row: StructType) -> StructType:
+    """What the table takes of the row."""
+    if reading.selection is None:
+        return row
+    pruned = reading.selection.prune(row, ("after",))
+    return pruned if isinstance(pruned, StructType) else StructType()
+
+
+def _of_table(fields: tuple[NestedField, ...]) -> StructType:
+    """The row as the table has it."""
+    kind = next(field.field_type for field in fields if field.name == "after")
+    assert isinstance(kind, StructType)
+    return kind

@@ -1,0 +1,62 @@
+"""Messages that tell of several rows: read row by row, and put together again, as a message is good or bad as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from frazil.decode.columns import Decoded
+from frazil.upsert.changes import Changes
+
+Owner = NDArray[np.int32]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class MessageRows:
+    """What messages were read to. decoded: of rows, in the order of their messages, and one for each message that has
+    none. owner: the record of each row.
+    """
+
+    decoded: Decoded
+    owner: Owner
+
+
+def spread(records: Mapping[str, pa.Array], owner: Owner) -> dict[str, pa.Array]:
+    """The records' columns, a row for each of their rows. Values are read already, and are left out."""
+    places = pa.array(owner)
+    found = {name: array.take(places) for name, array in records.items() if name != "value"}
+    return {**found, "value": pa.nulls(owner.size, pa.binary())}
+
+
+def well_messages(owner: Owner | None, refused: Bools) -> Bools:
+    """Which rows stand for a message none of whose rows is a bad one: the first of each. Without `owner`: good ones."""
+    if owner is None:
+        return ~refused
+    bad = np.zeros(int(owner.max(initial=-1)) + 1, np.bool_)
+    bad[owner[refused]] = True
+    return np.diff(owner, prepend=-1).astype(np.bool_) & ~bad[owner]
+
+
+def gather(changes: Changes, owner: Owner, count: int) -> Changes:
+    """The changes by their records, of which there are `count`. Where one row of a message is bad, none of it counts."""
+    decoded = changes.decoded
+    refused = np.zeros(count, np.bool_)
+    refused[owner[decoded.refused]] = True
+    told = replace(
+        decoded,
+        refused=refused,
+        misfits=[replace(misfit, row=int(owner[misfit.row])) for misfit in decoded.misfits],
+        rescued=None,
+    )
+    found = replace(
+        changes,
+        records=owner[changes.records],
+        decoded=told,
+        rescued=changes.rescued_rows,
+    )
+    return found.without_refused()

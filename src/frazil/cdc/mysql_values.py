@@ -1,0 +1,134 @@
+"""Values of MySQL's columns, written as texts, to the type that a column of the table has: exactly, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from frazil.cdc.mysql_types import SourceType
+from frazil.decode.json.grammar import STRING
+from frazil.decode.json.latin1_text import read_latin1
+from frazil.decode.json.text import TEXT_READERS, TextColumn
+from frazil.decode.json.values import OUT_OF_RANGE
+from frazil.schema.arrow import arrow_type
+
+Bools = NDArray[np.bool_]
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
+_TIMES = (TimestampType, TimestamptzType)
+_WHOLE, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_MOST_DIGITS = 25  # Longer texts of numbers are not looked at: no column of whole numbers holds them.
+
+
+def reading_type(source: SourceType, wanted: IcebergType | None) -> IcebergType:
+    """The type that texts of this source are read as. wanted: that of the table's column, if there is one.
+
+    A number is read as what the source has, so that the rules by which one number becomes another are those of every
+    format; all else as what the table wants.
+    """
+    if wanted is None or wanted == source.kind:
+        return source.kind
+    if isinstance(source.kind, _NUMBERS) and isinstance(wanted, (*_NUMBERS, *_TIMES)):
+        return source.kind
+    return wanted if type(wanted) in _READERS or type(wanted) in TEXT_READERS else source.kind
+
+
+@dataclass(frozen=True)
+class Read:
+    """array: the values, null where there is no text or where it is none of the type's. bad: bool, (n_texts,), where that
+    is. far: those of them that are values beyond the type's range.
+    """
+
+    array: pa.Array
+    bad: Bools
+    far: Bools
+
+
+def read_texts(texts: pa.StringArray, source: SourceType, kind: IcebergType) -> Read:
+    """The values in this type, which is one that `reading_type` answered."""
+    reader = _bytes if source.is_bytes and not isinstance(kind, StringType) else _READERS.get(type(kind))
+    if reader is not None:
+        array, bad = reader(texts, kind)
+        return Read(array, bad, np.zeros(len(texts), np.bool_))
+    codes = np.zeros(len(texts), np.uint8)
+    column = TextColumn(texts, np.asarray(texts.is_valid()).astype(np.uint8), codes)
+    array = TEXT_READERS[type(kind)].read(column, kind, np.full(len(texts), STRING, np.uint8))
+    return Read(array, codes != 0, codes == OUT_OF_RANGE)
+
+
+def _lost(texts: pa.Array, found: pa.Array) -> Bools:
+    return np.asarray(pc.and_(texts.is_valid(), found.is_null()))
+
+
+def _text(texts: pa.StringArray, _: IcebergType) -> tuple[pa.Array, Bools]:
+    return texts, np.zeros(len(texts), np.bool_)
+
+
+def _boolean(texts: pa.StringArray, _: IcebergType) -> tuple[pa.Array, Bools]:
+    found = pa.array([False, True]).take(pc.index_in(texts, pa.array(["0", "1"])))
+    return found, _lost(texts, found)
+
+
+def _integer(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
+    digits = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, _WHOLE), False), texts, None)
+    try:
+        numbers = digits.cast(pa.int64())
+    except pa.ArrowInvalid:  # Some of them are too large.
+        numbers = pa.array([_whole(text) for text in digits.to_pylist()], pa.int64())
+    if isinstance(kind, IntegerType):
+        is_int = pc.and_(pc.greater_equal(numbers, -(2**31)), pc.less(numbers, 2**31))
+        numbers = pc.if_else(is_int, numbers, None).cast(pa.int32())
+    return numbers, _lost(texts, numbers)
+
+
+def _whole(text: str | None) -> int | None:
+    number = int(text) if text is not None and len(text) <= _MOST_DIGITS else 2**63
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _float(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
+    spelt = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False), texts, None)
+    numbers = spelt.cast(arrow_type(kind))
+    found = pc.if_else(pc.is_finite(numbers), numbers, None)
+    return found, _lost(texts, found)
+
+
+def _bytes(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
+    """The bytes; of a type of fixed length those that have it."""
+    raw, _ = read_latin1(texts)
+    if not isinstance(kind, BinaryType | FixedType | UUIDType):
+        return pa.nulls(len(texts), arrow_type(kind)), np.asarray(texts.is_valid())
+    target = arrow_type(kind)
+    if pa.types.is_fixed_size_binary(target):
+        fits = pc.fill_null(pc.equal(pc.binary_length(raw), target.byte_width), False)
+        raw = pc.if_else(fits, raw, None).cast(target)
+    return raw, _lost(texts, raw)
+
+
+_READERS: dict[type[IcebergType], Callable[[pa.StringArray, IcebergType], tuple[pa.Array, Bools]]] = {
+    StringType: _text,
+    BooleanType: _boolean,
+    IntegerType: _integer,
+    LongType: _integer,
+    FloatType: _float,
+    DoubleType: _float,
+}

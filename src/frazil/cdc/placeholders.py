@@ -1,0 +1,148 @@
+"""Values that Debezium did not send: what stands for them, in JSON and in columns.
+
+A large value that an update does not touch is not in the log of PostgreSQL (TOAST), nor a LOB in Oracle's. Debezium then
+writes `unavailable.value.placeholder` in every form that a column's type can take.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import struct
+import uuid
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from frazil.decode.json.grammar import NULL
+from frazil.decode.json.slices import Slices
+
+_GEOMETRY = bytes.fromhex("0101000020e6100000000000fc83d797c1000000fc83d797c1")
+_GEOGRAPHY = bytes.fromhex("0101000020e6100000") + struct.pack("<dd", 179.999999, 89.999999)
+
+
+@functools.lru_cache(maxsize=16)
+def json_forms(placeholder: str) -> tuple[bytes, ...]:
+    """The JSON texts that stand for a value that was not sent, without blanks and with one after each comma and colon."""
+    raw = placeholder.encode()
+    as_base64, as_id = base64.b64encode(raw).decode(), _list_uuid(placeholder)
+    texts = [placeholder, as_base64, raw.hex()]
+    pair = {placeholder: placeholder}
+    values = [*texts, *([text] for text in (*texts[:2], as_id)), list(raw), pair, _dumps(pair)]
+    points = [{"wkb": base64.b64encode(wkb).decode(), "srid": 4326} for wkb in (_GEOMETRY, _GEOGRAPHY)]
+    texts_of_all = [_dumps(value) for value in [*values, *points]]
+    # As Python and others write them, who may have passed the messages on.
+    spaced = [json.dumps(value, ensure_ascii=False) for value in (list(raw), pair, *points)]
+    return tuple(text.encode() for text in [*texts_of_all, *spaced])
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _list_uuid(placeholder: str) -> str:
+    """Of an array of UUIDs the only element: Java's `UUID.nameUUIDFromBytes`."""
+    return str(uuid.UUID(bytes=uuid.uuid3(_NoNamespace(), placeholder).bytes))  # type: ignore[arg-type]
+
+
+class _NoNamespace:
+    """Java's UUIDs of names have no namespace."""
+
+    bytes = b""
+
+
+def take_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes, ...]) -> NDArray[np.bool_] | None:
+    """Where the column's values were not sent; they are null afterwards. None where all were."""
+    lengths = column.end - column.start
+    found: NDArray[np.bool_] | None = None
+    for form in forms:
+        rows = np.flatnonzero((lengths == len(form)) & (column.kind > NULL))
+        if not rows.size:
+            continue
+        wanted = np.frombuffer(form, np.uint8)
+        rows = rows[buffer[column.start[rows]] == wanted[0]]
+        rows = rows[buffer[column.start[rows] + len(form) // 2] == wanted[len(form) // 2]]
+        same = (buffer[column.start[rows, None] + np.arange(len(form))] == wanted).all(axis=1)
+        if same.any():
+            found = np.zeros(len(column), np.bool_) if found is None else found
+            found[rows[same]] = True
+    if found is not None:
+        column.kind[found] = NULL
+    return found
+
+
+def unsent_of(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
+    """Where the values of a column were not sent; None where all were."""
+    for is_kind, find in _FINDERS:
+        if is_kind(array.type):
+            found = find(array, placeholder)
+            return found if found is not None and found.any() else None
+    return None
+
+
+def _flags(mask: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(mask, False))
+
+
+def _of_text(array: pa.Array, placeholder: str) -> NDArray[np.bool_]:
+    pair = _dumps({placeholder: placeholder})
+    return _flags(pc.or_(pc.equal(array, placeholder), pc.equal(array, pair)))
+
+
+def _of_bytes(array: pa.Array, placeholder: str) -> NDArray[np.bool_]:
+    return _flags(pc.equal(array, pa.scalar(placeholder.encode(), array.type)))
+
+
+def _of_struct(array: pa.Array, _: str) -> NDArray[np.bool_] | None:
+    """A geometry has an agreed point for it."""
+    n = array.type.get_field_index("wkb")
+    if n < 0 or not pa.types.is_binary(array.type.field(n).type):
+        return None
+    points = pc.struct_field(array, [n])
+    return _flags(pc.or_(pc.equal(points, _GEOMETRY), pc.equal(points, _GEOGRAPHY)))
+
+
+def _of_list(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
+    """A list of the placeholder alone, or of its bytes as numbers."""
+    kind = array.type.value_type
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
+    starts = np.asarray(array.offsets)[:-1]
+    found = np.zeros(len(array), np.bool_)
+    if pa.types.is_integer(kind):
+        raw = np.frombuffer(placeholder.encode(), np.uint8).astype(np.int64)
+        rows = np.flatnonzero(lengths == raw.size)
+        numbers = np.asarray(pc.fill_null(array.values, -1)).astype(np.int64) if rows.size else raw
+        found[rows] = (numbers[starts[rows, None] + np.arange(raw.size)] == raw).all(axis=1)
+        return found
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        return None
+    rows = np.flatnonzero(lengths == 1)
+    only = array.values.take(pa.array(starts[rows]))
+    if pa.types.is_binary(kind):
+        found[rows] = _of_bytes(only, placeholder)
+    else:
+        found[rows] = _flags(pc.is_in(only, pa.array([placeholder, _list_uuid(placeholder)])))
+    return found
+
+
+def _of_map(array: pa.Array, placeholder: str) -> NDArray[np.bool_] | None:
+    if not pa.types.is_string(array.type.key_type):
+        return None
+    offsets = np.asarray(array.offsets)
+    rows = np.flatnonzero((np.diff(offsets) == 1) & np.asarray(array.is_valid()))
+    found = np.zeros(len(array), np.bool_)
+    found[rows] = _flags(pc.equal(array.keys.take(pa.array(offsets[:-1][rows])), placeholder))
+    return found
+
+
+_FINDERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, str], NDArray[np.bool_] | None]], ...] = (
+    (pa.types.is_string, _of_text),
+    (pa.types.is_binary, _of_bytes),
+    (pa.types.is_struct, _of_struct),
+    (pa.types.is_map, _of_map),
+    (pa.types.is_list, _of_list),
+)

@@ -1,0 +1,40 @@
+"""Records that tell of a row which gets another key, known by their headers: a delete of the old one, an insert of the new
+one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.cdc.change_parts import CREATE, REMOVE, Bools, Opened, Records
+from frazil.cdc.envelope import BARE
+from frazil.decode.envelope import NEW_KEY, OLD_KEY
+
+
+def has_moves(records: Records) -> bool:
+    """Whether a record tells of such a row."""
+    if "headers" not in records:
+        return False
+    names = records["headers"].flatten().field("key")
+    return bool(pc.any(pc.is_in(names, pa.array([OLD_KEY, NEW_KEY]))).as_py())
+
+
+def halves_of(records: Records, opened: Opened) -> list[tuple[int, str, bool]]:
+    """The index of each such record, where it is in the log of the source, and whether it is the delete. Bad records are
+    among them: they are told, whatever becomes of them.
+    """
+    positions, is_change = opened.facts["position"], opened.note <= BARE
+    is_delete = is_change & (opened.op == REMOVE) & _has(records, NEW_KEY)
+    is_insert = is_change & (opened.op == CREATE) & _has(records, OLD_KEY)
+    is_half = (is_delete | is_insert) & np.asarray(positions.is_valid())
+    return [(row, positions[row].as_py(), bool(is_delete[row])) for row in np.flatnonzero(is_half).tolist()]
+
+
+def _has(records: Records, name: str) -> Bools:
+    headers = records["headers"]
+    found = np.zeros(len(headers), np.bool_)
+    is_named = np.asarray(pc.fill_null(pc.equal(headers.flatten().field("key"), name), False))
+    found[np.asarray(pc.list_parent_indices(headers))[is_named]] = True
+    return found

@@ -1,0 +1,115 @@
+"""Envelopes in JSON that carry a schema of Kafka Connect's converter: read with its types, then opened by columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import StructType
+
+from frazil.cdc.columns import has_documents, has_images, open_columns
+from frazil.cdc.json_members import (
+    Group,
+    Stretch,
+)
+from frazil.cdc.origins import IN_SOURCE, ORIGINS
+from frazil.cdc.positions import POSITION_FIELDS
+from frazil.cdc.source_log import ORDER_FIELDS
+from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.columns import Columns, Decoded, Fault
+from frazil.decode.connect.schema import ConnectSchema, parse_connect
+from frazil.decode.json.columns import Findings, read_members
+from frazil.decode.json.extended import find_held
+from frazil.decode.json.infer import refuse_objects
+from frazil.decode.json.same_texts import group_same
+from frazil.decode.json.slices import Slices
+from frazil.decode.regroup import select_columns
+from frazil.registry.port import UnusableSchema
+from frazil.schema.arrow import arrow_type
+
+NAMES = (
+    "op", "before", "after", "source", "ts_ms", "ts_us", "transaction", "message", "schema", "payload",
+    "__op", "__deleted",
+)  # fmt: skip
+"""The members of Debezium's envelopes that are looked at."""
+_SCHEMA = "schema"
+_OF_SOURCE = ("ts_ms", "ts_us", "connector", *POSITION_FIELDS)
+
+
+def open_with_schemas(stretch: Stretch, whole: Slices, schema: Slices, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Opens the records that carry their schema, those of each schema together; the rows of those that are left: their
+    images are texts of JSON, of which a schema tells no more than they do themselves.
+    """
+    texts, left = stretch.texts, [np.zeros(0, np.int32)]
+    written = _at(schema, rows)
+    codes, firsts = group_same(texts.base, written)
+    for code, first in enumerate(firsts):
+        mine = rows[codes == code]
+        slices = _at(whole, mine)
+        try:
+            found = parse_connect(texts.buffer[written.start[first] : written.end[first]].tobytes())
+            if has_documents(stretch.envelope, found.struct):
+                left.append(mine)
+            else:
+                _open_with_schema(stretch, slices, found)
+        except UnusableSchema as error:
+            fault = Fault("bad_schema", str(error))
+            texts.refuse(slices, np.ones(mine.size, np.uint8), _SCHEMA, {1: fault})
+            nulls = [pa.nulls(mine.size, arrow_type(one.field_type)) for one in stretch.fields]
+            stretch.groups.append(Group(mine, Decoded(nulls, np.ones(mine.size, np.bool_))))
+    return np.concatenate(left)
+
+
+def _at(slices: Slices, rows: NDArray[np.int32]) -> Slices:
+    return Slices(slices.start[rows], slices.end[rows], slices.kind[rows], slices.owner[rows])
+
+
+def _open_with_schema(stretch: Stretch, slices: Slices, schema: ConnectSchema) -> None:
+    """Records of one schema: read with its types, then opened and fitted as those of other formats are."""
+    texts, reading = stretch.texts, stretch.reading
+    struct = _pruned(schema.struct, stretch)
+    error = np.zeros(len(slices), np.uint8)
+    kept, texts.selection = texts.selection, None
+    rescues, texts.is_rescuing = texts.is_rescuing, False
+    texts.takes_endless = True
+    findings = Findings("drop")
+    arrays = read_members(texts, slices, struct.fields, findings, (), error)
+    texts.selection, texts.is_rescuing, texts.takes_endless = kept, rescues, False
+    refuse_objects(texts, slices, error, ())
+    columns = Columns(arrays, np.zeros(len(slices), np.uint8), ())
+    struct, columns = open_columns(stretch.envelope, struct, columns, schema.meanings, stretch.fields)
+    if reading.selection is not None:
+        struct, columns = select_columns(reading.selection, struct, columns)
+    decoded = fit_columns(Fitting(reading, "", len(slices), texts.limit), struct, columns, stretch.fields)
+    texts.refused[slices.owner] |= decoded.refused
+    texts.misfits += [replace(one, row=int(slices.owner[one.row])) for one in decoded.misfits]
+    dropped = {path for path in findings.dropped if path.startswith(("after.", "before."))}
+    stretch.groups.append(Group(slices.owner, replace(decoded, dropped=decoded.dropped | dropped)))
+
+
+def _pruned(struct: StructType, stretch: Stretch) -> StructType:
+    """Of an envelope's schema what is looked at."""
+    if not has_images([one.name for one in struct.fields]):
+        return struct
+    of_source: tuple[str, ...] = (
+        (*_OF_SOURCE, *ORDER_FIELDS) if stretch.asks("commit_place") is not None else _OF_SOURCE
+    )
+    of_source += IN_SOURCE if any(stretch.asks(fact) is not None for fact in ORIGINS) else ()
+    fields = []
+    for one in struct.fields:
+        if one.name == "source" and isinstance(one.field_type, StructType):
+            inner = [member for member in one.field_type.fields if member.name in of_source]
+            fields.append(one.model_copy(update={"field_type": StructType(*inner)}))
+        elif one.name in NAMES and (one.name != "before" or stretch.asks("before") is not None):
+            fields.append(one)
+    return StructType(*fields)
+
+
+def warm_up() -> None:
+    """Loads what only envelopes need, for a process that others are forked from."""
+    nothing = np.zeros(1, np.int32)
+    no_kind = np.zeros(1, np.uint8)
+    group_same(0, Slices(nothing, nothing, no_kind, nothing))
+    find_held(0, nothing, nothing, no_kind, np.empty((1, 4), np.int32))

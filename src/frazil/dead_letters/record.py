@@ -1,0 +1,102 @@
+"""Dead letters: what a bad record leaves behind, in a table of its own beside the one it could not go to.
+
+A letter has all that Kafka had of the record, so that it can be read again, and why it was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
+
+from frazil import __version__
+from frazil.decode.columns import Decoded, Misfit, as_text
+from frazil.decode.settings import Reading
+from frazil.decode.wire_format import guids_of, split_frames
+from frazil.rows.record_timestamps import divided_times
+from frazil.schema.arrow import as_written
+from frazil.types import FORMATS_OF_REGISTRY
+from frazil.write.target import METADATA_TYPES, TableTarget
+
+FAR_TIME = "timestamp_ms"
+"""The record's timestamp in milliseconds, where it is outside of the years of `timestamp`. Older tables lack the column."""
+LETTER_TYPES: Mapping[str, IcebergType] = {
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": METADATA_TYPES["timestamp"],
+    FAR_TIME: LongType(),
+    "key": METADATA_TYPES["key"],
+    "value": METADATA_TYPES["key"],
+    "headers": METADATA_TYPES["headers"],
+    "schema_id": StringType(),
+    "error_class": StringType(),
+    "message": StringType(),
+    "path": StringType(),
+    "retries": IntegerType(),
+    "frazil_version": StringType(),
+}
+"""The columns of a dead-letter table."""
+SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
+"""What of a record is needed to write its letter."""
+UNEXPLAINED = Misfit(0, "", "does_not_fit", "the value does not fit the table")
+"""Said of a record whose fault nobody has named."""
+
+
+def letter_rows(
+    letters: TableTarget, records: Mapping[str, pa.Array], misfits: Sequence[Misfit], schema_ids: pa.Array | None = None
+) -> pa.Table:
+    """One row per record in the files' schema of the dead-letter table `letters`.
+
+    records: the source's columns of the bad records alone. misfits: what is wrong with each, in the same order.
+    """
+    count = len(misfits)
+    words = {
+        "error_class": pa.array([misfit.kind for misfit in misfits], pa.string()),
+        "message": pa.array([as_text(misfit.reason) for misfit in misfits], pa.string()),
+        "path": pa.array([as_text(misfit.path) or None for misfit in misfits], pa.string()),
+        "retries": pa.repeat(pa.scalar(0, pa.int32()), count),
+        "frazil_version": pa.repeat(pa.scalar(__version__), count),
+        "schema_id": schema_ids if schema_ids is not None else pa.nulls(count, pa.string()),
+    }
+    known = {**records, **words}
+    if "timestamp" in known:
+        known["timestamp"], known[FAR_TIME] = divided_times(known["timestamp"])
+    columns = [
+        as_written(known[field.name], field.type) if field.name in known else pa.nulls(count, field.type)
+        for field in letters.arrow_schema
+    ]
+    return pa.Table.from_arrays(columns, schema=letters.arrow_schema)
+
+
+def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array:
+    """Per record the id of the schema that it names, as text; null where it names none that can be read."""
+    values = records["value"]
+    if reading.format not in FORMATS_OF_REGISTRY:
+        return pa.nulls(len(values), pa.string())
+    if reading.is_by_header:
+        named = guids_of(records["headers"], reading.header)
+        texts = [None if one.fault is not None else one.guid or str(one.id) for one in named.found]
+        return pa.array([texts[code] if code >= 0 else None for code in named.codes.tolist()], pa.string())
+    framed = split_frames(values, reading.framing)
+    is_named = (framed.fault == 0) & (reading.framing != "none")
+    return pa.array(framed.ids, mask=~is_named).cast(pa.string())
+
+
+def first_misfits(decoded: Decoded) -> dict[int, Misfit]:
+    """By row what is wrong with it first."""
+    found: dict[int, Misfit] = {}
+    for misfit in decoded.misfits:
+        found.setdefault(misfit.row, misfit)
+    return found
+
+
+def explain(rows: Sequence[int], known: Mapping[int, Misfit], again: Decoded | None) -> list[Misfit]:
+    """What is wrong with each of `rows`. again: those rows alone, decoded once more with every misfit noted; None when
+    all of them are `known`.
+    """
+    if again is None:
+        return [known[row] for row in rows]
+    found = first_misfits(again)
+    return [known.get(row) or found.get(place, UNEXPLAINED) for place, row in enumerate(rows)]

@@ -1,0 +1,111 @@
+"""Letters that wait while others are retried, and would take away the rows that these bring: the delete of a row may be a
+dead letter itself, and no look at the table or at what came after in the topic tells of it. Truncates always wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from frazil.dead_letters.files import records_of
+from frazil.dead_letters.newer_changes import Fetch, read_with
+from frazil.dead_letters.superseded import APPLY, OUTRUN, UNKNOWN, Verdicts
+from frazil.schema.arrow import pick
+from frazil.upsert.change_rows import rank
+from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.upsert.deduplicate import Folded, KeySet, Ranked, concat_ranked, fold, key_codes
+from frazil.upsert.read_changes import rows_of
+from frazil.upsert.truncates import have_place, is_truncated
+from frazil.write.target import TableTarget
+
+
+class Waiting:
+    """letters: those that wait, some at a time; read when they are first asked for. truncates: of those that are retried,
+    which wait too. topics: of those that are retried, by their numbers. target, fetch: as Later. What cannot be read today
+    is in nobody's way.
+    """
+
+    def __init__(
+        self,
+        letters: Callable[[], Iterable[pa.Table]],
+        truncates: Sequence[Ranked],
+        topics: Sequence[str],
+        target: TableTarget,
+        fetch: Fetch,
+    ) -> None:
+        self._letters = letters
+        self._truncates = truncates
+        self._topics = topics
+        self._target = target
+        self._fetch = fetch
+        self._found: list[Ranked] | None = None
+
+    def verdicts(self, changes: Ranked, folded: Folded) -> Verdicts:
+        """Per key that retried letters decide, whether its row would be gone with these letters, or nobody can tell: a
+        truncate of another partition may be from before it. changes, folded: of those that are retried, always the same.
+        """
+        keys = changes.take(folded.last)
+        if self._found is None:
+            self._found = [*self._truncates, *self._read(KeySet(keys.keys))]
+        whole = concat_ranked([changes, *self._found])
+        are_placed = have_place(self._target, whole)
+        is_gone = is_truncated(self._target, keys, _newest(whole, are_placed))
+        whole = whole.take(np.flatnonzero(~are_placed))
+        codes, last = key_codes(whole.keys), fold(whole).last
+        stays = np.zeros(int(codes.max()) + 1, np.bool_)
+        stays[codes[last[whole.ops[last] == UPSERT]]] = True
+        is_gone |= ~stays[codes[folded.last]]
+        is_unknown = np.zeros(len(keys), np.bool_)
+        for source, partition, offset in _last_truncates(whole):
+            is_same = (keys.source == source) & (keys.partition == partition)
+            is_gone |= is_same & (keys.offset < offset)
+            is_unknown |= ~is_same
+        return np.where(is_unknown, UNKNOWN, np.where(is_gone, OUTRUN, APPLY)).astype(np.int8)
+
+    def _read(self, keys: KeySet) -> Iterator[Ranked]:
+        """The changes of these keys, and truncates."""
+        for letters in self._letters():
+            for topic in pc.unique(letters["topic"]).to_pylist():
+                for batch in letters.filter(pc.equal(letters["topic"], topic)).combine_chunks().to_batches():
+                    found = self._changes(topic, batch)
+                    if found is not None:
+                        is_meant = keys.find([pa.chunked_array([key]) for key in found.keys]) >= 0
+                        yield found.take(np.flatnonzero(is_meant | (found.ops == TRUNCATE)))
+
+    def _changes(self, topic: str, letters: pa.RecordBatch) -> Ranked | None:
+        records = records_of(letters)
+        changes, self._target = read_with(self._fetch, self._target, topic, records)
+        kept = changes.without_refused()
+        if not kept.ops.size:
+            return None
+        of_change = pick(records, kept.records)
+        number = self._topics.index(topic) if topic in self._topics else len(self._topics)
+        ranked = rank(self._target, number, rows_of(self._target, kept, of_change), kept, of_change)
+        return replace(ranked, ops=np.where(_are_marks(kept), DELETE, ranked.ops).astype(np.int8))
+
+
+def _newest(changes: Ranked, are_placed: NDArray[np.bool_]) -> str:
+    """The place of the newest of these truncates; empty where there is none."""
+    if changes.order is None or not are_placed.any():
+        return ""
+    return str(pc.max(changes.order.filter(pa.array(are_placed))))
+
+
+def _last_truncates(changes: Ranked) -> Iterator[tuple[int, int, int]]:
+    """Topic, partition and offset of the last truncate of each partition."""
+    are_truncates = changes.ops == TRUNCATE
+    numbers = (column[are_truncates].tolist() for column in (changes.source, changes.partition, changes.offset))
+    last = {(source, partition): offset for source, partition, offset in sorted(zip(*numbers, strict=True))}
+    yield from ((*lane, offset) for lane, offset in last.items())
+
+
+def _are_marks(changes: Changes) -> NDArray[np.bool_]:
+    """Which changes leave their row, and mark it as deleted."""
+    if "deleted" not in changes.own:
+        return np.zeros(changes.ops.size, np.bool_)
+    return np.asarray(changes.own["deleted"].fill_null(False), np.bool_)

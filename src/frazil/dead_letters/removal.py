@@ -1,0 +1,182 @@
+"""How letters go whose rows have come to a table where records replace rows (docs/decisions/0010).
+
+Whether a row may come is true of one moment of the table alone, so its commit comes first, and names in its summary what the
+dead-letter table has to lose by it. That is done afterwards, once, by whoever finds it undone. While it is to do, the
+dead-letter table has a mark with the retry's id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from frazil.catalog.history import OPEN_RETRY, RETRY_ID, REWRITE_ID, TAKEN, was_said
+from frazil.catalog.port import Catalog, Rewrite, StoredFile, TableState
+from frazil.clock import new_id
+from frazil.dead_letters.files import Place, pieces, places_of
+from frazil.dead_letters.rewriting import abandoning, write_some
+from frazil.errors import ConflictError
+from frazil.failpoints import hit
+from frazil.ingest.discovery import TableStopped
+from frazil.types import DataFile, as_json
+from frazil.write.plain_target import plain_target
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter
+
+_TRIES = 10
+_NONE = "-"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Letters that go: those in files `removed` of the dead-letter table, as it was at the snapshot `read_at`, which are not
+    in the files `added` that come in their place. id: of the retry. table: that has their rows, in a snapshot after `since`;
+    None: it had none.
+    """
+
+    id: str
+    table: str
+    since: int | None
+    read_at: int
+    removed: tuple[str, ...]
+    added: tuple[DataFile, ...]
+
+    def dump(self) -> str:
+        """As JSON, for the summary."""
+        return as_json(asdict(self))
+
+    @staticmethod
+    def load(text: str) -> Taken:
+        """What `dump` wrote."""
+        fields = json.loads(text)
+        added = tuple(DataFile(**file) for file in fields["added"])
+        return Taken(**{**fields, "removed": tuple(fields["removed"]), "added": added})
+
+
+def announce_taken(catalog: Catalog, letters: str, taken: Taken) -> None:
+    """Marks the dead-letter table before the rows are committed."""
+    since = _NONE if taken.since is None else str(taken.since)
+    catalog.mark(letters, OPEN_RETRY + taken.id, f"{taken.read_at} {since} {taken.table}")
+
+
+def withdraw_taken(catalog: Catalog, letters: str, retry_id: str) -> None:
+    """Takes the mark away: the letters are gone, or the rows were never committed."""
+    catalog.mark(letters, OPEN_RETRY + retry_id, None)
+
+
+def settle_taken(catalog: Catalog, letters: str, retry_id: str, mark: str) -> None:
+    """Finishes a retry that died half-way, or stands in its way for good. letters: has been loaded.
+
+    Raises TableStopped where nobody can tell what it has done, else as the catalog does.
+    """
+    _, since, table = mark.split(" ", 2)
+    taken = _find(catalog, letters, table, retry_id, None if since == _NONE else int(since))
+    if taken is not None:
+        take_out(catalog, letters, taken)
+    withdraw_taken(catalog, letters, retry_id)
+    hit("retry.done")
+
+
+def take_out(catalog: Catalog, letters: str, taken: Taken) -> None:
+    """Takes the letters away, unless they are gone. Both tables have been loaded.
+
+    Raises as `settle_taken`; it is then still to be done.
+    """
+    is_done = was_said(catalog.history(letters, (REWRITE_ID,)), REWRITE_ID, taken.id, taken.read_at)
+    if is_done:
+        return
+    if is_done is False:
+        with suppress(ConflictError):
+            catalog.rewrite(Rewrite(letters, taken.read_at, taken.id, taken.removed, taken.added))
+            return
+    _take_out_one_by_one(catalog, letters, taken)
+    if is_done is False:
+        catalog.delete_files(letters, [file.path for file in taken.added])
+
+
+def _find(catalog: Catalog, letters: str, table: str, retry_id: str, since: int | None) -> Taken | None:
+    """What the table says of this retry; None where it has not got its rows, and never will."""
+    state = catalog.load(table)
+    if state is None:
+        return None
+    taken = _said(catalog, letters, table, retry_id, since)
+    if taken is None:
+        # Whoever announced it may still be about to commit the rows: not after this commit, which stands in its way.
+        catalog.append_once(table, (), RETRY_ID, new_id(), state.head_id)
+        catalog.load(table)
+        taken = _said(catalog, letters, table, retry_id, since)
+    return taken
+
+
+def _said(catalog: Catalog, letters: str, table: str, retry_id: str, since: int | None) -> Taken | None:
+    for said in catalog.history(table, (RETRY_ID, TAKEN)):
+        if said.words.get(RETRY_ID) == retry_id:
+            return Taken.load(said.words[TAKEN])
+        if said.snapshot_id == since:
+            return None
+        if said.is_cut:
+            raise _untold(letters, retry_id)
+    return None
+
+
+def _take_out_one_by_one(catalog: Catalog, letters: str, taken: Taken) -> None:
+    """The files are no longer those that were read: others have compacted them, or dropped letters."""
+    for _ in range(_TRIES):
+        state = catalog.load(letters)
+        if state is None:
+            return
+        target = plain_target(state)
+        gone = _places(target, taken, taken.removed) - _places(target, taken, (file.path for file in taken.added))
+        with suppress(ConflictError):
+            _leave_out(catalog, state, gone, taken.id)
+            return
+    raise ConflictError(
+        "other retries of dead letters are in the way", remedy="try again when they are done", where=letters
+    )
+
+
+def _places(letters: TableTarget, taken: Taken, paths: Iterable[str]) -> set[Place]:
+    """Where the records of the letters in these files lie."""
+    found: set[Place] = set()
+    try:
+        for path in paths:
+            for rows in pieces(letters, StoredFile(path, 0, 0), ("topic", "partition", "offset")):
+                found.update(places_of(rows))
+    except FileNotFoundError:
+        raise _untold(letters.name, taken.id) from None
+    return found
+
+
+def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], retry_id: str) -> None:
+    target, removed = plain_target(state), []
+    writer = FileWriter(target)
+    with abandoning(writer):
+        for file in catalog.files(state.name):
+            lots = list(pieces(target, file))
+            masks = [pa.array([place in gone for place in places_of(rows)], pa.bool_()) for rows in lots]
+            if any(mask.true_count for mask in masks):
+                removed.append(file.path)
+                for rows, mask in zip(lots, masks, strict=True):
+                    write_some(writer, rows.filter(pa.compute.invert(mask)))
+        added = tuple(writer.finish())
+    if not removed:
+        return
+    assert state.head_id is not None
+    try:
+        catalog.rewrite(Rewrite(state.name, state.head_id, retry_id, tuple(removed), added))
+    except ConflictError:
+        catalog.delete_files(state.name, [file.path for file in added])
+        raise
+
+
+def _untold(letters: str, retry_id: str) -> TableStopped:
+    return TableStopped(
+        f"snapshots were expired that say whether retried dead letters are in the table: retry={retry_id}",
+        "look whether their rows are in the table, drop the letters if they are, and then remove the property that ends in"
+        f" {OPEN_RETRY}{retry_id} from the dead-letter table",
+        letters,
+    )

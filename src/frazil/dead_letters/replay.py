@@ -1,0 +1,288 @@
+"""Retries and drops dead letters: one commit takes them out of their table and promises their rows to the other one.
+
+Letters go through the very steps that records go through in a task, with today's schemas, columns and code. Nothing here
+touches the progress of either table, so ingestion goes on beside it (docs/decisions/0010). Tables whose records replace
+rows have a way of their own (`ingest.letters.replacing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.catalog.history import RETRY
+from frazil.catalog.port import Catalog, Rewrite, StoredFile, TableState
+from frazil.clock import new_id
+from frazil.dead_letters.crashing import still_crashing
+from frazil.dead_letters.files import Retried, Selection, pieces, places_of, records_of
+from frazil.dead_letters.newer_changes import Witness
+from frazil.dead_letters.pending import Promise, announce, has_open_retries, keep, settle_retries, withdraw
+from frazil.dead_letters.record import UNEXPLAINED, first_misfits
+from frazil.dead_letters.replay_upserts import Letters, replace_rows
+from frazil.dead_letters.requirements import Needs, meet
+from frazil.dead_letters.rewriting import abandoning, explained_anew, write_some
+from frazil.dead_letters.tables import LetterBox
+from frazil.decode.pieces import read_in_pieces
+from frazil.errors import ConflictError, FrazilError, SpecError
+from frazil.failpoints import hit
+from frazil.ingest.pipeline import declared_adder
+from frazil.ingest.schemas import Schemas
+from frazil.ingest.table import Table
+from frazil.rows.read import ReadRecords, read_records
+from frazil.rows.record_timestamps import refuse_far_times
+from frazil.types import DataFile
+from frazil.write.plain_target import plain_target
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter
+
+_TRIES = 10
+_ROUNDS = 20
+_ALL = 2**31
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Files that no snapshot names yet. removed: paths of the dead-letter table's files in whose place they come."""
+
+    rows: tuple[DataFile, ...]
+    letters: tuple[DataFile, ...]
+    removed: tuple[str, ...]
+    fitted: int
+    selected: int
+
+
+class Retrier:
+    """Works on the dead letters of one table at a time. schemas: None where no registry is named. witness: the topics, which
+    tell what came after a letter; None: nothing does.
+    """
+
+    def __init__(self, catalog: Catalog, schemas: Schemas | None, witness: Witness | None = None) -> None:
+        self._catalog = catalog
+        self._schemas = schemas
+        self._witness = witness
+        self._box = LetterBox(catalog)
+
+    def settled(self, table: Table) -> TableState | None:
+        """The dead-letter table, with all in it that was promised to it and nothing left to do of earlier retries; None
+        where there is none.
+
+        Raises TableStopped where that cannot be had, UnavailableError and ConflictError as the catalog does.
+        """
+        table.state = self._catalog.load(table.name)
+        self._box.deliver(table.name, table.progress)
+        for _ in range(_TRIES):
+            letters = self._catalog.load(table.letters_name)
+            if letters is None or not has_open_retries(letters):
+                return letters
+            settle_retries(self._catalog, letters)
+        raise _in_the_way(table)
+
+    def retry(self, table: Table, selection: Selection) -> Retried:
+        """Puts the selected letters that fit by now into the table; the others stay, with the reason of today.
+
+        Raises SpecError where the table is not there, or cannot have the columns that the letters need; the rest as
+        `settled` does. Whatever it raises and wherever it dies, it may be called again.
+        """
+        for _ in range(_TRIES):
+            letters = self.settled(table)
+            if letters is None:
+                return Retried()
+            with suppress(ConflictError):
+                return self._retry(table, letters, selection)
+        raise _in_the_way(table)
+
+    def drop(self, table: Table, selection: Selection) -> int:
+        """Takes the selected letters away for good; how many they were. Raises as `settled` does."""
+        for _ in range(_TRIES):
+            letters = self.settled(table)
+            if letters is None:
+                return 0
+            with suppress(ConflictError):
+                return self._drop(table, letters, selection)
+        raise _in_the_way(table)
+
+    def _retry(self, table: Table, letters: TableState, selection: Selection) -> Retried:
+        if table.state is None:
+            raise SpecError(
+                "there is no such table to put letters into", remedy="frazil run makes it", where=table.name
+            )
+        files = self._touched(letters, selection)
+        if not files:
+            return Retried()
+        since = table.state.head_id
+        table.state = self._catalog.evolve(table.name, declared_adder(table.spec))
+        if table.spec.mode == "upsert":
+            chosen = Letters(letters, tuple(files), selection, since)
+            return replace_rows(self._catalog, self._schemas, self._witness, table, chosen)
+        written = self._write(table, letters, files, selection)
+        self._commit(table, letters, written)
+        return Retried(written.fitted, written.selected - written.fitted)
+
+    def _drop(self, table: Table, letters: TableState, selection: Selection) -> int:
+        files = self._touched(letters, selection)
+        if not files:
+            return 0
+        target, dropped = plain_target(letters), 0
+        writer = FileWriter(target)
+        with abandoning(writer):
+            for rows in (rows for file in files for rows in pieces(target, file)):
+                chosen = selection.of(rows)
+                dropped += pc.sum(chosen).as_py() or 0
+                write_some(writer, rows.filter(pc.invert(chosen)))
+            left = tuple(writer.finish())
+        written = _Written((), left, tuple(file.path for file in files), 0, dropped)
+        self._replace(table, letters, written, new_id(), {})
+        return dropped
+
+    def _touched(self, letters: TableState, selection: Selection) -> list[StoredFile]:
+        """The files with letters that are meant."""
+        if letters.head_id is None:
+            return []
+        target = plain_target(letters)
+        columns = list(vars(selection))
+        files = self._catalog.files(letters.name)
+        return [file for file in files if any(pc.any(selection.of(r)).as_py() for r in pieces(target, file, columns))]
+
+    # ---- writing
+
+    def _write(self, table: Table, letters: TableState, files: Sequence[StoredFile], selection: Selection) -> _Written:
+        """Writes the letters anew, after what they need is there."""
+        for _ in range(_ROUNDS):
+            attempt = _Attempt(table.target(), plain_target(letters), selection)
+            with abandoning(attempt.writer, attempt.letter_writer):
+                for file in files:
+                    for rows in pieces(attempt.letters, file):
+                        attempt.take(rows)
+                if attempt.needs.is_met:
+                    return attempt.finish([file.path for file in files])
+            attempt.abandon()
+            meet(self._catalog, self._schemas, table, attempt.needs)
+        raise SpecError(
+            "the letters ask for changes of the table again and again",
+            remedy="retry them in smaller parts, by --topic, --partition and --offset",
+            where=table.name,
+        )
+
+    # ---- committing
+
+    def _commit(self, table: Table, letters: TableState, written: _Written) -> None:
+        hit("retry.written")
+        if not written.rows:
+            self._replace(table, letters, written, new_id(), {})
+            return
+        try:
+            state = self._catalog.load(table.name)
+            if state is None or table.state is None or state.uuid != table.state.uuid:
+                raise ConflictError("the table was made anew while its letters were read", where=table.name)
+            promise = Promise(new_id(), table.name, state.uuid, state.head_id, written.rows)
+            announce(self._catalog, letters, promise)
+        except FrazilError:
+            self._delete(table.name, letters.name, written)
+            raise
+        hit("retry.announced")
+        try:
+            self._replace(table, letters, written, promise.id, {RETRY: promise.dump()})
+        except ConflictError:
+            withdraw(self._catalog, letters.name, promise)
+            raise
+        hit("retry.promised")
+        try:
+            keep(self._catalog, letters.name, promise)
+        except ConflictError:
+            self.settled(table)
+
+    def _replace(
+        self, table: Table, letters: TableState, written: _Written, name: str, words: Mapping[str, str]
+    ) -> None:
+        """The one commit that takes letters out and puts back those that stay."""
+        assert letters.head_id is not None
+        rewrite = Rewrite(letters.name, letters.head_id, name, written.removed, written.letters, words)
+        try:
+            self._catalog.rewrite(rewrite)
+        except ConflictError:
+            self._delete(table.name, letters.name, written)
+            raise
+
+    def _delete(self, table: str, letters: str, written: _Written) -> None:
+        """Removes files that no commit can name any more."""
+        self._catalog.delete_files(table, [file.path for file in written.rows])
+        self._catalog.delete_files(letters, [file.path for file in written.letters])
+
+
+class _Attempt:
+    """Letters through the steps of a task, for as long as nothing is found that must be there first."""
+
+    def __init__(self, target: TableTarget, letters: TableTarget, selection: Selection) -> None:
+        self.target = target
+        self.letters = letters
+        self.writer = FileWriter(target)
+        self.letter_writer = FileWriter(letters)
+        self.needs = Needs()
+        self._selection = selection
+        self._fitted = 0
+        self._selected = 0
+
+    def take(self, rows: pa.Table) -> None:
+        """Letters of a file that has some that are meant."""
+        chosen, room = self._selection.of(rows), self.target.reading.room
+        write_some(self.letter_writer, rows.filter(pc.invert(chosen)))
+        for batch in self._without_crashing(rows.filter(chosen)).to_batches():
+            for letters, records, read in read_in_pieces(batch, self._read, room, records_of):
+                self._take_read(letters, records, read)
+
+    def finish(self, removed: Sequence[str]) -> _Written:
+        """Ends the files."""
+        rows, letters = tuple(self.writer.finish()), tuple(self.letter_writer.finish())
+        return _Written(rows, letters, tuple(removed), self._fitted, self._selected)
+
+    def abandon(self) -> None:
+        """Removes the files."""
+        self.writer.abandon()
+        self.letter_writer.abandon()
+
+    def _without_crashing(self, letters: pa.Table) -> pa.Table:
+        """The letters but for those that nobody can read without ending: they stay."""
+        found = still_crashing(self.target, letters)
+        if not found:
+            return letters
+        reasons = [found.get(place) for place in places_of(letters)]
+        is_bad = pa.array([reason is not None for reason in reasons], pa.bool_())
+        bad = letters.filter(is_bad)
+        self._selected += bad.num_rows
+        self.letter_writer.write(explained_anew(bad, [reason for reason in reasons if reason is not None]))
+        return letters.filter(pc.invert(is_bad))
+
+    def _read(self, records: Mapping[str, pa.Array]) -> ReadRecords:
+        found = read_records(self.target, records, _ALL)
+        near = refuse_far_times(self.target, records, found.decoded, _ALL)
+        if near is found.decoded:
+            return found
+        changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
+        return ReadRecords(near, changes)
+
+    def _take_read(self, batch: pa.RecordBatch, records: Mapping[str, pa.Array], read: ReadRecords) -> None:
+        decoded = read.decoded
+        self.needs.note(decoded, pc.unique(records["topic"]).to_pylist(), self.target.fixed)
+        if not self.needs.is_met:
+            return
+        refused = pa.array(decoded.refused)
+        fitting = read.rows(self.target, records)
+        self._selected += batch.num_rows
+        self._fitted += batch.num_rows - decoded.misfit_count
+        write_some(self.writer, fitting)
+        staying = pa.Table.from_batches([batch]).filter(refused)
+        if staying.num_rows:
+            known = first_misfits(decoded)
+            misfits = [known.get(row, UNEXPLAINED) for row in np.flatnonzero(decoded.refused).tolist()]
+            self.letter_writer.write(explained_anew(staying, misfits))
+
+
+def _in_the_way(table: Table) -> ConflictError:
+    return ConflictError(
+        "other retries of dead letters are in the way", remedy="try again when they are done", where=table.letters_name
+    )

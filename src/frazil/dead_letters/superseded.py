@@ -1,0 +1,170 @@
+"""Whether retried letters may still change their rows. Pure, but for the columns of live rows that it reads.
+
+The state of a row is decided by its last change. A letter that comes back late counts as far as it is known that nothing
+newer has come, and never takes the place of something newer (docs/decisions/0010).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from frazil.dead_letters.files import Place
+from frazil.dead_letters.newer_changes import FIRST, LATER
+from frazil.decode.columns import Misfit
+from frazil.types import Offsets
+from frazil.upsert.changes import DELETE, UPSERT
+from frazil.upsert.deduplicate import Ints, KeySet, Ranked
+from frazil.upsert.live_rows import read_columns
+from frazil.upsert.lookup import Found, newest_order
+from frazil.write.target import TableTarget
+
+Bools = NDArray[np.bool_]
+Verdicts = NDArray[np.int8]
+APPLY, SUPERSEDED, UNKNOWN, OUTRUN, ASK, ASK_OR_APPLY = range(6)
+"""It counts; something newer is there; nobody knows; a newer letter that waits takes the row away; the topic may know, else
+nobody does; the topic may know better.
+"""
+_SUPERSEDED = Misfit(
+    0, "", "superseded", "a newer change of the row is in the table, or came after this one in its partition"
+)
+_UNKNOWN = Misfit(
+    0,
+    "",
+    "order_unknown",
+    "nobody can tell whether a newer change of the row has come since: neither the row in the table nor the topic does",
+)
+_OUTRUN = Misfit(
+    0,
+    "",
+    "newer_letter",
+    "a newer change takes the row away, and is a dead letter itself: retry them together, or drop both if it is a truncate",
+)
+
+
+def by_table(target: TableTarget, topics: Sequence[str], only_topic: str, keys: Ranked, found: Found) -> Verdicts:
+    """Per key what its live rows say of the change that decides it. topics: by their numbers in `keys`. only_topic: that
+    feeds the table; empty where there may be several. OSError as the store.
+    """
+    verdicts = _without_row(target, keys)
+    if not found.hits:
+        return verdicts
+    there = np.zeros(len(keys), np.bool_)
+    there[found.keys()] = True
+    verdicts[there] = _by_arrival(target, topics, only_topic, keys, found)[there]
+    if keys.order is not None:
+        live = newest_order(target, found, len(keys))
+        is_older = _true(pc.less(keys.order, live.order))
+        # Behind a row of a snapshot an older place is no reason: there arrival decides, as where places are equal.
+        by_arrival = _true(pc.equal(keys.order, live.order)) | (is_older & live.were_read_in(keys.partition))
+        is_told = there & np.asarray(keys.order.is_valid()) & ~by_arrival
+        verdicts[is_told] = ASK_OR_APPLY
+        verdicts[is_told & is_older] = SUPERSEDED
+    return verdicts
+
+
+def are_marked(target: TableTarget, found: Found, key_count: int) -> Bools:
+    """Per key whether its row stays in the table and says that it is deleted. OSError as the store."""
+    marked, column = np.zeros(key_count, np.bool_), dict(target.metadata).get("deleted", "")
+    for hit in found.hits if column else ():
+        (flags,) = read_columns(target, hit.file, [(column,)], hit.rows)
+        marked[hit.keys[_true(flags)]] = True
+    return marked
+
+
+def _without_row(target: TableTarget, keys: Ranked) -> Verdicts:
+    """Of keys that have no row: one may have been deleted since."""
+    verdicts = np.full(len(keys), ASK, np.int8)
+    if keys.order is not None:
+        verdicts[np.asarray(keys.order.is_valid())] = ASK_OR_APPLY  # As any change that comes late.
+    assert target.changes is not None
+    if target.changes.marks_deletes and target.envelope is None:
+        verdicts[:] = APPLY  # A deleted row would be there.
+    verdicts[keys.ops == DELETE] = APPLY
+    return verdicts
+
+
+def _by_arrival(target: TableTarget, topics: Sequence[str], only_topic: str, keys: Ranked, found: Found) -> Verdicts:
+    """Of keys that have rows, by the columns that say where these come from."""
+    columns = dict(target.metadata)
+    at = found.keys()
+    if not columns.keys() >= {"partition", "offset"} or not (only_topic or "topic" in columns):
+        return np.full(len(keys), ASK, np.int8)
+    wanted = [(columns[name],) for name in ("partition", "offset", "topic") if name in columns]
+    parts = [read_columns(target, hit.file, wanted, hit.rows) for hit in found.hits]
+    partition, offset, *topic = (pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True))
+    own_topic = pa.array([topics[source] for source in keys.source[at].tolist()], pa.string())
+    of_topic = topic[0] if topic else pa.repeat(pa.scalar(only_topic), len(at))
+    is_known = np.asarray(pc.and_(pc.and_(partition.is_valid(), offset.is_valid()), of_topic.is_valid()))
+    is_same = _true(pc.equal(partition, pa.array(keys.partition[at]))) & _true(pc.equal(of_topic, own_topic))
+    is_newer = is_known & is_same & _true(pc.greater(offset, pa.array(keys.offset[at])))
+    verdicts = np.full(len(keys), APPLY, np.int8)
+    verdicts[at[~is_known]] = ASK
+    verdicts[at[is_known & ~is_same]] = UNKNOWN
+    verdicts[at[is_newer]] = SUPERSEDED
+    return verdicts
+
+
+def not_reached(verdicts: Verdicts, topics: Sequence[str], keys: Ranked, live: Bools, offsets: Offsets) -> Verdicts:
+    """The verdicts where letters lie beyond what the table has read: it was rolled back, and will read them again, or their
+    topic was made anew, and offsets say nothing. live: of keys that have rows. offsets: of the table's progress.
+    """
+    places = zip(keys.source.tolist(), keys.partition.tolist(), strict=True)
+    ends = [offsets.get(topics[source], {}).get(partition, 0) for source, partition in places]
+    is_beyond = keys.offset >= np.array(ends, np.int64)
+    asks_nothing = (keys.ops == DELETE) & ~live
+    is_by_offset = (verdicts == APPLY) | (verdicts == ASK)
+    return np.where(is_beyond & is_by_offset & ~asks_nothing, UNKNOWN, verdicts).astype(np.int8)
+
+
+def with_log(verdicts: Verdicts, told: Verdicts) -> Verdicts:
+    """The verdicts where the topic was asked, per key. told: what it says, of `later`."""
+    found = np.where(verdicts == ASK_OR_APPLY, APPLY, np.where(verdicts == ASK, UNKNOWN, verdicts))
+    is_asked = (verdicts == ASK) | (verdicts == ASK_OR_APPLY)
+    found = np.where(is_asked & (told == FIRST), APPLY, found)
+    return np.where(is_asked & (told == LATER), SUPERSEDED, found).astype(np.int8)
+
+
+def staying(
+    changes: Ranked, topics: Sequence[str], keys: Sequence[pa.Array], verdicts: Verdicts, live: Bools
+) -> tuple[Mapping[Place, Misfit], Verdicts]:
+    """The letters that stay, with the reason, and the verdicts by key as they then are.
+
+    changes: of all letters. keys: what `verdicts` and `live` (there is a row) are about. A letter goes as a whole: where a
+    part of it must wait, all waits.
+    """
+    at = KeySet(keys).find([pa.chunked_array([key]) for key in changes.keys])
+    places = np.stack([changes.source, changes.partition, changes.offset], axis=1)
+    distinct, letter = np.unique(places, axis=0, return_inverse=True)
+    letter, verdicts = letter.reshape(-1), verdicts.copy()
+    waits = {verdict: _spread(verdicts, at, letter, verdict) for verdict in (UNKNOWN, OUTRUN)}
+    counts, late = np.zeros(len(distinct), np.bool_), np.zeros(len(distinct), np.bool_)
+    counts[letter[(verdicts[at] == APPLY) & ((changes.ops == UPSERT) | live[at])]] = True
+    late[letter[verdicts[at] == SUPERSEDED]] = True
+    found: dict[Place, Misfit] = {}
+    for n, (source, partition, offset) in enumerate(distinct.tolist()):
+        waiting = _UNKNOWN if waits[UNKNOWN][n] else _OUTRUN if waits[OUTRUN][n] else None
+        if waiting is not None or (late[n] and not counts[n]):
+            found[topics[source], partition, offset] = waiting or _SUPERSEDED
+    return found, verdicts
+
+
+def _spread(verdicts: Verdicts, at: Ints, letter: Ints, verdict: int) -> Bools:
+    """Which letters wait for this reason; the verdicts become those of letters that wait as a whole. at: the key of each
+    change; letter: its number.
+    """
+    waits = np.zeros(int(letter.max(initial=-1)) + 1, np.bool_)
+    while True:
+        waits[letter[verdicts[at] == verdict]] = True
+        more = at[waits[letter] & ~np.isin(verdicts[at], (UNKNOWN, OUTRUN))]
+        if not more.size:
+            return waits
+        verdicts[more] = verdict
+
+
+def _true(flags: pa.Array) -> Bools:
+    return np.asarray(pc.fill_null(flags, False), np.bool_)

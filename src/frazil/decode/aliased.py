@@ -1,0 +1,108 @@
+"""Values of fields that records have under several names, put together in one column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from frazil.decode.cast import Fitting, Place, require, require_inside
+from frazil.decode.columns import Decoded
+from frazil.decode.settings import Reading
+from frazil.schema.arrow import arrow_type, as_written
+from frazil.schema.evolve import merge_wanted
+from frazil.schema.name_mapping import column_names, column_path
+from frazil.schema.selection import Path
+
+_BOTH = "the record has the field under two of the names that `schema.name-mapping.default` gives it"
+
+
+@dataclass
+class _Joining:
+    """Columns on their way from several names to one."""
+
+    fitting: Fitting
+    aliases: dict[Path, tuple[str, ...]]
+
+    def members(
+        self, wide: Sequence[pa.Array], fields: Sequence[NestedField], path: Path, owner: NDArray[np.int32]
+    ) -> list[pa.Array]:
+        """The arrays of `fields` from those of the same fields with others beside them."""
+        found, at = [], 0
+        for member in fields:
+            inner = (*path, member.name)
+            count = 1 + len(self.aliases.get(inner, ()))
+            arrays = [self._inside(array, member.field_type, inner, owner) for array in wide[at : at + count]]
+            found.append(self._one(arrays, inner, owner))
+            at += count
+        return found
+
+    def _one(self, arrays: list[pa.Array], path: Path, owner: NDArray[np.int32]) -> pa.Array:
+        """The first value that is there; a record that has two is a bad one."""
+        found = arrays[0]
+        for array in arrays[1:]:
+            both = np.asarray(found.is_valid()) & np.asarray(array.is_valid())
+            if path[0] == "unavailable":
+                found = pc.or_(found.fill_null(False), array.fill_null(False))
+            elif array.null_count < len(array):
+                if both.any():
+                    self.fitting.refuse(array, both, owner, path, "name_taken", _BOTH)
+                places = np.where(
+                    np.asarray(found.is_valid()), np.arange(len(found)), len(found) + np.arange(len(found))
+                )
+                found = pa.concat_arrays([found, as_written(array, found.type)]).take(pa.array(places))
+        return found
+
+    def _inside(self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int32]) -> pa.Array:
+        if not any(other[: len(path)] == path and len(other) > len(path) for other in self.aliases):
+            return array
+        if array.offset:
+            array = pa.concat_arrays([array])
+        if isinstance(kind, StructType):
+            children = self.members([array.field(n) for n in range(array.type.num_fields)], kind.fields, path, owner)
+            arrow = pa.struct([pa.field(f.name, one.type) for f, one in zip(kind.fields, children, strict=True)])
+            return pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
+        if isinstance(kind, ListType):
+            of = np.repeat(owner, np.diff(np.asarray(array.offsets)))
+            items = self._inside(array.values, kind.element_type, (*path, "element"), of)
+            arrow = pa.list_(pa.field("element", items.type))
+            return pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[items])
+        assert isinstance(kind, MapType)
+        of = np.repeat(owner, np.diff(np.asarray(array.offsets)))
+        values = self._inside(array.items, kind.value_type, (*path, "value"), of)
+        arrow = pa.map_(array.keys.type, pa.field("value", values.type))
+        entries = pa.StructArray.from_arrays([array.keys, values], fields=[arrow.key_field, arrow.item_field])
+        return pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[entries])
+
+
+def join_aliases(reading: Reading, fields: Sequence[NestedField], decoded: Decoded, limit: int) -> Decoded:
+    """The columns `fields` of records that were decoded with the other names beside them."""
+    count = decoded.refused.size
+    fitting = Fitting(reading, "", count, limit)
+    owner = np.arange(count, dtype=np.int32)
+    joining = _Joining(fitting, dict(reading.aliases))
+    columns = joining.members(decoded.columns, fields, (), owner)
+    place = Place((), owner, ~decoded.refused)
+    for member, column in zip(fields, columns, strict=True):
+        if member.required:
+            require(fitting, column, place, (member.name,))
+        kind = member.field_type
+        require_inside(fitting, as_written(column, arrow_type(kind)), kind, place.inside(member.name))
+    names = column_names(reading.aliases)
+    wanted = [
+        {column_path(path, names): {column_path((*path, name), names)[-1]: kind for name, kind in members.items()}}
+        for path, members in decoded.wanted.items()
+    ]
+    return replace(
+        decoded,
+        columns=columns,
+        refused=decoded.refused | fitting.refused,
+        misfits=sorted([*decoded.misfits, *fitting.misfits], key=lambda misfit: misfit.row)[:limit],
+        wanted=merge_wanted(wanted, keeps_first=True),
+        loosened={column_path(path, names) for path in decoded.loosened} | fitting.loosened,
+    )

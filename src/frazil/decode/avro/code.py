@@ -1,0 +1,100 @@
+"""The steps that the compiled walk over Avro bodies takes, one after another: written once per schema.
+
+A step is a row of six numbers: what to do, the slot it fills, and up to four operands. A slot is a column of 64-bit
+words; its context tells which rows it has: those of the records, or those of one array's or map's items. So a new
+schema costs a list of numbers and no compiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from frazil.decode.avro.faults import NO_SYMBOL, NO_TIME, WIDE_INT
+from frazil.decode.avro.schema import Avro
+
+# NUMBER: least, most, fault otherwise, whether the type is int. FIXED: bytes. UNION: branches, place in the jumps.
+# JUMP: step. LIST: its ITEM step. ITEM: context, first step of the item. EMPTY_ITEMS: none. VALUE: first step of the
+# routine, level. CALL: first step of the routine.
+NUMBER, BOOLEAN, FLOAT, DOUBLE, BYTES, FIXED, UNION, JUMP, LIST, ITEM, EMPTY_ITEMS, VALUE, CALL, RETURN, END = range(15)
+
+RECORDS = 0
+"""The context with one row per record."""
+
+SCRATCH = 1
+"""The context of what is walked over and not kept: it has one row, and one slot, SCRATCH_SLOT."""
+
+SCRATCH_SLOT = 0
+
+_LONG = (-(2**63), 2**63 - 1)
+_INT = (-(2**31), 2**31 - 1)
+_DAY_MS = 86_400_000
+_NUMBERS: dict[tuple[str, str], tuple[tuple[int, int], int]] = {
+    ("int", ""): (_INT, WIDE_INT),
+    ("int", "date"): (_INT, WIDE_INT),
+    ("int", "time-millis"): ((0, _DAY_MS - 1), NO_TIME),
+    ("long", ""): (_LONG, 0),
+    ("long", "time-micros"): ((0, _DAY_MS * 1000 - 1), NO_TIME),
+    ("long", "timestamp-millis"): (_LONG, 0),
+    ("long", "timestamp-micros"): (_LONG, 0),
+    ("long", "local-timestamp-millis"): (_LONG, 0),
+    ("long", "local-timestamp-micros"): (_LONG, 0),
+}
+_PLAIN = {"boolean": BOOLEAN, "float": FLOAT, "double": DOUBLE, "bytes": BYTES, "string": BYTES}
+
+
+@dataclass
+class Code:
+    """Steps being written. paths: of each step the field it reads. jumps: of each branch of each union the step it
+    goes on with and the word that is stored for it, 0 for null.
+    """
+
+    steps: list[list[int]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    jumps: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, op: int, path: str = "", slot: int = SCRATCH_SLOT, operands: Sequence[int] = ()) -> int:
+        """Writes a step; its number."""
+        self.steps.append([op, slot, *operands, *[0] * (4 - len(operands))])
+        self.paths.append(path)
+        return len(self.steps) - 1
+
+    def scalar(self, avro: Avro, path: str, slot: int, logical: str = "") -> None:
+        """Reads a value that holds no others."""
+        if avro.kind == "enum":
+            self.add(NUMBER, path, slot, (0, len(avro.symbols) - 1, NO_SYMBOL, 0))
+        elif avro.kind == "fixed":
+            self.add(FIXED, path, slot, (avro.size,))
+        elif avro.kind in _PLAIN:
+            self.add(_PLAIN[avro.kind], path, slot)
+        else:
+            (least, most), fault = _NUMBERS[avro.kind, logical]
+            self.add(NUMBER, path, slot, (least, most, fault, int(avro.kind == "int")))
+
+    def union(self, path: str, slot: int, branches: Sequence[Callable[[], None] | None]) -> None:
+        """Reads the number of a branch and goes on with it. branches: what writes each one's steps, None for null."""
+        first = len(self.jumps)
+        self.add(UNION, path, slot, (len(branches), first))
+        self.jumps += [(0, 0)] * len(branches)
+        leave: list[int] = []
+        for number, write in enumerate(branches):
+            if write is None:
+                continue
+            if any(word for _, word in self.jumps[first:]):
+                leave.append(self.add(JUMP, path))
+            self.jumps[first + number] = (len(self.steps), number + 1)
+            write()
+        for step in leave:
+            self.steps[step][2] = len(self.steps)
+        for number, write in enumerate(branches):
+            if write is None:
+                self.jumps[first + number] = (len(self.steps), 0)
+
+    def items(self, path: str, slot: int, context: int, write: Callable[[], None]) -> None:
+        """Reads the blocks of an array or map; `write` writes the steps of one item. The slot gets their number."""
+        start = self.add(LIST, path, slot)
+        write()
+        if len(self.steps) == start + 1:
+            self.steps[start][0] = EMPTY_ITEMS
+        else:
+            self.steps[start][2] = self.add(ITEM, path, slot, (context, start + 1))

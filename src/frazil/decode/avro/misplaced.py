@@ -1,0 +1,88 @@
+"""Avro's logical types in the wrong place: beside a field's `type`, `{"name": "ts", "type": "long", "logicalType": …}`.
+
+Avro reads a logical type inside of the type alone and ignores any other attribute (specification 1.12, "Logical Types"), so
+such a field is a long. People write it all the same, and mean a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from frazil.decode.avro.schema import logical_of
+
+_OF_LOGICAL = ("logicalType", "precision", "scale")
+
+
+@dataclass(frozen=True)
+class Misplaced:
+    """A logical type that stands beside the type that it would belong to."""
+
+    #: Names of the fields that lead there, with dots between.
+    path: str
+    #: The type, and the logical type that it would have.
+    kind: str
+    logical: str
+
+
+@functools.lru_cache(maxsize=256)
+def find_misplaced(schema: str, references: tuple[str, ...] = ()) -> tuple[Misplaced, ...]:
+    """The logical types beside their type, of texts that Avro's parser has taken; not those that could not apply to it."""
+    found: list[Misplaced] = []
+    for text in (*references, schema):
+        _moved(json.loads(text), (), found)
+    return tuple(dict.fromkeys(found))
+
+
+@functools.lru_cache(maxsize=256)
+def with_moved(schema: str) -> str:
+    """The schema's text with the logical types that stand beside their type inside of it."""
+    found: list[Misplaced] = []
+    moved = _moved(json.loads(schema), (), found)
+    return json.dumps(moved) if found else schema
+
+
+def _moved(node: Any, path: tuple[str, ...], found: list[Misplaced]) -> Any:
+    """The type with the logical types in it where they belong; notes them in `found`."""
+    if isinstance(node, list):
+        return [_moved(branch, path, found) for branch in node]
+    if not isinstance(node, dict):
+        return node
+    made = dict(node)
+    kind = node.get("type")
+    if kind in ("record", "error"):
+        made["fields"] = [_field(member, path, found) for member in node.get("fields", ())]
+    for inner, name in (("items", "element"), ("values", "value")):
+        if kind in ("array", "map") and inner in node:
+            made[inner] = _moved(node[inner], (*path, name), found)
+    if isinstance(kind, dict | list):
+        made["type"] = _inside(node, path, found)
+    return made
+
+
+def _field(member: Mapping[str, Any], path: tuple[str, ...], found: list[Misplaced]) -> dict[str, Any]:
+    return {**member, "type": _inside(member, (*path, str(member["name"])), found)}
+
+
+def _inside(owner: Mapping[str, Any], path: tuple[str, ...], found: list[Misplaced]) -> Any:
+    """The type of a field, or of a type that is an object around another, with the logical type of that owner."""
+    attributes = {name: owner[name] for name in _OF_LOGICAL if name in owner}
+    kind = _moved(owner["type"], path, found)
+    if "logicalType" not in attributes:
+        return kind
+    if isinstance(kind, list):
+        return [_with(branch, attributes, path, found) for branch in kind]
+    return _with(kind, attributes, path, found)
+
+
+def _with(kind: Any, attributes: Mapping[str, Any], path: tuple[str, ...], found: list[Misplaced]) -> Any:
+    """The type with a logical type, where it has none of its own and this one applies to it."""
+    node = {"type": kind} if isinstance(kind, str) else kind
+    is_open = isinstance(node, dict) and "logicalType" not in node and isinstance(node.get("type"), str)
+    if not is_open or not logical_of({**node, **attributes}):
+        return kind
+    found.append(Misplaced(".".join(path), node["type"], str(attributes["logicalType"])))
+    return {**node, **attributes}

@@ -1,0 +1,123 @@
+"""Avro bodies to columns (Avro specification 1.12, "Binary Encoding"): no frame, no container, one schema for all.
+
+Two passes: a compiled walk checks every byte and notes where each value lies; then each column is made at once. A
+record that turns out to be faulty in the second is left out, and both are done again without it: so nothing of it is
+in any column, its array elements included.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+from pyiceberg.types import StructType
+
+from frazil.decode.avro.code import RECORDS, SCRATCH
+from frazil.decode.avro.columns import Valid, Words, make_array
+from frazil.decode.avro.faults import FAULTS, OK
+from frazil.decode.avro.parts import Plan
+from frazil.decode.avro.plan import plan_columns
+from frazil.decode.avro.scan import I64, U8, walk_records
+from frazil.decode.avro.schema import parse_avro
+from frazil.decode.columns import Bodies, Columns
+from frazil.decode.forms import OWN_FORMS, Forms
+from frazil.decode.limits import check_cells, may_guess
+from frazil.registry.port import UnusableSchema
+
+_SPARE_ROWS = 64
+_MOST_WORDS = 2**24
+
+
+@functools.lru_cache(maxsize=512)
+def avro_reader(schema: str, references: tuple[str, ...] = (), forms: Forms = OWN_FORMS) -> AvroReader:
+    """The reader of records written with `schema`, the JSON text of an Avro schema; kept for the next who asks.
+
+    references: texts of schemas whose named types it uses, each after those that it uses itself. forms: of values that are
+    read in another form than their schema's own. Raises UnusableSchema for what is no Avro schema or goes beyond a limit:
+    1 MiB of text, 64 levels, 2,000 fields.
+    """
+    avro = parse_avro(schema, references)
+    return AvroReader(
+        plan_columns(avro, forms), frozenset((avro.name, *avro.aliases)) if avro.kind == "record" else None
+    )
+
+
+class AvroReader:
+    """Reads bodies of one schema. It keeps nothing of the records but how many array items they have.
+
+    names: the full names that their record has and had before; None where they are single values.
+    """
+
+    def __init__(self, plan: Plan, names: frozenset[str] | None) -> None:
+        self.names = names
+        self._plan = plan
+        self._items_per_byte = np.full(plan.widths.size, 1 / 64)
+
+    @property
+    def struct(self) -> StructType:
+        """The Iceberg type of a record; all fields are optional and their ids are placeholders."""
+        return self._plan.struct
+
+    @property
+    def aliases(self) -> Mapping[tuple[str, ...], tuple[str, ...]]:
+        """The earlier names of the fields that have any, by path; `element` and `value` lead into lists and maps."""
+        return self._plan.aliases
+
+    @property
+    def branches(self) -> Mapping[tuple[str, ...], str]:
+        """What a union with the type of a value calls it, by the value's path; of records nothing."""
+        return self._plan.branches
+
+    def read(self, records: Bodies) -> Columns:
+        """See `Reader`. Bodies may lie in any order, with gaps between them, but not over each other."""
+        rows = len(records)
+        fault, faulty_step = np.zeros(rows, np.uint8), np.zeros(rows, np.int64)
+        later: dict[int, str] = {}
+        shown: dict[int, str] = {}
+        while True:
+            words = self._walk(records, fault, faulty_step)
+            valid: Valid = fault == OK if fault.any() else None
+            arrays = [make_array(words, part, valid) for part in self._plan.parts]
+            if not words.fault_paths:
+                break
+            later |= words.fault_paths
+            shown |= words.fault_values
+        paths = {row: self._plan.paths[step] for row, step in _places(fault, faulty_step)} | later
+        return Columns(arrays, fault, FAULTS, {row: path for row, path in paths.items() if path}, shown)
+
+    def _walk(self, records: Bodies, fault: U8, faulty_step: I64) -> Words:
+        plan, rows = self._plan, len(records)
+        length = max(0, int(np.subtract(records.end, records.start, dtype=np.int64).sum()))
+        guess = np.minimum(self._items_per_byte * length * 1.25, _MOST_WORDS / max(1, int(plan.widths.sum())))
+        room = guess.astype(np.int64) + _SPARE_ROWS
+        room[RECORDS], room[SCRATCH] = rows, 0
+        if not may_guess(int((room[plan.slots] + 1).sum())):
+            room[:] = 0  # What the records before had is no measure: these are counted first.
+        while True:
+            room[RECORDS], room[SCRATCH] = rows, 0
+            counts = np.zeros(room.size, np.int64)
+            ends = np.cumsum(room[plan.slots] + 1)
+            check_cells(int(ends[-1]))
+            firsts = ends - (room[plan.slots] + 1)
+            words = np.zeros(int(ends[-1]), np.int64)
+            steps = plan.steps.copy()
+            steps[:, 1] = firsts[steps[:, 1]]
+            starts, stops = (records.base + at.astype(np.int64) for at in (records.start, records.end))
+            walk_records(
+                records.base, starts, stops, steps, plan.jumps, plan.slots, firsts, plan.widths, room, counts, words,
+                fault, faulty_step,
+            )  # fmt: skip
+            counts[RECORDS] = rows
+            if (counts[SCRATCH + 1 :] <= room[SCRATCH + 1 :]).all():
+                self._items_per_byte = counts / max(length, 1)
+                return Words(plan, records, words, firsts, counts, fault)
+            room = counts
+
+
+def _places(fault: U8, faulty_step: I64) -> list[tuple[int, int]]:
+    rows = np.flatnonzero(fault)
+    return list(zip(rows.tolist(), faulty_step[rows].tolist(), strict=True))
+
+
+__all__ = ["AvroReader", "UnusableSchema", "avro_reader"]

@@ -1,0 +1,611 @@
+"""Columns as they were written, by a schema of the writer's, to the table's columns.
+
+Matched by name at every level. A value goes over when nothing of it is lost; what the table lacks or has too narrow is
+wanted, or refused where the table may not change; everything else is a misfit with its record and path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from frazil.decode.columns import Columns, Decoded, Misfit, UnionStruct, shortened, without_empty
+from frazil.decode.conversions import DAY, convert, readable, spell_type
+from frazil.decode.epochs import from_numbers, inside_years
+from frazil.decode.json_texts import json_text
+from frazil.decode.limits import barred_fault, check_cells, leaf_count, long_name_fault
+from frazil.decode.lossless import cast_exactly, may_convert
+from frazil.decode.renames import Renames
+from frazil.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
+from frazil.decode.settings import Reading
+from frazil.decode.zones import convert_zone, differ_in_zone, to_local, zone_exits
+from frazil.name_length import is_long, long_name_in, shorten, without_long_names
+from frazil.schema.arrow import arrow_type, as_written
+from frazil.schema.conflicts import type_without_barred
+from frazil.schema.evolve import can_promote
+from frazil.schema.name_case import Spellings, both_reason, clash_reason, fraction_exits
+from frazil.schema.rejected_changes import declaration_for
+from frazil.schema.selection import list_with, map_with
+
+Path = tuple[str, ...]
+Owner = NDArray[np.int32]
+NOT_ADDED = "not added: `schema_evolution` is `freeze`"
+"""How the refusal of a new field ends."""
+
+_NO_COLUMN = "the table has no such column, and `schema_evolution: freeze` lets it have none"
+
+
+@dataclass
+class Fitting:
+    """What is found out while one group of records is fitted. schema_id: of the schema they were written with; branches: by
+    path of a value what a union with its type calls it; members: of `_rescued`, of all records at once; rescued: single
+    ones; cells: of nulls that were made; the rest as in Decoded.
+    """
+
+    reading: Reading
+    schema_id: str
+    row_count: int
+    limit: int
+    renames: Renames = field(default_factory=Renames)
+    branches: Mapping[Path, str] = field(default_factory=dict)
+    misfits: list[Misfit] = field(default_factory=list)
+    members: list[pa.Array] = field(default_factory=list)
+    rescued: list[Misfit] = field(default_factory=list)
+    wanted: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
+    loosened: set[Path] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
+    refusals: set[str] = field(default_factory=set)
+    cells: int = 0
+
+    def __post_init__(self) -> None:
+        self.refused = np.zeros(self.row_count, np.bool_)
+
+    def spend(self, kind: IcebergType, count: int) -> None:
+        """Counts the cells of so many values that are to be made of nothing. Raises TooMuch."""
+        self.cells += leaf_count(kind) * count
+        check_cells(self.cells)
+
+    def in_row(self, path: Path) -> Path:
+        """A path as a pipeline file writes it: from the row's top, and not from an envelope's."""
+        return path if self.reading.envelope is None else path[1:]
+
+    def want(self, path: Path, kind: IcebergType) -> None:
+        """The table should have this field, at least as wide."""
+        self.wanted.setdefault(path[:-1], {})[path[-1]] = kind
+
+    def refuse_change(self, path: Path, what: str) -> None:
+        """A change of the table that may not be: said once, with the schema that asks for it."""
+        by = f"schema {self.schema_id}: " if self.schema_id else ""
+        self.refusals.add(f"{by}column {'.'.join(path)}: {what}")
+
+    def refuse(self, array: pa.Array, bad: NDArray[Any], owner: Owner, path: Path, kind: str, reason: str) -> None:
+        """Puts values aside, where the table rescues, or refuses their records. reason: with `{value}` for the value."""
+        rows = np.flatnonzero(bad)
+        is_rescued = kind != "missing" and (
+            self.reading.unknown_fields == "rescue" if kind == "unknown_field" else self.reading.is_rescuing
+        )
+        found = self.rescued if is_rescued else self.misfits
+        if not is_rescued:
+            self.refused[owner[rows]] = True
+            rows = rows[: max(0, self.limit - len(self.misfits))]
+        for n in rows.tolist():
+            text = json_text(array[n])
+            words = reason.replace("{value}", shortened(text))
+            found.append(Misfit(int(owner[n]), ".".join(path), kind, words, text if is_rescued else ""))
+
+    def rescue_column(self, array: pa.Array, there: NDArray[np.bool_], path: Path) -> None:
+        """Puts all values of a field aside that the table lacks; of each record there is one at most."""
+        if there.any():
+            self.members.append(members_at(path, array, there))
+
+    def rescued_column(self) -> pa.Array | None:
+        """What was put aside, an object for each record; None where nothing was."""
+        singles = [members_of(self.rescued, self.row_count)] if self.rescued else []
+        return join_members([*self.members, *singles], self.row_count) if self.members or singles else None
+
+
+def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: Sequence[NestedField]) -> Decoded:
+    """What a reader made of some records as columns of the table."""
+    fitting.refused |= columns.fault != 0
+    for row in np.flatnonzero(columns.fault)[: fitting.limit].tolist():
+        fault = columns.explain(row)
+        fitting.misfits.append(Misfit(row, columns.paths.get(row, ""), fault.kind, fault.message))
+    count = fitting.row_count
+    place = Place((), np.arange(count, dtype=np.int32), columns.fault == 0)
+    arrays = fit_struct(fitting, struct, columns.arrays, fields, place)
+    return Decoded(
+        columns=arrays,
+        refused=fitting.refused,
+        misfits=sorted(fitting.misfits, key=lambda misfit: misfit.row)[: fitting.limit],
+        # Where not one record can be read, it is not said that the schema is theirs.
+        wanted={} if count and not (columns.fault == 0).any() else fitting.wanted,
+        loosened=fitting.loosened,
+        dropped=fitting.dropped,
+        rescued=fitting.rescued_column(),
+        refusals=fitting.refusals,
+    )
+
+
+def fit_struct(
+    fitting: Fitting, struct: StructType, arrays: Sequence[pa.Array], fields: Sequence[NestedField], place: Place
+) -> list[pa.Array]:
+    """The table's `fields` from the writer's `struct`, of which `arrays` are the columns."""
+    written = {member.name: n for n, member in enumerate(struct.fields)}
+    known, spellings = {member.name for member in fields}, Spellings(member.name for member in fields)
+    renamed = {column: written[name] for column, name in fitting.renames.of_columns(struct, known, place.path).items()}
+    others = [n for n, member in enumerate(struct.fields) if member.name not in known and n not in renamed.values()]
+    respelt: dict[str | None, list[int]] = {}
+    for n in others:
+        respelt.setdefault(spellings.find(struct.fields[n].name), []).append(n)
+    found = []
+    for member in fields:
+        at = written.get(member.name, renamed.get(member.name))
+        column = _fit_member(fitting, struct, arrays, member, place, [at] if at is not None else [])
+        for number, more in enumerate(respelt.get(member.name, ())):
+            is_first = at is None and number == 0
+            column = _with_respelt(fitting, (struct, arrays, more), member, place, None if is_first else column)
+        if member.required:
+            require(fitting, column, place, (*place.path, member.name))
+        found.append(column)
+    new = Spellings()
+    for n in respelt.get(None, ()):
+        member = fitting.renames.under_first(struct.fields[n], place.path, written.keys() | known)
+        if new.others(member.name) and fitting.reading.unknown_fields == "add":
+            path = (*place.path, member.name)
+            fitting.refuse_change(path, clash_reason(fitting.in_row(path), new.others(member.name)[:1]))
+        new.add(member.name)
+        _meet_unknown(fitting, member, arrays[n], place, spellings)
+    return found
+
+
+def _fit_member(
+    fitting: Fitting,
+    struct: StructType,
+    arrays: Sequence[pa.Array],
+    member: NestedField,
+    place: Place,
+    at: Sequence[int],
+) -> pa.Array:
+    """The values of one column, from the field of the writer's that is at the place `at`, if there is one."""
+    if not at:
+        fitting.spend(member.field_type, len(place.owner))
+        return pa.nulls(len(place.owner), arrow_type(member.field_type))
+    written, inner = struct.fields[at[0]].field_type, place.inside(member.name)
+    return fit_value(fitting, arrays[at[0]], (written, member.field_type), inner, (inner.path, written))
+
+
+def _with_respelt(
+    fitting: Fitting,
+    written: tuple[StructType, Sequence[pa.Array], int],
+    member: NestedField,
+    place: Place,
+    column: pa.Array | None,
+) -> pa.Array:
+    """A column, and where it has no value that of a field whose name differs in capitals alone. A record with values of both
+    is refused, unless the table leaves other fields out. column: None where no other field feeds it.
+    """
+    struct, arrays, n = written
+    array, path = arrays[n], (*place.path, struct.fields[n].name)
+    if column is None:
+        return _fit_member(fitting, struct, arrays, member, place, [n])
+    is_second = np.asarray(array.is_valid()) & np.asarray(column.is_valid()) & place.there
+    if is_second.any() or not len(column):
+        _meet_second(fitting, array, is_second, place, path, member.name)
+        left = np.where(is_second, -1, np.arange(len(array)))
+        array = array.take(pa.array(left, mask=is_second))
+    respelt = _fit_member(fitting, struct, [*arrays[:n], array, *arrays[n + 1 :]], member, place, [n])
+    if respelt.null_count == len(respelt):
+        return column
+    return respelt if column.null_count == len(column) else _either(column, respelt)
+
+
+def _either(one: pa.Array, other: pa.Array) -> pa.Array:
+    """The values of one column, and those of the other where it has none."""
+    count = len(one)
+    is_null = np.asarray(one.is_null())
+    places = np.where(is_null, np.arange(count, 2 * count), np.arange(count))
+    return pa.concat_arrays([one, as_written(other, one.type)]).take(pa.array(places))
+
+
+def _meet_second(
+    fitting: Fitting, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
+) -> None:
+    if fitting.reading.unknown_fields == "add":
+        fitting.refuse_change(path, clash_reason(fitting.in_row(path), [column]))
+        reason = both_reason(fitting.in_row(path), column)
+        fitting.refuse(array, is_second, place.owner, path, "name_taken", reason)
+    elif fitting.reading.unknown_fields == "drop":
+        fitting.dropped.add(".".join(path))
+    else:
+        reason = UNKNOWN_FIELD if fitting.reading.unknown_fields == "rescue" else _NO_COLUMN
+        fitting.refuse(array, is_second, place.owner, path, "unknown_field", reason)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where values are: their path, the record each belongs to, and which of the structs they are members of are there."""
+
+    path: Path
+    owner: Owner
+    there: NDArray[np.bool_]
+
+    def inside(self, name: str) -> Place:
+        """One level down, in a struct."""
+        return Place((*self.path, name), self.owner, self.there)
+
+
+def fit_value(
+    fitting: Fitting,
+    array: pa.Array,
+    kinds: tuple[IcebergType, IcebergType],
+    place: Place,
+    top: tuple[Path, IcebergType],
+) -> pa.Array:
+    """One column in the table's type. kinds: the writer's and the table's. top: path and written type of the nearest field
+    that a change of the table would name.
+    """
+    written, wanted = kinds
+    if array.offset:
+        array = pa.concat_arrays([array])  # What is inside is taken as it lies in memory.
+    if isinstance(written, DateType | TimestampType | TimestamptzType):
+        array = _near(fitting, array, place)
+    if isinstance(written, StructType) and isinstance(wanted, StructType):
+        return _fit_inner_struct(fitting, array, written, wanted, place)
+    if isinstance(written, ListType) and isinstance(wanted, ListType):
+        return _fit_list(fitting, array, (written, wanted), place, top)
+    if isinstance(written, MapType) and isinstance(wanted, MapType):
+        return _fit_map(fitting, array, (written, wanted), place, top)
+    if written == wanted:
+        return array
+    if isinstance(written, UnionStruct):
+        return _fit_branches(fitting, array, (written, wanted), place, top)
+    return _fit_other(fitting, array, kinds, place, top)
+
+
+def _near(fitting: Fitting, array: pa.Array, place: Place) -> pa.Array:
+    """The days or timestamps of the years 1 to 9999; others are put aside or refused."""
+    near, is_far = inside_years(array)
+    if is_far.any():
+        reason = "{value} is a time outside of the years 1 to 9999"
+        fitting.refuse(array, is_far, place.owner, place.path, "out_of_range", reason)
+    return near
+
+
+def _fit_other(
+    fitting: Fitting,
+    array: pa.Array,
+    kinds: tuple[IcebergType, IcebergType],
+    place: Place,
+    top: tuple[Path, IcebergType],
+) -> pa.Array:
+    """Values of another type than the table's."""
+    written, wanted = kinds
+    branch = fitting.branches.get(place.path)
+    if branch is not None and isinstance(wanted, StructType) and branch in {member.name for member in wanted.fields}:
+        return _fit_into_branch(fitting, array, (written, wanted), place, branch)
+    if can_promote(wanted, written):
+        if fitting.reading.may_widen:
+            fitting.want(*top)
+        else:
+            fitting.refuse_change(place.path, f"{wanted} is not widened to {written}")
+    return _convert(fitting, array, kinds, place)
+
+
+def _fit_branches(
+    fitting: Fitting,
+    array: pa.Array,
+    kinds: tuple[UnionStruct, IcebergType],
+    place: Place,
+    top: tuple[Path, IcebergType],
+) -> pa.Array:
+    """Values of a union in a column of one type: each goes over as if its branch were all there is."""
+    written, wanted = kinds
+    fitting.spend(wanted, len(array))
+    found = pa.nulls(len(array), arrow_type(wanted))
+    for n, branch in enumerate(written.fields):
+        alone = (top[0], _with_branch(top[1], branch.field_type))
+        fitted = fit_value(fitting, array.field(n), (branch.field_type, wanted), place, alone)
+        if fitted.null_count < len(fitted):
+            found = pc.coalesce(found, fitted) if found.null_count < len(found) else fitted
+    return found
+
+
+def _with_branch(kind: IcebergType, branch: IcebergType) -> IcebergType:
+    """The type of a field that is a union, or has one in its lists and maps, with one branch in the union's place."""
+    if isinstance(kind, ListType):
+        return list_with(kind, _with_branch(kind.element_type, branch), False)
+    if isinstance(kind, MapType):
+        return map_with(kind, _with_branch(kind.value_type, branch), False)
+    return branch
+
+
+def _fit_into_branch(
+    fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, StructType], place: Place, branch: str
+) -> pa.Array:
+    """Values of one type in the column of a union that has it: each goes to the member of that branch."""
+    struct = pa.StructArray.from_arrays([array], [branch], mask=array.is_null())
+    written = StructType(NestedField(0, branch, kinds[0], required=False))
+    return _fit_inner_struct(fitting, struct, written, kinds[1], place)
+
+
+def _fit_inner_struct(
+    fitting: Fitting, array: pa.Array, written: StructType, wanted: StructType, place: Place
+) -> pa.Array:
+    there = np.asarray(array.is_valid())
+    inner = Place(place.path, place.owner, there)
+    arrays = [array.field(n) for n in range(len(written.fields))]
+    columns = fit_struct(fitting, written, arrays, wanted.fields, inner)
+    kind = pa.struct([pa.field(f.name, c.type) for f, c in zip(wanted.fields, columns, strict=True)])
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=columns)
+
+
+def _fit_list(
+    fitting: Fitting,
+    array: pa.Array,
+    kinds: tuple[ListType, ListType],
+    place: Place,
+    top: tuple[Path, IcebergType],
+) -> pa.Array:
+    written, wanted = kinds
+    inner = _elements(array, place, "element")
+    items = fit_value(fitting, array.values, (written.element_type, wanted.element_type), inner, top)
+    if wanted.element_required:
+        require(fitting, items, inner, inner.path)
+    kind = pa.list_(pa.field("element", items.type))
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[items])
+
+
+def _fit_map(
+    fitting: Fitting,
+    array: pa.Array,
+    kinds: tuple[MapType, MapType],
+    place: Place,
+    top: tuple[Path, IcebergType],
+) -> pa.Array:
+    written, wanted = kinds
+    items, keys = _elements(array, place, "value"), array.keys
+    if written.key_type != wanted.key_type:
+        target = arrow_type(wanted.key_type)
+        if not may_convert(keys.type, target):
+            return _convert(fitting, array, kinds, place)
+        if can_promote(wanted.key_type, written.key_type):  # Iceberg lets values of maps become wider, and no keys.
+            what = f"{wanted.key_type} is not widened to {written.key_type}"
+            fitting.refuse_change((*place.path, "key"), what)
+        keys = cast_exactly(keys, target)
+        if keys.null_count:
+            array, items, keys = _without_misfits(fitting, array, keys, wanted.key_type, place)
+    values = fit_value(fitting, array.items, (written.value_type, wanted.value_type), items, top)
+    if wanted.value_required:
+        require(fitting, values, items, items.path)
+    kind = pa.map_(keys.type, pa.field("value", values.type))
+    entries = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
+    assert len(items.owner) == len(entries)
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[entries])
+
+
+def _without_misfits(
+    fitting: Fitting, array: pa.MapArray, keys: pa.Array, wanted: IcebergType, place: Place
+) -> tuple[pa.MapArray, Place, pa.Array]:
+    """The maps whose keys all fit, the others null: an entry without its key would be lost. keys: null where they do not."""
+    of_map = np.repeat(np.arange(len(array)), np.diff(np.asarray(array.offsets)))
+    bad = np.zeros(len(array), np.bool_)
+    bad[of_map[np.asarray(keys.is_null())]] = True
+    fitting.refuse(
+        array, bad, place.owner, place.path, "does_not_fit", f"{{value}} has a key that does not fit {wanted}"
+    )
+    rows = pa.array(np.arange(len(array)), mask=bad)
+    kept = array.take(rows)
+    return kept, _elements(kept, place, "value"), cast_exactly(kept.keys, keys.type)
+
+
+def _elements(array: pa.Array, place: Place, name: str) -> Place:
+    offsets = np.asarray(array.offsets)
+    owner = np.repeat(place.owner, np.diff(offsets))
+    return Place((*place.path, name), owner, np.ones(owner.size, np.bool_))
+
+
+def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> None:
+    """Refuses the records that have no value for a required column, and asks for it to become optional."""
+    missing = np.asarray(column.is_null()) & place.there & ~fitting.refused[place.owner]
+    if not missing.any():
+        return
+    if fitting.reading.may_widen:
+        fitting.loosened.add(path)
+    reason = "the column is required and the record has no value for it"
+    fitting.refuse(column, missing, place.owner, path, "missing", reason)
+
+
+def require_inside(fitting: Fitting, column: pa.Array, kind: IcebergType, place: Place) -> None:
+    """The same of the fields inside a column, of which some may have been left out."""
+    if not _requires(kind):
+        return
+    if column.offset:
+        column = pa.concat_arrays([column])  # What is inside is taken as it lies in memory.
+    for values, inner_kind, is_required, inner in _inside(column, kind, place):
+        if is_required:
+            require(fitting, values, inner, inner.path)
+        require_inside(fitting, values, inner_kind, inner)
+
+
+def _inside(column: pa.Array, kind: IcebergType, place: Place) -> Iterator[tuple[pa.Array, IcebergType, bool, Place]]:
+    """What is one level down in a column: the values, their type, whether they are required, and where they are."""
+    if isinstance(kind, StructType):
+        there = np.asarray(column.is_valid())
+        for n, member in enumerate(kind.fields):
+            inner = Place((*place.path, member.name), place.owner, there)
+            yield column.field(n), member.field_type, member.required, inner
+    elif isinstance(kind, ListType):
+        yield column.values, kind.element_type, kind.element_required, _elements(column, place, "element")
+    elif isinstance(kind, MapType):
+        yield column.items, kind.value_type, kind.value_required, _elements(column, place, "value")
+
+
+def _requires(kind: IcebergType) -> bool:
+    """Whether something inside a type is required."""
+    if isinstance(kind, StructType):
+        return any(member.required or _requires(member.field_type) for member in kind.fields)
+    if isinstance(kind, ListType):
+        return kind.element_required or _requires(kind.element_type)
+    return isinstance(kind, MapType) and (kind.value_required or _requires(kind.value_type))
+
+
+def _meet_unknown(
+    fitting: Fitting,
+    member: NestedField,
+    array: pa.Array,
+    place: Place,
+    spellings: Spellings,
+) -> None:
+    """spellings: the names of the columns that are there."""
+    path, unknown_fields = (*place.path, member.name), fitting.reading.unknown_fields
+    shown = array if unknown_fields == "add" else readable(array, member.field_type)
+    if unknown_fields == "add":
+        _add_unknown(fitting, member, array, place, spellings)
+    elif unknown_fields == "drop":
+        fitting.dropped.add(".".join(path))
+    else:
+        if unknown_fields == "refuse":
+            fitting.refuse_change(path, f"{member.field_type} is {NOT_ADDED}")
+        there = np.asarray(array.is_valid()) & place.there
+        if unknown_fields == "rescue" and len(place.owner) == fitting.row_count and _is_of_each(place.owner):
+            fitting.rescue_column(shown, there, path)
+            return
+        reason = UNKNOWN_FIELD if unknown_fields == "rescue" else _NO_COLUMN
+        fitting.refuse(shown, there, place.owner, path, "unknown_field", reason)
+
+
+def _add_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: Place, spellings: Spellings) -> None:
+    """Wants a column for a field, or refuses the records that have a value in it."""
+    path, barred = (*place.path, member.name), fitting.reading.barred_at
+    there = np.asarray(array.is_valid()) & place.there
+    long = _long_name(member)
+    if spellings.others(member.name):
+        reason = clash_reason(fitting.in_row(path), spellings.others(member.name))
+        fitting.refuse_change(path, reason)
+        fitting.refuse(array, there, place.owner, path, "name_taken", reason)
+    elif path in barred:
+        fault = barred_fault(member.name, barred[path])
+        fitting.refuse(array, there, place.owner, path, fault.kind, fault.message)
+    elif long is not None:
+        fault = long_name_fault(long)
+        fitting.refuse(array, there, place.owner, (*place.path, shorten(member.name)), fault.kind, fault.message)
+        if not is_long(member.name):
+            _want_rest(fitting, member, path)
+    else:
+        if any(other[: len(path)] == path for other in barred):
+            _refuse_barred(fitting, array, member.field_type, place.inside(member.name))
+        kind = without_empty(type_without_barred(member.field_type, barred, path) if barred else member.field_type)
+        if kind is not None:  # Of a struct without fields nothing can be stored until it has one.
+            fitting.want(path, kind)
+
+
+def _long_name(member: NestedField) -> str | None:
+    """A name of the field, or of one in it, that no column may have."""
+    return member.name if is_long(member.name) else long_name_in(member.field_type)
+
+
+def _want_rest(fitting: Fitting, member: NestedField, path: Path) -> None:
+    """Of a field with such a name in it what the table can have: records without that one fit it then."""
+    rest = without_long_names(StructType(member)).fields
+    kind = without_empty(rest[0].field_type) if rest else None
+    if kind is not None:
+        fitting.want(path, kind)
+
+
+def _refuse_barred(fitting: Fitting, array: pa.Array, kind: IcebergType, place: Place) -> None:
+    """Refuses the records with values in fields that are kept out, inside a field that the table lacks."""
+    barred = fitting.reading.barred_at
+    if place.path in barred:
+        there = np.asarray(array.is_valid()) & place.there
+        fitting.refuse(array, there, place.owner, place.path, "name_taken", barred[place.path])
+    elif any(other[: len(place.path)] == place.path for other in barred):
+        for values, inner_kind, _, inner in _inside(pa.concat_arrays([array]), kind, place):
+            _refuse_barred(fitting, values, inner_kind, inner)
+
+
+def _is_of_each(owner: Owner) -> bool:
+    """Whether the values are one of each record, in order: they are in no list and no map."""
+    return bool((owner == np.arange(len(owner))).all())
+
+
+def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, IcebergType], place: Place) -> pa.Array:
+    """Values in another type where each of them is one of it exactly; the others are misfits."""
+    written, wanted = kinds
+    target = arrow_type(wanted)
+    unit = fitting.reading.unit_at.get(place.path) if fitting.reading.units else None
+    zone = fitting.reading.zone_at.get(place.path) if fitting.reading.zones else None
+    zoned = convert_zone(array, wanted, zone) if zone is not None else None
+    if zoned is not None:
+        outside = np.asarray(array.is_valid()) & np.asarray(zoned.is_null())
+        reason = f"{{value}} is out of the range of {wanted} in {zone}"
+        fitting.refuse(array, outside, place.owner, place.path, "out_of_range", reason)
+        return zoned
+    if unit is not None and _is_number(array.type) and isinstance(wanted, TimestampType | TimestamptzType):
+        return _from_epoch(fitting, array, wanted, place, unit)
+    remedy = ""
+    converted = convert(array, written, wanted, unit, fitting.reading.coerces(place.path))
+    if converted is None and not may_convert(array.type, target):
+        # A message that has got its first field is spelt in full: the remedy is a column of that type.
+        is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
+        words = spell_type(written) if is_first else _word(written)
+        fitting.refuse_change(place.path, f"{words} does not fit {_word(wanted)}")
+        declared = declaration_for(fitting.in_row(place.path), words, _word(wanted))
+        remedy = declared and f"; {declared}"
+    back = converted.array if converted is not None else cast_exactly(array, target)
+    bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
+    if bad.any():
+        shown = readable(array, written)
+        if converted is not None:
+            reason = f"{{value}} is out of the range of {wanted if unit == DAY else f'{wanted}({unit})'}"
+            fitting.refuse(shown, bad & converted.is_outside, place.owner, place.path, "out_of_range", reason)
+            bad &= ~converted.is_outside
+        is_number = isinstance(wanted, DecimalType) and may_convert(array.type, target)
+        fault, fits_not = ("out_of_range", "is out of the range of") if is_number else ("does_not_fit", "does not fit")
+        reason = f"{{value}} ({_word(written)}) {fits_not} {_word(wanted)}"
+        if differ_in_zone(written, wanted):
+            remedy = f": {zone_exits(fitting.in_row(place.path), wanted)}"
+        if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
+            remedy = f": {fraction_exits(fitting.in_row(place.path), is_json=False)}"
+        fitting.refuse(shown, bad, place.owner, place.path, fault, reason + remedy)
+    return back
+
+
+def _from_epoch(fitting: Fitting, array: pa.Array, wanted: IcebergType, place: Place, unit: str) -> pa.Array:
+    moments = from_numbers(array, unit)
+    if moments.is_outside.any():
+        reason = f"{{value}} is out of the range of {wanted}({unit})"
+        fitting.refuse(array, moments.is_outside, place.owner, place.path, "out_of_range", reason)
+    zone = fitting.reading.zone_at.get(place.path) if fitting.reading.zones else None
+    if zone is not None and isinstance(wanted, TimestampType):
+        return to_local(moments.micros.cast(pa.timestamp("us", tz="UTC")), zone)
+    return moments.micros.cast(arrow_type(wanted))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _word(kind: IcebergType) -> str:
+    return str(kind).split("<")[0]

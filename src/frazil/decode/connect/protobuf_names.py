@@ -1,0 +1,103 @@
+"""What a Protobuf schema tells of Kafka Connect's types, as Confluent's ProtobufConverter writes it.
+
+The converter has messages for Connect's decimals, dates and times, and notes a decimal's parameters in the option
+`confluent.field_meta` of the field. Names of other types, as Debezium's, are there only where somebody wrote them into it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from frazil.decode.connect.schema import meaning_of
+from frazil.decode.connect.values import (
+    CONFLUENT_DECIMAL,
+    GOOGLE_DATE,
+    GOOGLE_TIME,
+    VARIABLE_SCALE,
+    Meaning,
+    confluent_decimal,
+)
+from frazil.decode.envelope import Path
+from frazil.decode.protobuf.json import JSON_TYPES
+from frazil.decode.protobuf.schema import MAX_LEVELS, load_message
+
+_META_NUMBER, _PARAMS_NUMBER = 1088, 2
+_SCALED = {"scale", "value"}
+_Proto = descriptor_pb2.FieldDescriptorProto
+
+
+@functools.lru_cache(maxsize=256)
+def meanings_of_protobuf(descriptors: bytes, message: str) -> Mapping[Path, Meaning]:
+    """The types of Connect's by path of the value, in the records of one message; the descriptors were read before."""
+    found: dict[Path, Meaning] = {}
+    _walk(load_message(descriptors, message), (), (), found)
+    return found
+
+
+def _walk(descriptor: Any, path: Path, above: tuple[str, ...], found: dict[Path, Meaning]) -> None:
+    inside = (*above, descriptor.full_name)
+    if len(inside) > MAX_LEVELS:
+        return
+    for each in descriptor.fields:
+        own, params = (*path, each.name), _params(each)
+        if each.message_type is not None and each.message_type.GetOptions().map_entry:
+            value = each.message_type.fields_by_name["value"]
+            _note(value, (*own, "value"), _params(value), inside, found)
+        else:
+            _note(each, (*own, "element") if each.is_repeated else own, params, inside, found)
+
+
+def _note(
+    each: Any, path: Path, params: Mapping[str, str], inside: tuple[str, ...], found: dict[Path, Meaning]
+) -> None:
+    message = each.message_type
+    meaning = meaning_of(params["connect.name"], params) if "connect.name" in params else None
+    if meaning is None and message is not None:
+        meaning = _meaning_of_message(message, params)
+    if meaning is not None:
+        found[path] = meaning
+    elif message is not None and message.full_name not in JSON_TYPES and message.full_name not in inside:
+        _walk(message, path, inside, found)
+
+
+def _meaning_of_message(message: Any, params: Mapping[str, str]) -> Meaning | None:
+    if message.full_name == CONFLUENT_DECIMAL:
+        return confluent_decimal(params.get("precision"), params.get("scale"))
+    if message.full_name in (GOOGLE_DATE, GOOGLE_TIME):
+        return Meaning(message.full_name)
+    is_scaled = message.name == "VariableScaleDecimal" and {each.name for each in message.fields} == _SCALED
+    return VARIABLE_SCALE if is_scaled else None
+
+
+def _params(each: Any) -> Mapping[str, str]:
+    """The parameters in a field's `confluent.field_meta`; the option itself is not among those that descriptors know."""
+    raw = each.GetOptions().SerializeToString()
+    if not raw:
+        return {}
+    try:
+        return dict(_options().FromString(raw).meta.params)
+    except DecodeError:
+        return {}
+
+
+@functools.lru_cache(maxsize=1)
+def _options() -> Any:
+    """A message that has of a field's options only `confluent.field_meta`, and of that only the parameters."""
+    file = descriptor_pb2.FileDescriptorProto(name="options.proto", package="frazil", syntax="proto3")
+    options, meta = file.message_type.add(name="Options"), file.message_type.add(name="Meta")
+    entry = meta.nested_type.add(name="ParamsEntry")
+    entry.options.map_entry = True
+    for number, name in enumerate(("key", "value"), 1):
+        entry.field.add(name=name, number=number, type=_Proto.TYPE_STRING, label=_Proto.LABEL_OPTIONAL)
+    message = {"type": _Proto.TYPE_MESSAGE, "label": _Proto.LABEL_OPTIONAL}
+    options.field.add(name="meta", number=_META_NUMBER, type_name=".frazil.Meta", **message)
+    message["label"] = _Proto.LABEL_REPEATED
+    meta.field.add(name="params", number=_PARAMS_NUMBER, type_name=".frazil.Meta.ParamsEntry", **message)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("frazil.Options"))

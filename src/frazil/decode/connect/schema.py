@@ -1,0 +1,307 @@
+"""Schemas of Kafka Connect: the one that JSON messages carry with them, and what Connect's converter notes in Avro ones.
+
+Connect has few types of its own and gives others a name: `io.debezium.time.MicroTimestamp` is a long. The types here are
+those as written, and `meanings` says which fields have such a name (docs/reference/debezium.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from frazil.decode.avro.walk import types_of
+from frazil.decode.columns import Columns, Fault
+from frazil.decode.connect.values import Meaning, Meant, read_meaning
+from frazil.decode.envelope import Path
+from frazil.decode.json_texts import json_text
+from frazil.decode.map_keys import filled
+from frazil.registry.port import UnusableSchema
+from frazil.schema.selection import list_with
+
+_MAX_LEVELS = 64
+_MAX_TEXT_BYTES = 2**20
+_PRIMITIVES: Mapping[str, IcebergType] = {
+    "int8": IntegerType(),
+    "int16": IntegerType(),
+    "int32": IntegerType(),
+    "int64": LongType(),
+    "float": FloatType(),
+    "float32": FloatType(),
+    "double": DoubleType(),
+    "float64": DoubleType(),
+    "boolean": BooleanType(),
+    "string": StringType(),
+    "bytes": BinaryType(),
+}
+_HEAD_BYTES = 1000
+_STRUCT = re.compile(rb'"type"\s*:\s*"struct"')
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+
+
+@dataclass(frozen=True)
+class ConnectSchema:
+    """A struct as it is written, and by path the fields whose type has a name."""
+
+    struct: StructType
+    meanings: Mapping[Path, Meaning]
+
+
+@dataclass(frozen=True)
+class ConnectType:
+    """A schema of any type, as it is written."""
+
+    #: The Iceberg type of the payload as it is written.
+    kind: IcebergType
+    #: By path of a field, the name of its type; the empty path is the payload itself.
+    meanings: Mapping[Path, Meaning]
+
+
+@functools.lru_cache(maxsize=256)
+def parse_connect_type(text: bytes) -> ConnectType:
+    """The schema of any type that a JSON message carries. Raises UnusableSchema for what is none."""
+    if len(text) > _MAX_TEXT_BYTES:
+        raise UnusableSchema(f"the schema has more than {_MAX_TEXT_BYTES:,} bytes of text")
+    meanings: dict[Path, Meaning] = {}
+    try:
+        return ConnectType(_type_of(json.loads(text), (), meanings), meanings)
+    except (KeyError, TypeError, AttributeError, RecursionError, ValueError):
+        raise UnusableSchema("the member `schema` is no schema of Kafka Connect") from None
+
+
+def parse_connect(text: bytes) -> ConnectSchema:
+    """The schema of a struct that a JSON message carries. Raises UnusableSchema for what is none."""
+    found = parse_connect_type(text)
+    if not isinstance(found.kind, StructType):
+        raise UnusableSchema("the member `schema` describes no struct")
+    return ConnectSchema(found.kind, found.meanings)
+
+
+@functools.lru_cache(maxsize=256)
+def names_connect_type(text: bytes) -> bool:
+    """Whether a JSON object names a type of Kafka Connect, as the schema in a message of Connect's converter does. The
+    rest of it may be no schema.
+    """
+    if len(text) > _MAX_TEXT_BYTES:
+        return _STRUCT.search(text[:_HEAD_BYTES]) is not None
+    try:
+        node = json.loads(text)
+    except (RecursionError, ValueError):
+        return False
+    kind = node.get("type") if isinstance(node, dict) else None
+    return isinstance(kind, str) and (kind in _PRIMITIVES or kind in ("struct", "array", "map"))
+
+
+def _type_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType:
+    if len(path) > _MAX_LEVELS:
+        raise UnusableSchema(f"the schema is nested more than {_MAX_LEVELS} levels deep")
+    kind = node["type"]
+    if node.get("name"):
+        meanings[path] = meaning_of(node["name"], node.get("parameters"))
+    if kind == "struct":
+        members = node.get("fields") or []
+        inner = [(one["field"], _type_of(one, (*path, one["field"]), meanings)) for one in members]
+        return StructType(*(NestedField(0, name, of, required=False) for name, of in inner))
+    if kind == "array":
+        element = _type_of(node["items"], (*path, "element"), meanings)
+        return ListType(element_id=0, element_type=element, element_required=False)
+    if kind == "map":
+        return _map_of(node, path, meanings)
+    if kind not in _PRIMITIVES:
+        raise UnusableSchema(f"the field {'.'.join(path)} has the unknown type {kind}")
+    return _PRIMITIVES[kind]
+
+
+def _map_of(node: dict[str, Any], path: Path, meanings: dict[Path, Meaning]) -> IcebergType:
+    """The type of a map. Connect's converter writes one whose keys are no texts as an array of pairs; where its keys are
+    no plain values either, it becomes a list of these, as Connect's converter for Avro writes it.
+    """
+    key, value = node["keys"], node["values"]
+    if key["type"] in _PRIMITIVES:
+        of_key = _type_of(key, (*path, "key"), meanings)
+        return MapType(0, of_key, 0, _type_of(value, (*path, "value"), meanings), False)
+    inner = (*path, "element")
+    members = {name: _type_of(of, (*inner, name), meanings) for name, of in (("key", key), ("value", value))}
+    pair = StructType(*(NestedField(0, name, of, required=False) for name, of in members.items()))
+    return ListType(element_id=0, element_type=pair, element_required=False)
+
+
+def meaning_of(name: str, parameters: Any) -> Meaning:
+    """The type of Connect's with a name and, of a decimal, the parameters that come with it."""
+    given = parameters if isinstance(parameters, dict) else {}
+    if name != _DECIMAL:
+        return Meaning(name)
+    try:
+        scale, precision = int(given.get("scale", 0)), int(given.get("connect.decimal.precision") or 38)
+    except (TypeError, ValueError, OverflowError):  # Numbers are what a converter writes there; others mean nothing.
+        return Meaning("")
+    return Meaning(name, scale, min(precision, 38))
+
+
+@functools.lru_cache(maxsize=256)
+def meanings_of_avro(text: str, references: tuple[str, ...] = ()) -> Mapping[Path, Meaning]:
+    """The names that Connect's converter noted in an Avro schema, by path of the value; the texts were parsed before."""
+    found: dict[Path, Meaning] = {}
+    for each in types_of(text, references):
+        if isinstance(each.node.get("connect.name"), str):
+            found[each.path] = meaning_of(each.node["connect.name"], each.node.get("connect.parameters"))
+    return found
+
+
+TypeAt = Callable[[Path], IcebergType | None]
+
+
+@dataclass
+class _Reading:
+    """Columns on their way to what they mean. wanted: the type of the table's column for a field."""
+
+    meanings: Mapping[Path, Meaning]
+    wanted: TypeAt
+    fault: NDArray[np.uint8]
+    faults: list[Fault]
+    paths: dict[int, str]
+    values: dict[int, str]
+
+    def read(
+        self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int64]
+    ) -> tuple[pa.Array, IcebergType]:
+        """One column; `owner` is the record that each of its values belongs to."""
+        meaning, wanted = self.meanings.get(path), self.wanted(path)
+        if meaning is not None and wanted != kind and not _is_as_written(kind, wanted):
+            meant = read_meaning(array, meaning, wanted)
+            if meant is not None:
+                self._note(array, meant, meaning, path, owner)
+                return meant.array, meant.kind
+        if not any(len(other) > len(path) and other[: len(path)] == path for other in self.meanings):
+            return array, kind
+        if array.offset:
+            array = pa.concat_arrays([array])
+        if isinstance(kind, StructType):
+            return self._struct(array, kind, path, owner)
+        if isinstance(kind, ListType):
+            return self._list(array, kind, path, owner)
+        return self._map(array, kind, path, owner) if isinstance(kind, MapType) else (array, kind)
+
+    def _list(
+        self, array: pa.Array, kind: ListType, path: Path, owner: NDArray[np.int64]
+    ) -> tuple[pa.Array, IcebergType]:
+        counts = np.diff(np.asarray(array.offsets))
+        items, of = self.read(array.values, kind.element_type, (*path, "element"), np.repeat(owner, counts))
+        arrow = pa.list_(pa.field("element", items.type))
+        made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[items])
+        return made, list_with(kind, of, kind.element_required)
+
+    def _map(
+        self, array: pa.Array, kind: MapType, path: Path, owner: NDArray[np.int64]
+    ) -> tuple[pa.Array, IcebergType]:
+        of_entry = np.repeat(owner, np.diff(np.asarray(array.offsets)))
+        keys, key_kind = self.read(array.keys, kind.key_type, (*path, "key"), of_entry)
+        items, of = self.read(array.items, kind.value_type, (*path, "value"), of_entry)
+        arrow = pa.map_(keys.type, pa.field("value", items.type))
+        # The record of a key that cannot be read is a bad one; Arrow ends the process over a key that is null.
+        entries = pa.StructArray.from_arrays([filled(keys), items], fields=[arrow.key_field, arrow.item_field])
+        made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:2], array.null_count, children=[entries])
+        return made, MapType(0, key_kind, 0, of, kind.value_required)
+
+    def _struct(
+        self, array: pa.Array, kind: StructType, path: Path, owner: NDArray[np.int64]
+    ) -> tuple[pa.Array, IcebergType]:
+        read = [
+            self.read(array.field(n), member.field_type, (*path, member.name), owner)
+            for n, member in enumerate(kind.fields)
+        ]
+        fields = [
+            member.model_copy(update={"field_type": of}) for member, (_, of) in zip(kind.fields, read, strict=True)
+        ]
+        arrow = pa.struct([pa.field(f.name, one.type) for f, (one, _) in zip(fields, read, strict=True)])
+        children = [one for one, _ in read]
+        made = pa.Array.from_buffers(arrow, len(array), array.buffers()[:1], array.null_count, children=children)
+        return made, type(kind)(*fields)  # A union stays one.
+
+    def _note(self, array: pa.Array, meant: Meant, meaning: Meaning, path: Path, owner: NDArray[np.int64]) -> None:
+        if not meant.bad.any():
+            return
+        far = np.zeros(meant.bad.size, np.bool_) if meant.far is None else meant.far
+        name = meaning.name.rpartition(".")[2]
+        beyond = Fault("out_of_range", f"{{value}} ({name}) is out of the range of {meant.kind}")
+        self._refuse(array, far, beyond, path, owner)
+        none = Fault("does_not_fit", f"{{value}} is no {name} that {meant.kind} can hold")
+        self._refuse(array, meant.bad & ~far, none, path, owner)
+
+    def _refuse(
+        self, array: pa.Array, bad: NDArray[np.bool_], fault: Fault, path: Path, owner: NDArray[np.int64]
+    ) -> None:
+        """Makes records bad ones; of a record with several such values the first counts."""
+        places = np.flatnonzero(bad & (self.fault[owner] == 0))
+        rows, first = np.unique(owner[places], return_index=True)
+        if not rows.size:
+            return
+        if fault not in self.faults:
+            self.faults.append(fault)  # Of a type and a table's type there are few, and a byte numbers them.
+        self.fault[rows] = self.faults.index(fault) + 1
+        for row, place in zip(rows.tolist(), places[first].tolist(), strict=True):
+            self.paths[row], self.values[row] = ".".join(path), json_text(array[place])
+
+
+def _is_as_written(kind: IcebergType, wanted: IcebergType | None) -> bool:
+    """Whether a column is for values as they are written, whatever the name of their type means."""
+    families = ((IntegerType, LongType, FloatType, DoubleType, DecimalType), (BinaryType, FixedType), (StructType,))
+    return any(isinstance(kind, family) and isinstance(wanted, family) for family in families)
+
+
+def without_units(meanings: Mapping[Path, Meaning], units: Mapping[Path, str]) -> Mapping[Path, Meaning]:
+    """The meanings without those of columns whose numbers the pipeline file gives a unit: that counts. units: by path."""
+    return {path: meaning for path, meaning in meanings.items() if path not in units} if units else meanings
+
+
+def with_keys(meanings: Mapping[Path, Meaning], keys: Collection[Path]) -> Mapping[Path, Meaning]:
+    """The meanings, of fields that identify rows with a mark. keys: their paths; the empty one is all of a key."""
+    if not keys:
+        return meanings
+    return {
+        path: replace(meaning, is_key=True) if path in keys or () in keys else meaning
+        for path, meaning in meanings.items()
+    }
+
+
+def give_meaning(
+    struct: StructType, columns: Columns, meanings: Mapping[Path, Meaning], wanted: TypeAt
+) -> tuple[StructType, Columns]:
+    """The columns as what their types' names mean. A value that its type cannot hold is a fault of its record."""
+    if not meanings:
+        return struct, columns
+    fault = columns.fault.copy()
+    reading = _Reading(meanings, wanted, fault, list(columns.faults), dict(columns.paths), dict(columns.values))
+    owner = np.arange(fault.size)
+    fields, arrays = [], []
+    for member, array in zip(struct.fields, columns.arrays, strict=True):
+        made, kind = reading.read(array, member.field_type, (member.name,), owner)
+        arrays.append(made)
+        fields.append(member.model_copy(update={"field_type": kind}))
+    found = replace(
+        columns, arrays=arrays, fault=fault, faults=reading.faults, paths=reading.paths, values=reading.values
+    )
+    return StructType(*fields), found

@@ -1,0 +1,162 @@
+"""Whole numbers in two's complement, the highest byte first, with the scale of a column or of their own: as decimals, and as
+plain digits. Java's `BigDecimal` is written so, by Kafka Connect's Decimal and by Debezium's VariableScaleDecimal.
+"""
+
+from __future__ import annotations
+
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact, localcontext
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from frazil.decode.decimals import MOST_DIGITS, Decimals, read_decimals
+
+Bools = NDArray[np.bool_]
+_WORD = 16
+_MOST_BYTES = 1 << 16
+"""Of a number that becomes text: PostgreSQL's largest numeric has 61,233."""
+_MOST_ZEROS = 1000
+"""Zeros that a scale may add to the digits of a number: a few bytes do not become megabytes of text."""
+_FAR_SCALE = 1 << 40
+_SHORT_BITS = 200
+
+
+def unscaled_numbers(array: pa.Array) -> tuple[pa.Array, Bools]:
+    """Whole numbers in two's complement, the highest byte first, as decimal128(38, 0); and which have more than 16 bytes,
+    none, or more than 38 digits.
+    """
+    array = pa.concat_arrays([array.cast(pa.binary())])
+    rows = len(array)
+    there = np.asarray(array.is_valid())
+    offsets = np.frombuffer(array.buffers()[1], np.int32, rows + 1).astype(np.int64) if rows else np.zeros(1, np.int64)
+    raw = np.frombuffer(array.buffers()[2], np.uint8) if array.buffers()[2] else np.zeros(0, np.uint8)
+    starts, ends = offsets[:-1], offsets[1:]
+    bad = there & ((ends - starts < 1) | (ends - starts > _WORD))
+    good = there & ~bad
+    words = np.zeros((rows, _WORD), np.uint8)
+    rows_left = np.flatnonzero(good)
+    words[rows_left] = np.where(raw[starts[rows_left]] >= 128, 255, 0)[:, None]
+    for place in range(_WORD):
+        rows_left = rows_left[ends[rows_left] - starts[rows_left] > place]
+        words[rows_left, place] = raw[ends[rows_left] - 1 - place]
+    kind = pa.decimal128(MOST_DIGITS, 0)
+    most = pa.scalar(Decimal(10**MOST_DIGITS - 1), kind)
+    numbers = pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(words)])
+    large = np.asarray(pc.or_(pc.greater(numbers, most), pc.less(numbers, pc.negate(most))))
+    bad |= good & large
+    mask = pa.py_buffer(np.packbits(there & ~bad, bitorder="little"))
+    return pa.Array.from_buffers(kind, rows, [mask, pa.py_buffer(words)]), bad
+
+
+def without_padding(array: pa.Array) -> pa.Array:
+    """The same numbers; of those of more than 16 bytes without the bytes that only repeat the sign."""
+    long = np.flatnonzero(np.asarray(pc.fill_null(pc.greater(pc.binary_length(array), _WORD), False)))
+    if not long.size:
+        return array
+    shorter = pa.array([_trimmed(array[row].as_py()) for row in long.tolist()], array.type)
+    return pc.replace_with_mask(array, pa.array(np.isin(np.arange(len(array)), long)), shorter)
+
+
+def _trimmed(raw: bytes) -> bytes:
+    sign = b"\xff" if raw[0] >= 0x80 else b"\0"
+    rest = raw.lstrip(sign)
+    keeps_one = not rest or (rest[0] >= 0x80) != (raw[0] >= 0x80)
+    return sign + rest if keeps_one else rest
+
+
+def with_scale(numbers: pa.Array, scale: int) -> pa.Array:
+    """Whole numbers of decimal128 as the same digits with so many of them after the point."""
+    return pa.Array.from_buffers(pa.decimal128(MOST_DIGITS, scale), len(numbers), numbers.buffers())
+
+
+def scaled_decimals(values: pa.Array, scales: pa.Array, precision: int, scale: int) -> Decimals:
+    """Numbers that each have a scale, as decimals of one."""
+    exponents = np.negative(_scales(scales)).astype(np.str_)
+    spelt = pc.binary_join_element_wise(_digits(values), pa.array(exponents, pa.string()), "e")
+    return read_decimals(spelt, precision, scale)
+
+
+def plain_texts(values: pa.Array, scales: pa.Array, by_value: bool) -> pa.Array:
+    """Numbers that each have a scale, as their digits without an exponent; null where there is no number, or where it
+    would be too long. by_value: without zeros after the last digit of a fraction, so that equal numbers have equal texts.
+    """
+    numbers, odd = unscaled_numbers(without_padding(values))
+    each = _scales(scales)
+    odd |= (each < 0) | (each > MOST_DIGITS)
+    found = pa.nulls(len(values), pa.string())
+    for scale in np.unique(each[~odd]).tolist():
+        texts = with_scale(numbers, scale).cast(pa.string())
+        found = pc.if_else(pa.array((each == scale) & ~odd), texts, found)
+    # Arrow writes small fractions with an exponent.
+    odd |= np.asarray(pc.fill_null(pc.match_substring(found, "E"), False))
+    rows = np.flatnonzero(odd & np.asarray(values.is_valid()))
+    if rows.size:
+        digits = _digits(values.take(pa.array(rows))).to_pylist()
+        texts = pa.array(
+            [_plain(text, int(each[n])) for text, n in zip(digits, rows.tolist(), strict=True)], pa.string()
+        )
+        found = pc.replace_with_mask(found, pa.array(np.isin(np.arange(len(values)), rows)), texts)
+    found = pc.if_else(pc.and_(pc.is_valid(scales), pc.is_valid(values)), found, None)
+    return _by_value(found) if by_value else found
+
+
+def _scales(scales: pa.Array) -> NDArray[np.int64]:
+    return np.clip(np.asarray(scales.fill_null(0)).astype(np.int64), -_FAR_SCALE, _FAR_SCALE)
+
+
+def _digits(values: pa.Array) -> pa.Array:
+    """The digits of whole numbers of any length; null where there are no bytes, or more than a number may have."""
+    numbers, odd = unscaled_numbers(without_padding(values))
+    digits = numbers.cast(pa.string())
+    rows = np.flatnonzero(odd)
+    if not rows.size:
+        return digits
+    texts = pa.array([_spell(values[row].as_py()) for row in rows.tolist()], pa.string())
+    return pc.replace_with_mask(digits, pa.array(odd), texts)
+
+
+def _spell(raw: bytes) -> str | None:
+    if not 0 < len(raw) <= _MOST_BYTES:
+        return None
+    return spell_integer(int.from_bytes(raw, "big", signed=True))
+
+
+def spell_integer(number: int) -> str:
+    """The digits of a number of any length: `str` refuses more than 4,300, and takes the square of their count."""
+    with localcontext(Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])):
+        digits = str(_to_decimal(abs(number), number.bit_length()))
+    return f"-{digits}" if number < 0 else digits
+
+
+def _to_decimal(number: int, bits: int) -> Decimal:
+    if bits <= _SHORT_BITS:
+        return Decimal(number)
+    low_bits = bits // 2
+    high = number >> low_bits
+    low = number - (high << low_bits)
+    return _to_decimal(low, low_bits) + _to_decimal(high, bits - low_bits) * _power(low_bits)
+
+
+@lru_cache(maxsize=64)
+def _power(bits: int) -> Decimal:
+    return Decimal(2) ** bits
+
+
+def _plain(digits: str | None, scale: int) -> str | None:
+    """The digits with the point where the scale puts it."""
+    if digits is None:
+        return None
+    sign, digits = ("-", digits[1:]) if digits.startswith("-") else ("", digits)
+    if max(-scale, scale - len(digits)) > _MOST_ZEROS:
+        return "0" if digits == "0" else None
+    if scale <= 0:
+        return "0" if digits == "0" else f"{sign}{digits}{'0' * -scale}"
+    digits = digits.zfill(scale + 1)
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}"
+
+
+def _by_value(texts: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(texts, r"^(-?[0-9]+)(?:\.0*|(\.[0-9]*[1-9])0*)$", r"\1\2")

@@ -1,0 +1,111 @@
+"""Forms of a writer's values: which are read in another form than the schema's own, because the table's column has that one.
+
+Avro's logical types leave the bytes as they are, so a `timestamp-millis` is also the `long` that was written; an enum of
+Protobuf is a number on the wire; a message or record without fields fits a struct. A change from one to the other is none
+of what is written, and must not be one of what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from frazil.decode.columns import UnionStruct
+from frazil.decode.renames import NO_RENAMES, Renames
+
+Path = tuple[str, ...]
+Forms = frozenset[tuple[Path, str]]
+"""By path of the writer's value the form that its column has: `number`, `text`, `bytes` or `struct`."""
+
+OWN_FORMS: Forms = frozenset()
+"""Every value is read as its schema says."""
+
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
+_BYTES = (BinaryType, FixedType)
+_TIMES = (DateType, TimeType, TimestampType, TimestamptzType)
+
+
+def forms_of(struct: StructType, fields: Sequence[NestedField], renames: Renames = NO_RENAMES) -> Forms:
+    """The forms that the table's `fields` ask for of a writer's values. struct: what they are by their schema alone.
+
+    A reader takes up those of them that its format knows, and leaves the others.
+    """
+    return frozenset(_of_members(struct, fields, renames, (), ()))
+
+
+def _of_members(
+    struct: StructType, fields: Iterable[NestedField], renames: Renames, written_at: Path, at: Path
+) -> Iterator[tuple[Path, str]]:
+    """written_at, at: the path of the struct in the writer's schema and in the table."""
+    fields = list(fields)
+    written = {member.name: member for member in struct.fields}
+    renamed = renames.of_columns(struct, {member.name for member in fields}, at)
+    for member in fields:
+        source = member.name if member.name in written else renamed.get(member.name, member.name)
+        inner, column = (*written_at, source), (*at, member.name)
+        if source in written:
+            yield from _of_value(written[source].field_type, member.field_type, renames, inner, column)
+        else:  # A record without fields has no column of its own: it may be there all the same.
+            yield from _structs_in(member.field_type, inner)
+
+
+def _of_value(
+    written: IcebergType, wanted: IcebergType, renames: Renames, written_at: Path, at: Path
+) -> Iterator[tuple[Path, str]]:
+    if isinstance(written, StructType) and isinstance(wanted, StructType):
+        yield from _of_members(written, wanted.fields, renames, written_at, at)
+    elif isinstance(written, ListType) and isinstance(wanted, ListType):
+        inner, column = (*written_at, "element"), (*at, "element")
+        yield from _of_value(written.element_type, wanted.element_type, renames, inner, column)
+    elif isinstance(written, MapType) and isinstance(wanted, MapType):
+        inner, column = (*written_at, "value"), (*at, "value")
+        yield from _of_value(written.value_type, wanted.value_type, renames, inner, column)
+    elif isinstance(written, UnionStruct):
+        for branch in written.fields:
+            yield from _of_value(branch.field_type, wanted, renames, (*written_at, branch.name), at)
+    elif isinstance(written, BooleanType) and isinstance(wanted, StructType):
+        yield from _structs_in(wanted, written_at)
+    else:
+        form = _form_of(written, wanted)
+        if form:
+            yield written_at, form
+
+
+def _structs_in(kind: IcebergType, path: Path) -> Iterator[tuple[Path, str]]:
+    """The struct that a type is, and those that are its members."""
+    if isinstance(kind, StructType):
+        yield path, "struct"
+        for member in kind.fields:
+            yield from _structs_in(member.field_type, (*path, member.name))
+
+
+def _form_of(written: IcebergType, wanted: IcebergType) -> str:
+    """The form of the column, where a value of the written type may have it; empty where it has none, or its own."""
+    if isinstance(wanted, _NUMBERS) and isinstance(written, (*_TIMES, StringType, BooleanType)):
+        return "number"
+    if isinstance(wanted, StringType) and isinstance(written, (UUIDType, *_BYTES)):
+        return "text"
+    if isinstance(wanted, _BYTES) and isinstance(written, (DecimalType, UUIDType, StringType)):
+        return "bytes"
+    return ""

@@ -1,0 +1,52 @@
+"""JSON texts that need not be objects, as those of keys and headers: the whole of each becomes a value of one column."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyiceberg.types import IcebergType
+
+from frazil.decode.columns import Decoded, Fault
+from frazil.decode.json import scan
+from frazil.decode.json.columns import Findings, read_value
+from frazil.decode.json.grammar import MAX_DEPTH
+from frazil.decode.json.infer import infer_type
+from frazil.decode.json.records import JsonOptions, spell_out, texts_of, unreadable, whole_slices
+
+
+def decode_any(
+    values: pa.BinaryArray,
+    name: str,
+    kind: IcebergType | None,
+    options: JsonOptions,
+    what: str = "the key",
+    is_spelt: bool = False,
+) -> Decoded:
+    """The column `name` of the type `kind` from one JSON value per text, none of them null.
+
+    kind: None: there is no such column yet, and its type is inferred, as wanted. Paths of misfits begin with `name`. what:
+    is read, for words.
+    """
+    texts, error, slices = texts_of(values, options, is_spelt), unreadable(values), whole_slices(values)
+    scan.scan_any(texts.base, slices.start, slices.end, slices.kind, error, texts.stack)
+    findings = Findings(options.unknown_fields)
+    columns = []
+    if kind is None:
+        inferred = infer_type(texts, slices, (name,))
+        if inferred is not None:
+            findings.wanted[()] = {name: inferred}
+    else:
+        columns.append(read_value(texts, slices, kind, findings, (name,)))
+    if texts.has_slow_keys and not is_spelt:
+        spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        return decode_any(spelt, name, kind, options, what, is_spelt=True)
+    texts.refuse(slices, error, name, _faults(what))
+    misfits = sorted(texts.misfits, key=lambda misfit: misfit.row)[: options.limit]
+    return Decoded(columns, texts.refused, misfits, findings.wanted, dropped=findings.dropped)
+
+
+def _faults(what: str) -> dict[int, Fault]:
+    return {
+        scan.MALFORMED: Fault("malformed", f"{what} is not well-formed JSON"),
+        scan.TOO_DEEP: Fault("too_deep", f"{what} is nested more than {MAX_DEPTH} levels deep"),
+        scan.NOT_UTF8: Fault("bad_text", f"{what} is not UTF-8"),
+    }

@@ -1,0 +1,26 @@
+"""Record keys in JSON that Kafka Connect's converter has written with their schema: `{"schema": …, "payload": …}`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.decode.json import scan
+from frazil.decode.json.grammar import ABSENT
+from frazil.decode.json.records import JsonOptions, texts_of, unreadable, whole_slices
+from frazil.decode.json.slices import take_keys
+
+
+def bare_keys(keys: pa.Array) -> pa.Array:
+    """The keys, those with a schema without it. What is no JSON stays as it is, for whoever reads the keys."""
+    if not np.asarray(pc.fill_null(pc.match_substring(keys.cast(pa.binary()), b'"payload"'), False)).any():
+        return keys
+    texts, whole, error = texts_of(keys, JsonOptions("drop")), whole_slices(keys), unreadable(keys)
+    scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
+    schema, payload = take_keys(texts, whole, ("schema", "payload"), error)
+    wrapped = np.flatnonzero((schema.kind != ABSENT) & (payload.kind != ABSENT) & (error == scan.OK))
+    bare = keys.to_pylist()
+    for row in wrapped.tolist():
+        bare[row] = texts.buffer[payload.start[row] : payload.end[row]].tobytes()
+    return pa.array(bare, pa.binary())

@@ -1,0 +1,565 @@
+"""Value slices of one column, read as a declared Iceberg type: Arrow arrays, and a misfit for each value that is not
+one.
+
+Nothing is rounded or converted between kinds, and nothing cut but parts of a microsecond: a string is no number, 1.5 is no
+integer. docs/reference/json.md has the table of what fits what; tests/unit/decode/test_json_types.py holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
+
+from frazil.decode.columns import Fault, bitmap
+from frazil.decode.json import values
+from frazil.decode.json.as_sent import as_sent
+from frazil.decode.json.extended import as_held, endless_of
+from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
+from frazil.decode.json.infer import infer_members, join_spellings, refuse_objects, refuse_second
+from frazil.decode.json.pairs import read_pairs
+from frazil.decode.json.scan import MAX_UNKNOWN, OK
+from frazil.decode.json.slices import (
+    Members,
+    Slices,
+    Texts,
+    elements_of,
+    entries_of,
+    is_text,
+    presence,
+    take_all,
+    take_apart,
+)
+from frazil.decode.json.text import (
+    TEXT_READERS,
+    TextColumn,
+    read_counted,
+    read_epochs,
+    read_zoned,
+    whole_number,
+)
+from frazil.decode.limits import barred_fault, long_name_fault
+from frazil.decode.memory import I32, U8
+from frazil.decode.zones import zone_exits
+from frazil.name_length import is_long, shorten
+from frazil.schema.name_case import Spellings, clash_reason, fraction_exits
+from frazil.schema.selection import EVERY_MEMBER
+
+_HAS_ZONE, _HAS_NONE = values.TWICE + 1, values.TWICE + 2
+_FAULTS = {
+    values.WRONG_KIND: Fault("does_not_fit", "{value} does not fit {type}"),
+    values.OUT_OF_RANGE: Fault("out_of_range", "{value} is out of the range of {type}"),
+    values.NOT_INTEGRAL: Fault("does_not_fit", "{value} is not a whole number, as {type} needs"),
+    values.LONE_SURROGATE: Fault("bad_text", "{value} has half of a surrogate pair, which is no text"),
+    values.UNREADABLE: Fault("does_not_fit", "{value} cannot be read as {type}"),
+    values.MISSING: Fault("missing", "the column is required and the record has no value for it"),
+    values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
+    _HAS_ZONE: Fault("does_not_fit", "{value} has a zone, and {type} has none"),
+    _HAS_NONE: Fault("does_not_fit", "{value} has no zone, and {type} has one"),
+}
+_UNKNOWN_FIELD = {
+    1: Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` lets it have none")
+}
+_SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
+_ENDLESS = ("NaN", "Infinity", "-Infinity")
+# The bits of a double that are 0 when it lies on a float, or half way between two.
+_BELOW_HALF = 2**28 - 1
+_BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
+    IntegerType: (-(2**31), 2**31 - 1),
+    LongType: (-(2**63), 2**63 - 1),
+}
+
+
+@dataclass
+class Findings:
+    """What decoding met besides values.
+
+    unknown_fields: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
+    the record. wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements
+    and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table
+    says so. refusals: paths of fields that the table does not take. barred: why some fields cannot be added, by path.
+    """
+
+    unknown_fields: str = "add"
+    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+    refusals: set[str] = field(default_factory=set)
+    barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+
+
+def read_members(
+    texts: Texts,
+    slices: Slices,
+    fields: tuple[NestedField, ...],
+    findings: Findings,
+    path: tuple[str, ...],
+    error: U8,
+) -> list[pa.Array]:
+    """The fields of all objects among `slices`, one array each; `error` gets the faults of the objects themselves."""
+    names = [member.name for member in fields]
+    level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
+    asides = level.more(names)  # What is left out is looked for too: so it is no unknown field.
+    members = take_apart(texts, slices, fields, asides, error)
+    columns = members.columns
+    if level.only is not None:
+        unknown_fields = zip(asides, members.columns[len(names) :], strict=True)
+        _meet_unknown(texts, unknown_fields, findings, path)
+    elif members.unknown:
+        columns = _meet_other_keys(texts, slices, (names, asides), members, findings, path, error)
+        members.clear(error)
+    if path in texts.watched:
+        texts.watched[path](names + asides, columns)
+    arrays = []
+    for member, column in zip(fields, columns[: len(names)], strict=True):
+        arrays.append(read_value(texts, column, member.field_type, findings, (*path, member.name)))
+        if member.required:
+            _refuse_missing(texts, slices, column, arrays[-1], (*path, member.name), error)
+    return arrays
+
+
+def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
+    """One column of any type; as many values as there are slices, null where absent, null or refused."""
+    if texts.is_extended:
+        slices = as_held(texts, slices, kind, path)
+    reader = _READERS.get(type(kind))
+    if reader is not None:
+        return reader(texts, slices, kind, findings, path)
+    return _read_text(texts, slices, kind, path)
+
+
+def _meet_other_keys(
+    texts: Texts,
+    slices: Slices,
+    known: tuple[list[str], list[str]],
+    members: Members,
+    findings: Findings,
+    path: tuple[str, ...],
+    error: U8,
+) -> list[Slices]:
+    """What becomes of keys that no column has by exactly their name; the columns of `known`, with the values under names
+    that differ from theirs in capitals alone. known: names of columns, and of what is left out.
+    """
+    fields, asides = known
+    spellings = Spellings(fields)
+    is_respelt = len(members.unknown) >= MAX_UNKNOWN  # Behind so many there may be others.
+    is_respelt |= any(spellings.find(name) is not None for name in members.unknown)
+    if findings.unknown_fields == "drop":
+        unknown = [name for name in members.unknown if spellings.find(name) is None]
+        findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
+        if not is_respelt:
+            return members.columns
+        # What else is in a record that is left out says nothing of it, whatever its neighbours have.
+        others_of = take_all(texts, slices, fields + asides, error.copy())[0][len(fields) + len(asides) :]
+        names = [*fields, *asides, *(name for name in others_of if spellings.find(name) is not None)]
+        every = take_apart(texts, replace(slices, sweep=None), (), names, error)
+        every.clear(error)
+    else:
+        names, every = take_all(texts, slices, fields + asides, error)
+    columns = every.columns if is_respelt else members.columns
+    at: dict[str | None, int] = {name: n for n, name in enumerate(fields)}
+    others: list[tuple[str, Slices]] = []
+    for name, column in list(zip(names, every.columns, strict=True))[len(fields) + len(asides) :]:
+        place = at.get(spellings.find(name))
+        if place is not None:
+            columns[place], second = join_spellings(columns[place], column)
+            others += _meet_second(texts, second, findings, (*path, name), fields[place])
+        elif findings.unknown_fields != "drop":
+            others.append((name, column))
+    _meet_unknown(texts, others, findings, path, spellings)
+    return columns[: len(fields) + len(asides)]
+
+
+def _meet_second(
+    texts: Texts, second: Slices, findings: Findings, path: tuple[str, ...], column: str
+) -> list[tuple[str, Slices]]:
+    """Values that no column is left for, as their record has another one for it: its record is refused, unless the table
+    leaves such fields out or puts them aside, which is answered.
+    """
+    if not (second.kind > NULL).any():
+        return []
+    if findings.unknown_fields != "add":
+        return [(path[-1], second)]
+    refuse_second(texts, second, path, column)
+    return []
+
+
+def _why_not(texts: Texts, path: tuple[str, ...], taken: list[str], findings: Findings) -> Fault | None:
+    """Why a field gets no column. taken: names of columns that differ from its own in capitals alone."""
+    if taken:
+        return Fault("name_taken", clash_reason(texts.in_row(path), taken))
+    if path in findings.barred:
+        return barred_fault(path[-1], findings.barred[path])
+    return long_name_fault(path[-1]) if is_long(path[-1]) else None
+
+
+def _meet_unknown(
+    texts: Texts,
+    columns: Iterable[tuple[str, Slices]],
+    findings: Findings,
+    path: tuple[str, ...],
+    spellings: Spellings | None = None,
+) -> None:
+    """spellings: the names of columns that are there."""
+    if findings.unknown_fields == "add":
+        free: list[tuple[str, Slices]] = []
+        for name, column in columns:
+            inner, taken = (*path, name), spellings.others(name) if spellings is not None else []
+            fault = _why_not(texts, inner, taken, findings)
+            if fault is None:
+                free.append((name, column))
+            else:
+                there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
+                texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
+        found = infer_members(texts, free, path)
+        if found:
+            findings.wanted.setdefault(path, {}).update((name, one.type) for name, one in found.items())
+        return
+    for name, column in columns:
+        inner = (*path, name)
+        if findings.unknown_fields != "drop":
+            _put_aside(texts, column, inner, findings)
+        elif (column.kind != ABSENT).any() and is_text(name):
+            findings.dropped.add(".".join(inner))
+
+
+def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> None:
+    if texts.selection is not None and texts.selection.takes(path) == "none":
+        return
+    if texts.selection is not None and texts.selection.is_split(path):
+        column = _put_parts_aside(texts, column, path, findings)
+    there = column.kind > NULL
+    if not there.any():
+        return
+    label = ".".join(path)
+    if findings.unknown_fields == "rescue":
+        texts.unknown_fields.append((label, column))
+    else:
+        findings.refusals.add(label)
+        texts.refuse(column, there.astype(np.uint8), label, _UNKNOWN_FIELD)
+
+
+def _put_parts_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> Slices:
+    """Of objects and lists only what counts; answers the values that are neither."""
+    assert texts.selection is not None
+    objects, lists = column.only(OBJECT), column.only(ARRAY)
+    error = np.zeros(len(objects), np.uint8)
+    read_members(texts, objects, (), findings, path, error)
+    refuse_objects(texts, objects, error, path)
+    if (lists.kind == ARRAY).any():
+        _, elements = elements_of(texts, lists)
+        _put_aside(texts, elements, (*path, "element"), findings)
+    is_part = texts.selection.takes(path) == "part"
+    return column.only() if is_part else column.only(*_SCALARS)
+
+
+def _refuse_missing(
+    texts: Texts, slices: Slices, column: Slices, array: pa.Array, path: tuple[str, ...], error: U8
+) -> None:
+    missing = (slices.kind == OBJECT) & (error == OK) & np.asarray(array.is_null())
+    if not texts.is_rescuing:  # A value that was rescued leaves nothing in its column.
+        missing &= column.kind <= NULL
+    if missing.any():
+        texts.refuse(column, missing.astype(np.uint8) * values.MISSING, ".".join(path), _FAULTS)
+
+
+def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tuple[str, ...]) -> None:
+    if bad.any():
+        name = str(kind).split("<")[0]  # What is in a list or struct would only hide what the value should have been.
+        faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
+        whole = faults[values.NOT_INTEGRAL]
+        for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():
+            exits = zone_exits(texts.in_row(path), kind)
+            faults[code] = replace(faults[code], message=f"{faults[code].message}: {exits}")
+        faults[values.NOT_INTEGRAL] = replace(whole, message=f"{whole.message}: {fraction_exits(texts.in_row(path))}")
+        texts.refuse(slices, bad, ".".join(path), faults)
+
+
+def _flags(slices: Slices) -> tuple[U8, U8]:
+    return np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
+
+
+def _read_boolean(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
+    valid, bad = _flags(slices)
+    out = np.zeros(len(slices), np.uint8)
+    values.parse_bools(slices.start, slices.kind, out, valid, bad)
+    _refuse(texts, slices, bad, kind, path)
+    return _primitive(pa.bool_(), valid, bitmap(out))
+
+
+def _primitive(kind: pa.DataType, valid: NDArray[Any], values: pa.Buffer) -> pa.Array:
+    """An array of numbers, flags or moments; one without nulls has no bitmap."""
+    nulls = valid.size - int(np.count_nonzero(valid))
+    return pa.Array.from_buffers(kind, valid.size, [bitmap(valid) if nulls else None, values], null_count=nulls)
+
+
+def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
+    told = slices.integers()
+    if told is not None and not ((slices.kind > NULL) & (slices.kind != INT)).any():
+        if isinstance(kind, LongType):
+            return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(told))
+        narrow = told.astype(np.int32)
+        if (narrow == told).all():
+            return _primitive(pa.int32(), slices.kind == INT, pa.py_buffer(narrow))
+    return _read_any_integer(texts, slices, kind, path)
+
+
+def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
+    valid, bad = _flags(slices)
+    out = np.zeros(len(slices), np.int64)
+    least, most = _BOUNDS[type(kind)]
+    slow = np.empty(len(slices), np.int32)
+    count = values.parse_integers(texts.base, slices.start, slices.end, slices.kind, least, most, out, valid, bad, slow)
+    for row in slow[:count].tolist():
+        whole = whole_number(texts.text(slices, row))
+        if whole is None:
+            bad[row] = values.NOT_INTEGRAL
+        elif not least <= whole <= most:
+            bad[row] = values.OUT_OF_RANGE
+        else:
+            out[row], valid[row] = whole, 1
+    _refuse(texts, slices, bad, kind, path)
+    if isinstance(kind, IntegerType):
+        return _primitive(pa.int32(), valid, pa.py_buffer(out.astype(np.int32)))
+    return _primitive(pa.int64(), valid, pa.py_buffer(out))
+
+
+def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
+    valid, bad = _flags(slices)
+    told = slices.doubles()
+    is_number = (slices.kind == INT) | (slices.kind == DOUBLE)
+    out: NDArray[np.floating[Any]]
+    if told is not None and not ((slices.kind > NULL) & ~is_number).any():
+        out, valid = told, is_number.view(np.uint8)
+    else:
+        out = _read_any_double(texts, slices, valid, bad)
+    arrow = pa.float64()
+    if isinstance(kind, FloatType):
+        arrow = pa.float32()
+        out = _as_floats(texts, slices, out)
+    endless = np.isinf(out)
+    if endless.any():
+        bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
+    if (texts.takes_endless or texts.is_extended) and bad.any():
+        words = slices.only(STRING) if texts.takes_endless else endless_of(slices)
+        _take_endless(texts, words, out, valid, bad)
+    _refuse(texts, slices, bad, kind, path)
+    return _primitive(arrow, valid, pa.py_buffer(out))
+
+
+def _as_floats(texts: Texts, slices: Slices, doubles: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """The nearest float of each number. A double that lies between two floats was rounded already: its text decides."""
+    with np.errstate(over="ignore"):
+        out = doubles.astype(np.float32)
+    between = np.flatnonzero(((doubles.view(np.int64) & _BELOW_HALF) == 0) & (out != doubles)).astype(np.int32)
+    if between.size:
+        out[between] = _exact_doubles(texts, slices, between, pa.float32())
+    return out
+
+
+def _take_endless(texts: Texts, slices: Slices, out: NDArray[Any], valid: U8, bad: U8) -> None:
+    """The numbers that JSON lacks, where they are written as texts."""
+    words = text_column(texts, slices, numbers=False).array
+    codes = pc.index_in(words, pa.array(_ENDLESS))
+    found = np.asarray(codes.is_valid())
+    out[found] = np.array([float(word) for word in _ENDLESS])[np.asarray(codes.drop_null())]
+    valid[found], bad[found] = 1, values.FITS
+
+
+def _read_any_double(texts: Texts, slices: Slices, valid: U8, bad: U8) -> values.F64:
+    out = np.zeros(len(slices), np.float64)
+    slow = np.empty(len(slices), np.int32)
+    count = values.parse_doubles(texts.base, slices.start, slices.end, slices.kind, out, valid, bad, slow)
+    if count:
+        rows = slow[:count]
+        out[rows] = _exact_doubles(texts, slices, rows, pa.float64())
+    return out
+
+
+def _exact_doubles(texts: Texts, slices: Slices, rows: I32, kind: pa.DataType) -> NDArray[np.floating[Any]]:
+    """Doubles with more digits than one rounding can take: Arrow's own exact parser, over their text."""
+    size = int((slices.end[rows] - slices.start[rows]).sum())
+    out = np.empty(size, np.uint8)
+    offsets = np.zeros(rows.size + 1, np.int32)
+    values.copy_texts(texts.base, slices.start, slices.end, rows, offsets, out.ctypes.data)
+    text = pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
+    return np.asarray(text.cast(kind))
+
+
+def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
+    """Strings with their escapes gone (and numbers as written, if asked for) as one Arrow array, and what is no such
+    text.
+    """
+    valid, bad = _flags(slices)
+    offsets = np.empty(len(slices) + 1, np.int32)
+    values.measure_strings(texts.base, slices.start, slices.end, slices.kind, numbers, offsets, valid, bad)
+    out = np.empty(int(offsets[-1]) + values.SPARE, np.uint8)
+    limit = texts.base + texts.buffer.size
+    values.copy_strings(texts.base, slices.start, slices.end, slices.kind, valid, offsets, out.ctypes.data, limit)
+    nulls = valid.size - int(np.count_nonzero(valid))
+    buffers = [bitmap(valid) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    return TextColumn(pa.Array.from_buffers(pa.string(), len(slices), buffers, null_count=nulls), valid, bad)
+
+
+def _read_string(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
+    coerces = bool(texts.coerced) and texts.coerces(path)
+    column = text_column(texts, _as_written(slices) if coerces else slices, numbers=coerces)
+    _refuse(texts, slices, column.bad, kind, path)
+    return as_sent(texts, slices, column.array) if coerces else column.array
+
+
+def _as_written(slices: Slices) -> Slices:
+    """The values with a kind whose text is copied as it is written, where they are no text."""
+    is_other = np.isin(slices.kind, (TRUE, FALSE, OBJECT, ARRAY))
+    return replace(slices, kind=np.where(is_other, np.uint8(INT), slices.kind)) if is_other.any() else slices
+
+
+def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
+    """Types that JSON writes as text: decimals, dates, times, uuids, bytes."""
+    reader = TEXT_READERS[type(kind)]
+    unit = texts.units.get(path) if texts.units else None
+    zone = texts.zones.get(path) if texts.zones else None
+    is_counted = unit is not None and isinstance(kind, DateType | TimeType)
+    column = text_column(texts, slices, numbers=reader.numbers or is_counted)
+    if zone is not None:
+        array = read_zoned(column, kind, slices.kind, unit, zone)
+    elif unit is not None and is_counted:
+        array = read_counted(column, kind, slices.kind, unit, reader)
+    elif unit is None or not isinstance(kind, TimestampType | TimestamptzType):
+        array = reader.read(column, kind, slices.kind)
+    else:
+        array = read_epochs(column, kind, slices.kind, unit)
+    if isinstance(kind, TimestampType | TimestamptzType):
+        _tell_zones(column, kind)
+    _refuse(texts, slices, column.bad, kind, path)
+    return array
+
+
+def _tell_zones(column: TextColumn, kind: IcebergType) -> None:
+    """Notes of the texts that were not read which of them only have a zone too many, or none."""
+    rows = np.flatnonzero(column.bad == values.UNREADABLE)
+    if not rows.size:
+        return
+    texts = column.array.take(pa.array(rows))
+    other, code = (TimestamptzType(), _HAS_ZONE) if isinstance(kind, TimestampType) else (TimestampType(), _HAS_NONE)
+    valid, bad = np.ones(rows.size, np.uint8), np.zeros(rows.size, np.uint8)
+    TEXT_READERS[type(other)].read(TextColumn(texts, valid, bad), other, np.full(rows.size, STRING, np.uint8))
+    column.bad[rows[(bad == 0) & np.asarray(texts.is_valid())]] = code
+
+
+def _read_struct(
+    texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]
+) -> pa.Array:
+    assert isinstance(kind, StructType)
+    validity, nulls, other = presence(slices, OBJECT)
+    _refuse(texts, slices, other, kind, path)
+    error = np.zeros(len(slices), np.uint8)
+    arrays = read_members(texts, slices, kind.fields, findings, path, error)
+    refuse_objects(texts, slices, error, path)
+    arrow = pa.struct([pa.field(f.name, a.type) for f, a in zip(kind.fields, arrays, strict=True)])
+    return pa.Array.from_buffers(arrow, len(slices), [validity], null_count=nulls, children=arrays)
+
+
+def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
+    assert isinstance(kind, ListType)
+    validity, nulls, other = presence(slices, ARRAY)
+    _refuse(texts, slices, other, kind, path)
+    offsets, elements = elements_of(texts, slices)
+    items = read_value(texts, elements, kind.element_type, findings, (*path, "element"))
+    if kind.element_required:
+        _refuse_null(texts, elements, (*path, "element"))
+    arrow = pa.list_(pa.field("element", items.type))
+    return pa.Array.from_buffers(
+        arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[items]
+    )
+
+
+def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
+    assert isinstance(kind, MapType)
+    if not isinstance(kind.key_type, StringType):
+        return _read_pairs(texts, slices, kind, findings, path)
+    validity, nulls, other = presence(slices, OBJECT)
+    _refuse(texts, slices, other, kind, path)
+    offsets, key_slices, value_slices = entries_of(texts, slices)
+    keys = text_column(texts, key_slices, numbers=False)
+    _refuse(texts, key_slices, keys.bad, StringType(), (*path, "key"))
+    _refuse_twice(texts, slices, offsets, keys.array, path)
+    items = read_value(texts, value_slices, kind.value_type, findings, (*path, "value"))
+    if kind.value_required:
+        _refuse_null(texts, value_slices, (*path, "value"))
+    arrow = pa.map_(pa.string(), pa.field("value", items.type))
+    names = keys.array.cast(pa.string()).fill_null("")  # Arrow ends the process over a key that is null.
+    entries = pa.StructArray.from_arrays([names, items], fields=[arrow.key_field, arrow.item_field])
+    return pa.Array.from_buffers(
+        arrow, len(slices), [validity, pa.py_buffer(offsets)], null_count=nulls, children=[entries]
+    )
+
+
+def _read_pairs(texts: Texts, slices: Slices, kind: MapType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
+    """Maps whose keys are no texts, from arrays of pairs."""
+
+    def read(some: Slices, of: IcebergType, place: tuple[str, ...]) -> pa.Array:
+        return read_value(texts, some, of, findings, place)
+
+    array, pairs, keys, bad = read_pairs(texts, slices, kind, path, read)
+    _refuse(texts, slices, bad * np.uint8(values.WRONG_KIND), kind, path)
+    _refuse_twice(texts, slices, pairs.offsets, keys, path)
+    if kind.value_required:
+        _refuse_null(texts, pairs.values, (*path, "value"))
+    return array
+
+
+def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:
+    missing = (slices.kind <= NULL).astype(np.uint8) * np.uint8(values.MISSING)
+    if missing.any():
+        texts.refuse(slices, missing, ".".join(path), _FAULTS)
+
+
+def _refuse_twice(texts: Texts, slices: Slices, offsets: I32, keys: pa.Array, path: tuple[str, ...]) -> None:
+    """A map cannot hold one key twice: (row, key) pairs must differ."""
+    rows = np.repeat(np.arange(len(slices), dtype=np.int64), np.diff(offsets))
+    codes = np.asarray(keys.dictionary_encode().indices.fill_null(-1), dtype=np.int64)
+    pairs = rows * (codes.max(initial=0) + 2) + codes
+    unique, first = np.unique(pairs, return_index=True)
+    if unique.size == pairs.size:
+        return
+    bad = np.zeros(len(slices), np.uint8)
+    again = np.ones(pairs.size, bool)
+    again[first] = False
+    bad[rows[again]] = values.TWICE
+    texts.refuse(slices, bad, ".".join(path), _FAULTS)
+
+
+_Reader = Callable[[Texts, Slices, IcebergType, Findings, tuple[str, ...]], pa.Array]
+_READERS: dict[type[IcebergType], _Reader] = {
+    BooleanType: _read_boolean,
+    IntegerType: _read_integer,
+    LongType: _read_integer,
+    FloatType: _read_double,
+    DoubleType: _read_double,
+    StringType: _read_string,
+    StructType: _read_struct,
+    ListType: _read_list,
+    MapType: _read_map,
+}

@@ -1,0 +1,231 @@
+"""The Iceberg type of JSON values nobody declared, from every value of the batch, not from a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    BooleanType,
+    DoubleType,
+    IcebergType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from frazil.decode.columns import Fault
+from frazil.decode.json import values
+from frazil.decode.json.extended import ENDLESS, MOMENT, as_new
+from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
+from frazil.decode.json.scan import DUPLICATE_KEY, HALF_KEY, SLOW_KEY, TOO_MANY_KEYS
+from frazil.decode.json.slices import MAX_NAMES, Slices, Texts, elements_of, take_all, take_apart
+from frazil.decode.json.times import type_of_texts
+from frazil.decode.limits import barred_fault, long_name_fault
+from frazil.decode.memory import U8
+from frazil.name_length import is_long, shorten
+from frazil.schema.name_case import both_reason, fold
+from frazil.schema.selection import EVERY_MEMBER
+
+MAX_INFERRED_DEPTH = 60
+
+_FAMILIES = {
+    TRUE: "boolean", FALSE: "boolean", INT: "number", DOUBLE: "number",
+    STRING: "string", ESCAPED: "string", OBJECT: "object", ARRAY: "array",
+    MOMENT: "moment", ENDLESS: "number",
+}  # fmt: skip
+_TYPES: dict[str, IcebergType] = {"boolean": BooleanType(), "string": StringType(), "moment": TimestamptzType()}
+_MIXED, _TOO_BIG, _TOO_DEEP = range(1, 4)
+_FAULTS = {
+    _MIXED: Fault("does_not_fit", "{value} meets values of another kind under the same name; declare the column"),
+    _TOO_BIG: Fault(
+        "out_of_range",
+        "{value} is beyond 64 bits; declare the column as decimal, as double, or as text with `coerce: true`",
+    ),
+    _TOO_DEEP: Fault(
+        "too_deep", f"{{value}} is nested more than {MAX_INFERRED_DEPTH} levels deep, too deep for a column"
+    ),
+}
+_OBJECT_FAULTS = {
+    DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
+    HALF_KEY: Fault("bad_text", "a key has half of a surrogate pair, which is no text"),
+    TOO_MANY_KEYS: Fault(
+        "too_many_fields",
+        f"the object has one of more than {MAX_NAMES} names; declare the column as map<string, …>",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """The type of a field. at: the first byte of the first value that tells a type (no null, and nothing in lists and
+    objects without any): fields get their columns in this order, wherever batches end.
+    """
+
+    type: IcebergType
+    at: int
+
+
+def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergType | None:
+    """The type that holds every value of `slices`, or None when there is none yet (only null, [] or {}).
+
+    What no type holds is refused as a misfit: integers beyond 64 bits, and of values of two kinds those that are not of
+    the kind that came first. Field ids are placeholders.
+    """
+    found = infer_field(texts, slices, path)
+    return None if found is None else found.type
+
+
+def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred | None:
+    """As `infer_type`."""
+    slices = texts.selected(slices, path)
+    if texts.is_extended:
+        slices = as_new(texts, slices)
+    kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
+    families = {_FAMILIES[kind] for kind in kinds}
+    if not families:
+        return None
+    told = texts.hints.get(tuple(map(fold, path))) if texts.hints else None
+    if told == "moment" and not texts.is_extended:
+        told = "string"
+    if len(families) > 1 or (told is not None and told not in families):
+        first = told or _FAMILIES[min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))]
+        family = [kind for kind, name in _FAMILIES.items() if name == first]
+        is_other = ~np.isin(slices.kind, [*family, ABSENT, NULL])
+        _refuse(texts, slices, is_other, _MIXED, path)
+        teller = -1 if told else int(slices.owner[int(np.argmax(np.isin(slices.kind, family)))])
+        texts.contradictions.append((teller, slices.owner[is_other]))
+        # The others get their column all the same: a record that is refused takes nothing from its neighbours.
+        return infer_field(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
+    return _of_family(texts, slices, families.pop(), kinds, path)
+
+
+def _of_family(
+    texts: Texts, slices: Slices, family_name: str, kinds: set[int], path: tuple[str, ...]
+) -> Inferred | None:
+    """The type of values that are all of one family."""
+    first_at = int(slices.start[int(np.argmax(slices.kind > NULL))])
+    if family_name == "string" and texts.infers_times:
+        return Inferred(type_of_texts(texts, slices), first_at)
+    if family_name in _TYPES:
+        return Inferred(_TYPES[family_name], first_at)
+    if family_name == "number":
+        return Inferred(_number_type(texts, slices, kinds, path), first_at)
+    if len(path) > MAX_INFERRED_DEPTH:
+        _refuse(texts, slices, slices.kind > NULL, _TOO_DEEP, path)
+        return None
+    if family_name == "array":
+        _, elements = elements_of(texts, slices)
+        element = infer_field(texts, elements, (*path, "element"))
+        if element is None:
+            return None
+        return Inferred(ListType(element_id=0, element=element.type, element_required=False), element.at)
+    error = np.zeros(len(slices), np.uint8)
+    members = selected_members(texts, slices, path, error)
+    refuse_objects(texts, slices, error, path)
+    fields = infer_members(texts, members, path)
+    if not fields:
+        return None
+    struct = (NestedField(0, name, found.type, required=False) for name, found in fields.items())
+    return Inferred(StructType(*struct), min(found.at for found in fields.values()))
+
+
+def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tuple[str, ...]) -> dict[str, Inferred]:
+    """The members of a struct that have a type, in order of the first value that tells it. Those whose names differ in
+    capitals alone are one, under the name that this value has.
+    """
+    groups: dict[str, list[tuple[str, Slices]]] = {}
+    for name, column in members:
+        inner = (*path, name)
+        reason = texts.barred.get(inner) if texts.barred else None
+        fault = barred_fault(name, reason) if reason is not None else long_name_fault(name) if is_long(name) else None
+        if fault is not None:
+            there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
+            texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
+            continue
+        groups.setdefault(fold(name), []).append((name, column))
+    found = []
+    for group in groups.values():
+        name, column = group[0]
+        for other, more in group[1:]:
+            column, second = join_spellings(column, texts.selected(more, (*path, other)))
+            refuse_second(texts, second, (*path, other), name)
+            column = replace(column, kind=np.where(second.kind > NULL, np.uint8(ABSENT), column.kind))
+        inferred = infer_field(texts, column, (*path, name))
+        if inferred is not None:
+            found.append((_name_at(group, inferred.at), inferred))
+    return dict(sorted(found, key=lambda one: one[1].at))
+
+
+def _name_at(group: Sequence[tuple[str, Slices]], at: int) -> str:
+    """The name that the value around a byte has."""
+    for name, column in group if len(group) > 1 else ():
+        if ((column.kind > NULL) & (column.start <= at) & (at < column.end)).any():
+            return name
+    return group[0][0]
+
+
+def join_spellings(one: Slices, other: Slices) -> tuple[Slices, Slices]:
+    """The values of two members that share a column: those of `one`, and of `other` where that has none. The values of
+    `other` that are left.
+    """
+    is_second, is_there = one.kind > NULL, other.kind > NULL
+    takes = is_there & ~is_second
+    joined = Slices(
+        np.where(takes, other.start, one.start),
+        np.where(takes, other.end, one.end),
+        np.where(takes, other.kind, one.kind).astype(np.uint8),
+        one.owner,
+    )
+    left = np.where(is_there & is_second, other.kind, ABSENT).astype(np.uint8)
+    return joined, Slices(other.start, other.end, left, other.owner)
+
+
+def refuse_second(texts: Texts, second: Slices, path: tuple[str, ...], column: str) -> None:
+    """Refuses the records with values under two names of one column."""
+    there = (second.kind > NULL).astype(np.uint8)
+    if there.any():
+        fault = Fault("name_taken", both_reason(texts.in_row(path), column))
+        texts.refuse(second, there, ".".join(path), {1: fault})
+
+
+def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error: U8) -> list[tuple[str, Slices]]:
+    """Every member of the objects among `slices` that counts, with its values."""
+    level = EVERY_MEMBER if texts.selection is None else texts.selection.level(path)
+    if level.only is not None:
+        names = sorted(level.only)
+        return list(zip(names, take_apart(texts, slices, (), names, error).columns, strict=True))
+    names, members = take_all(texts, slices, sorted(level.without), error)
+    return list(zip(names, members.columns, strict=True))[len(level.without) :]
+
+
+def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...]) -> None:
+    """Faults of nested objects, which are JSON already; notes whether keys must be spelt out first."""
+    slow = error == SLOW_KEY
+    texts.has_slow_keys |= bool(slow.any())
+    if error.any():
+        texts.refuse(slices, np.where(slow, np.uint8(0), error), ".".join(path), _OBJECT_FAULTS)
+
+
+def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str, ...]) -> IcebergType:
+    if texts.numbers is not None:
+        return texts.numbers
+    if DOUBLE in kinds or ENDLESS in kinds:
+        return DoubleType()
+    valid, bad = np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
+    out = np.zeros(len(slices), np.int64)
+    slow = np.empty(0, np.int32)  # Only integers are here.
+    values.parse_integers(texts.base, slices.start, slices.end, slices.kind, -(2**63), 2**63 - 1, out, valid, bad, slow)
+    _refuse(texts, slices, bad != 0, _TOO_BIG, path)
+    return LongType()
+
+
+def _refuse(texts: Texts, slices: Slices, where: NDArray[Any], code: int, path: tuple[str, ...]) -> None:
+    if where.any():
+        texts.refuse(slices, where.astype(np.uint8) * np.uint8(code), ".".join(path), _FAULTS)

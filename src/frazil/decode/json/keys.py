@@ -1,0 +1,151 @@
+"""What one pass over objects looks for: their keys, those of the objects inside, and what is read in passing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from json.encoder import encode_basestring
+
+import numpy as np
+from numpy.typing import NDArray
+from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, ListType, LongType, NestedField, StructType
+
+from frazil.decode.json.tree import (
+    CHILD,
+    DOUBLES,
+    INDEX_MASK,
+    INTEGERS,
+    LISTS,
+    MOST_UNINDEXED,
+    SLICES_ONLY,
+    index_keys,
+)
+from frazil.decode.memory import I32, U8
+
+_WANTED: dict[type[IcebergType], int] = {
+    IntegerType: INTEGERS,
+    LongType: INTEGERS,
+    FloatType: DOUBLES,
+    DoubleType: DOUBLES,
+    ListType: LISTS,
+}
+_WORD = 8
+_BYTES_PER_ELEMENT = 16
+SEED = int.from_bytes(os.urandom(7), "little") | 1
+"""Of the hashes of keys, another one in each process: so nobody can write keys that all have one hash."""
+
+
+@dataclass
+class KeyTree:
+    """The fields of nested objects as `scan_tree` takes them; a field's number is its place in `fields`.
+
+    slots: how many fields want integers, doubles, and the elements of lists. index_size: places in the index of keys.
+    """
+
+    fields: list[list[int]] = field(default_factory=list)
+    nodes: list[list[int]] = field(default_factory=list)
+    spelt: bytearray = field(default_factory=bytearray)
+    index_size: int = 0
+    slots: dict[int, int] = field(default_factory=lambda: {SLICES_ONLY: 0, INTEGERS: 0, DOUBLES: 0, LISTS: 0})
+
+    @cached_property
+    def keys(self) -> NDArray[np.uint8]:
+        """Every key with its closing quote, each from a multiple of eight bytes on."""
+        return np.frombuffer(bytes(self.spelt) or bytes(_WORD), np.uint8)
+
+    @cached_property
+    def field_table(self) -> I32:
+        """`fields`, as the compiled loops take it."""
+        return np.array(self.fields, np.int32).reshape(-1, 5)
+
+    @cached_property
+    def node_table(self) -> I32:
+        """`nodes`, as the compiled loops take it."""
+        return np.array(self.nodes, np.int32)
+
+    @cached_property
+    def index(self) -> I32:
+        """Of objects with many fields where each key is found (`index_keys`)."""
+        index = np.full(max(1, self.index_size), -1, np.int32)
+        if self.index_size:
+            index_keys(self.keys.ctypes.data, self.field_table, self.node_table, index, SEED)
+        return index
+
+    def add(self, names: Sequence[str], kinds: Sequence[IcebergType | None], is_deep: bool) -> int:
+        """An object with these keys, and the objects inside if `is_deep`; its number."""
+        node, first = len(self.nodes), len(self.fields)
+        self.nodes.append([])
+        for name, kind in zip(names, kinds, strict=True):
+            key = spell_key(name) + b'"'
+            wanted = SLICES_ONLY if kind is None else _WANTED.get(type(kind), SLICES_ONLY)
+            self.fields.append([len(self.spelt), len(key), -1, wanted, self.slots[wanted]])
+            self.slots[wanted] += 1
+            self.spelt += key + bytes(-len(key) % _WORD)
+        last = len(self.fields)
+        for place, kind in enumerate(kinds if is_deep else ()):
+            if isinstance(kind, StructType):
+                inner = [member.name for member in kind.fields]
+                self.fields[first + place][CHILD] = self.add(inner, [m.field_type for m in kind.fields], is_deep)
+        self.nodes[node] = [first, last, len(self.fields), len(self.nodes), self.index_size, 0]
+        if last - first > MOST_UNINDEXED:
+            size = 1 << (2 * (last - first)).bit_length()
+            self.nodes[node][INDEX_MASK] = size - 1
+            self.index_size += size
+        return node
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a pass found, by field (or node) and row."""
+
+    tree: KeyTree
+    start: I32
+    end: I32
+    kind: U8
+    done: U8
+    integers: NDArray[np.int64]
+    doubles: NDArray[np.float64]
+    elements: I32
+    element_kind: U8
+    counts: I32
+    emitted: NDArray[np.int64]
+    odd: U8
+
+
+def new_sweep(tree: KeyTree, rows: int, size: int) -> Sweep:
+    """Room for a pass over so many objects, in texts of so many bytes."""
+    count, lists = len(tree.fields), tree.slots[LISTS]
+    # Memory that nothing is written to costs nothing; where it does not suffice, a pass of its own finds the elements.
+    room = 4 * rows + size // _BYTES_PER_ELEMENT
+    start, end = (np.empty((count, rows), np.int32) for _ in range(2))
+    return Sweep(
+        tree,
+        start,
+        end,
+        np.zeros((count, rows), np.uint8),
+        np.zeros((len(tree.nodes), rows), np.uint8),
+        np.zeros((tree.slots[INTEGERS], rows), np.int64),
+        np.zeros((tree.slots[DOUBLES], rows), np.float64),
+        np.empty((lists, 2, room), np.int32),
+        np.empty((lists, room), np.uint8),
+        np.zeros((lists, rows), np.int32),
+        np.zeros(lists, np.int64),
+        np.zeros(max(1, count), np.uint8),
+    )
+
+
+def tree_of(fields: Sequence[NestedField], others: Sequence[str], is_deep: bool) -> KeyTree:
+    """The keys of `fields` and then the `others`; is_deep: with the objects inside."""
+    tree = KeyTree()
+    kinds: list[IcebergType | None] = [member.field_type for member in fields]
+    tree.add([*(member.name for member in fields), *others], [*kinds, *(None for _ in others)], is_deep)
+    return tree
+
+
+def spell_key(key: str) -> bytes:
+    """A key's bytes between its quotes in canonical JSON: equal keys are equal bytes, halves of surrogate pairs
+    included.
+    """
+    return encode_basestring(key)[1:-1].encode("utf-8", "backslashreplace")

@@ -1,0 +1,253 @@
+"""JSON record values to columns: one pass that is gate and decoder at once.
+
+The scan knows every key and every value's kind, so drift, misfits and malformed texts are found exactly, for the price
+of a decode alone (docs/decisions/0002). One bad record is named and changes no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+from frazil.decode.cast import NOT_ADDED
+from frazil.decode.columns import Decoded, Fault, Misfit
+from frazil.decode.json import scan
+from frazil.decode.json.as_sent import spell_out
+from frazil.decode.json.columns import Findings, read_members
+from frazil.decode.json.extended import spell_bare_words
+from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
+from frazil.decode.json.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, take_all
+from frazil.decode.rescue import rescued_column
+from frazil.schema.name_case import fold
+from frazil.schema.selection import Selection
+
+FAULTS = {
+    scan.NOT_OBJECT: Fault("not_an_object", "the value is not a JSON object"),
+    scan.MALFORMED: Fault("malformed", "the value is not well-formed JSON"),
+    scan.DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
+    scan.TOO_DEEP: Fault("too_deep", f"the value is nested more than {MAX_DEPTH} levels deep"),
+    scan.HALF_KEY: Fault("bad_text", "a key has half of a surrogate pair, which is no text"),
+    scan.TOO_MANY_KEYS: Fault("too_many_fields", f"the object has one of more than {MAX_NAMES} names"),
+    scan.NOT_UTF8: Fault("bad_text", "the value is not UTF-8"),
+    scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
+}
+"""What can be wrong with a text as a whole, by the codes of the scan."""
+_MOST_ROUNDS = 20
+"""So often records that contradict others are taken out before the rest of them is."""
+
+
+@dataclass(frozen=True)
+class JsonOptions:
+    """unknown_fields: `add` reports fields that the table lacks as wanted, `drop` leaves them out, `rescue` puts them aside,
+    `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
+    misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
+    time, by path. barred: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON.
+    coerced: paths of columns whose text takes values of other types as they are written. numbers: what numbers become that
+    no column is for; None: what their values need. row_depth: how many names of a path lead to the row. hints: kinds of
+    fields that earlier records have told, by path. zones: of local times, by path. infers_times: whether text that is
+    always a time becomes one where there is no column.
+    """
+
+    unknown_fields: str = "add"
+    is_rescuing: bool = False
+    limit: int = MAX_MISFITS
+    selection: Selection | None = None
+    units: tuple[tuple[tuple[str, ...], str], ...] = ()
+    barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    is_extended: bool = False
+    coerced: tuple[tuple[str, ...], ...] = ()
+    numbers: IcebergType | None = None
+    row_depth: int = 0
+    hints: tuple[tuple[tuple[str, ...], str], ...] = ()
+    zones: tuple[tuple[tuple[str, ...], str], ...] = ()
+    infers_times: bool = False
+
+
+def decode_json(
+    values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions = JsonOptions()
+) -> Decoded:
+    """Decodes one JSON object per value into the columns `fields`.
+
+    values: binary. Raises nothing for bad records: they are misfits; what does not fit is null, and of a text that is no
+    object everything.
+    """
+    decoded = _decode(values, texts_of(values, options), fields, options)
+    return _without_refused(values, fields, options, decoded) if decoded.wanted and decoded.refused.any() else decoded
+
+
+def _without_refused(
+    values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions, decoded: Decoded
+) -> Decoded:
+    """The same, but a record that cannot become a row brings no column along, nor has it a say in what type one gets."""
+    alone = _decode(values, texts_of(values, options), fields, replace(options, unknown_fields="drop"))
+    refused, misfits = alone.refused.copy(), list(alone.misfits)
+    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    for n in range(_MOST_ROUNDS):
+        rows = np.flatnonzero(~refused)
+        rest = values.take(pa.array(rows))
+        texts = texts_of(rest, options)
+        among = _decode(rest, texts, fields, options)
+        wanted = among.wanted
+        out = among.refused if n == _MOST_ROUNDS - 1 else _certainly_refused(texts, among)
+        if not out.any():
+            break
+        refused[rows[out]] = True
+        misfits += [replace(misfit, row=int(rows[misfit.row])) for misfit in among.misfits if out[misfit.row]]
+    in_order = sorted(misfits, key=lambda misfit: misfit.row)[: options.limit]
+    return replace(decoded, refused=refused, misfits=in_order, wanted=wanted)
+
+
+def _certainly_refused(texts: Texts, among: Decoded) -> NDArray[np.bool_]:
+    """The refused records without those that contradict nothing but a refused one: who is refused then is as if the records
+    had come one after another.
+    """
+    if texts.has_slow_keys:  # What was read in the end are other texts.
+        return among.refused
+    at_odds = np.zeros(among.refused.size, np.bool_)
+    certain = at_odds.copy()
+    for teller, rows in texts.contradictions:
+        at_odds[rows] = True
+        if teller < 0 or not among.refused[teller]:
+            certain[rows] = True
+    return among.refused & (certain | ~at_odds)
+
+
+def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Misfit]]:
+    """The struct that holds every object of `values`, and the records that have none."""
+    decoded = decode_json(values, ())
+    found = decoded.wanted.get(())
+    if not found:
+        return None, decoded.misfits
+    return StructType(*(NestedField(0, name, kind, required=False) for name, kind in found.items())), decoded.misfits
+
+
+def list_paths(values: pa.BinaryArray, depth: int) -> list[tuple[tuple[str, ...], bool]]:
+    """The paths of all fields of these records, and whether values there are objects; of objects down to `depth` the members
+    too. Nothing is said of records that are at fault: they are when they are decoded.
+    """
+    return _list_paths(values, texts_of(values, JsonOptions()), depth)
+
+
+def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[tuple[str, ...], bool]]:
+    error = unreadable(values)
+    slices = whole_slices(values)
+    scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
+    found: list[tuple[tuple[str, ...], bool]] = []
+    waiting: list[tuple[tuple[str, ...], Slices, NDArray[Any]]] = [((), slices, error)]
+    while waiting:
+        path, objects, error = waiting.pop()
+        names, members = take_all(texts, objects, [], error)
+        if (error == scan.SLOW_KEY).any() and not texts.spelt_out:
+            spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+            return _list_paths(spelt, texts_of(spelt, JsonOptions(), spelt_out=True), depth)
+        for name, column in zip(names, members.columns, strict=True):
+            inner, is_object = (*path, name), column.kind == OBJECT
+            if (~is_object & (column.kind > NULL)).any():
+                found.append((inner, False))
+            if is_object.any():
+                found.append((inner, True))
+                if len(inner) <= depth:
+                    waiting.append((inner, column.only(OBJECT), np.zeros(len(column), np.uint8)))
+    return found
+
+
+def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...], options: JsonOptions) -> Decoded:
+    error = unreadable(values)
+    slices = whole_slices(values)
+    scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
+    findings = Findings(options.unknown_fields, barred=options.barred)
+    columns = read_members(texts, slices, fields, findings, (), error)
+    if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
+        spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        return _decode(spelt, texts_of(spelt, options, spelt_out=True, sent=values), fields, options)
+    if options.is_extended and (error == scan.MALFORMED).any():
+        worded = spell_bare_words(values)
+        if worded is not None:
+            return _decode(worded, texts_of(worded, options, texts.spelt_out), fields, options)
+    texts.refuse(slices, error, "", FAULTS)
+    return Decoded(
+        columns=columns,
+        refused=texts.refused,
+        misfits=sorted(texts.misfits, key=lambda misfit: misfit.row)[: options.limit],
+        wanted=findings.wanted,
+        dropped=findings.dropped,
+        rescued=rescued_column(texts, len(values)) if texts.rescued or texts.unknown_fields else None,
+        refusals={f"column {path}: the field is {NOT_ADDED}" for path in findings.refusals},
+    )
+
+
+def texts_of(
+    values: pa.BinaryArray, options: JsonOptions, spelt_out: bool = False, sent: pa.BinaryArray | None = None
+) -> Texts:
+    """The texts at the beginning of their decoding. sent: as they were before their keys were spelt anew."""
+    refused = np.zeros(len(values), np.bool_)
+    return Texts(
+        _buffer(values),
+        refused,
+        spelt_out,
+        options.limit,
+        options.is_rescuing,
+        options.selection,
+        dict(options.units),
+        is_extended=options.is_extended,
+        coerced=options.coerced,
+        sent=sent if options.coerced else None,
+        starts=whole_slices(values).start if sent is not None and options.coerced else None,
+        numbers=options.numbers,
+        barred=options.barred,
+        hints=_by_spelling(options.hints),
+        row_depth=options.row_depth,
+        zones=dict(options.zones),
+        infers_times=options.infers_times,
+    )
+
+
+def _by_spelling(hints: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
+    """By path, in small letters: names that differ in capitals alone are one field."""
+    return {tuple(map(fold, path)): kind for path, kind in hints}
+
+
+def _buffer(values: pa.BinaryArray) -> NDArray[Any]:
+    buffer = values.buffers()[2]
+    return np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.zeros(1, np.uint8)
+
+
+def whole_slices(values: pa.BinaryArray) -> Slices:
+    """Every text as a whole, its kind not known yet."""
+    rows = len(values)
+    offsets = (
+        np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4) if rows else np.zeros(1, np.int32)
+    )
+    kind = np.zeros(rows, np.uint8)
+    return Slices(offsets[:-1].copy(), offsets[1:].copy(), kind, np.arange(rows, dtype=np.int32))
+
+
+def unreadable(values: pa.BinaryArray) -> NDArray[Any]:
+    """Per record: TOMBSTONE without a value, NOT_UTF8 where the bytes are no text."""
+    error = np.zeros(len(values), np.uint8)
+    if values.null_count:
+        error[np.asarray(values.is_null())] = scan.TOMBSTONE
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        for row, value in enumerate(values.to_pylist()):
+            if value is not None and not _is_utf8(value):
+                error[row] = scan.NOT_UTF8
+    return error
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+__all__ = ["Decoded", "JsonOptions", "Misfit", "decode_json", "infer_json", "spell_out"]

@@ -1,0 +1,43 @@
+"""Texts that are the same, found in place: compiled, as a message's schema is often longer than the message."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from frazil.decode.json.slices import Slices
+from frazil.decode.memory import COMPILED, load8, load64
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def mark_same(
+    base: int, start: NDArray[np.int32], end: NDArray[np.int32], like: int, code: int, codes: NDArray[np.int32]
+) -> None:
+    """Gives `code` to the texts without one (-1) that are the same as the one numbered `like`."""
+    length = end[like] - start[like]
+    first = base + start[like]
+    for n in range(codes.size):
+        if codes[n] != -1 or end[n] - start[n] != length:
+            continue
+        at, i = base + start[n], 0
+        while i + 8 <= length and load64(at + i) == load64(first + i):
+            i += 8
+        if i + 8 > length:
+            while i < length and load8(at + i) == load8(first + i):
+                i += 1
+        if i == length:
+            codes[n] = code
+
+
+def group_same(base: int, texts: Slices) -> tuple[NDArray[np.int32], list[int]]:
+    """Which of the distinct texts each one is, and where each of those is first."""
+    codes = np.full(len(texts), -1, np.int32)
+    firsts: list[int] = []
+    place = 0
+    while place < len(texts):
+        mark_same(base, texts.start, texts.end, place, len(firsts), codes)
+        firsts.append(place)
+        left = np.flatnonzero(codes[place:] == -1)
+        place = place + int(left[0]) if left.size else len(texts)
+    return codes, firsts

@@ -1,0 +1,286 @@
+"""Column types that JSON writes as text: one vectorised reading each, and an exact look at single values when it
+fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    FixedType,
+    IcebergType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from frazil.decode.conversions import days_of, times_of
+from frazil.decode.decimals import NO_FIT, NO_NUMBER, read_decimals
+from frazil.decode.epochs import (
+    DIGITS,
+    FIRST_US,
+    LAST_US,
+    cut_texts,
+    from_numbers,
+    from_texts,
+    inside_years,
+    spell_far_years,
+)
+from frazil.decode.json.base64_text import read_base64
+from frazil.decode.json.grammar import DOUBLE, INT, STRING
+from frazil.decode.json.values import NOT_INTEGRAL, OUT_OF_RANGE, UNREADABLE
+from frazil.decode.memory import U8
+from frazil.decode.uuid_text import read_uuids
+from frazil.decode.zones import have_zones, to_instants, to_local
+
+# Milliseconds of 0001-01-01 and 10000-01-01: what lies outside was written in another unit.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_800_000
+_DAY = pa.scalar("1970-01-01T")
+_EXPONENT_DIGITS = 9
+_FAR: int = 10**40
+
+
+@dataclass
+class TextColumn:
+    """Texts of one column (null where there is none), which rows are valid, and which are refused and why."""
+
+    array: pa.Array
+    valid: U8
+    bad: U8
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """How a type is read: whether bare numbers are welcome, and the reading itself."""
+
+    numbers: bool
+    read: Callable[[TextColumn, IcebergType, U8], pa.Array]
+
+
+def whole_number(text: str) -> int | None:
+    """The number that `text` writes in JSON; None when it has a fraction. 10**40 stands for all beyond."""
+    number = _number(text, 0)
+    return _floor(number) if number == number.to_integral_value() else None
+
+
+def _number(text: str, shift: int) -> Decimal:
+    """The number that `text` writes in JSON, times 10**shift."""
+    mantissa, _, exponent = text.lower().partition("e")
+    if len(exponent.lstrip("+-0")) > _EXPONENT_DIGITS:
+        exponent = ("-" if exponent.startswith("-") else "") + "9" * _EXPONENT_DIGITS
+    return Decimal(f"{mantissa}e{int(exponent or 0) + shift}")
+
+
+def _floor(number: Decimal) -> int:
+    if number and number.adjusted() > 40:
+        return -_FAR if number < 0 else _FAR
+    return int(number.to_integral_value(ROUND_FLOOR))
+
+
+def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
+    """Arrow's strict cast; when it refuses the column, value by value, so that only the offenders are marked."""
+    try:
+        return column.array.cast(target)
+    except pa.ArrowInvalid:
+        fits = np.array([_can_cast(value, target) for value in column.array], np.bool_)
+        column.bad[~fits] = UNREADABLE
+        if not pa.types.is_integer(target):
+            column.bad[~fits & spell_far_years(column.array)] = OUT_OF_RANGE
+        return pc.if_else(pa.array(fits), column.array, pa.scalar(None, column.array.type)).cast(target)
+
+
+def _cast_times(column: TextColumn, target: pa.TimestampType) -> pa.Array:
+    """As `_cast`; what is less than a microsecond is cut off."""
+    found = from_texts(column.array, target)
+    if found is None:
+        found = _cast(replace(column, array=cut_texts(column.array)), target)
+    return _within_years(column, found)
+
+
+def _within_years(column: TextColumn, array: pa.Array) -> pa.Array:
+    found, outside = inside_years(array)
+    column.bad[outside] = OUT_OF_RANGE
+    return found
+
+
+def _can_cast(value: pa.Scalar, target: pa.DataType) -> bool:
+    try:
+        value.cast(target)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _read_decimal(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    assert isinstance(kind, DecimalType)
+    found = read_decimals(column.array, kind.precision, kind.scale)
+    column.bad[found.state == NO_NUMBER] = UNREADABLE
+    column.bad[found.state == NO_FIT] = OUT_OF_RANGE
+    return found.array
+
+
+def _read_date(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    return _within_years(column, _cast(column, pa.date32()))
+
+
+def _read_time(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    # Arrow reads no time of day, but it reads one of the epoch's first day.
+    moments = pc.binary_join_element_wise(_DAY, column.array, "")
+    micros = _cast_times(TextColumn(moments, column.valid, column.bad), pa.timestamp("us"))
+    return micros.cast(pa.int64()).cast(pa.time64("us"))
+
+
+def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    """ISO 8601 text (with a zone for timestamptz, without for timestamp), or whole milliseconds since the epoch."""
+    zone = "UTC" if isinstance(kind, TimestamptzType) else None
+    numeric = (kinds == INT) | (kinds == DOUBLE)
+    if not numeric.any():
+        return _cast_times(column, pa.timestamp("us", tz=zone))
+    mask = pa.array(numeric)
+    numbers = TextColumn(pc.if_else(mask, column.array, None), column.valid, column.bad)
+    millis = _cast(numbers, pa.int64())
+    # A whole number that was refused has more than 64 bits.
+    column.bad[(kinds == INT) & (column.bad == UNREADABLE)] = OUT_OF_RANGE
+    outside = np.asarray(pc.fill_null(pc.or_(pc.less(millis, _FIRST_MS), pc.greater_equal(millis, _LAST_MS)), False))
+    column.bad[outside] = OUT_OF_RANGE
+    micros = pc.multiply(pc.if_else(pa.array(outside), pa.scalar(None, pa.int64()), millis), 1000).cast(
+        pa.timestamp("us", tz=zone)
+    )
+    words = TextColumn(pc.if_else(mask, None, column.array), column.valid, column.bad)
+    return pc.coalesce(micros, _cast_times(words, pa.timestamp("us", tz=zone)))
+
+
+def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> pa.Array:
+    """As `_read_timestamp`, but numbers count `unit` since the epoch; they may have a fraction."""
+    zone = "UTC" if isinstance(kind, TimestamptzType) else None
+    target = pa.timestamp("us", tz=zone)
+    is_number = (kinds == INT) | (kinds == DOUBLE)
+    words = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
+    texts = _cast_times(words, target)
+    moments = _whole_moments(column, kinds == INT, unit)
+    if moments is None:
+        moments = _slow_moments(column, is_number, unit)
+    return pc.coalesce(moments.cast(target), texts) if is_number.any() else texts
+
+
+def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, reader: TextReader) -> pa.Array:
+    """Dates and times of day as text, as `reader` has them, or as whole numbers of a unit."""
+    is_number = (kinds == INT) | (kinds == DOUBLE)
+    if not is_number.any():
+        return reader.read(column, kind, kinds)
+    words = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
+    texts = reader.read(words, kind, kinds)
+    numbers = None if (kinds == DOUBLE).any() else _whole_numbers(column, kinds == INT)
+    if numbers is None:
+        numbers = _slow_numbers(column, is_number)
+    found = days_of(numbers) if isinstance(kind, DateType) else times_of(numbers, unit)
+    column.bad[found.is_outside & np.asarray(numbers.is_valid())] = OUT_OF_RANGE
+    return pc.coalesce(found.array, texts)
+
+
+def _slow_numbers(column: TextColumn, is_number: NDArray[np.bool_]) -> pa.Array:
+    counts: list[int | None] = [None] * is_number.size
+    for row in np.flatnonzero(is_number).tolist():
+        whole = whole_number(column.array[row].as_py())
+        if whole is None:
+            column.bad[row] = NOT_INTEGRAL
+        elif not -(2**63) <= whole < 2**63:
+            column.bad[row] = OUT_OF_RANGE
+        else:
+            counts[row] = whole
+    return pa.array(counts, pa.int64())
+
+
+def _whole_numbers(column: TextColumn, is_whole: NDArray[np.bool_]) -> pa.Array | None:
+    """The integers; None where one of them is beyond 64 bits."""
+    try:
+        return pc.if_else(pa.array(is_whole), column.array, None).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+
+
+def read_zoned(column: TextColumn, kind: IcebergType, kinds: U8, unit: str | None, zone: str) -> pa.Array:
+    """Times with a zone and without one, as far as they are in `kind` by the zone of its local times; numbers count from the
+    epoch, milliseconds unless there is a unit.
+    """
+    is_instant = have_zones(column.array) | (kinds == INT) | (kinds == DOUBLE)
+    zoned = TextColumn(pc.if_else(pa.array(is_instant), column.array, None), column.valid, column.bad)
+    local = TextColumn(pc.if_else(pa.array(is_instant), None, column.array), column.valid, column.bad)
+    is_utc = TimestamptzType()
+    if unit is None:
+        instants = _read_timestamp(zoned, is_utc, np.where(is_instant, kinds, STRING))
+    else:
+        instants = read_epochs(zoned, is_utc, np.where(is_instant, kinds, STRING), unit)
+    times = _cast_times(local, pa.timestamp("us"))
+    there = np.asarray(instants.is_valid()) | np.asarray(times.is_valid())
+    if isinstance(kind, TimestamptzType):
+        found = pc.coalesce(instants, to_instants(times, zone))
+    else:
+        found = pc.coalesce(to_local(instants, zone), times)
+    column.bad[there & np.asarray(found.is_null())] = OUT_OF_RANGE
+    return found
+
+
+def _whole_moments(column: TextColumn, is_whole: NDArray[np.bool_], unit: str) -> pa.Array | None:
+    """Of integers; None where one of them is beyond 64 bits, or other numbers are there."""
+    if (~is_whole & (column.valid != 0)).any():
+        return None
+    numbers = _whole_numbers(column, is_whole)
+    if numbers is None:
+        return None
+    moments = from_numbers(numbers, unit)
+    column.bad[moments.is_outside] = OUT_OF_RANGE
+    return moments.micros
+
+
+def _slow_moments(column: TextColumn, is_number: NDArray[np.bool_], unit: str) -> pa.Array:
+    out: list[int | None] = [None] * len(is_number)
+    for row in np.flatnonzero(is_number).tolist():
+        micros = _floor(_number(column.array[row].as_py(), DIGITS[unit]))
+        if not FIRST_US <= micros < LAST_US:
+            column.bad[row] = OUT_OF_RANGE
+        else:
+            out[row] = micros
+    return pa.array(out, pa.int64())
+
+
+def _read_uuid(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    array, bad = read_uuids(column.array)
+    column.bad[bad] = UNREADABLE
+    return array
+
+
+def _read_binary(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    array, bad = read_base64(column.array)
+    column.bad[bad] = UNREADABLE
+    return array
+
+
+def _read_fixed(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
+    size = len(kind)  # type: ignore[arg-type]
+    array, bad = read_base64(column.array)
+    fits = pc.fill_null(pc.equal(pc.binary_length(array), size), False)
+    column.bad[bad | (np.asarray(array.is_valid()) & ~np.asarray(fits))] = UNREADABLE
+    return pc.if_else(fits, array, None).cast(pa.binary(size))
+
+
+TEXT_READERS: dict[type[IcebergType], TextReader] = {
+    DecimalType: TextReader(True, _read_decimal),
+    DateType: TextReader(False, _read_date),
+    TimeType: TextReader(False, _read_time),
+    TimestampType: TextReader(True, _read_timestamp),
+    TimestamptzType: TextReader(True, _read_timestamp),
+    UUIDType: TextReader(False, _read_uuid),
+    BinaryType: TextReader(False, _read_binary),
+    FixedType: TextReader(False, _read_fixed),
+}

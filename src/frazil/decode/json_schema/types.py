@@ -1,0 +1,245 @@
+"""JSON Schema to Iceberg types: what the fields of a record are, as far as its schema says so.
+
+The records themselves are read by the JSON decoder. What a schema leaves open (any value, alternatives without one
+type, a type that contains itself) is left out of the struct, and its type is then inferred from the records, as without
+a schema. docs/reference/json-schema.md has the table; tests/unit/decode/test_json_schema_types.py holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from frazil.decode.json_schema.kinds import (
+    ANY,
+    Array,
+    Dictionary,
+    Drawing,
+    Kind,
+    Null,
+    Open,
+    Plain,
+    Record,
+    both,
+    either,
+)
+from frazil.decode.json_schema.refs import Documents, Node
+from frazil.registry.port import UnusableSchema
+
+MAX_DEPTH = 64
+_MAX_HOPS = 128
+_MAX_VISITS = 20_000
+
+_CONNECT = "org.apache.kafka.connect.data."
+_CONNECT_NUMBERS: Mapping[str, IcebergType] = {
+    "int8": IntegerType(),
+    "int16": IntegerType(),
+    "int32": IntegerType(),
+    "int64": LongType(),
+    "float32": FloatType(),
+    "float64": DoubleType(),
+}
+# `time` is none of them: its texts end with a zone, which Iceberg's time of day has no place for.
+_FORMATS: Mapping[str, IcebergType] = {"date": DateType(), "date-time": TimestamptzType(), "uuid": UUIDType()}
+_SIMPLE: Mapping[str, Kind] = {"null": Null(), "boolean": Plain(BooleanType())}
+_DECIMAL = Open("a Decimal of Connect may be written as a number or as bytes; declare the column")
+_RECURSIVE = Open("its type contains itself")
+_DYNAMIC = Open("its type depends on the schema that refers to it")
+
+
+@dataclass(frozen=True)
+class SchemaStruct:
+    """What a schema says. struct: every field optional, its ids placeholders. left_out: by path (`element` and `value`
+    lead into lists and maps) the fields whose types it does not tell, and why.
+    """
+
+    struct: StructType
+    left_out: Mapping[str, str]
+
+
+def struct_of_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> StructType:
+    """The struct of `read_json_schema`."""
+    return read_json_schema(text, references).struct
+
+
+def read_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> SchemaStruct:
+    """What the schema `text` says about a record; references: the other schemas it may refer to, by name.
+
+    Raises UnusableSchema for what is no JSON Schema of an object, refers to what is not there, or is beyond the limits:
+    1 MiB, 64 levels, 2,000 fields. Source: JSON Schema drafts 4 to 2020-12, as validators read them; OpenAPI's and
+    Connect's additions where the table says so.
+    """
+    try:
+        documents = Documents(text, references)
+        kind = _Reading(documents).read(documents.root, 0)
+        drawing = Drawing()
+        if isinstance(kind, Record):
+            return SchemaStruct(drawing.struct(kind), drawing.left_out)
+    except RecursionError:
+        raise UnusableSchema("it is nested too deeply") from None
+    if isinstance(kind, Plain | Array | Null):
+        raise UnusableSchema("it describes something else than an object, and a record's value is one")
+    reason = kind.reason if isinstance(kind, Open) else "its object names no properties"
+    return SchemaStruct(StructType(), {"": reason})
+
+
+class _Reading:
+    """One walk over a schema; `_open` is the way to where it is, `_visits` what it has cost."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._open: list[int] = []
+        self._visits = 0
+
+    def read(self, node: Node, depth: int) -> Kind:
+        """What `node` says about a value that is `depth` levels below the record."""
+        self._visits += 1
+        if self._visits > _MAX_VISITS:
+            raise UnusableSchema(f"it has more than {_MAX_VISITS} parts, references counted where they are used")
+        if isinstance(node.schema, bool):
+            return ANY if node.schema else Open("its schema allows no value")
+        if not isinstance(node.schema, dict):
+            raise UnusableSchema("it has something else where a schema should be")
+        if id(node.schema) in self._open:
+            return _RECURSIVE
+        if depth > MAX_DEPTH or len(self._open) > _MAX_HOPS:
+            raise UnusableSchema(f"it is nested more than {MAX_DEPTH} levels deep")
+        self._open.append(id(node.schema))
+        kind = both(self._claims(node, depth))
+        self._open.pop()
+        return kind
+
+    def _claims(self, node: Node, depth: int) -> list[Kind]:
+        """What holds at once: the keywords themselves, what they refer to, and the alternatives."""
+        schema = node.schema
+        claims = [self._own(node, depth)]
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            claims.append(self.read(self._documents.follow(node, reference), depth))
+        if "$dynamicRef" in schema or "$recursiveRef" in schema:
+            claims.append(_DYNAMIC)
+        claims += [self.read(part, depth) for part in _parts(node, "allOf")]
+        for keyword in ("anyOf", "oneOf"):
+            branches = [self.read(part, depth) for part in _parts(node, keyword)]
+            if branches:
+                claims.append(either(branches))
+        return claims
+
+    def _own(self, node: Node, depth: int) -> Kind:
+        words = node.schema.get("type")
+        if words is None:
+            words = _implied(node.schema)
+        if isinstance(words, str):
+            return self._typed(node, words, depth)
+        if isinstance(words, list) and all(isinstance(word, str) for word in words):
+            return either([self._typed(node, word, depth) for word in words]) if words else ANY
+        if words is None:
+            return _kind_of_values(node.schema)
+        raise UnusableSchema("it has a `type` that is neither a word nor a list of words")
+
+    def _typed(self, node: Node, word: str, depth: int) -> Kind:
+        if word in _SIMPLE:
+            return _SIMPLE[word]
+        if word in ("integer", "number"):
+            return _number(node.schema, word)
+        if word == "string":
+            return _string(node.schema)
+        if word == "array":
+            return self._array(node, depth)
+        if word == "object":
+            return self._object(node, depth)
+        return Open(f"its type `{word}` is none of JSON Schema's")
+
+    def _array(self, node: Node, depth: int) -> Kind:
+        items = node.schema.get("items")
+        parts = _parts(node, "prefixItems")
+        if isinstance(items, list):
+            parts += _parts(node, "items")
+            items = node.schema.get("additionalItems")
+        if items is not None and items is not False:
+            parts.append(node.enter(items))
+        return Array(either([self.read(part, depth + 1) for part in parts]) if parts else ANY)
+
+    def _object(self, node: Node, depth: int) -> Kind:
+        properties = node.schema.get("properties", {})
+        if not isinstance(properties, dict):
+            raise UnusableSchema("it has `properties` that are no object")
+        if properties:
+            return Record({name: self._property(node, name, part, depth) for name, part in properties.items()})
+        further = node.schema.get("additionalProperties")
+        if isinstance(further, dict) and further:
+            return Dictionary(self.read(node.enter(further), depth + 1))
+        return Open("its object names no properties")
+
+    def _property(self, node: Node, name: str, part: Any, depth: int) -> Kind:
+        if any("\ud800" <= letter <= "\udfff" for letter in name):
+            return Open("its name has half of a surrogate pair, which is no text")
+        return self.read(node.enter(part), depth + 1)
+
+
+def _parts(node: Node, keyword: str) -> list[Node]:
+    parts = node.schema.get(keyword, [])
+    if not isinstance(parts, list):
+        raise UnusableSchema(f"it has `{keyword}` that is no list")
+    return [node.enter(part) for part in parts]
+
+
+def _implied(schema: Mapping[str, Any]) -> str | None:
+    """The type of keywords that only one type has a use for."""
+    if "properties" in schema or isinstance(schema.get("additionalProperties"), dict):
+        return "object"
+    return "array" if "items" in schema or "prefixItems" in schema else None
+
+
+def _number(schema: Mapping[str, Any], word: str) -> Kind:
+    title, connect = schema.get("title"), schema.get("connect.type")
+    if title == f"{_CONNECT}Decimal" or connect == "bytes":
+        return _DECIMAL
+    if title == f"{_CONNECT}Timestamp" and word == "integer":
+        return Plain(TimestamptzType())  # Milliseconds since the epoch, which the JSON decoder reads as such.
+    chosen = _CONNECT_NUMBERS.get(connect) if isinstance(connect, str) else None
+    return Plain(chosen or (LongType() if word == "integer" else DoubleType()))
+
+
+def _string(schema: Mapping[str, Any]) -> Kind:
+    if schema.get("title") == f"{_CONNECT}Decimal":
+        return _DECIMAL
+    encoding, form = schema.get("contentEncoding"), schema.get("format")
+    if schema.get("connect.type") == "bytes" or (isinstance(encoding, str) and encoding.lower() == "base64"):
+        return Plain(BinaryType())
+    return Plain(_FORMATS.get(form, StringType()) if isinstance(form, str) else StringType())
+
+
+def _kind_of_values(schema: Mapping[str, Any]) -> Kind:
+    """The type of what `const` or `enum` lists."""
+    if "const" in schema:
+        return _kind_of(schema["const"])
+    values = schema.get("enum")
+    return either([_kind_of(value) for value in values]) if isinstance(values, list) and values else ANY
+
+
+def _kind_of(value: Any) -> Kind:
+    kinds: Mapping[type, Kind] = {
+        type(None): Null(),
+        bool: Plain(BooleanType()),
+        int: Plain(LongType()),
+        float: Plain(DoubleType()),
+        str: Plain(StringType()),
+    }
+    return kinds.get(type(value), Open("its values are objects or arrays"))

@@ -1,0 +1,137 @@
+"""Values as JSON texts, for people and for the column `_rescued`: bytes as base64, times in ISO 8601, decimals and numbers
+that JSON lacks as text.
+
+A column of scalars becomes texts at once; of what Arrow has no words for, bytes and everything nested, each value becomes
+one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.decode.columns import as_text
+from frazil.decode.epochs import FIRST_US, LAST_US
+from frazil.literals import spell_day, spell_moment
+
+_DAY_US = 86_400_000_000
+
+
+def as_json(value: Any) -> str:
+    """One value."""
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def json_text(value: pa.Scalar) -> str:
+    """One value of an array."""
+    return as_json(_python(value))
+
+
+def json_texts(array: pa.Array) -> pa.Array:
+    """Every value of an array without nulls."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return json_texts(array.dictionary_decode())
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return array.cast(pa.string())
+    if pa.types.is_floating(kind):
+        return _of_floats(array.cast(pa.float64()))
+    if pa.types.is_string(kind):
+        return _of_strings(array)
+    if _is_far(array):
+        return _one_by_one(array)
+    if pa.types.is_date(kind) or pa.types.is_decimal(kind):
+        return _quoted(array.cast(pa.string()))
+    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        return _quoted(_of_times(array))
+    return _one_by_one(array)
+
+
+def _one_by_one(array: pa.Array) -> pa.Array:
+    try:
+        values = array.to_pylist()
+    except (OverflowError, ValueError):  # Python has no times before the year 1 or after 9999.
+        values = [_python(value) for value in array]
+    return pa.array([as_text(as_json(value)) for value in values], pa.string())
+
+
+def _is_far(array: pa.Array) -> bool:
+    """Whether some day or time is before the year 1 or after 9999, where Arrow has other words than Python."""
+    kind, least, most = array.type, FIRST_US, LAST_US
+    if pa.types.is_date32(kind):
+        numbers, least, most = array.view(pa.int32()), least // _DAY_US, most // _DAY_US
+    elif pa.types.is_timestamp(kind):
+        numbers = array.view(pa.int64())
+    else:
+        return False
+    ends = pc.min_max(numbers).as_py()
+    return bool(len(array)) and not (least <= ends["min"] and ends["max"] < most)
+
+
+def _python(value: pa.Scalar) -> Any:
+    """The value as Python's own; days and times for which Python has none are texts."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return _of_far(value)
+
+
+def _of_far(value: pa.Scalar) -> Any:
+    """A day or a timestamp for which Python has none, or what has one in it: times of day all have one, as readers refuse
+    those beyond 24 hours.
+    """
+    kind = value.type
+    if pa.types.is_struct(kind):
+        return {name: _python(member) for name, member in value.items()}
+    if pa.types.is_map(kind):
+        return [(_python(entry[0]), _python(entry[1])) for entry in value.values]
+    if pa.types.is_list(kind):
+        return [_python(member) for member in value.values]
+    if pa.types.is_date(kind):
+        return spell_day(value.value)
+    return spell_moment(value.value) + ("+00:00" if kind.tz else "")
+
+
+def _of_floats(array: pa.Array) -> pa.Array:
+    texts = pc.replace_substring_regex(array.cast(pa.string()), r"^(-?[0-9]+)$", r"\1.0")
+    return pc.if_else(pc.is_finite(array), texts, _quoted(texts))
+
+
+def _of_times(array: pa.Array) -> pa.Array:
+    """As Python writes them: the fraction only where there is one."""
+    texts = pc.replace_substring(pc.replace_substring_regex(array.cast(pa.string()), r"\.0+(Z?)$", r"\1"), " ", "T")
+    return pc.replace_substring_regex(texts, "Z$", "+00:00")
+
+
+def _of_strings(array: pa.Array) -> pa.Array:
+    texts = pc.replace_substring(pc.replace_substring(array, "\\", "\\\\"), '"', '\\"')
+    texts = _quoted(texts)
+    is_control = pc.match_substring_regex(array, r"[\x00-\x1f]")
+    if not pc.any(is_control).as_py():
+        return texts
+    return pc.replace_with_mask(texts, is_control, _one_by_one(array.filter(is_control)))
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise('"', texts, '"', "")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: _plain(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(member) for member in value]
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, Decimal) or (isinstance(value, float) and not np.isfinite(value)):
+        return str(value)
+    return value

@@ -1,0 +1,51 @@
+"""Records that are decoded at once, taken apart where they become more than fits into memory (`decode.limits`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pyarrow as pa
+
+from frazil.decode.limits import Bounds, TooMuch, bounded, bounds_of
+
+Read = TypeVar("Read")
+Piece = tuple[pa.RecordBatch, dict[str, pa.Array], Read]
+_NO_ROOM = 2**31
+
+
+def plain_columns(records: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The columns by name, times in microseconds."""
+    columns = dict(zip(records.schema.names, records.columns, strict=True))
+    if "timestamp" in columns:
+        columns["timestamp"] = columns["timestamp"].cast(pa.timestamp("us", tz="UTC"))
+    return columns
+
+
+def read_in_pieces(
+    records: pa.RecordBatch,
+    read: Callable[[dict[str, pa.Array]], Read],
+    room: int = _NO_ROOM,
+    columns_of: Callable[[pa.RecordBatch], dict[str, pa.Array]] = plain_columns,
+) -> Iterator[Piece[Read]]:
+    """What is read of some records, in their order: of all at once, or of halves of them, and of halves of these.
+
+    A record that is too much by itself is read as one whose value is too large. read: must change nothing before it has
+    decoded the records. room: how many columns more the table may get. columns_of: the columns that are read.
+    """
+    waiting = [records]
+    while waiting:
+        some = waiting.pop()
+        columns = columns_of(some)
+        bounds = bounds_of(some.num_rows, some.nbytes, 0 if room >= _NO_ROOM else room)
+        try:
+            with bounded(bounds):
+                found = read(columns)
+        except TooMuch as error:
+            half = some.num_rows // 2
+            if half:
+                waiting += [some.slice(half), some.slice(0, half)]
+                continue
+            with bounded(Bounds(refusal=error.fault)):
+                found = read(columns)
+        yield some, columns, found

@@ -1,0 +1,41 @@
+"""Values without a structure: the whole of each becomes the column `value`, as text or as bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.types import BinaryType, NestedField, StringType, StructType
+
+from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.columns import Columns, Decoded, Fault
+from frazil.decode.settings import Reading
+
+_NOT_TEXT = Fault("bad_text", "the value is not UTF-8")
+
+
+def read_text(values: pa.BinaryArray) -> Columns:
+    """The values as text; a null value is null, bytes that are no UTF-8 are a fault."""
+    fault = np.zeros(len(values), np.uint8)
+    try:
+        return Columns([values.cast(pa.string())], fault, (_NOT_TEXT,))
+    except pa.ArrowInvalid:
+        out: list[str | None] = []
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                out.append(None if value is None else value.decode())
+            except UnicodeDecodeError:
+                out.append(None)
+                fault[row] = 1
+        return Columns([pa.array(out, pa.string())], fault, (_NOT_TEXT,))
+
+
+def plain_struct(text: bool) -> StructType:
+    """The one column."""
+    return StructType(NestedField(0, "value", StringType() if text else BinaryType(), required=False))
+
+
+def decode_plain(reading: Reading, fields: tuple[NestedField, ...], values: pa.BinaryArray, limit: int) -> Decoded:
+    """The columns `fields` of values in the format `text` or `raw`."""
+    is_text = reading.format == "text"
+    columns = read_text(values) if is_text else Columns([values], np.zeros(len(values), np.uint8), ())
+    return fit_columns(Fitting(reading, "", len(values), limit), plain_struct(is_text), columns, fields)

@@ -1,0 +1,183 @@
+"""Protobuf record values to columns: one walk for every schema (`scan`), then one reading per column.
+
+What a walk cannot read in place is rare: a message in a oneof that loses its place to another member, a message that
+becomes JSON and is written in two parts. Such a record is written anew by Protobuf's own parser, which leaves the same
+message in its plainest form, and is walked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from google.protobuf import message_factory
+from google.protobuf.message import DecodeError
+from pyiceberg.types import StructType
+
+from frazil.decode.columns import Bodies, Columns, Fault
+from frazil.decode.forms import OWN_FORMS, Forms
+from frazil.decode.limits import check_cells, may_guess
+from frazil.decode.memory import I32, U8
+from frazil.decode.protobuf import layout
+from frazil.decode.protobuf.cells import Cells, Refusals
+from frazil.decode.protobuf.columns import read_records
+from frazil.decode.protobuf.json import fault_of
+from frazil.decode.protobuf.program import compile_program
+from frazil.decode.protobuf.scan import scan_messages
+from frazil.decode.protobuf.schema import load_message, load_rewriter, read_members, struct_of
+from frazil.decode.protobuf.wire_format import plain
+
+_FAULTS = {
+    layout.CUT: Fault("malformed", "the message is cut short, or a length goes beyond its end"),
+    layout.LONG_VARINT: Fault(
+        "malformed", "a varint is longer than ten bytes or 64 bits, or a field's tag than five bytes"
+    ),
+    layout.BAD_TAG: Fault("malformed", "a field has the number 0 or one above 536,870,911"),
+    layout.BAD_WIRE: Fault("malformed", "a field has the wire type 6 or 7, which do not exist"),
+    layout.OPEN_GROUP: Fault("malformed", "a group does not end"),
+    layout.STRAY_END: Fault("malformed", "a group ends that did not begin"),
+    layout.UNEVEN: Fault("malformed", "packed values are cut short"),
+    layout.BAD_TEXT: Fault("bad_text", "a string is not UTF-8"),
+    layout.TOO_DEEP: Fault("too_deep", f"messages are nested more than {layout.MAX_DEPTH} levels deep"),
+    layout.TOO_LARGE: Fault(
+        "too_large",
+        f"the items of its lists would become more than {layout.MAX_CELLS:,} values in columns, and 8 per byte, absent ones "
+        "included: split it",
+    ),
+}
+_MAX_FAULTS = 250
+_TOO_MANY = Fault("malformed", "the record lacks a required field, or has a value that no column holds")
+_KEPT_READERS = 256
+
+
+@lru_cache(maxsize=_KEPT_READERS)
+def protobuf_reader(descriptors: bytes, message: tuple[int, ...] | str, forms: Forms = OWN_FORMS) -> ProtobufReader:
+    """The reader of one message, kept for as long as it is among the last 256 asked for.
+
+    descriptors, message: see load_message. forms: of values that are read in another form than their schema's own. Raises
+    UnusableSchema for what cannot be read as columns.
+    """
+    return ProtobufReader(descriptors, message, forms)
+
+
+class ProtobufReader:
+    """A Reader (see columns.py) of the records of one message type. Used by one thread at a time."""
+
+    def __init__(self, descriptors: bytes, message: tuple[int, ...] | str, forms: Forms = OWN_FORMS) -> None:
+        descriptor = load_message(descriptors, message)
+        members = read_members(descriptor, forms)
+        self._struct = struct_of(members)
+        self._program = compile_program(members)
+        self._descriptors, self._name = descriptors, descriptor.full_name
+        self._rewriter: Any = None
+        self._elements_per_record = np.ones(self._program.domain_count)
+
+    @property
+    def struct(self) -> StructType:
+        """The Iceberg type of a record; field ids are placeholders."""
+        return self._struct
+
+    @property
+    def described(self) -> tuple[bytes, str]:
+        """The descriptors, and the full name of the message."""
+        return self._descriptors, self._name
+
+    def read(self, records: Bodies) -> Columns:
+        """See Reader: raises nothing for bad records."""
+        fault = np.zeros(len(records), np.uint8)
+        found = _Faults(self._program.paths)
+        bodies, cells, slow = records, *self._walk(records, fault, found)
+        if slow.any():
+            bodies = self._write_anew(records, np.flatnonzero(slow).tolist(), fault, found)
+            cells, _ = self._walk(bodies, fault, found)
+        while True:
+            refusals = Refusals()
+            arrays = read_records(cells, refusals)
+            if not refusals.by_row:
+                return Columns(arrays, fault, found.faults, found.paths, found.values)
+            found.values |= refusals.values
+            for row, (reason, path) in refusals.by_row.items():
+                found.add(fault, row, reason, path)
+            cells, _ = self._walk(bodies, fault, found)
+
+    def _walk(self, bodies: Bodies, fault: U8, found: _Faults) -> tuple[Cells, U8]:
+        """Walks over the records without a `fault`, again when there was not room enough. The second: which are slow."""
+        program, rows = self._program, len(bodies)
+        room = np.ceil(self._elements_per_record * rows).astype(np.int64)
+        np.minimum(room, int((bodies.end - bodies.start).sum(dtype=np.int64)) + 1, out=room)
+        used = np.zeros(program.domain_count, np.int64)
+        where = np.full(rows, -1, np.int32)
+        start, end = plain(bodies.start), plain(bodies.end)
+        room[0] = rows
+        if not may_guess(program.place_columns(room)[1]):
+            room[:] = 0  # What the records before had is no measure: these are counted first.
+        while True:
+            room[0] = rows
+            column_at, size = program.place_columns(room)
+            check_cells(size)
+            words, flags = np.zeros(size, np.int64), np.zeros(size, np.uint8)
+            slow = np.zeros(rows, np.uint8)
+            scan_messages(
+                bodies.base, start, end, program.place_fields(column_at), program.messages,
+                program.index_numbers, program.index_fields, column_at, program.column_domain, room, used, words, flags,
+                fault, where, slow,
+            )  # fmt: skip
+            if (used <= room).all():
+                break
+            room = used.copy()
+        if rows:
+            self._elements_per_record = np.maximum(used * 1.1 / rows, 1.0)
+        found.note(where)
+        return Cells(program, bodies, column_at, words, flags, used, fault != layout.OK), slow
+
+    def _write_anew(self, bodies: Bodies, rows: list[int], fault: U8, found: _Faults) -> Bodies:
+        """The same records, those of `rows` in the form that Protobuf itself writes."""
+        if self._rewriter is None:
+            self._rewriter = message_factory.GetMessageClass(load_rewriter(self._descriptors, self._name))
+        start, end = bodies.start.copy(), bodies.end.copy()
+        parts: list[bytes] = []
+        at = bodies.buffer.size
+        for row in rows:
+            try:
+                message = self._rewriter.FromString(bodies.buffer[start[row] : end[row]].tobytes())
+            except DecodeError as error:
+                found.add(fault, row, fault_of(error), "")
+                continue
+            raw = message.SerializePartialToString(deterministic=True)
+            if at + len(raw) >= 2**31:
+                found.add(fault, row, _FAULTS[layout.TOO_LARGE], "")
+                continue
+            parts.append(raw)
+            start[row], end[row] = at, at + len(raw)
+            at += len(raw)
+        buffer = np.concatenate([bodies.buffer, np.frombuffer(b"".join(parts), np.uint8)])
+        return Bodies(buffer, start, end)
+
+
+class _Faults:
+    """The faults of one read: those a walk tells by code, and those that are found later."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.faults = list(_FAULTS.values())
+        self._codes = {reason: code for code, reason in enumerate(self.faults, 1)}
+        self.paths: dict[int, str] = {}
+        self.values: dict[int, str] = {}
+        self._field_paths = paths
+
+    def note(self, where: I32) -> None:
+        """The paths of what a walk found."""
+        for row in np.flatnonzero(where >= 0).tolist():
+            self.paths[row] = self._field_paths[where[row]]
+
+    def add(self, fault: U8, row: int, reason: Fault, path: str) -> None:
+        """Refuses one more record."""
+        if reason not in self._codes and len(self.faults) >= _MAX_FAULTS:
+            reason = _TOO_MANY
+        if reason not in self._codes:
+            self.faults.append(reason)
+            self._codes[reason] = len(self.faults)
+        fault[row] = self._codes[reason]
+        if path:
+            self.paths[row] = path

@@ -1,0 +1,232 @@
+"""Cells to Arrow arrays of values that have no columns inside: numbers, texts, enums, moments, JSON.
+
+Protobuf's defaults stand in the cells as zeros. What cannot be told while walking (a moment outside of the calendar) is
+found here, column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf import message_factory
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from frazil.decode.columns import Fault, bitmap
+from frazil.decode.json_text import WriteValues, write_texts
+from frazil.decode.memory import U8
+from frazil.decode.protobuf.cells import (
+    LENGTH_MASK,
+    Cells,
+    Flags,
+    Refusals,
+    Spot,
+    copy_slices,
+    find_no_texts,
+    offsets_of,
+    validity,
+)
+from frazil.decode.protobuf.json import NOT_TEXT, fault_of, to_json
+from frazil.decode.protobuf.json_code import SLOTS, plan_json
+from frazil.decode.protobuf.json_scan import MAX_LEVELS, write_messages
+from frazil.decode.protobuf.program import I64
+
+# 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, and 10,000 years: what google/protobuf/timestamp.proto and duration.proto
+# allow.
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+_MOST_SECONDS = 315_576_000_000
+_MOST_NANOS = 999_999_999
+
+_NO_MOMENT = Fault(
+    "out_of_range", "the timestamp {value} is outside of the years 1 to 9999, or its nanos are no part of a second"
+)
+_NO_DURATION = Fault(
+    "out_of_range", "the duration {value} is longer than 10,000 years, or its seconds and nanos do not go together"
+)
+
+
+def _fixed(kind: pa.DataType, values: NDArray[np.generic], valid: Flags | None) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [validity(valid), pa.py_buffer(values)])
+
+
+def _read_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    # Of a longer varint only the low 32 bits count: so protobuf.dev/programming-guides/proto3/#updating says.
+    return _fixed(pa.int32(), cells.words_of(spot.column, spot.domain).astype(np.int32), spot.valid)
+
+
+def _read_zigzag_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    low = cells.words_of(spot.column, spot.domain).astype(np.uint32)
+    return _fixed(pa.int32(), (low >> 1) ^ (0 - (low & 1)), spot.valid)
+
+
+def _read_unsigned_int(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _fixed(pa.int64(), cells.words_of(spot.column, spot.domain) & 0xFFFFFFFF, spot.valid)
+
+
+def _read_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _fixed(pa.int64(), cells.words_of(spot.column, spot.domain), spot.valid)
+
+
+def _read_zigzag_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    words = cells.words_of(spot.column, spot.domain).view(np.uint64)
+    return _fixed(pa.int64(), (words >> 1) ^ (0 - (words & 1)), spot.valid)
+
+
+def _read_unsigned_long(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    words = cells.words_of(spot.column, spot.domain)
+    wide = np.zeros((words.size, 2), np.int64)  # A decimal is 128 bits, the low ones first.
+    wide[:, 0] = words
+    return _fixed(pa.decimal128(20, 0), wide, spot.valid)
+
+
+def _read_float(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _fixed(pa.float32(), cells.words_of(spot.column, spot.domain).astype(np.uint32), spot.valid)
+
+
+def _read_double(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _fixed(pa.float64(), cells.words_of(spot.column, spot.domain), spot.valid)
+
+
+def _read_boolean(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    words = cells.words_of(spot.column, spot.domain)
+    return pa.Array.from_buffers(pa.bool_(), words.size, [validity(spot.valid), bitmap(words != 0)])
+
+
+def _read_empty(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    there = np.ones(int(cells.used[spot.domain]), np.bool_)
+    return pa.Array.from_buffers(pa.bool_(), there.size, [validity(spot.valid), bitmap(there)])
+
+
+def _read_bytes(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _copied(cells, spot, pa.binary(), _places_of(cells, spot))
+
+
+def _read_string(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    return _copied(cells, spot, pa.string(), _places_of(cells, spot))
+
+
+def _read_unchecked_string(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
+    """Texts that Protobuf's parser does not look at, so that only what is left of a record in the end must be UTF-8."""
+    places = _places_of(cells, spot)
+    bad = find_no_texts(cells.bodies.base, places)
+    refusals.add(cells, spot.domain, bad, NOT_TEXT, cells.program.paths[spot.place.number])
+    return _copied(cells, spot, pa.string(), places)
+
+
+def _places_of(cells: Cells, spot: Spot) -> I64:
+    """Where the bytes of each cell are, without those that another member of a oneof took the place of."""
+    places = cells.words_of(spot.column, spot.domain)
+    return np.where(spot.valid, places, 0) if spot.valid is not None and spot.place.oneof >= 0 else places
+
+
+def _copied(cells: Cells, spot: Spot, kind: pa.DataType, places: I64) -> pa.Array:
+    offsets = offsets_of(places & LENGTH_MASK)
+    out = np.empty(int(offsets[-1]) + 16, np.uint8)
+    bodies, target = cells.bodies, int(out.ctypes.data)
+    copy_slices(bodies.base, bodies.base + bodies.buffer.size, places, target, target + out.size)
+    buffers = [validity(spot.valid), pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(kind, places.size, buffers)
+
+
+def _read_enum(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
+    names = spot.place.member.value.names
+    numbers = cells.words_of(spot.column, spot.domain).astype(np.int32)
+    codes = _fixed(pa.int32(), numbers, spot.valid).dictionary_encode()
+    words = pa.array([names.get(number, str(number)) for number in codes.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(codes.indices, words).cast(pa.string())
+
+
+def _seconds_and_nanos(cells: Cells, spot: Spot) -> tuple[I64, I64]:
+    seconds, nanos = (cells.words_of(place.column, spot.domain) for place in spot.place.inside)
+    return seconds, nanos.astype(np.int32).astype(np.int64)
+
+
+def _read_timestamp(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
+    seconds, nanos = _seconds_and_nanos(cells, spot)
+    bad = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND) | (nanos < 0) | (nanos > _MOST_NANOS)
+    if spot.valid is not None:
+        bad &= spot.valid
+    refusals.add_times(cells, spot, bad, _NO_MOMENT, (seconds, nanos))
+    return _fixed(pa.timestamp("us", tz="UTC"), seconds * 1_000_000 + nanos // 1000, spot.valid)
+
+
+def _read_duration(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
+    seconds, nanos = _seconds_and_nanos(cells, spot)
+    bad = (seconds < -_MOST_SECONDS) | (seconds > _MOST_SECONDS) | (nanos < -_MOST_NANOS) | (nanos > _MOST_NANOS)
+    bad |= ((seconds < 0) & (nanos > 0)) | ((seconds > 0) & (nanos < 0))
+    if spot.valid is not None:
+        bad &= spot.valid
+    refusals.add_times(cells, spot, bad, _NO_DURATION, (seconds, nanos))
+    whole = np.where(nanos < 0, -(-nanos // 1000), nanos // 1000)
+    return _fixed(pa.int64(), seconds * 1_000_000 + whole, spot.valid)
+
+
+def _json_writer(cells: Cells, places: I64, valid: Flags, descriptor: Any) -> tuple[int, WriteValues]:
+    """How many bytes the JSON of messages may have, and what writes it."""
+    code = plan_json(descriptor)
+    lengths = np.where(valid, places & LENGTH_MASK, 0)
+    entries = np.empty((2, int(lengths.max(initial=0)) + 2, 3), np.int64)
+    slots = np.empty((int(code.messages[:, SLOTS].max()) * (MAX_LEVELS + 1), 2), np.int64)
+    is_there = valid.astype(np.uint8)
+
+    def write(out: int, room: int, row: int, ends: I64, declined: U8) -> int:
+        return int(
+            write_messages(
+                cells.bodies.base, places, is_there, code.messages, code.fields, code.numbers, code.words,
+                int(code.literals.ctypes.data), entries[0], entries[1], slots, out, room, row, ends, declined,
+            )
+        )  # fmt: skip
+
+    return 4 * int(lengths.sum()), write
+
+
+def _read_json(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:
+    places = cells.words_of(spot.column, spot.domain)
+    descriptor = spot.place.member.value.descriptor
+    make = message_factory.GetMessageClass(descriptor)
+    faulty: dict[tuple[Fault, bool], list[int]] = {}
+
+    def write_one(n: int) -> str | None:
+        start, length = int(places[n]) >> 32, int(places[n]) & LENGTH_MASK
+        try:
+            told = to_json(make.FromString(cells.bodies.buffer[start : start + length].tobytes()))
+        except DecodeError as error:
+            faulty.setdefault((fault_of(error), True), []).append(n)
+            return None
+        if isinstance(told, Fault):
+            faulty.setdefault((told, False), []).append(n)
+            return None
+        return told
+
+    valid = np.ones(places.size, np.bool_) if spot.valid is None else spot.valid
+    texts = write_texts(valid, *_json_writer(cells, places, valid, descriptor), write_one)
+    for (fault, is_malformed), cells_of_it in faulty.items():
+        bad = np.zeros(places.size, np.bool_)
+        bad[cells_of_it] = True
+        refusals.add(cells, spot.domain, bad, fault, spot.path, is_malformed=is_malformed)
+    return texts
+
+
+Read = Callable[[Cells, Spot, Refusals], pa.Array]
+SCALAR_READERS: dict[str, Read] = {
+    "int": _read_int,
+    "zigzag_int": _read_zigzag_int,
+    "unsigned_int": _read_unsigned_int,
+    "long": _read_long,
+    "zigzag_long": _read_zigzag_long,
+    "unsigned_long": _read_unsigned_long,
+    "float": _read_float,
+    "double": _read_double,
+    "boolean": _read_boolean,
+    "string": _read_string,
+    "unchecked_string": _read_unchecked_string,
+    "binary": _read_bytes,
+    "enum": _read_enum,
+    "empty": _read_empty,
+    "timestamp": _read_timestamp,
+    "duration": _read_duration,
+    "json": _read_json,
+}

@@ -1,0 +1,123 @@
+"""Fields that are called otherwise in other schemas, as the aliases of these tell: one column has them all, in whatever
+order the records come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from frazil.schema.selection import list_with, map_with
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Renames:
+    """names: by path the other names that a field has had or has since, older ones first. first: the oldest name that a
+    schema writes it under, where that is another than its own.
+    """
+
+    names: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
+    first: Mapping[Path, str] = field(default_factory=dict)
+
+    def inside(self, name: str) -> Renames:
+        """The same of fields that lie one level deeper, in the field `name`."""
+        names = {(name, *path): others for path, others in self.names.items()}
+        return Renames(names, {(name, *path): oldest for path, oldest in self.first.items()})
+
+    def of_columns(self, struct: StructType, columns: Collection[str], path: Path) -> dict[str, str]:
+        """Columns that a field of a writer's struct was called before, with that field. path: of the columns' struct."""
+        if not self.names:
+            return {}
+        names = {member.name for member in struct.fields}
+        found: dict[str, str] = {}
+        for member in struct.fields:
+            if member.name not in columns:
+                for alias in self.names.get((*path, member.name), ()):
+                    if alias in columns and alias not in names and alias not in found:
+                        found[alias] = member.name
+                        break
+        return found
+
+    def under_first(self, member: NestedField, path: Path, beside: Collection[str]) -> NestedField:
+        """A field that no column has, it and what is in it under the names that they get columns by. path: of the struct
+        that it is in; beside: the names of the fields there.
+        """
+        if not self.first:
+            return member
+        inner = (*path, member.name)
+        name = self.first.get(inner, member.name)
+        kind = self._named(member.field_type, inner)
+        return member.model_copy(update={"name": member.name if name in beside else name, "field_type": kind})
+
+    def _named(self, kind: IcebergType, path: Path) -> IcebergType:
+        if isinstance(kind, StructType):
+            names, members = {member.name for member in kind.fields}, []
+            for member in kind.fields:  # Of two fields with one former name, the first has its column.
+                members.append(self.under_first(member, path, names))
+                names.add(members[-1].name)
+            return StructType(*members)
+        if isinstance(kind, ListType):
+            return list_with(kind, self._named(kind.element_type, (*path, "element")), kind.element_required)
+        if isinstance(kind, MapType):
+            return map_with(kind, self._named(kind.value_type, (*path, "value")), kind.value_required)
+        return kind
+
+
+NO_RENAMES = Renames()
+"""Every field has one name."""
+
+
+def find_renames(
+    schemas: Sequence[tuple[StructType, Mapping[Path, tuple[str, ...]]]], others: Iterable[StructType] = ()
+) -> Renames:
+    """What schemas of one record together say. Of each what it writes, and by path the names that its fields had before.
+
+    others: what other records write into the same table: a name that only these have there is their field's.
+    """
+    older: dict[Path, set[Path]] = {}
+    written = {path for struct, _ in schemas for path in _paths_of(struct, ())}
+    taken = {path for struct in others for path in _paths_of(struct, ())} - written
+    for struct, aliases in schemas:
+        mine = taken.union(_paths_of(struct, ()))
+        for path, former in aliases.items():
+            # A name that another field of the schema has is that field's.
+            older.setdefault(path, set()).update({(*path[:-1], name) for name in former} - mine)
+    _close(older)
+    names: dict[Path, tuple[str, ...]] = {}
+    first: dict[Path, str] = {}
+    for path in {path for newest, olds in older.items() for path in (newest, *olds) if olds}:
+        newer = {other for other, olds in older.items() if path in olds}
+        same = {path, *newer}.union(*(older.get(other, ()) for other in (path, *newer)))
+        in_order = sorted(same, key=lambda other: (len(older.get(other, ())), other))
+        names[path] = tuple(other[-1] for other in in_order if other != path)
+        oldest = next((other for other in in_order if other in written), path)
+        if oldest != path:
+            first[path] = oldest[-1]
+    return Renames(names, first)
+
+
+def _close(older: Mapping[Path, set[Path]]) -> None:
+    """Adds the older names of older names."""
+    is_done = False
+    while not is_done:
+        is_done = True
+        for path, olds in older.items():
+            more = {further for old in olds for further in older.get(old, ())} - olds - {path}
+            is_done &= not more
+            olds.update(more)
+
+
+def _paths_of(kind: IcebergType, path: Path) -> Iterator[Path]:
+    if isinstance(kind, StructType):
+        for member in kind.fields:
+            inner = (*path, member.name)
+            yield inner
+            yield from _paths_of(member.field_type, inner)
+    elif isinstance(kind, ListType):
+        yield from _paths_of(kind.element_type, (*path, "element"))
+    elif isinstance(kind, MapType):
+        yield from _paths_of(kind.value_type, (*path, "value"))

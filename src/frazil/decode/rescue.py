@@ -1,0 +1,109 @@
+"""What does not fit its column, as one JSON object per record: path to value and reason, for the column `_rescued`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from frazil.decode.columns import Misfit, as_text
+from frazil.decode.json import values
+from frazil.decode.json.grammar import NULL
+from frazil.decode.json.slices import Slices, Texts
+from frazil.decode.json_texts import json_texts
+from frazil.schema.selection import Path
+
+UNKNOWN_FIELD = "unknown_field"
+"""Why a field is put aside that the table does not have."""
+
+
+def rescued_column(texts: Texts, row_count: int) -> pa.Array:
+    """One text per record, null where nothing had to be rescued.
+
+    Fields that the table does not have are put together column by column; values that do not fit, and what is in lists
+    and maps, one by one.
+    """
+    whole, singles = [], list(texts.rescued)
+    for path, column in texts.unknown_fields:
+        if len(column) == row_count and (column.owner == np.arange(row_count)).all():
+            whole.append(_members(texts, path, column))
+        else:
+            singles += _singles(texts, path, column)
+    if singles:
+        whole.append(members_of(singles, row_count))
+    return join_members(whole, row_count)
+
+
+def unknown_values(texts: Texts) -> list[Misfit]:
+    """The values of fields that the table does not have, one by one."""
+    return [one for path, column in texts.unknown_fields for one in _singles(texts, path, column)]
+
+
+def _singles(texts: Texts, path: str, column: Slices) -> list[Misfit]:
+    return [
+        Misfit(int(column.owner[n]), path, UNKNOWN_FIELD, UNKNOWN_FIELD, texts.text(column, n))
+        for n in np.flatnonzero(column.kind > NULL).tolist()
+    ]
+
+
+def add_members(rescued: pa.Array | None, misfits: Iterable[Misfit], row_count: int) -> pa.Array | None:
+    """The column with further members; None where there still are none."""
+    found = list(misfits)
+    if not found:
+        return rescued
+    before = [] if rescued is None else [pc.utf8_slice_codeunits(rescued, 1, -1)]
+    return join_members([*before, members_of(found, row_count)], row_count)
+
+
+def join_members(members: list[pa.Array], row_count: int) -> pa.Array:
+    """Objects of all members of each record; null where there are none."""
+    inner = pa.nulls(row_count, pa.string())
+    for member in members:
+        # Not with `null_handling="skip"`: pyarrow 26 then leaves out the rows in which all are null.
+        inner = pc.coalesce(pc.binary_join_element_wise(inner, member, ","), inner, member)
+    return pc.binary_join_element_wise("{", inner, "}", "")
+
+
+def members_of(misfits: Iterable[Misfit], row_count: int) -> pa.Array:
+    """The members of each record, one after another; a path that a record has more than once gets a number."""
+    by_row: dict[int, dict[str, str]] = {}
+    for misfit in misfits:
+        mine = by_row.setdefault(misfit.row, {})
+        path, number = misfit.path, 1
+        while path in mine:
+            number += 1
+            path = f"{misfit.path}#{number}"
+        mine[path] = f'{{"value":{misfit.text},"reason":{json.dumps(misfit.reason, ensure_ascii=False)}}}'
+    out: list[str | None] = [None] * row_count
+    for row, mine in by_row.items():
+        out[row] = as_text(",".join(f"{json.dumps(path, ensure_ascii=False)}:{text}" for path, text in mine.items()))
+    return pa.array(out, pa.string())
+
+
+def _members(texts: Texts, path: str, column: Slices) -> pa.Array:
+    """Of each record its value of a field that the table does not have; null without one."""
+    there = column.kind > NULL
+    rows = np.flatnonzero(there).astype(np.int32)
+    out = np.empty(int((column.end[rows] - column.start[rows]).sum()), np.uint8)
+    ends = np.zeros(rows.size + 1, np.int32)
+    values.copy_texts(texts.base, column.start, column.end, rows, ends, out.ctypes.data)
+    return _at(
+        path, pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(ends), pa.py_buffer(out)]), there
+    )
+
+
+def members_at(path: Path, array: pa.Array, there: NDArray[np.bool_]) -> pa.Array:
+    """The same of values of a writer's column, one of each record. there: those that are values of the field."""
+    return _at(".".join(path), json_texts(array.filter(pa.array(there))), there)
+
+
+def _at(path: str, texts: pa.Array, there: NDArray[np.bool_]) -> pa.Array:
+    """A member with each of the texts, for the records that are `there`."""
+    before = f'{json.dumps(path, ensure_ascii=False)}:{{"value":'
+    members = pc.binary_join_element_wise(before, texts, f',"reason":"{UNKNOWN_FIELD}"}}', "")
+    places = np.cumsum(there) - 1
+    return members.take(pa.array(places, mask=~there))

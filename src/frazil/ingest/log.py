@@ -1,0 +1,159 @@
+"""What the outcome of a batch makes of its table, and what the log says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+
+import structlog
+
+from frazil.catalog.port import TableState
+from frazil.clock import Clock, jitter
+from frazil.errors import FrazilError
+from frazil.ingest.discovery import TableStopped, words_of
+from frazil.ingest.isolate import Found
+from frazil.ingest.job import HEAVY_BYTES
+from frazil.ingest.pipeline import Outcome, Planned
+from frazil.ingest.plan import slowed_s
+from frazil.ingest.primary_key_updates import note_moved
+from frazil.ingest.services import Pace
+from frazil.ingest.table import RunState, Table
+from frazil.ingest.transactions.runs import Held
+from frazil.schema.rejected_changes import refused_changes
+from frazil.types import BadRecord, Batch, TaskReport, note_names
+
+log = structlog.get_logger("frazil")
+
+# While a transaction is not whole: how soon Debezium's topic of transactions is asked again, later and later.
+FIRST_HELD_S = 0.25
+LONGEST_HELD_S = 5.0
+HELD = "the newest transaction is not known to be whole yet"
+TOO_BAD = "too many of the table's first records are bad: the dead letters of some are kept before it stops"
+FIRST_BACKOFF_S = 0.5
+LONGEST_BACKOFF_S = 30.0
+# So many doublings are beyond the longest; without a limit a number that outgrows its type would end a long outage.
+_MOST_DOUBLINGS = 16
+
+
+def explain(table: Table, state: RunState, error: FrazilError | TableStopped | None) -> None:
+    """What the table does, and why; None where there is nothing to say of it."""
+    table.run_state = state
+    table.reason, table.remedy, table.where = words_of(error) if error is not None else ("", "", "")
+
+
+def hold(planned: Planned, now_s: float) -> None:
+    """The table waits for the rest of a transaction."""
+    table, spec = planned.table, planned.table.spec.atomic
+    if table.held is None:
+        log.info("transaction_held", table=table.name, lag_records=table.lag_records)
+    ends = {partition: planned.ends.get(partition, -1) for partition in table.partitions()}
+    pause_s = float("inf")
+    if spec is not None and spec.transaction_topic is not None:
+        is_same = table.held is not None and table.held.ends == ends
+        pause_s = min(LONGEST_HELD_S, 2 * table.held.pause_s) if table.held and is_same else FIRST_HELD_S
+    table.held = Held(planned.position, ends, now_s + pause_s, pause_s)
+    explain(table, RunState.WAITING, None)
+    table.reason = HELD
+
+
+def note_made_anew(before: TableState | None, table: Table) -> None:
+    """Says that another table has the name of the one that was known."""
+    if before is not None and table.state is not None and table.state.uuid != before.uuid:
+        log.warning("table_made_anew", table=table.name, offsets=table.progress.offsets)
+
+
+def note_obstacle(planned: Planned, outcome: Outcome, clock: Clock) -> None:
+    """What was in the way of a commit, for the batch that is planned again."""
+    table = planned.table
+    table.in_vain = outcome.in_vain
+    if outcome.report.has_heavy:
+        log.info("large_records", table=table.name, larger_than_bytes=HEAVY_BYTES)
+    elif outcome.schemas:
+        log.info("schemas_fetched", table=table.name, schemas=sorted(outcome.schemas))
+    elif outcome.letters is not None:
+        log.info("dead_letters_begin", table=table.name, dead_letter_table=outcome.letters.name)
+    elif outcome.unfilled:
+        table.unfilled |= frozenset(outcome.unfilled)
+        log.info("values_gone", table=table.name, lost=len(table.unfilled))
+    elif outcome.is_lacking:
+        note_moved(planned, outcome, clock)
+    elif not outcome.barred:  # Those are said as changes that are refused.
+        log.info("schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0)
+
+
+def note_isolated(table: Table, records: Iterable[BadRecord]) -> None:
+    """Says which records end the task that reads them."""
+    for one in records:
+        place = {"topic": one.topic, "partition": one.partition, "offset": one.offset}
+        log.warning("record_isolated", table=table.name, **place, reason=one.reason)
+
+
+def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped:
+    """Why a table stops whose task fails, where no single record can be found that it fails for."""
+    first = found.together[0] if found.together else None
+    reason = f"records end the task that reads them, and none does so alone: {first.reason if first else error.message}"
+    remedy = (
+        "look at the records of this range; to go on behind them write `start` with the offset of each partition and give"
+        " the table a new name"
+    )
+    return TableStopped(reason, remedy, batch.place)
+
+
+def note_committed(table: Table, outcome: Outcome, took_s: float) -> None:
+    """A batch is in the table. took_s: since it was planned."""
+    report = outcome.report
+    if outcome.resolved is not None and outcome.resolved.tries > 1:
+        log.info("rows_looked_up_again", table=table.name, times=outcome.resolved.tries - 1)
+    log.info(
+        "batch_committed",
+        table=table.name,
+        records=report.record_count,
+        files=len(report.files),
+        bad=report.bad_count,
+        lag_records=table.lag_records,
+        took_s=round(took_s, 3),
+    )
+
+
+def note_interval(table: Table, pace: Pace) -> float:
+    """How far apart its commits are from now on, in seconds: as the file says, unless table care cannot keep up with commits
+    that take rows away.
+    """
+    own_s = table.spec.commit.interval_s
+    slowed_by = pace.slowed_by(table.name) if table.spec.mode == "upsert" else 1.0
+    interval_s = slowed_s(own_s, slowed_by)
+    if interval_s == own_s != (table.interval_s or own_s):
+        log.info("commits_as_usual", table=table.name, interval_s=interval_s)
+    elif interval_s != (table.interval_s or own_s):
+        log.warning("commits_slowed", table=table.name, interval_s=interval_s)
+    table.interval_s = interval_s
+    return interval_s
+
+
+def note_refusals(table: Table, report: TaskReport) -> None:
+    """Says once which changes of the table are refused, whichever schemas ask for them, and what to do."""
+    noted = note_names(table.refusals, report.refusals)
+    if noted == table.refusals:
+        return
+    known = {refused.change for refused in refused_changes(table.refusals)}
+    for refused in refused_changes(noted):
+        if refused.change not in known:
+            log.warning(
+                "schema_change_refused",
+                table=table.name,
+                schema_evolution=table.spec.schema_evolution,
+                **asdict(refused),
+            )
+    table.refusals = noted
+
+
+def note_passed_over(table: Table, report: TaskReport) -> None:
+    """Counts records that are no change of a row; of each kind the first time is said."""
+    for kind in sorted(report.passed_over.keys() - table.passed_over.keys()):
+        log.info("records_passed_over", table=table.name, what=kind, records=report.passed_over[kind])
+    table.passed_over.update(report.passed_over)
+
+
+def backoff_s(failures: int) -> float:
+    """How long to wait after so many failures in a row."""
+    return jitter(min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(failures - 1, _MOST_DOUBLINGS)))

@@ -1,0 +1,56 @@
+"""What would stop a table that is loaded, before any record is read: asked by `check` and `plan`, so that a run does not
+find it out first.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.schema import Schema
+
+from frazil.catalog.layout import refuse_taken_names
+from frazil.catalog.port import Catalog
+from frazil.dead_letters.tables import refuse_other_table
+from frazil.errors import FrazilError
+from frazil.ingest.discovery import TableStopped, words_of
+from frazil.ingest.pipeline import CLASH_REMEDY, declared_adder
+from frazil.ingest.table import Table, own_columns
+from frazil.ingest.table_layout import check_measured_columns
+from frazil.ingest.transactions.lookahead import check_partitions
+from frazil.schema.evolve import NamesClash, new_schema
+from frazil.upsert.live_rows import check_columns
+
+
+def refuse_foreseen(table: Table, catalog: Catalog) -> None:
+    """Raises TableStopped for the first reason that a run of this table would stop for."""
+    try:
+        check_partitions(table)
+        _check_declared(table)
+        if table.spec.on_bad_record == "dead_letter":
+            found = catalog.load(table.letters_name)
+            if found is not None:
+                refuse_other_table(found, table.name)
+    except FrazilError as error:
+        if error.exit_code != 2:
+            raise
+        raise TableStopped(*words_of(error)) from None
+
+
+def _check_declared(table: Table) -> None:
+    """The columns that the file declares, put into the table that is there or made of them."""
+    spec, state = table.spec, table.state
+    if state is None:
+        schema = new_schema([*((one.name, one.type) for one in spec.columns), *own_columns(spec).items()])
+        if spec.unknown_fields != "add":
+            check_measured_columns(spec, schema)
+    else:
+        try:
+            schema = declared_adder(spec)(state.schema)
+        except NamesClash as error:
+            raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
+        refuse_taken_names(state.schema, schema, (state.partitioning,), table.name)
+    refuse_columns(table, schema)
+
+
+def refuse_columns(table: Table, schema: Schema) -> None:
+    """Raises SpecError where the table cannot be one of changes with this schema."""
+    if table.spec.mode == "upsert":
+        check_columns(table.target(schema), ())

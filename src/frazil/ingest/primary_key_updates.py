@@ -1,0 +1,153 @@
+"""What follows where rows get another key: the batch is read by one task, ends before what lacks its other half, or goes on
+without that half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import structlog
+
+from frazil.clock import Clock
+from frazil.ingest.pipeline import Outcome, Planned
+from frazil.ingest.table import RunState, Table
+from frazil.ingest.transactions.runs import Cut, Held
+from frazil.types import OffsetRange, TaskReport
+from frazil.upsert.incomplete_key_updates import Awaited, Place
+
+log = structlog.get_logger("frazil")
+
+# The source sends both halves at once, and repeats what it has sent without a pause.
+WAITED_MS = 60_000
+LOOK_AGAIN_S = 10.0
+AWAITED = "a row gets another key, and not all records that tell of it are in Kafka yet"
+
+
+def note_moved(planned: Planned, outcome: Outcome, clock: Clock) -> None:
+    """Notes what the batch that is planned again must know."""
+    table, report = planned.table, outcome.report
+    planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
+    table.is_whole = True
+    stuck = {half.place for half in report.halves if half.is_delete} if report.ends else set[Place]()
+    if outcome.unpaired:
+        stuck.update(outcome.unpaired)
+    # A shorter batch waits for another record than the whole one does, and both wait since they were met first.
+    table.awaited = {place: Awaited(planned_ms) for place in stuck} | _ahead_of(planned, table.awaited)
+    late = {place for place in stuck if not _may_follow(place, planned, planned_ms)}
+    if late or not stuck:
+        table.given_up |= late.difference(outcome.unpaired)
+        table.unpaired |= late.intersection(outcome.unpaired)
+        log.info("rows_moved", table=table.name, lost=len(table.unpaired))
+        return
+    ranges = _limited(_limited(planned.batch.ranges, report.ends), _before(stuck))
+    if ranges:
+        table.cut, table.held = Cut(planned.position, ranges, planned.places or {}), None
+        log.debug("batch_shortened", table=table.name, waits_for=len(stuck))
+    elif _can_have_more(planned):
+        _hold(planned, clock, _are_old(stuck, report, planned_ms))
+    else:  # The other half is further off than a batch may reach.
+        table.given_up |= stuck.difference(outcome.unpaired)
+        table.unpaired |= stuck.intersection(outcome.unpaired)
+        log.info("rows_moved", table=table.name, lost=len(table.unpaired))
+
+
+def note_ahead(table: Table, report: TaskReport, now_ms: int) -> None:
+    """Remembers for a while which changes of the key are in the table by their insert alone: no delete of them waits."""
+    deletes = {(half.topic, half.position) for half in report.halves if half.is_delete}
+    inserts = {(half.topic, half.position) for half in report.halves if not half.is_delete}
+    recent = {change: at_ms for change, at_ms in table.ahead.items() if now_ms - at_ms <= WAITED_MS}
+    table.ahead = recent | dict.fromkeys(inserts - deletes, now_ms)
+
+
+def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
+    """Whether what is missing can still come: the other half of a change of the key or, where both are there and the row is
+    not, what has become of the row since, as a source that repeats such a change repeats that behind it.
+
+    It is judged by offsets, and by how long ago the table met the record first: timestamps of a topic that was mirrored or
+    replayed tell neither when a record was written nor which of two was written first. planned_ms: when the ends were asked
+    for; a batch may have taken long since then.
+    """
+    table = planned.table
+    if table.spec.atomic is not None:
+        return False  # All of it is in the batch.
+    awaited = table.awaited[place]
+    if planned_ms <= awaited.since_ms + WAITED_MS:
+        return True
+    awaited.ends = awaited.ends or dict(planned.ends)
+    ranges = {(r.topic, r.partition): r for r in planned.batch.ranges}
+    for topic, number in table.partitions():
+        own = ranges.get((topic, number))
+        if (topic, number) in planned.silent:
+            return True
+        if own is not None and place == (topic, number, own.start):
+            continue  # The batch has as much behind the record as it may have.
+        end = own.end if own is not None else planned.position.get(topic, {}).get(number, 0)
+        if end < min(awaited.ends.get((topic, number), end), planned.ends.get((topic, number), end)):
+            return True
+    return False
+
+
+def _can_have_more(planned: Planned) -> bool:
+    """Whether the same batch can be another one when it is planned later: it was shortened, a partition that it lacks has no
+    leader, or it has all that it may read.
+    """
+    return _is_cut(planned) or not planned.silent.isdisjoint(planned.table.partitions()) or _is_all(planned)
+
+
+def _is_cut(planned: Planned) -> bool:
+    cut = planned.table.cut
+    return cut is not None and cut.position == planned.position
+
+
+def _is_all(planned: Planned) -> bool:
+    """Whether a longer batch would be no other one."""
+    return all(r.end >= planned.reach.get((r.topic, r.partition), r.end) for r in planned.batch.ranges)
+
+
+def _before(places: Iterable[Place]) -> dict[str, dict[int, int]]:
+    """Where batches end that have none of these records."""
+    ends: dict[str, dict[int, int]] = {}
+    for topic, partition, offset in places:
+        mine = ends.setdefault(topic, {})
+        mine[partition] = min(offset, mine.get(partition, offset))
+    return ends
+
+
+def _limited(ranges: Iterable[OffsetRange], ends: Mapping[str, Mapping[int, int]]) -> tuple[OffsetRange, ...]:
+    """The ranges as far as they are before these ends."""
+    cut = (replace(r, end=min(r.end, ends.get(r.topic, {}).get(r.partition, r.end))) for r in ranges)
+    return tuple(r for r in cut if r.span > 0)
+
+
+def _ahead_of(planned: Planned, awaited: Mapping[Place, Awaited]) -> dict[Place, Awaited]:
+    """Those of the records that are not in the table yet."""
+    position = planned.position
+    return {place: one for place, one in awaited.items() if place[2] >= position.get(place[0], {}).get(place[1], 0)}
+
+
+def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> bool:
+    """Whether a record among these has an old timestamp. That tells nothing of when the record was written; but every later
+    run would find it as it is, and leave it to the next one.
+    """
+    told = {half.place: half.timestamp_ms for half in report.halves}
+    times = (told.get(place, report.latest_ms.get(place[0], {}).get(place[1], planned_ms)) for place in stuck)
+    return any(planned_ms > at_ms + WAITED_MS for at_ms in times)
+
+
+def _hold(planned: Planned, clock: Clock, are_old: bool) -> None:
+    """Nothing else is there: the table waits until something comes, or until it is time to look again. are_old: the records
+    that wait.
+    """
+    table = planned.table
+    if table.held is None:
+        log.info("key_change_awaited", table=table.name, lag_records=table.lag_records)
+    watched = set(table.partitions())
+    if not _is_cut(planned) and not _is_all(planned):  # It is as long as a batch may be: what else comes is not in it.
+        watched &= planned.silent
+    ends = {partition: planned.ends.get(partition, -1) for partition in watched}
+    table.cut = None
+    is_all = all(planned.reach.get(partition, end) >= end for partition, end in planned.ends.items())
+    until_s = clock.monotonic_s() + LOOK_AGAIN_S
+    table.held = Held(planned.position, ends, until_s, LOOK_AGAIN_S, keeps_run=are_old and is_all)
+    table.run_state, table.reason, table.remedy, table.where = RunState.WAITING, AWAITED, "", ""

@@ -1,0 +1,151 @@
+"""What records tell of transactions: which one each change belongs to; when one begins and ends, and how many it had."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
+
+from frazil.cdc.envelope import BARE, opened_fields
+from frazil.cdc.source_log import bare_id, bare_ids
+from frazil.decode.envelope import Envelope
+from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.settings import Reading
+from frazil.errors import RecordError
+from frazil.ingest.transactions.ends import Event
+from frazil.ingest.transactions.runs import Mark
+from frazil.kafka.port import ReadRecord
+from frazil.rows.decoder import decode_values
+from frazil.schema.arrow import arrow_type
+from frazil.write.target import METADATA_TYPES
+
+_FACTS = ("transaction_id", "total_order", "source_transaction", "commit_place")
+_CHANGES = ("c", "u", "d", "t")
+_NOT_OF_TOPICS = re.compile(r"[^A-Za-z0-9._-]")
+_COUNT = StructType(
+    NestedField(0, "data_collection", StringType(), required=False),
+    NestedField(0, "event_count", LongType(), required=False),
+)
+_EVENT_FIELDS = (
+    NestedField(0, "status", StringType(), required=False),
+    NestedField(0, "id", StringType(), required=False),
+    NestedField(0, "data_collections", ListType(0, _COUNT, element_required=False), required=False),
+)
+
+
+def reading_of_marks(reading: Reading, envelope: Envelope) -> Reading:
+    """How records are read of whose rows nothing is wanted."""
+    bare = Envelope(envelope.kind, placeholder=envelope.placeholder)
+    return replace(reading, envelope=bare, unknown_fields="drop", is_rescuing=False, selection=None, units=())
+
+
+def read_marks(
+    reading: Reading, records: Sequence[ReadRecord], has_events: bool, is_strict: bool = True
+) -> tuple[Iterator[Mark], frozenset[str]]:
+    """The changes among the records, which `reading_of_marks` reads, in their order; and ids of schemas that were not there
+    to read them with. Records that are no changes of a transaction are left out: rows of snapshots, tombstones, bad records.
+
+    has_events: whether transactions must be those of Debezium's own events, so that they can be counted. Taking the changes
+    raises RecordError for one that does not tell its transaction, or its place; unless it is strict, such are left out.
+    """
+    assert reading.envelope is not None
+    fields = opened_fields(reading.envelope, (), _FACTS)
+    decoded = decode_values(reading, fields, _columns_of(records), MAX_MISFITS)
+    found = dict(zip((field.name for field in fields), decoded.columns, strict=True))
+    is_change = np.asarray(pc.is_in(found["op"], pa.array(_CHANGES))) & ~decoded.refused
+    is_change &= np.asarray(pc.fill_null(pc.less_equal(found["note"], BARE), False))
+    ids = found["transaction_id"]
+    if not has_events:
+        ids = pc.coalesce(ids, found["source_transaction"])
+    rows = np.flatnonzero(is_change)
+    columns = [column.take(pa.array(rows)).to_pylist() for column in (bare_ids(ids), *_rest(found))]
+    told = ((records[row], *facts) for row, *facts in zip(rows.tolist(), *columns, strict=True))
+    if not is_strict:
+        told = (one for one in told if not _lacks(*one[1:], has_events=has_events))
+    return (_mark(*one, has_events=has_events) for one in told), frozenset(decoded.missing)
+
+
+def _rest(found: Mapping[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
+    return found["commit_place"], found["total_order"]
+
+
+def _lacks(transaction: str | None, place: str | None, order: int | None, *, has_events: bool) -> bool:
+    return transaction is None or place is None or (order is None and has_events)
+
+
+def _mark(
+    record: ReadRecord, transaction: str | None, place: str | None, order: int | None, *, has_events: bool
+) -> Mark:
+    if transaction is None or (order is None and has_events):
+        raise _told_nothing(
+            record,
+            "the change does not tell its transaction",
+            "set `provide.transaction.metadata` to true at Debezium's connector, or write `atomic: batch`",
+        )
+    if place is None:
+        raise _told_nothing(
+            record,
+            "the change does not tell its place in the order of commits",
+            "write `atomic: batch`: whole transactions are found for PostgreSQL, MySQL, MariaDB and SQL Server",
+        )
+    return Mark((record.topic, record.partition), record.offset, record.timestamp_ms or 0, transaction, place, order)
+
+
+def _told_nothing(record: ReadRecord, message: str, remedy: str) -> RecordError:
+    return RecordError(message, topic=record.topic, partition=record.partition, offset=record.offset, remedy=remedy)
+
+
+def read_events(reading: Reading, records: Sequence[ReadRecord], topic: str) -> tuple[list[Event], frozenset[str]]:
+    """What the records of Debezium's topic of transactions say, with the numbers of changes in `topic`; and ids of schemas
+    that were not there to read them with. What is no such event is passed over.
+    """
+    if reading.format == "json":
+        told = [(record.timestamp_ms or 0, _parsed(record.value)) for record in records if record.value is not None]
+        return list(_events(told, topic)), frozenset()
+    plain = replace(reading, envelope=None, unknown_fields="drop", is_rescuing=False, selection=None, units=())
+    decoded = decode_values(plain, _EVENT_FIELDS, _columns_of(records), MAX_MISFITS)
+    columns = [column.to_pylist() for column in decoded.columns]
+    names = [field.name for field in _EVENT_FIELDS]
+    rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+    times = (record.timestamp_ms or 0 for record in records)
+    return list(_events(zip(times, rows, strict=True), topic)), frozenset(decoded.missing)
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    try:
+        event = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if isinstance(event, dict) and isinstance(event.get("payload"), dict):
+        event = event["payload"]
+    return event if isinstance(event, dict) else {}
+
+
+def _events(told: Iterable[tuple[int, dict[str, Any]]], topic: str) -> Iterator[Event]:
+    for at_ms, event in told:
+        name, status = event.get("id"), event.get("status")
+        if not isinstance(name, str) or status not in ("BEGIN", "END"):
+            continue
+        mine = [one["event_count"] for one in event.get("data_collections") or () if _is_of(topic, one)]
+        yield Event(bare_id(name), at_ms, status == "END", sum(mine) if mine else None)
+
+
+def _is_of(topic: str, counted: Mapping[str, Any]) -> bool:
+    """Whether changes of this table of the source are in the topic: `<prefix>.<table>`, as topics are spelt."""
+    name = _NOT_OF_TOPICS.sub("_", counted["data_collection"])
+    return topic == name or topic.endswith(f".{name}")
+
+
+def _columns_of(records: Sequence[ReadRecord]) -> dict[str, pa.Array]:
+    headers = [[{"key": name, "value": held} for name, held in record.headers] for record in records]
+    return {
+        "value": pa.array([record.value for record in records], pa.binary()),
+        "headers": pa.array(headers, arrow_type(METADATA_TYPES["headers"])),
+    }

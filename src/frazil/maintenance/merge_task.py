@@ -1,0 +1,161 @@
+"""Data files of one partition put together into fewer, for table care: rows are copied column by column, in Python tasks.
+
+Only what is the same in all of them is copied: files with the table's columns as these are now, save for columns that were
+added since. All else, such as columns that have become wider, is for Iceberg's own writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from frazil.catalog.maintenance_port import Merge, Merging
+from frazil.catalog.port import TableState
+from frazil.catalog.scans import LiveFile
+from frazil.runtime.release import release_memory
+from frazil.schema.arrow import as_written, field_id_of
+from frazil.types import DataFile
+from frazil.upsert.delete_files import read_deletes, rows_of
+from frazil.write.cluster import Partition
+from frazil.write.lineage import LINEAGE_SINCE, ROW_ID_FIELD, UPDATED_FIELD, has_lineage, lineage_schema
+from frazil.write.partition_values import short_path
+from frazil.write.plain_target import plain_target
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter, file_io
+
+_ROWS = 16_384
+_BYTES = 32 * 1024 * 1024
+"""So many rows, and bytes of them, are read of a file at a time."""
+
+
+class _Differs(Exception):
+    """A file has other columns than those that can be copied."""
+
+
+def merge_of(state: TableState) -> Merge | None:
+    """What puts files of this table together; None where all of them need Iceberg's own writer: the table sorts its rows,
+    has a type that Frazil does not write, or columns with names that are Iceberg's for the ids of rows.
+    """
+    target = plain_target(state)
+    keeps_ids = state.format_version >= LINEAGE_SINCE
+    try:
+        is_written = bool(target.arrow_schema) and (not keeps_ids or has_lineage(target, state.format_version))
+    except KeyError:  # Of a type.
+        is_written = False
+    return partial(merge_files, target, keeps_ids) if is_written and not target.sorting.fields else None
+
+
+def merge_files(target: TableTarget, keeps_ids: bool, merging: Merging) -> list[DataFile] | None:
+    """See Merge. keeps_ids: whether the files are to have the columns of row lineage, as in format 3."""
+    target = replace(target, target_file_size_bytes=merging.most_bytes)
+    schema = lineage_schema(target) if keeps_ids else target.arrow_schema
+    writer = FileWriter(target, schema, _partition(target, merging))
+    try:
+        for file, number in merging.files:
+            for rows in _rows(target, schema, file, number):
+                writer.write(rows)
+        return writer.finish()
+    except (_Differs, OSError, ValueError, pa.ArrowException):  # ValueError: such as of text that is no UTF-8.
+        writer.abandon()
+        return None
+    except BaseException:
+        writer.abandon()
+        raise
+    finally:
+        release_memory()
+
+
+def _partition(target: TableTarget, merging: Merging) -> Partition:
+    """That of all the files; Iceberg's JSON has its values in a row, or by the ids of the partition fields."""
+    said = merging.files[0][0].description.get("partition") or ()
+    ids = [str(field.field_id) for field in target.partitioning.fields]
+    values = tuple(said.get(one) for one in ids) if isinstance(said, dict) else tuple(said)
+    return Partition(values, short_path(merging.folder))
+
+
+def _rows(target: TableTarget, schema: pa.Schema, file: LiveFile, number: int) -> Iterator[pa.Table]:
+    """The rows of a file that are not deleted. number: its data sequence number. Raises _Differs; OSError as the store."""
+    with file_io(target).new_input(file.path).open() as stream:
+        parquet = pq.ParquetFile(stream, pre_buffer=True)  # Else a store is asked for one column after the other.
+        if parquet.metadata.num_rows != file.record_count:
+            raise _Differs
+        places = _places(target, parquet.schema_arrow)
+        gone = rows_of(read_deletes(target, file.path, file.deletes))
+        at = 0
+        for batch in _batches(parquet):
+            columns = [
+                pa.nulls(len(batch), field.type) if place is None else as_written(batch.column(place), field.type)
+                for place, field in zip(places, target.arrow_schema, strict=True)
+            ]
+            if len(schema) > len(columns):
+                columns += _lineage(batch, file.first_row_id, number, at)
+            rows = pa.Table.from_arrays(columns, schema=schema)
+            mine = gone[np.searchsorted(gone, at) : np.searchsorted(gone, at + len(batch))] - at
+            if mine.size:
+                rows = rows.take(pa.array(np.delete(np.arange(len(batch)), mine)))
+            at += len(batch)
+            if rows.num_rows:
+                yield rows
+
+
+def _batches(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """None is of two row groups: those of Frazil's own files are small in memory too, however well they are compressed."""
+    for number in range(parquet.num_row_groups):
+        group = parquet.metadata.row_group(number)
+        count = min(_ROWS, _BYTES * group.num_rows // max(1, group.total_byte_size))
+        yield from parquet.iter_batches(max(1, count), row_groups=[number], use_threads=False)
+
+
+def _places(target: TableTarget, found: pa.Schema) -> list[int | None]:
+    """Where the file has each column of the table; None: nowhere, so all of it is null. Raises _Differs."""
+    by_id = {field_id_of(field): place for place, field in enumerate(found)}
+    if -1 in by_id:
+        raise _Differs  # A file that was not written for Iceberg: its columns go by their names.
+    fixed = {field.source_id for field in target.partitioning.fields}
+    places: list[int | None] = []
+    for field, wanted in zip(target.schema.fields, target.arrow_schema, strict=True):
+        place = by_id.get(field.field_id)
+        if place is None:
+            # The column may have a value all the same: its default, or that of the partition.
+            if field.required or field.initial_default is not None or field.field_id in fixed:
+                raise _Differs
+        elif not _is_same(found.field(place), wanted):
+            raise _Differs
+        places.append(place)
+    return places
+
+
+def _is_same(found: pa.Field, wanted: pa.Field) -> bool:
+    """Whether a column can be copied: names may differ."""
+    if field_id_of(found) != field_id_of(wanted) or (found.nullable and not wanted.nullable):
+        return False
+    one, other = found.type, wanted.type
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return one.num_fields == other.num_fields and all(map(_is_same, one, other))
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        return _is_same(one.key_field, other.key_field) and _is_same(one.item_field, other.item_field)
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return _is_same(one.value_field, other.value_field)
+    return not pa.types.is_nested(one) and bool(one.equals(other))
+
+
+def _lineage(batch: pa.RecordBatch, first: int | None, number: int, at: int) -> list[pa.Array]:
+    """The ids of rows, and the sequence numbers of their last change: the file's own columns of these, and where they are
+    null what the file itself says. first: the id of its first row, None where no commit has numbered it. at: the place of
+    the batch in it. Source: Iceberg's specification, "Row Lineage".
+    """
+    count = len(batch)
+    said = [pa.nulls(count, pa.int64())] * 2
+    if first is not None:
+        said = [pa.array(first + at + np.arange(count, dtype=np.int64)), pa.array(np.full(count, number, np.int64))]
+    own = {field_id_of(field): column for field, column in zip(batch.schema, batch.columns, strict=True)}
+    columns = []
+    for field_id, inherited in zip((ROW_ID_FIELD, UPDATED_FIELD), said, strict=True):
+        column = own.get(field_id)
+        columns.append(inherited if column is None else pa.compute.coalesce(column.cast(pa.int64()), inherited))
+    return columns

@@ -1,0 +1,307 @@
+"""The gate: the registry's newest schemas, of values and keys, against the tables, before a record is written with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StructType
+
+from frazil.cdc.document_ids import ID
+from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.columns import Columns, Decoded
+from frazil.decode.envelope import Envelope
+from frazil.decode.json_schema.refusals import refused_changes
+from frazil.decode.renames import Renames
+from frazil.decode.settings import Reading, WriterSchema
+from frazil.errors import UnavailableError
+from frazil.ingest.pipeline import adder
+from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, words_of_ignored
+from frazil.ingest.table import Table, key_column_of
+from frazil.ingest.table_layout import term_misfit
+from frazil.ops.check import Finding, failed
+from frazil.ops.plan import describe_type
+from frazil.rows.project import in_column
+from frazil.rows.record_keys import is_record
+from frazil.rows.writer_schemas import row_branches, row_renames, row_struct
+from frazil.schema.arrow import arrow_type
+from frazil.schema.evolve import NamesClash, SchemaChange, compare_schemas, lacking_of, new_schema, type_at
+from frazil.schema.name_mapping import as_columns, column_names
+from frazil.schema.projection import KEY_ROOT
+from frazil.schema.rejected_changes import remedy_of
+from frazil.spec.models import ValueSpec
+from frazil.upsert.key_names import leaves_of, places_of
+from frazil.write.target import TableTarget
+
+_CONSEQUENCES = {
+    "dead_letter": "records with such values become dead letters: change the schema, or the table's declared column",
+    "stop": "the table stops at such a record: change the schema, or the table's declared column",
+    "skip": "records with such values are left out: change the schema, or the table's declared column",
+}
+
+
+@dataclass
+class _Gate:
+    """One table before the registry's newest schemas. found: what the table becomes for records of each of them that tells
+    all of it; looked_at: how many there were to look at.
+    """
+
+    table: Table
+    schemas: Schemas
+    found: list[Schema] = field(default_factory=list)
+    looked_at: int = 0
+
+
+def check_registry(schemas: Schemas, urls: Sequence[str]) -> Finding:
+    """Whether the registry answers, also where no topic is there yet that needs it."""
+    hosts = ", ".join(urls)
+    tried = f"asked {hosts} for a schema that nobody has registered"
+    try:
+        schemas.reach()
+    except UnavailableError as error:
+        return failed("registry", tried, error)
+    return Finding("registry", True, tried, hosts)
+
+
+def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iterator[Finding]:
+    """The newest schemas of every topic that is read with some, those of keys too: what its table would become, and what
+    would be refused. file: the pipeline file.
+    """
+    for table in tables:
+        gate = _Gate(table, schemas)
+        keys = _format_of_keys(table)
+        for topic in sorted(table.topics):
+            try:
+                if table.spec.value.needs_registry:
+                    yield from _check_values(gate, topic)
+                if keys is not None:
+                    yield from _check_keys(gate, topic, keys)
+            except UnavailableError as error:
+                yield failed("registry", "asked it for the newest schemas", error)
+                return
+        # Decoded keys become columns too, which no schema of values has.
+        has_more = table.spec.key.format not in ("raw", "text")
+        if table.state is None and gate.found and len(gate.found) == gate.looked_at and not has_more:
+            yield from _check_layout(table, gate.found, file)
+
+
+def _check_layout(table: Table, found: Sequence[Schema], file: Path) -> Iterator[Finding]:
+    """A table that is to be made and cannot be arranged with the columns of any topic's schema."""
+    errors = [term_misfit(table.spec, schema, file) for schema in found]
+    error = errors[0] if errors and None not in errors else None
+    if error is not None:
+        tried = "looked for the columns of `partition_by` and `sort_by` in the newest schemas"
+        yield Finding(f"layout of {table.name}", False, tried, error.message, error.remedy, error.where)
+
+
+def _check_values(gate: _Gate, topic: str) -> Iterator[Finding]:
+    value = gate.table.spec.value
+    for subject, schema in _newest(gate, topic, value, is_key=False):
+        gate.looked_at += 1
+        if schema is None:
+            yield _unnamed(topic)
+        else:
+            yield _minding(_check_value(gate, subject, as_read(schema, value)), schema, value)
+
+
+def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator[tuple[str, WriterSchema | None]]:
+    """The subjects of a topic with their newest schemas; one without either where records of no type are known yet."""
+    ids = gate.table.progress.schemas if gate.table.state is not None and not is_key else ()
+    known = gate.schemas.fetch(ids, topic, value).values() if gate.schemas.needs_types(value) else ()
+    subjects = gate.schemas.subjects(topic, value, known, is_key)
+    for subject in subjects:
+        yield subject, gate.schemas.newest(subject)
+    if not subjects:
+        yield "", None
+
+
+def _minding(finding: Finding, schema: WriterSchema, value: ValueSpec, key: str = "value") -> Finding:
+    """The finding with what the schema says in vain. key: the setting of the format."""
+    words = words_of_ignored(ignored_in(schema, value), key)
+    return replace(finding, found=f"{finding.found}; mind: {words}") if words else finding
+
+
+def _unnamed(topic: str) -> Finding:
+    tried = "looked at `registry.naming`"
+    return Finding(f"schema of {topic}", True, tried, "no record's type is known yet that would name a subject")
+
+
+def _unusable(name: str, tried: str, subject: str, schema: WriterSchema, value: ValueSpec, key: str) -> Finding | None:
+    """What is wrong with a schema as such. key: the setting that says the format."""
+    if schema == UNKNOWN:
+        return Finding(name, True, tried, "the registry has no such subject yet")
+    if schema.kind == "unusable":
+        return Finding(name, False, tried, schema.text, "register a version that records can be read with", subject)
+    if schema.kind != value.format:
+        remedy = f"write `{key}: {{format: {schema.kind}}}`, or correct the subject"
+        return Finding(name, False, tried, f"it is {schema.kind}, and the table reads {value.format}", remedy, subject)
+    return None
+
+
+def _check_value(gate: _Gate, subject: str, schema: WriterSchema) -> Finding:
+    table = gate.table
+    name, tried = f"schema {subject}", f"compared the newest version with table {table.name}"
+    unusable = _unusable(name, tried, subject, schema, table.spec.value, "value")
+    if unusable is not None:
+        return unusable
+    before = _schema_before(table)
+    after, refusals = _become(table, before, schema, subject)
+    if after is not None and schema.kind != "json_schema":  # Its records may have fields that it does not name.
+        gate.found.append(after)
+    return _told(name, tried, table, (before, after), refusals)
+
+
+def _schema_before(table: Table) -> Schema:
+    return table.state.schema if table.state else new_schema({c.name: c.type for c in table.spec.columns}.items())
+
+
+def _told(
+    name: str, tried: str, table: Table, change: tuple[Schema, Schema | None], refusals: Sequence[str]
+) -> Finding:
+    before, after = change
+    if after is None or refusals:
+        remedies = dict.fromkeys(remedy_of(refusal) for refusal in refusals)
+        remedy = "; ".join(filter(None, [_CONSEQUENCES[table.spec.on_bad_record], *remedies]))
+        return Finding(name, False, tried, "; ".join(refusals), remedy, table.name)
+    return Finding(name, True, tried, _in_words(compare_schemas(before, after)))
+
+
+def _become(table: Table, before: Schema, written: WriterSchema, subject: str) -> tuple[Schema | None, list[str]]:
+    """What a table becomes for records of a schema, None where names clash, and what its policy or its types refuse."""
+    decoded = _compared(table, table.target(before), written, subject)
+    try:
+        return adder(table.spec, decoded.wanted)(before), sorted(decoded.refusals)
+    except NamesClash as error:
+        return None, [str(error), *sorted(decoded.refusals)]
+
+
+def _compared(table: Table, target: TableTarget, written: WriterSchema, subject: str) -> Decoded:
+    """What tasks would find of records of a schema, without one."""
+    fields, reading = target.fields, target.reading
+    if target.shaping is not None:
+        layout = target.layout
+        fields, reading = (
+            layout.fields,
+            replace(reading, units=layout.units, coerced=layout.coerced, zones=layout.zones),
+        )
+    message = table.spec.value.message or ""
+    struct = row_struct(written, target.envelope, fields, message, reading.unit_at)
+    if target.shaping is not None:
+        struct = target.shaping.selection.prune_struct(struct) or StructType()
+    if reading.aliases:
+        named = as_columns(struct, column_names(reading.aliases))
+        struct = named if isinstance(named, StructType) else struct
+    renames = row_renames(written, target.envelope, struct)
+    return _fitted(reading, subject, written, struct, fields, renames, target.envelope)
+
+
+def _fitted(
+    reading: Reading,
+    subject: str,
+    written: WriterSchema,
+    struct: StructType,
+    fields: Sequence[NestedField],
+    renames: Renames | None = None,
+    envelope: Envelope | None = None,
+) -> Decoded:
+    if written.kind == "json_schema":  # What the records hold is text, of which columns take more than of such types.
+        wanted = lacking_of(StructType(*fields), struct, reading.may_widen) if reading.unknown_fields == "add" else {}
+        refusals = refused_changes(reading, StructType(*fields), struct, subject)
+        return Decoded(
+            [], np.zeros(0, np.bool_), wanted={path: dict(of) for path, of in wanted.items()}, refusals=refusals
+        )
+    nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
+    fitting = Fitting(reading, subject, 0, 0, renames or Renames(), row_branches(written, envelope))
+    return fit_columns(fitting, struct, nothing, fields)
+
+
+# ---- keys
+
+
+def _format_of_keys(table: Table) -> ValueSpec | None:
+    """As what the registry's schemas of keys are read, where the table has a use for them."""
+    spec = table.spec
+    is_told_by_keys = spec.mode == "upsert"
+    if spec.key.needs_registry:
+        return spec.key if is_told_by_keys or key_column_of(spec) else None
+    # Keys of envelopes are as their values are, where the file does not say.
+    if is_told_by_keys and spec.envelope is not None and spec.key.format == "raw" and spec.value.needs_registry:
+        return spec.value.model_copy(update={"message": None, "subject": None})
+    return None
+
+
+def _check_keys(gate: _Gate, topic: str, key: ValueSpec) -> Iterator[Finding]:
+    table = gate.table
+    for subject, written in _newest(gate, topic, key, is_key=True):
+        if written is None:
+            continue  # Types of keys are not remembered.
+        schema = as_read(written, key)
+        name, tried = f"schema {subject}", f"compared the newest version with the keys of table {table.name}"
+        unusable = _unusable(name, tried, subject, schema, key, "key")
+        if unusable is not None:
+            yield unusable
+            continue
+        before = _schema_before(table)
+        after, refusals = _become_with_key(table, before, schema, subject, key.message or "")
+        refusals += _untold_by_keys(table, schema, subject, key.message or "")
+        yield _minding(_told(name, tried, table, (before, after), refusals), written, key, "key")
+
+
+def _become_with_key(
+    table: Table, before: Schema, written: WriterSchema, subject: str, message: str
+) -> tuple[Schema | None, list[str]]:
+    """What a table becomes for keys of a schema, where it has a column of them, and what is refused."""
+    target, name = table.target(before), key_column_of(table.spec)
+    if not name or target.key is None:
+        return before, []
+    kind = next((one.field_type for one in before.fields if one.name == name), None)
+    is_struct = is_record(written)
+    if kind is None:
+        struct = row_struct(written, None, (), message)
+        whole = struct if is_struct else struct.fields[0].field_type
+        return adder(table.spec, {(): {KEY_ROOT: whole}})(before), []
+    if is_struct != isinstance(kind, StructType):
+        words = ("are records", "holds none") if is_struct else ("are no records", "holds records")
+        return before, [f"schema {subject}: column {name}: the keys {words[0]}, and the column {words[1]}"]
+    fields = kind.fields if isinstance(kind, StructType) else (NestedField(0, "value", kind, required=False),)
+    struct = row_struct(written, None, fields, message)
+    decoded = _fitted(target.key, subject, written, struct, fields)
+    wanted = {
+        (KEY_ROOT, *path) if is_struct else (): of if is_struct else {KEY_ROOT: of["value"]}
+        for path, of in decoded.wanted.items()
+    }
+    after = adder(table.spec, wanted)(before) if wanted else before
+    return after, sorted(in_column(refusal, name, kind) for refusal in decoded.refusals)
+
+
+def _untold_by_keys(table: Table, written: WriterSchema, subject: str, message: str) -> list[str]:
+    """What records' keys of a schema lack, or have besides, to tell the rows of a mirror by."""
+    target = table.target()
+    changes = target.changes
+    if changes is None or not changes.paths or not is_record(written):
+        return []
+    struct = row_struct(written, None, (), message)
+    places = places_of(target, changes)
+    lacking = [
+        f"schema {subject}: the keys have no field for the key column {'.'.join(path)}"
+        for path, mine in places.items()
+        if path[0] != ID and all(type_at(struct, place) is None for place in mine)
+    ]
+    if not changes.is_key_of_record:
+        return lacking
+    known = {place for mine in places.values() for place in mine}
+    more = [".".join(path) for path in leaves_of(struct) if path not in known]
+    return lacking + [f"schema {subject}: the keys have the field {name}, which is no key column" for name in more]
+
+
+def _in_words(changes: list[SchemaChange]) -> str:
+    if not changes:
+        return "the table has all of it"
+    words = [
+        f"{'adds' if change.is_new else 'widens'} {change.path}: {describe_type(change.kind)}" for change in changes
+    ]
+    return "a run " + ", ".join(words)

@@ -1,0 +1,336 @@
+"""JSON messages of Kafka Connect's converter with `schemas.enable=true`: `{"schema": …, "payload": …}`.
+
+The payload is the record, and the schema gives its types, as a schema of the registry does. A message is recognised by its
+members: an object with these two and no other, whose `schema` names a type of Connect's, or is null where the converter had
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+from numpy.typing import NDArray
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+from frazil.cdc.columns import open_columns
+from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.columns import Columns, Decoded, Fault, Misfit
+from frazil.decode.connect.schema import (
+    ConnectType,
+    give_meaning,
+    names_connect_type,
+    parse_connect_type,
+    with_keys,
+    without_units,
+)
+from frazil.decode.connect.values import Meaning
+from frazil.decode.envelope import Path
+from frazil.decode.groups import Group, in_order
+from frazil.decode.json import scan
+from frazil.decode.json.columns import Findings, read_members, read_value
+from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
+from frazil.decode.json.infer import refuse_objects
+from frazil.decode.json.records import JsonOptions, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.same_texts import group_same
+from frazil.decode.json.slices import Slices, Texts, take_keys
+from frazil.decode.memory import COMPILED, load8
+from frazil.decode.regroup import select_columns
+from frazil.decode.settings import Reading
+from frazil.registry.port import UnusableSchema
+from frazil.schema.arrow import arrow_type
+from frazil.schema.evolve import type_at
+
+SCHEMA, PAYLOAD = "schema", "payload"
+VALUE = "value"
+"""The column of a payload that is no struct."""
+_BRACE, _COLON = ord("{"), ord(":")
+_FIRST_KEYS = np.array([list(b'"schema"'.ljust(10, b"\0")), list(b'"payload"'.ljust(10, b"\0"))], np.uint8)
+_NULL_LAST, _NULL_FIRST = r'"payload"\s*:\s*null\s*\}\s*$', r'^\s*\{\s*"payload"\s*:\s*null\s*,'
+_TOMBSTONE = Fault("tombstone", "the message's payload is null (a tombstone), so it is no row")
+_NO_STRUCT = Fault("not_an_object", "the message's schema describes a struct, and its payload is no JSON object")
+
+
+def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
+    """The rows of texts whose first member is called `schema` or `payload`, ascending."""
+    rows, buffer = len(values), values.buffers()[2]
+    if not rows or buffer is None:
+        return np.zeros(0, np.int64)
+    # A copy: of what may be written to the loop has another form than of what may not.
+    offsets = np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4).copy()
+    found = np.empty(rows, np.int64)
+    return found[: _find_messages(buffer.address, offsets, _FIRST_KEYS, found)]
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8], found: NDArray[np.int64]) -> int:
+    """Writes the rows to `found`; their number. keys: one per row, ended by zeros."""
+    count = 0
+    for row in range(offsets.size - 1):
+        i, end = base + offsets[row], base + offsets[row + 1]
+        i = _skip_space(i, end)
+        if i == end or load8(i) != _BRACE:
+            continue
+        i = _skip_space(i + 1, end)
+        for key in range(keys.shape[0]):
+            n = 0
+            while keys[key, n] != 0 and i + n < end and load8(i + n) == keys[key, n]:
+                n += 1
+            if keys[key, n] == 0:
+                after = _skip_space(i + n, end)
+                if after < end and load8(after) == _COLON:
+                    found[count] = row
+                    count += 1
+    return count
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _skip_space(i: int, end: int) -> int:
+    while i < end and (load8(i) == 0x20 or (load8(i) >= 0x09 and load8(i) <= 0x0D)):
+        i += 1
+    return i
+
+
+def are_null_messages(values: pa.BinaryArray) -> NDArray[np.bool_]:
+    """Which texts are messages whose payload is null: the converter's form of a tombstone that has a schema."""
+    found = np.zeros(len(values), np.bool_)
+    rows = may_be_messages(values)
+    if rows.size:
+        texts = values.take(pa.array(rows))
+        is_null = pc.or_(pc.match_substring_regex(texts, _NULL_LAST), pc.match_substring_regex(texts, _NULL_FIRST))
+        found[rows] = np.asarray(pc.fill_null(is_null, False))
+    return found
+
+
+@dataclass(frozen=True)
+class _Message:
+    """Messages of one schema, or without one."""
+
+    #: The places of the messages among the texts that were looked at.
+    rows: NDArray[np.int64]
+    #: The schema; None: the payloads are JSON as any other.
+    schema: ConnectType | None
+    #: Why the schema cannot be used.
+    fault: Fault | None = None
+
+
+@dataclass
+class _Messages:
+    """Texts that may be messages, looked at."""
+
+    texts: Texts
+    #: The payload of each text.
+    payload: Slices
+    #: The messages, by schema.
+    groups: list[_Message]
+
+
+def decode_records(
+    values: pa.BinaryArray,
+    fields: tuple[NestedField, ...],
+    reading: Reading,
+    options: JsonOptions,
+    decode: Callable[[pa.BinaryArray], Decoded],
+) -> Decoded:
+    """The columns `fields` of records in JSON, of which some, all or none are messages of Connect's converter. The records
+    are rows, or have a field that names the operation. decode: reads the others.
+    """
+    rows = may_be_messages(values)
+    found = _find(values, rows, options, [one.name for one in fields]) if rows.size else None
+    if found is None or not found.groups:
+        return decode(values)
+    groups = [Group(rows[one.rows], _decode(found, one, fields, reading)) for one in found.groups if _has_type(one)]
+    bare = [one for one in found.groups if not _has_type(one)]
+    typed = np.concatenate([np.zeros(0, np.int64), *(group.rows for group in groups)])
+    left = np.setdiff1d(np.arange(len(values)), typed)
+    if left.size:
+        held = values
+        for one in bare:
+            held = _with_payloads(held, rows[one.rows], found, one.rows)
+        some = held if left.size == len(values) else held.take(pa.array(left))
+        groups.append(Group(left, decode(some)))
+    return in_order(groups, fields, len(values), options.limit)
+
+
+def decode_key_messages(
+    keys: pa.BinaryArray, name: str, kind: IcebergType | None, reading: Reading, options: JsonOptions
+) -> tuple[list[Group], NDArray[np.int64], pa.BinaryArray]:
+    """Groups of keys that are messages with a schema, as the column `name`; the places of all other keys, and these keys,
+    which are the payloads of those whose schema is null.
+
+    kind: of the column; None: there is none yet, and its type is wanted.
+    """
+    rows = may_be_messages(keys)
+    if not rows.size:
+        return [], np.arange(len(keys)), keys
+    found, groups = _find(keys, rows, options, frozenset()), []
+    for one in found.groups:
+        if _has_type(one):
+            groups.append(Group(rows[one.rows], _decode_key(found, one, name, kind, reading)))
+        else:
+            keys = _with_payloads(keys, rows[one.rows], found, one.rows)
+    typed = np.concatenate([np.zeros(0, np.int64), *(group.rows for group in groups)])
+    left = np.setdiff1d(np.arange(len(keys)), typed)
+    return groups, left, keys.take(pa.array(left))
+
+
+def _has_type(message: _Message) -> bool:
+    return message.schema is not None or message.fault is not None
+
+
+def _find(values: pa.BinaryArray, rows: NDArray[np.int64], options: JsonOptions, columns: Collection[str]) -> _Messages:
+    """The messages among the texts at `rows`. columns: of the table, which may have columns with the members' names."""
+    some = values if rows.size == len(values) else values.take(pa.array(rows))
+    found = _look(some, options, columns)
+    if found is None:
+        some = pa.array([spell_out(value) for value in some.to_pylist()], pa.binary())
+        found = _look(some, options, columns, is_spelt=True)
+    assert found is not None
+    return found
+
+
+def _look(
+    values: pa.BinaryArray, options: JsonOptions, columns: Collection[str], is_spelt: bool = False
+) -> _Messages | None:
+    """None where keys have to be spelt out first."""
+    texts, error, whole = texts_of(values, options, is_spelt), unreadable(values), whole_slices(values)
+    texts.selection, texts.is_rescuing, texts.takes_endless = None, False, True
+    scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
+    schema, payload = take_keys(texts, whole, (SCHEMA, PAYLOAD), error)
+    if (error == scan.SLOW_KEY).any() and not is_spelt:
+        return None
+    counts = np.zeros(len(whole), np.int32)
+    good = replace(whole, kind=np.where(error == scan.OK, whole.kind, ABSENT).astype(np.uint8))
+    scan.count_members(texts.base, good.start, good.end, good.kind, OBJECT, counts, texts.stack)
+    is_message = (counts == 2) & (schema.kind != ABSENT) & (payload.kind != ABSENT)
+    is_own = (
+        SCHEMA in columns and PAYLOAD in columns
+    )  # Without a schema a message is told from a record by nothing else.
+    bare = np.flatnonzero(is_message & (schema.kind == NULL) & (not is_own))
+    groups = [_Message(bare, None)] if bare.size else []
+    groups += _by_schema(texts, schema, np.flatnonzero(is_message & (schema.kind == OBJECT)))
+    return _Messages(texts, payload, groups)
+
+
+def _by_schema(texts: Texts, schema: Slices, rows: NDArray[np.int64]) -> list[_Message]:
+    if not rows.size:
+        return []
+    codes, firsts = group_same(texts.base, _at(schema, rows))
+    groups = []
+    for code, first in enumerate(firsts):
+        mine, place = rows[codes == code], rows[first]
+        text = texts.buffer[schema.start[place] : schema.end[place]].tobytes()
+        if not names_connect_type(text):
+            continue
+        try:
+            found = parse_connect_type(text)
+            has_types = not isinstance(found.kind, StructType) or bool(found.kind.fields)
+            groups.append(_Message(mine, found if has_types else None))
+        except UnusableSchema as error:
+            groups.append(_Message(mine, None, Fault("bad_schema", str(error))))
+    return groups
+
+
+def _at(slices: Slices, rows: NDArray[np.int64]) -> Slices:
+    return Slices(slices.start[rows], slices.end[rows], slices.kind[rows], slices.owner[rows])
+
+
+def _with_payloads(
+    values: pa.BinaryArray, rows: NDArray[np.int64], found: _Messages, places: NDArray[np.int64]
+) -> pa.BinaryArray:
+    """The texts, at `rows` the payloads of the messages at `places` in the place of the messages."""
+    start, end = found.payload.start[places].tolist(), found.payload.end[places].tolist()
+    payloads = [found.texts.buffer[at:to].tobytes() for at, to in zip(start, end, strict=True)]
+    mask = np.zeros(len(values), np.bool_)
+    mask[rows] = True
+    return pc.replace_with_mask(values, pa.array(mask), pa.array(payloads, pa.binary()))
+
+
+def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], reading: Reading) -> Decoded:
+    """Messages of one schema as columns of the table."""
+    if message.schema is None:
+        return _refused(message, fields)
+    struct, columns, dropped = _read(found, message.rows, message.schema)
+    table, meanings = StructType(*fields), _paths_of(message.schema)
+    if reading.envelope is not None:
+        struct, columns = open_columns(reading.envelope, struct, columns, meanings, fields)
+    else:
+        meanings = with_keys(without_units(meanings, reading.unit_at), reading.keys)
+        struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
+    if reading.selection is not None:
+        struct, columns = select_columns(reading.selection, struct, columns)
+    fitting = Fitting(reading, "", message.rows.size, found.texts.limit)
+    return _with_misfits(found, message.rows, fit_columns(fitting, struct, columns, fields), dropped)
+
+
+def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergType | None, reading: Reading) -> Decoded:
+    """Keys of one schema as the column `name`."""
+    column = () if kind is None else (NestedField(0, name, kind, required=False),)
+    if message.schema is None:
+        return _refused(message, column)
+    schema, texts = message.schema, found.texts
+    payload = _at(found.payload, message.rows)
+    array = read_value(texts, payload, schema.kind, Findings("drop"), (name,))
+    written = StructType(NestedField(0, name, schema.kind, required=False))
+    columns = Columns([array], np.zeros(message.rows.size, np.uint8), ())
+    table = StructType(*column)
+    meanings = with_keys(_below(name, schema), reading.keys)
+    struct, columns = give_meaning(written, columns, meanings, lambda path: type_at(table, path))
+    decoded = fit_columns(Fitting(reading, "", message.rows.size, texts.limit), struct, columns, column)
+    wanted = decoded.wanted
+    if kind is None:
+        wanted = {(): {name: struct.fields[0].field_type}}
+    return _with_misfits(found, message.rows, replace(decoded, wanted=wanted, dropped=set()), set())
+
+
+def _below(name: str, schema: ConnectType) -> dict[Path, Meaning]:
+    return {(name, *path): meaning for path, meaning in schema.meanings.items()}
+
+
+def _paths_of(schema: ConnectType) -> Mapping[Path, Meaning]:
+    """The names of types by path in the record; a payload that is no struct is a record with one field."""
+    if isinstance(schema.kind, StructType):
+        return {path: meaning for path, meaning in schema.meanings.items() if path}
+    return _below(VALUE, schema)
+
+
+def _refused(message: _Message, fields: Sequence[NestedField]) -> Decoded:
+    fault, count = message.fault, message.rows.size
+    assert fault is not None
+    misfits = [Misfit(row, SCHEMA, fault.kind, fault.message) for row in range(count)]
+    return Decoded([pa.nulls(count, arrow_type(one.field_type)) for one in fields], np.ones(count, np.bool_), misfits)
+
+
+def _read(found: _Messages, rows: NDArray[np.int64], schema: ConnectType) -> tuple[StructType, Columns, set[str]]:
+    """The payloads of these messages as their schema has them, and the paths of members that it does not have."""
+    texts, payload, findings = found.texts, _at(found.payload, rows), Findings("drop")
+    fault = np.where(payload.kind == NULL, 1, 0).astype(np.uint8)
+    if not isinstance(schema.kind, StructType):
+        kind = StructType(NestedField(0, VALUE, schema.kind, required=False))
+        arrays = [read_value(texts, payload, schema.kind, findings, (VALUE,))]
+        return kind, Columns(arrays, fault, (_TOMBSTONE, _NO_STRUCT)), findings.dropped
+    fault[(payload.kind != OBJECT) & (payload.kind > NULL)] = 2
+    error = np.zeros(len(payload), np.uint8)
+    arrays = read_members(texts, payload, schema.kind.fields, findings, (), error)
+    refuse_objects(texts, payload, error, ())
+    return schema.kind, Columns(arrays, fault, (_TOMBSTONE, _NO_STRUCT)), findings.dropped
+
+
+def _with_misfits(found: _Messages, rows: NDArray[np.int64], decoded: Decoded, dropped: set[str]) -> Decoded:
+    """The same with what was found wrong when the payloads were read. Where none can be read, nothing is wanted."""
+    texts = found.texts
+    place = np.full(texts.refused.size, -1, np.int64)
+    place[rows] = np.arange(rows.size)
+    misfits = [replace(one, row=int(place[one.row])) for one in texts.misfits if place[one.row] >= 0]
+    refused = decoded.refused | texts.refused[rows]
+    return replace(
+        decoded,
+        refused=refused,
+        misfits=sorted([*decoded.misfits, *misfits], key=lambda misfit: misfit.row)[: texts.limit],
+        wanted={} if texts.refused[rows].all() else decoded.wanted,
+        dropped=decoded.dropped | dropped,
+    )

@@ -1,0 +1,163 @@
+"""Record values to the table's columns, whatever their format."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import NestedField
+
+from frazil.cdc.canal import open_canal
+from frazil.cdc.json import open_json
+from frazil.cdc.json_members import json_options
+from frazil.cdc.message_rows import MessageRows
+from frazil.decode import limits
+from frazil.decode.aliased import join_aliases
+from frazil.decode.columns import Decoded, Misfit
+from frazil.decode.json.records import decode_json
+from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.plain import decode_plain
+from frazil.decode.settings import Reading
+from frazil.rows.connect_messages import are_null_messages, decode_records
+from frazil.rows.writer_schemas import decode_framed
+from frazil.schema.conflicts import growth
+from frazil.schema.evolve import Wanted
+from frazil.schema.name_mapping import with_aliases
+
+_MOST_TRIES = 500
+"""So often some of a batch's records are decoded to find the few that bring too many columns."""
+
+
+class _NotFew(Exception):
+    """Too many records bring too many columns: it is no record that is wrong."""
+
+
+def has_value(reading: Reading, values: pa.Array) -> NDArray[np.bool_]:
+    """Which records have a value. The JSON text `null` is none, nor is a message of Kafka Connect's converter with the
+    payload null: converters write them for a tombstone that has a schema.
+    """
+    there = values.is_valid()
+    if reading.format == "json":
+        there = pc.and_(there, pc.fill_null(pc.not_equal(values, pa.scalar(b"null", values.type)), False))
+        return np.asarray(there) & ~are_null_messages(values)
+    return np.asarray(there)
+
+
+def decode_values(
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISFITS
+) -> Decoded:
+    """The columns `fields` of these records. limit: how many misfits are noted."""
+    if not reading.aliases:
+        return _decode_values(reading, fields, records, limit)
+    decoded = _decode_values(reading, with_aliases(fields, reading.aliases), records, limit)
+    return join_aliases(reading, fields, decoded, limit)
+
+
+def _decode_values(
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
+) -> Decoded:
+    kept, unread = _without_large(reading, records)
+    decoded = _decode(reading, fields, kept, limit)
+    if _growth(reading, fields, decoded.wanted) > reading.room:
+        wide: list[Misfit] = []
+        with suppress(_NotFew):  # Then all of them count, and the table stops.
+            wide = _find_wide(reading, fields, kept, np.arange(len(kept["value"])), itertools.count(1))
+        kept = _without(kept, [misfit.row for misfit in wide])
+        decoded, unread = _decode(reading, fields, kept, limit) if wide else decoded, unread + wide
+    if not unread:
+        return decoded
+    refused, rows = decoded.refused.copy(), {misfit.row for misfit in unread}
+    refused[sorted(rows)] = True
+    others = [misfit for misfit in decoded.misfits if misfit.row not in rows]
+    in_order = sorted([*unread, *others], key=lambda misfit: misfit.row)[:limit]
+    return replace(decoded, refused=refused, misfits=in_order)
+
+
+def decode_messages(
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISFITS
+) -> MessageRows:
+    """The columns `fields` of the rows of these records, which have several each."""
+    kept, large = _without_large(reading, records)
+    if not reading.aliases:
+        return open_canal(kept, fields, reading, limit, large)
+    found = open_canal(kept, with_aliases(fields, reading.aliases), reading, limit, large)
+    return replace(found, decoded=join_aliases(reading, fields, found.decoded, limit))
+
+
+def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[Mapping[str, pa.Array], list[Misfit]]:
+    """The records without the values that are too large, and those."""
+    refusal = limits.refusal()
+    if refusal is not None:
+        rows = np.flatnonzero(np.asarray(records["value"].is_valid())).tolist()
+        return _without(records, rows), [Misfit(row, "", refusal.kind, refusal.message) for row in rows]
+    lengths = _lengths(records["value"])
+    if lengths.size == 0 or lengths.max() <= reading.max_record_bytes:
+        return records, []
+    rows = np.flatnonzero(lengths > reading.max_record_bytes).tolist()
+    reason = f"the value is larger than the {reading.max_record_bytes} bytes that `limits` lets one have"
+    return _without(records, rows), [Misfit(row, "", "too_large", reason) for row in rows]
+
+
+def _without(records: Mapping[str, pa.Array], rows: Sequence[int]) -> dict[str, pa.Array]:
+    """The records without the values of some."""
+    is_out = np.zeros(len(records["value"]), np.bool_)
+    is_out[list(rows)] = True
+    return {**records, "value": pc.if_else(pa.array(is_out), pa.scalar(None, pa.binary()), records["value"])}
+
+
+def _growth(reading: Reading, fields: tuple[NestedField, ...], wanted: Wanted) -> int:
+    """How many columns more the table would have. Of a change the row before it brings those of the row after it."""
+    if not wanted:
+        return 0
+    is_shaped = reading.selection is not None
+    if reading.envelope is None:
+        return growth(fields, wanted, is_shaped)
+    images = ({path: of for path, of in wanted.items() if path[:1] == (image,)} for image in ("after", "before"))
+    return max(growth(fields, image, is_shaped) for image in images)
+
+
+def _find_wide(
+    reading: Reading,
+    fields: tuple[NestedField, ...],
+    records: Mapping[str, pa.Array],
+    rows: NDArray[np.int64],
+    tries: Iterator[int],
+) -> list[Misfit]:
+    """Those of the records that each bring more columns than there is room for: looked for by halves. Raises _NotFew."""
+    if next(tries) > _MOST_TRIES:
+        raise _NotFew
+    some = {name: column.take(pa.array(rows)) for name, column in records.items()}
+    brought = _growth(reading, fields, _decode(reading, fields, some, 0).wanted)
+    if brought <= reading.room:
+        return []
+    if rows.size > 1:
+        halves = (rows[: rows.size // 2], rows[rows.size // 2 :])
+        return [misfit for half in halves for misfit in _find_wide(reading, fields, records, half, tries)]
+    reason = f"the record brings {brought} new columns, and `limits: columns` lets the table get {reading.room} more"
+    return [Misfit(int(rows[0]), "", "too_many_fields", reason)]
+
+
+def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int) -> Decoded:
+    if reading.format in ("avro", "protobuf", "json_schema"):
+        return decode_framed(reading, fields, records, limit)
+    if reading.format in ("text", "raw"):
+        return decode_plain(reading, fields, records["value"], limit)
+    values, options = records["value"], json_options(reading, limit)
+    if reading.envelope is None:
+        return decode_records(values, fields, reading, options, lambda rest: decode_json(rest, fields, options))
+    if reading.envelope.kind == "operation":
+        return decode_records(values, fields, reading, options, lambda rest: open_json(rest, fields, reading, limit))
+    return open_json(values, fields, reading, limit)
+
+
+def _lengths(values: pa.BinaryArray) -> NDArray[np.int32]:
+    if not len(values):
+        return np.zeros(0, np.int32)
+    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
+    return offsets[1:] - offsets[:-1]

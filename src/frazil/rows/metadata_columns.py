@@ -1,0 +1,110 @@
+"""Columns that do not come from the record's value: a constant, or the value of a header."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
+
+from frazil.decode.cast import Fitting
+from frazil.decode.columns import Misfit
+from frazil.decode.json_texts import as_json
+from frazil.decode.plain import read_text
+from frazil.decode.settings import Reading
+from frazil.decode.wire_format import last_header
+from frazil.errors import SpecError
+from frazil.literals import parse_constant
+from frazil.rows.record_keys import HEADER_SCHEMA, decode_header
+from frazil.schema.arrow import arrow_type
+from frazil.schema.projection import Shaping
+
+_DIGITS = r"^-?[0-9]{1,18}$"  # So many always fit 64 bits.
+_MOST_DIGITS = 40
+_EVERY_MISFIT = 2**31
+_HEADERS = "_headers"
+"""What paths of headers begin with."""
+
+
+def own_column(fitting: Fitting, shaping: Shaping, field: NestedField, records: Mapping[str, pa.Array]) -> pa.Array:
+    """The values of a constant or header column. What is no value of its type is a misfit, as in any column."""
+    constants, rows = dict(shaping.constants), fitting.row_count
+    if field.name not in constants:
+        return header_column(fitting, dict(shaping.headers)[field.name], field.field_type, records["headers"])
+    try:
+        value = parse_constant(constants[field.name], field.field_type)
+    except SpecError as error:  # The table has had the column before, with another type.
+        text = pa.repeat(pa.scalar(constants[field.name]), rows)
+        bad, owner = np.ones(rows, np.bool_), np.arange(rows, dtype=np.int32)
+        fitting.refuse(text, bad, owner, (field.name,), "does_not_fit", error.message)
+        return pa.nulls(rows, arrow_type(field.field_type))
+    return pa.repeat(value, rows)
+
+
+def header_column(fitting: Fitting, name: str, kind: IcebergType, headers: pa.ListArray) -> pa.Array:
+    """The last header `name` of each record: its bytes, their text, or the number that they write in decimal digits."""
+    raw = last_header(headers, name)
+    if isinstance(kind, BinaryType):
+        return raw
+    path, owner = (_HEADERS, name), np.arange(len(raw), dtype=np.int32)
+    texts = read_text(raw)
+    if texts.fault.any():
+        fitting.refuse(raw, texts.fault != 0, owner, path, "bad_text", f"the header {name} is not UTF-8")
+    text = texts.arrays[0]
+    if isinstance(kind, StringType):
+        return text
+    numbers, bad = _numbers(text, arrow_type(kind))
+    if bad.any():
+        fitting.refuse(text, bad, owner, path, "does_not_fit", f"{{value}} is no {kind} in decimal digits")
+    return numbers
+
+
+def decoded_header(
+    fitting: Fitting, reading: Reading, name: str, field: NestedField, headers: pa.ListArray
+) -> tuple[pa.Array, set[str]]:
+    """The last header `name` of each record as `reading` says, and the ids of schemas that are missing. One that cannot be
+    read, or does not fit, is put aside as a whole where the table rescues.
+    """
+    raw = last_header(headers, name)
+    is_rescuing = fitting.reading.is_rescuing
+    found = decode_header(
+        reading, f"{_HEADERS}.{name}", field.field_type, raw, _EVERY_MISFIT if is_rescuing else fitting.limit
+    )
+    column = found.columns[0]
+    if is_rescuing:
+        first: dict[int, Misfit] = {}
+        for misfit in found.misfits:
+            first.setdefault(misfit.row, misfit)
+        fitting.rescued += [replace(one, text=as_json(raw[row].as_py())) for row, one in first.items()]
+        if first:
+            column = column.take(pa.array(np.arange(len(raw)), mask=found.refused))
+    else:
+        fitting.refused |= found.refused
+        fitting.misfits += found.misfits
+    return column, {f"{HEADER_SCHEMA}{field.name}:{schema_id}" for schema_id in found.missing}
+
+
+def _numbers(text: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """Texts as numbers, and those that are none."""
+    is_plain = pc.fill_null(pc.match_substring_regex(text, _DIGITS), False)
+    numbers = pc.if_else(is_plain, text, None).cast(pa.int64())
+    rest = np.asarray(pc.and_(pc.is_valid(text), pc.invert(is_plain)))
+    if rest.any():
+        found = {row: _number(text[row].as_py()) for row in np.flatnonzero(rest).tolist()}
+        numbers = pa.array([found.get(row, number) for row, number in enumerate(numbers.to_pylist())], pa.int64())
+    if pa.types.is_int32(target):
+        is_int = pc.and_(pc.greater_equal(numbers, -(2**31)), pc.less(numbers, 2**31))
+        numbers = pc.if_else(is_int, numbers, None).cast(target)
+    return numbers, np.asarray(pc.and_(pc.is_valid(text), pc.is_null(numbers)))
+
+
+def _number(text: str) -> int | None:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

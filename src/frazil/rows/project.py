@@ -1,0 +1,189 @@
+"""Records to the columns of their table, whatever their format and the names: decoded as the records are, then shaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+from frazil.decode.cast import Fitting, Place, require, require_inside
+from frazil.decode.columns import Decoded
+from frazil.decode.json.records import list_paths
+from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.limits import refusal
+from frazil.decode.regroup import member_at, regroup
+from frazil.decode.rescue import add_members
+from frazil.decode.settings import Reading
+from frazil.rows.connect_messages import may_be_messages
+from frazil.rows.decoder import decode_values
+from frazil.rows.metadata_columns import decoded_header, own_column
+from frazil.rows.record_keys import decode_keys
+from frazil.schema.arrow import arrow_type, pick
+from frazil.schema.evolve import merge_wanted
+from frazil.schema.projection import Layout, Shaping, in_record, is_held, is_one_column, unfold
+from frazil.schema.selection import Path
+from frazil.write.target import TableTarget
+
+Records = Mapping[str, pa.Array]
+
+
+def decode_rows(
+    target: TableTarget, records: Records, limit: int = MAX_MISFITS, there: NDArray[np.bool_] | None = None
+) -> Decoded:
+    """One array per field of `target.fields`. What is wanted is by the records' paths, not by columns; limit: how many
+    misfits are noted. there: the records whose values are read, None for all; the others' are null.
+    """
+    if target.shaping is None:
+        reading = replace(target.reading, keys=_key_paths(target))
+        return decode_some(reading, target.fields, records, limit, there)
+    shaping, layout = target.shaping, target.layout
+    reading = replace(
+        target.reading,
+        selection=shaping.selection,
+        units=layout.units,
+        coerced=layout.coerced,
+        zones=layout.zones,
+        keys=_key_paths(target),
+    )
+    if layout.unbound:
+        found = bindings_of(shaping, layout, _list_fields(reading, shaping, layout, records))
+        if found:  # The batch is planned again when it is known which fields feed these columns.
+            nulls = [pa.nulls(len(records["value"]), arrow_type(field.field_type)) for field in target.fields]
+            return Decoded(nulls, np.zeros(len(records["value"]), np.bool_), wanted=found)
+    decoded = decode_some(reading, layout.fields, records, limit, there)
+    return shape_columns(target, shaping, decoded, records, limit)
+
+
+def decode_some(
+    reading: Reading,
+    fields: tuple[NestedField, ...],
+    records: Records,
+    limit: int,
+    there: NDArray[np.bool_] | None,
+) -> Decoded:
+    """The columns `fields` of the records that `there` marks, None for all, among nulls for the others."""
+    if there is None or there.all():
+        return decode_values(reading, fields, records, limit)
+    rows = np.flatnonzero(there)
+    found = decode_values(reading, fields, pick(records, rows), limit)
+    return spread_decoded(found, rows, there.size)
+
+
+def spread_decoded(found: Decoded, rows: NDArray[np.int64], size: int) -> Decoded:
+    """What became of the records `rows`, among nulls for the others of `size` records."""
+    places = np.full(size, -1, np.int64)
+    places[rows] = np.arange(rows.size)
+    at = pa.array(places, mask=places < 0)
+    refused = np.zeros(size, np.bool_)
+    refused[rows] = found.refused
+    return replace(
+        found,
+        columns=[column.take(at) for column in found.columns],
+        refused=refused,
+        misfits=[replace(misfit, row=int(rows[misfit.row])) for misfit in found.misfits],
+        rescued=found.rescued.take(at) if found.rescued is not None else None,
+    )
+
+
+def _key_paths(target: TableTarget) -> tuple[Path, ...]:
+    """The paths in the records of the fields that the key columns come from."""
+    keys = target.changes.paths if target.changes is not None else ()
+    if target.shaping is None:
+        return keys
+    return tuple((*target.layout.paths.get(path[0], path[:1]), *path[1:]) for path in keys)
+
+
+def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, records: Records, limit: int) -> Decoded:
+    """The columns of the table from the fields of the records."""
+    rows, layout = len(decoded.refused), target.layout
+    fitting = Fitting(target.reading, "", rows, limit)
+    fitting.refused |= decoded.refused
+    place = Place((), np.arange(rows, dtype=np.int32), np.ones(rows, np.bool_))
+    columns = []
+    key = _keys(target, shaping.key, records, limit)
+    fitting.refused |= key.refused
+    readings, named, missing = dict(target.headers), dict(shaping.headers), decoded.missing | key.missing
+    for field in target.fields:
+        path = layout.paths.get(field.name)
+        if field.name == shaping.key and target.key is not None:
+            columns.append(key.columns[0])
+        elif field.name in readings:
+            name = named[field.name]
+            column, unknown = decoded_header(fitting, readings[field.name], name, field, records["headers"])
+            columns.append(column)
+            missing = missing | unknown
+        elif field.name in shaping.own:
+            columns.append(own_column(fitting, shaping, field, records))
+        else:
+            columns.append(_column(layout, decoded, field, path))
+            require_inside(fitting, columns[-1], field.field_type, place.inside(field.name))
+        if field.required and (path is None or len(path) > 1):
+            require(fitting, columns[-1], place, (field.name,))
+    return replace(
+        decoded,
+        columns=columns,
+        refused=fitting.refused,
+        misfits=sorted([*decoded.misfits, *fitting.misfits, *key.misfits], key=lambda misfit: misfit.row)[:limit],
+        wanted=merge_wanted([decoded.wanted, key.wanted]),
+        missing=missing,
+        refusals=decoded.refusals | key.refusals,
+        dropped=decoded.dropped | key.dropped,
+        rescued=add_members(decoded.rescued, fitting.rescued, rows),
+        loosened={layout.column_path(path) for path in decoded.loosened} | fitting.loosened,
+    )
+
+
+def _keys(target: TableTarget, name: str, records: Records, limit: int) -> Decoded:
+    """The column of decoded keys; nothing where the table has none."""
+    if target.key is None:
+        return Decoded([], np.zeros(len(records["value"]), np.bool_))
+    kind = next((field.field_type for field in target.fields if field.name == name), None)
+    found = decode_keys(target.key, name, kind, records, limit)
+    return replace(found, refusals={in_column(refusal, name, kind) for refusal in found.refusals})
+
+
+def in_column(refusal: str, name: str, kind: IcebergType | None) -> str:
+    """A refused change of the struct, or of the plain value, that a column holds, as one of the table's."""
+    by, _, rest = refusal.partition("column ")
+    path, _, what = rest.partition(": ")
+    inner = path if kind is None or isinstance(kind, StructType) else path.removeprefix("value").removeprefix(".")
+    return f"{by}column {name}{'.' if inner else ''}{inner}: {what}"
+
+
+def _column(layout: Layout, decoded: Decoded, field: NestedField, path: Path | None) -> pa.Array:
+    found = member_at(layout.fields, decoded.columns, path) if path is not None else None
+    if found is None or path is None:
+        return pa.nulls(len(decoded.refused), arrow_type(in_record(field.field_type)))
+    return regroup(*found, in_record(field.field_type), path, layout.moved - {path})
+
+
+def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Records) -> list[tuple[Path, bool]]:
+    """The paths of fields of these records, and whether each is a record itself."""
+    if refusal() is not None:
+        return []
+    if reading.format == "json" and not may_be_messages(records["value"]).size:
+        return list_paths(records["value"], shaping.depth)
+    wanted = decode_values(replace(reading, unknown_fields="add"), layout.fields, records, 0).wanted
+    return unfold(wanted, shaping.depth)
+
+
+def bindings_of(
+    shaping: Shaping, layout: Layout, seen: Iterable[tuple[Path, bool]]
+) -> dict[Path, dict[str, IcebergType]]:
+    """Of the fields that were `seen` in records those that columns without a field wait for."""
+    found: dict[Path, dict[str, IcebergType]] = {}
+    bound = set(layout.paths.values())
+    for path, is_record in seen:
+        kind = layout.unbound.get(shaping.column_name(path))
+        taken = shaping.selection.takes(path)
+        if kind is None or is_held(path, bound) or (taken == "part" and not is_record):
+            continue
+        if shaping.selection.prune(kind, path) is None:
+            continue  # Nothing of what the column has is taken.
+        if not is_record or len(path) > shaping.depth or is_one_column(kind):
+            found.setdefault(path[:-1], {})[path[-1]] = kind
+    return found

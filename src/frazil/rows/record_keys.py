@@ -1,0 +1,195 @@
+"""Record keys, and values of headers, as a column: text, JSON of any kind, or a format of the schema registry. Those that
+are null are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, StructType
+
+from frazil.cdc.envelope import opened_fields
+from frazil.decode.avro.reader import avro_reader
+from frazil.decode.columns import Decoded, Misfit
+from frazil.decode.groups import Group, in_order
+from frazil.decode.json.any import decode_any
+from frazil.decode.json.records import JsonOptions
+from frazil.decode.limits import refusal
+from frazil.decode.plain import read_text
+from frazil.decode.settings import Reading, WriterSchema
+from frazil.rows.connect_messages import decode_key_messages
+from frazil.rows.decoder import decode_values
+from frazil.rows.writer_schemas import decode_framed
+from frazil.schema.arrow import arrow_type
+from frazil.schema.projection import KEY_ROOT
+
+KEY_SCHEMA = "key:"
+HEADER_SCHEMA = "header:"
+"""What ids of keys' and headers' schemas begin with where those of values are too; of headers the column's name follows."""
+Path = tuple[str, ...]
+
+
+def decode_keys(
+    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int
+) -> Decoded:
+    """The column `name` from the keys of all records; none while the table lacks it (kind is None).
+
+    Paths of misfits begin with `name`, those of what is wanted with KEY_ROOT; ids of missing schemas with KEY_SCHEMA.
+    """
+    headers = records["headers"] if reading.is_by_header else None
+    found = _decode_there(reading, name, kind, {"value": records["key"], "headers": headers}, limit, "key")
+    return replace(
+        found,
+        wanted={(KEY_ROOT, *path[1:]) if path else (): _at_root(path, of) for path, of in found.wanted.items()},
+        missing={KEY_SCHEMA + schema_id for schema_id in found.missing},
+    )
+
+
+def decode_header(reading: Reading, name: str, kind: IcebergType, values: pa.BinaryArray, limit: int) -> Decoded:
+    """A column of the type `kind` from the values of one header, that of each record. Paths of misfits begin with `name`."""
+    return _decode_there(reading, name, kind, {"value": values, "headers": None}, limit, "header")
+
+
+def _decode_there(
+    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
+) -> Decoded:
+    """What is made of the values that are there; rows are those of all."""
+    held = records["value"]
+    there = np.flatnonzero(np.asarray(held.is_valid()))
+    unread = refusal()
+    if unread is not None:
+        misfits = [Misfit(row, name, unread.kind, unread.message) for row in there.tolist()]
+        nulls = [] if kind is None else [pa.nulls(len(held), arrow_type(kind))]
+        return Decoded(nulls, np.asarray(held.is_valid()), misfits)
+    rows = pa.array(there)
+    taken = {label: None if array is None else array.take(rows) for label, array in records.items()}
+    found = _decode(reading, name, kind, taken, limit, what)
+    places = np.full(len(held), -1, np.int64)
+    places[there] = np.arange(there.size)
+    refused = np.zeros(len(held), np.bool_)
+    refused[there] = found.refused
+    return replace(
+        found,
+        columns=[column.take(pa.array(places, mask=places < 0)) for column in found.columns],
+        refused=refused,
+        misfits=[replace(misfit, row=int(there[misfit.row])) for misfit in found.misfits],
+    )
+
+
+def _at_root(path: Path, members: Mapping[str, IcebergType]) -> dict[str, IcebergType]:
+    """The members of a struct in the key; the one column that holds the key is the root itself."""
+    return dict(members) if path else dict(zip((KEY_ROOT,), members.values(), strict=True))
+
+
+def _decode(
+    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
+) -> Decoded:
+    """Those that are there; paths of what is wanted begin with `name`."""
+    if reading.envelope is not None:
+        assert isinstance(kind, StructType)
+        return _read_rows(reading, kind, records, limit)
+    if reading.format == "json":
+        return _read_json(reading, name, kind, records["value"], limit, what)
+    if reading.format == "text":
+        return _read_text(name, kind or StringType(), records["value"], limit, what)
+    return _read_framed(reading, name, kind, records, limit, what)
+
+
+def _read_json(
+    reading: Reading, name: str, kind: IcebergType | None, held: pa.BinaryArray, limit: int, what: str
+) -> Decoded:
+    """JSON of any kind; messages of Kafka Connect's converter with the types of their schema."""
+    options = JsonOptions(reading.unknown_fields, limit=limit, is_extended=reading.is_extended, numbers=reading.numbers)
+    groups, others, rest = decode_key_messages(held, name, kind, reading, options)
+    if not groups:
+        return decode_any(rest, name, kind, options, f"the {what}")
+    if others.size:
+        groups.append(Group(others, decode_any(rest, name, kind, options, f"the {what}")))
+    column = () if kind is None else (NestedField(0, name, kind, required=False),)
+    return in_order(groups, column, len(held), limit)
+
+
+def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Array], limit: int) -> Decoded:
+    """Keys as rows are read, with what their schemas say that numbers and texts mean."""
+    assert reading.envelope is not None
+    fields = opened_fields(reading.envelope, kind.fields, ())
+    found = decode_values(reading, fields, {name: held for name, held in records.items() if held is not None}, limit)
+    place = next(n for n, field in enumerate(fields) if field.name == "after")
+    return replace(found, columns=[found.columns[place]], wanted={}, loosened=set())
+
+
+def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, what: str) -> Decoded:
+    found = read_text(keys)
+    rows = np.flatnonzero(found.fault)[:limit].tolist()
+    misfits = [Misfit(row, name, "bad_text", f"the {what} is not UTF-8") for row in rows]
+    if isinstance(kind, StringType | BinaryType):
+        return Decoded([found.arrays[0].cast(arrow_type(kind))], found.fault != 0, misfits)
+    reason = f"the {what} is text, and its column is a {kind}: numbers and booleans take `format: json`"
+    misfits = [Misfit(row, name, "does_not_fit", reason) for row in range(min(len(keys), limit))]
+    return Decoded([pa.nulls(len(keys), arrow_type(kind))], np.ones(len(keys), np.bool_), misfits)
+
+
+def _read_framed(
+    reading: Reading, name: str, kind: IcebergType | None, records: Mapping[str, pa.Array], limit: int, what: str
+) -> Decoded:
+    is_record = isinstance(kind, StructType) if kind is not None else has_record(reading)
+    schemas = tuple((schema_id, _of_kind(schema, is_record, name, what)) for schema_id, schema in reading.schemas)
+    fields: tuple[NestedField, ...] = ()
+    if isinstance(kind, StructType):
+        fields = kind.fields
+    elif kind is not None:
+        fields = (NestedField(0, "value", kind, required=False),)
+    found = decode_framed(replace(reading, schemas=schemas), fields, records, limit)
+    columns = found.columns
+    if isinstance(kind, StructType):
+        arrow = [pa.field(field.name, column.type) for field, column in zip(fields, columns, strict=True)]
+        columns = [pa.StructArray.from_arrays(columns, fields=arrow)]
+    return replace(
+        found,
+        columns=columns,
+        misfits=[replace(one, path=_path(name, one.path, is_record)) for one in found.misfits],
+        wanted=_wanted(found.wanted, name, kind, is_record),
+    )
+
+
+def _path(name: str, path: str, is_record: bool) -> str:
+    inner = path if is_record else path.removeprefix("value").removeprefix(".")
+    return f"{name}.{inner}" if inner else name
+
+
+def _wanted(
+    wanted: Mapping[Path, Mapping[str, IcebergType]], name: str, kind: IcebergType | None, is_record: bool
+) -> dict[Path, dict[str, IcebergType]]:
+    if not is_record:
+        return {
+            (name, *path[1:]) if path else (): dict(members) if path else {name: members["value"]}
+            for path, members in wanted.items()
+        }
+    if kind is not None:
+        return {(name, *path): dict(members) for path, members in wanted.items()}
+    members = [NestedField(0, field, of, required=False) for field, of in wanted.get((), {}).items()]
+    return {(): {name: StructType(*members)}} if members else {}
+
+
+def has_record(reading: Reading) -> bool:
+    """Whether the first schema that is known describes records."""
+    return next((is_record(schema) for _, schema in reading.schemas if schema.kind == reading.format), True)
+
+
+def _of_kind(schema: WriterSchema, wants_record: bool, name: str, what: str) -> WriterSchema:
+    """The schema, unless what it describes are records and the column holds none, or the other way round."""
+    if schema.kind in ("unknown", "unusable") or is_record(schema) == wants_record:
+        return schema
+    words = ("are no records", "holds records") if wants_record else ("are records", "holds none")
+    return WriterSchema("unusable", f"its {what}s {words[0]}, and the column {name} {words[1]}")
+
+
+def is_record(schema: WriterSchema) -> bool:
+    """Whether a schema describes records, and not single values, as those of keys often do."""
+    if schema.kind != "avro":
+        return True
+    # By whatever name it refers to them.
+    return avro_reader(schema.text, tuple(text for _, text in schema.references)).names is not None

@@ -1,0 +1,50 @@
+"""Timestamps of Kafka's records that a table has in a column: out of range by the same rule as times in their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.decode.columns import Decoded, Misfit
+from frazil.decode.epochs import inside_years, outside_years
+from frazil.write.target import TableTarget
+
+_FIELDS = frozenset(("timestamp", "deleted_at"))
+"""Fields of metadata that hold a record's timestamp, always or where nothing else tells the time."""
+
+
+def refuse_far_times(target: TableTarget, records: Mapping[str, pa.Array], decoded: Decoded, limit: int) -> Decoded:
+    """Refuses the records whose timestamp is outside of the years 1 to 9999, where the table has it. limit: how many misfits
+    are noted.
+    """
+    if "timestamp" not in records or not _FIELDS & target.metadata_fields:
+        return decoded
+    outside = outside_years(records["timestamp"])
+    if not outside.any():
+        return decoded
+    micros = records["timestamp"].cast(pa.int64())
+    column = dict(target.metadata).get("timestamp", "timestamp")
+    reason = "the record's timestamp of {} ms is outside of the years 1 to 9999"
+    misfits = [
+        Misfit(row, column, "out_of_range", reason.format(micros[row].as_py() // 1000))
+        for row in np.flatnonzero(outside & ~decoded.refused)[:limit].tolist()
+    ]
+    both = sorted([*decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
+    return replace(decoded, refused=decoded.refused | outside, misfits=both)
+
+
+def divided_times(times: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The timestamps, null for those that no reader of the dead-letter table could show, and these in milliseconds."""
+    near = inside_years(times)[0]
+    is_far = pc.and_(pc.is_null(near), pc.is_valid(times))
+    far_ms = pc.divide(times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), 1000)
+    return near, pc.if_else(is_far, far_ms, pa.scalar(None, pa.int64()))
+
+
+def undivided_times(near: pa.Array, far_ms: pa.Array) -> pa.Array:
+    """The timestamps that were divided, in microseconds."""
+    return pc.coalesce(near, pc.multiply(far_ms, 1000).cast(near.type))

@@ -1,0 +1,98 @@
+"""The setting `tombstones`: what becomes of records without a value where that is not what the table's mode does anyway.
+
+An upsert table deletes the row of the key, an append table of rows makes a dead letter, one of changes counts them as
+passed over. The setting decides otherwise: `ignore`, `dead_letter`, `row`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from frazil.decode.cast import Fitting, Place, require
+from frazil.decode.columns import Decoded, Misfit
+from frazil.rows.decoder import has_value
+from frazil.rows.project import decode_rows, spread_decoded
+from frazil.schema.arrow import pick
+from frazil.upsert.changes import Changes
+from frazil.write.target import TableTarget
+
+Records = Mapping[str, pa.Array]
+Bools = NDArray[np.bool_]
+_REASON = "the record has no value (a tombstone), and `tombstones` of the table is dead_letter"
+
+
+def find_tombstones(target: TableTarget, records: Records) -> Bools | None:
+    """Which records are tombstones that the setting decides on; None where there are none."""
+    if not target.tombstones:
+        return None
+    found: Bools = ~has_value(target.reading, records["value"])
+    return found if found.any() else None
+
+
+def decode_others(target: TableTarget, records: Records, tombstones: Bools, limit: int) -> Decoded:
+    """The columns of the records of an append table, whose tombstones become null in every column of the value: refused
+    where the setting is `dead_letter`, rows where it is `row`.
+    """
+    found = decode_rows(target, records, limit, ~tombstones)
+    if target.tombstones == "dead_letter":
+        return _refuse(found, tombstones, limit)
+    if target.tombstones == "row":
+        return _require(target, found, tombstones, limit)
+    return found
+
+
+def read_others(
+    read: Callable[[TableTarget, Records, int], Changes],
+    target: TableTarget,
+    records: Records,
+    tombstones: Bools,
+    limit: int,
+) -> Changes:
+    """The changes of the records that have a value. The tombstones are refused where the setting is `dead_letter`, and
+    counted as passed over where it is `ignore`.
+    """
+    rows = np.flatnonzero(~tombstones)
+    changes = read(target, pick(records, rows), limit)
+    # Changes have columns and rescued values of their own, a row for each change.
+    decoded = spread_decoded(replace(changes.decoded, columns=[], rescued=None), rows, tombstones.size)
+    count = int(np.count_nonzero(tombstones))
+    passed_over = dict(changes.passed_over)
+    if target.tombstones == "dead_letter":
+        decoded = _refuse(decoded, tombstones, limit)
+    else:
+        passed_over["tombstone"] = passed_over.get("tombstone", 0) + count
+    return replace(
+        changes,
+        decoded=decoded,
+        records=rows[changes.records].astype(np.int32),
+        rescued=changes.rescued_rows,
+        passed_over=passed_over,
+        tombstones=None,
+        halves=[(int(rows[row]), key, is_delete) for row, key, is_delete in changes.halves],
+        last_deletes=[int(rows[row]) for row in changes.last_deletes],
+    )
+
+
+def _refuse(decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:
+    others = [misfit for misfit in decoded.misfits if not tombstones[misfit.row]]
+    mine = [Misfit(row, "", "tombstone", _REASON) for row in np.flatnonzero(tombstones)[:limit].tolist()]
+    in_order = sorted([*others, *mine], key=lambda misfit: misfit.row)[:limit]
+    return replace(decoded, refused=decoded.refused | tombstones, misfits=in_order)
+
+
+def _require(target: TableTarget, decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:
+    """Asks for required columns to become optional, as for a record that lacks their fields."""
+    size = tombstones.size
+    fitting = Fitting(target.reading, "", size, limit)
+    fitting.refused |= decoded.refused
+    place = Place((), np.arange(size, dtype=np.int32), tombstones)
+    for field, column in zip(target.fields, decoded.columns, strict=True):
+        if field.required:
+            require(fitting, column, place, (field.name,))
+    misfits = sorted([*decoded.misfits, *fitting.misfits], key=lambda misfit: misfit.row)[:limit]
+    return replace(decoded, refused=fitting.refused, misfits=misfits, loosened=decoded.loosened | fitting.loosened)

@@ -1,0 +1,82 @@
+"""The changes of a table that its rows need, without those that only bad records would bring.
+
+A record is found bad at many places: its text, a value, its envelope, its key. Some of these are looked at after its fields
+were compared with the table's columns. So where a batch has bad records and asks for changes, it is read again without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from frazil.decode.columns import Decoded
+from frazil.schema.arrow import pick
+from frazil.schema.evolve import NamesClash, extend_schema
+from frazil.schema.projection import extend_shaped
+from frazil.write.target import TableTarget
+
+Records = Mapping[str, pa.Array]
+Look = Callable[[TableTarget, Records], Decoded]
+"""Reads records as rows of a table, and keeps nothing of them."""
+_MOST_ALONE = 32
+
+
+def wanted_by_rows(target: TableTarget, records: Records, found: Decoded, look: Look) -> Decoded:
+    """What became of the records, with no other changes of the table wanted than those of records that become rows.
+
+    A record that needs a change to become a row, such as a wider type, is no bad one. While a table has no columns, and no
+    record is a row, they are those of the bad records: dead letters need a table.
+    """
+    is_waiting = target.shaping is not None and bool(target.layout.unbound)  # What feeds some columns is not known yet.
+    if found.missing or is_waiting or not (found.wanted or found.loosened):
+        return found
+    try:
+        # Whether a record has a key is not known as long as the table lacks the key's column.
+        is_found_later = target.changes is not None and look(_with_changes(target, found), records).refused.any()
+        good = _of_good(target, records, found, look) if found.refused.any() or is_found_later else found
+    except NamesClash:  # Whoever makes the change says so.
+        return found
+    return found if good is None else replace(found, wanted=good.wanted, loosened=good.loosened)
+
+
+def _of_good(target: TableTarget, records: Records, found: Decoded, look: Look) -> Decoded | None:
+    """What the records that become rows ask for; None where there are none and the table has no columns."""
+    refused = np.flatnonzero(found.refused)
+    bad = [
+        row for row in refused[:_MOST_ALONE].tolist() if _are_bad(target, pick(records, np.array([row])), look).any()
+    ]
+    left = refused[_MOST_ALONE:]
+    if left.size:
+        bad += left[_are_bad(target, pick(records, left), look)].tolist()
+    rows = np.setdiff1d(np.arange(found.refused.size), bad)
+    # What is left may be of two minds about the type of a field: then those that were first decide.
+    again = _are_bad(target, pick(records, rows), look)
+    rows = rows[~again]
+    if not rows.size:
+        return Decoded([], np.zeros(0, np.bool_)) if target.fields else None
+    return look(target, pick(records, rows))
+
+
+def _are_bad(target: TableTarget, records: Records, look: Look) -> NDArray[np.bool_]:
+    """Which of the records cannot become rows even where the table has what they ask for."""
+    if not len(records["value"]):
+        return np.zeros(0, np.bool_)
+    first = look(target, records)
+    if not (first.wanted or first.loosened):
+        return first.refused
+    return look(_with_changes(target, first), records).refused
+
+
+def _with_changes(target: TableTarget, found: Decoded) -> TableTarget:
+    """The table with the changes that its records ask for. Raises NamesClash."""
+    loosened, may_widen = found.loosened - target.fixed, target.reading.may_widen
+    if target.shaping is None:
+        schema = extend_schema(target.schema, found.wanted, loosened, may_widen)
+    else:
+        own = [column for _, column in target.metadata]
+        schema = extend_shaped(target.schema, target.shaping, own, found.wanted, loosened, may_widen)
+    return replace(target, schema_json=schema.model_dump_json())

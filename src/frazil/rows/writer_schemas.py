@@ -1,0 +1,463 @@
+"""Records that say which schema they were written with: taken apart by schema, read, fitted, put together again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import DateType, IcebergType, NestedField, StructType, TimeType
+
+from frazil.cdc.columns import has_documents, is_wrapped, open_columns
+from frazil.cdc.documents import open_documents
+from frazil.cdc.envelope import opened_fields
+from frazil.cdc.json_members import json_options
+from frazil.cdc.json_schema import open_framed, row_of
+from frazil.decode.avro.json_scan import write_values
+from frazil.decode.avro.reader import AvroReader, avro_reader
+from frazil.decode.cast import Fitting, fit_columns
+from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
+from frazil.decode.connect.protobuf_names import meanings_of_protobuf
+from frazil.decode.connect.schema import give_meaning, meanings_of_avro, with_keys, without_units
+from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, Meaning
+from frazil.decode.envelope import Envelope
+from frazil.decode.forms import OWN_FORMS, Forms, forms_of
+from frazil.decode.json import values as json_values
+from frazil.decode.json.records import decode_json
+from frazil.decode.json_schema.refusals import refused_changes
+from frazil.decode.json_schema.types import struct_of_json_schema
+from frazil.decode.memory import is_on_disk
+from frazil.decode.protobuf.json_scan import write_messages
+from frazil.decode.protobuf.reader import ProtobufReader, protobuf_reader
+from frazil.decode.protobuf.wire_format import MESSAGE_INDEX_FAULTS, split_message_indexes
+from frazil.decode.regroup import select_columns
+from frazil.decode.renames import Renames, find_renames
+from frazil.decode.settings import Reading, WriterSchema
+from frazil.decode.wire_format import group_rows, guids_of, split_frames, take_bodies
+from frazil.name_length import without_long_names
+from frazil.registry.port import UnusableSchema
+from frazil.schema.arrow import arrow_type, as_written
+from frazil.schema.conflicts import without_barred
+from frazil.schema.evolve import lacking_of, merge_wanted, type_at, widest
+
+LATEST = "latest"
+_WARM_TYPES: dict[str, Any] = {
+    "i": "long",
+    "s": "string",
+    "m": {"type": "map", "values": "double"},
+    "d": {"type": "bytes", "logicalType": "decimal", "precision": 4},
+    "f": {"type": "fixed", "name": "F", "size": 2},
+    "u": {"type": "string", "logicalType": "uuid"},
+}
+_WARM_AVRO = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
+# Of proto2, which needs all that proto3 does and more: message Warm { optional string s = 1; }
+_WARM_DESCRIPTORS = bytes.fromhex("0a1f0a0a7761726d2e70726f746f22110a045761726d12090a0173180120012809")
+# The same with an `optional Warm w = 2` in it, as of Avro a field that can be another Warm: they become JSON.
+_WARM_JSON_DESCRIPTORS = bytes.fromhex(
+    "0a310a0a7761726d2e70726f746f22230a045761726d12090a017318012001280912100a017718022001280b32052e5761726d"
+)
+_MOST_MISSING = 1000
+_FIRST = (0,)
+
+
+@dataclass
+class _Group:
+    """The records of one schema, and what became of them: columns as in Decoded, in the order of `rows`."""
+
+    rows: NDArray[np.int32]
+    decoded: Decoded
+
+
+@dataclass
+class _Batch:
+    """All records of an array while they are read."""
+
+    reading: Reading
+    fields: tuple[NestedField, ...]
+    limit: int
+    bodies: Bodies
+    groups: list[_Group] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
+
+    def refuse(self, rows: NDArray[np.int32], fault: Fault) -> None:
+        """None of these records can be read, for one reason."""
+        refused = np.ones(rows.size, np.bool_)
+        misfits = [Misfit(n, "", fault.kind, fault.message) for n in range(min(rows.size, self.limit))]
+        nulls = [pa.nulls(rows.size, arrow_type(f.field_type)) for f in self.fields]
+        self.groups.append(_Group(rows, Decoded(nulls, refused, misfits)))
+
+
+def decode_framed(
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int
+) -> Decoded:
+    """The columns `fields` of records in a format of the schema registry.
+
+    Schemas that `reading` does not have are answered as missing, and their records are null until they are there.
+    """
+    values = records["value"]
+    framed = split_frames(values, reading.framing)
+    batch = _Batch(reading, fields, limit, framed.bodies)
+    for code in np.unique(framed.fault[framed.fault != 0]).tolist():
+        batch.refuse(np.flatnonzero(framed.fault == code).astype(np.int32), framed.faults[code - 1])
+    ids = framed.ids
+    if reading.framing == "none":
+        good = np.flatnonzero(framed.fault == 0).astype(np.int32)
+        if good.size:
+            _read_unframed(batch, good, records)
+    else:
+        for number, rows in group_rows(ids):
+            _read_group(batch, str(number), rows)
+    return _put_together(batch, len(values))
+
+
+def _read_unframed(batch: _Batch, rows: NDArray[np.int32], records: Mapping[str, pa.Array]) -> None:
+    """Records whose schema is named in a header, or is the subject's latest."""
+    if not batch.reading.is_by_header:
+        _read_group(batch, LATEST, rows)
+        return
+    named = guids_of(records["headers"], batch.reading.header)
+    codes = named.codes[rows]
+    without = rows[codes < 0]
+    if without.size:
+        batch.refuse(without, Fault("no_schema_id", f"the record has no header {batch.reading.header}"))
+    for code, one in enumerate(named.found):
+        mine = rows[codes == code]
+        if not mine.size:
+            continue
+        if one.fault is not None:
+            batch.refuse(mine, one.fault)
+        else:
+            _read_group(batch, one.guid or str(one.id), mine, one.path)
+
+
+def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: bytes = b"") -> None:
+    schema = batch.reading.schema(schema_id)
+    if schema is None:
+        if len(batch.missing) < _MOST_MISSING:
+            batch.missing.add(schema_id)
+        batch.refuse(rows, Fault("unknown_schema_id", f"schema {schema_id} has not been fetched yet"))
+        return
+    fault = _unusable(schema_id, schema, batch.reading)
+    if fault is not None:
+        batch.refuse(rows, fault)
+        return
+    bodies = take_bodies(batch.bodies, rows)
+    if schema.kind == "json_schema":
+        is_row = batch.reading.envelope is None
+        read = _read_json(batch, schema_id, schema, bodies) if is_row else _open_json(batch, schema_id, schema, bodies)
+        batch.groups.append(_Group(rows, read))
+    elif schema.kind == "avro":
+        _read_columns(batch, schema_id, rows, bodies, partial(_avro, schema))
+    else:
+        _read_messages(batch, schema_id, schema, rows, bodies, path)
+
+
+def _unusable(schema_id: str, schema: WriterSchema, reading: Reading) -> Fault | None:
+    if schema.kind == "unknown":
+        return Fault("unknown_schema_id", f"the schema registry has no schema {schema_id}")
+    if schema.kind == "unusable":
+        return Fault("bad_schema", f"schema {schema_id} cannot be used: {schema.text}")
+    if schema.kind != reading.format:
+        return Fault("wrong_schema", f"schema {schema_id} is {schema.kind}, and the table reads {reading.format}")
+    return None
+
+
+def _read_messages(
+    batch: _Batch, schema_id: str, schema: WriterSchema, rows: NDArray[np.int32], bodies: Bodies, path: bytes
+) -> None:
+    """Protobuf: a schema may hold many messages, and each record says which one it is."""
+    asked = batch.reading.message
+    if batch.reading.framing == "none":  # A header that names the schema names the message too.
+        named = split_message_indexes(_bodies_of(path)).paths if path else []
+        message = asked or (named or [_FIRST])[0]
+        _read_columns(batch, schema_id, rows, bodies, partial(protobuf_reader, schema.descriptors, message))
+        return
+    indexed = split_message_indexes(bodies)
+    for code in np.unique(indexed.fault[indexed.fault != 0]).tolist():
+        batch.refuse(rows[indexed.fault == code], MESSAGE_INDEX_FAULTS[code - 1])
+    for code, indexes in enumerate(indexed.paths):
+        mine = np.flatnonzero((indexed.path == code) & (indexed.fault == 0)).astype(np.int32)
+        reader = partial(protobuf_reader, schema.descriptors, asked or indexes)
+        _read_columns(batch, schema_id, rows[mine], take_bodies(indexed.bodies, mine), reader)
+
+
+def _bodies_of(raw: bytes) -> Bodies:
+    return Bodies(np.frombuffer(raw, np.uint8), np.zeros(1, np.int32), np.full(1, len(raw), np.int32))
+
+
+def _read_columns(
+    batch: _Batch,
+    schema_id: str,
+    rows: NDArray[np.int32],
+    bodies: Bodies,
+    make_reader: Callable[[Forms], Reader],
+) -> None:
+    try:
+        reader = make_reader(OWN_FORMS)
+    except UnusableSchema as error:  # The schema was well, but it has no such message.
+        batch.refuse(rows, Fault("bad_schema", f"schema {schema_id} cannot be used: {error}"))
+        return
+    schemas = tuple(schema for _, schema in batch.reading.schemas)
+    fitting = Fitting(batch.reading, schema_id, len(bodies), batch.limit)
+    if isinstance(reader, AvroReader):
+        fitting.renames, fitting.branches = _renames(schemas, reader.names or frozenset()), reader.branches
+    forms = _forms_of(reader.struct, batch.reading.envelope, batch.fields, fitting.renames)
+    if forms:
+        reader = make_reader(forms)
+    columns, struct = reader.read(bodies), reader.struct
+    table = StructType(*batch.fields)
+    is_row = batch.reading.envelope is None
+    meanings = _meanings(batch.reading.schema(schema_id), reader, table if is_row else None)
+    if batch.reading.envelope is not None and has_documents(batch.reading.envelope, struct):
+        batch.groups.append(_Group(rows, open_documents(fitting, struct, columns, batch.fields)))
+        return
+    if batch.reading.envelope is not None:
+        if not is_wrapped(batch.reading.envelope, [member.name for member in struct.fields]):
+            # The row, which is all there is, becomes the image after the change.
+            fitting.renames = fitting.renames.inside("after")
+            fitting.branches = {("after", *path): name for path, name in fitting.branches.items()}
+        struct, columns = open_columns(batch.reading.envelope, struct, columns, meanings, batch.fields)
+    else:
+        meanings = with_keys(without_units(meanings, batch.reading.unit_at), batch.reading.keys)
+        struct, columns = give_meaning(struct, columns, meanings, lambda path: type_at(table, path))
+    if batch.reading.selection is not None:
+        struct, columns = select_columns(batch.reading.selection, struct, columns)
+    batch.groups.append(_Group(rows, fit_columns(fitting, struct, columns, batch.fields)))
+
+
+def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[NestedField], renames: Renames) -> Forms:
+    """The forms in which a writer's values are read. fields: those of the table's rows, in an envelope those of `opened`."""
+    if envelope is not None and not is_wrapped(envelope, [member.name for member in struct.fields]):
+        row = next((member.field_type for member in fields if member.name == "after"), StructType())
+        assert isinstance(row, StructType)
+        fields = row.fields
+    return forms_of(struct, fields, renames)
+
+
+def _meanings(
+    schema: WriterSchema | None, reader: Reader, table: StructType | None
+) -> Mapping[tuple[str, ...], Meaning]:
+    """What a schema tells of Kafka Connect's types, by path of the reader's fields. table: the columns; None: the records
+    are in envelopes. Outside of them a message of Google's for a date or time stays one, unless the column is declared so.
+    """
+    if isinstance(reader, ProtobufReader):
+        found = meanings_of_protobuf(*reader.described)
+        if table is None:
+            return found
+        return {
+            path: meaning
+            for path, meaning in found.items()
+            if meaning.name not in (GOOGLE_DATE, GOOGLE_TIME) or isinstance(type_at(table, path), DateType | TimeType)
+        }
+    if schema is None or not isinstance(reader, AvroReader):
+        return {}
+    found = meanings_of_avro(schema.text, tuple(text for _, text in schema.references))
+    return found if reader.names is not None else {("value", *path): meaning for path, meaning in found.items()}
+
+
+def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
+    """JSON text behind a frame: the schema tells the types of new columns, the text is read as any other."""
+    selection = batch.reading.selection
+    struct = _json_struct(schema)
+    if selection is not None:
+        struct = selection.prune_struct(struct) or StructType()
+    options = json_options(batch.reading, batch.limit)
+    table, texts = StructType(*batch.fields), _texts(bodies)
+    decoded = decode_json(texts, batch.fields, options)
+    refusals = refused_changes(batch.reading, table, struct, schema_id)
+    known = {refusal.split(": ")[1] for refusal in refusals}
+    # What records have besides what their schema says is refused too.
+    refusals |= {f"schema {schema_id}: {said}" for said in decoded.refusals if said.split(": ")[0] not in known}
+    decoded = replace(decoded, refusals=refusals)
+    if batch.reading.unknown_fields != "add":
+        return decoded
+    struct = without_long_names(struct)
+    wanted = {
+        path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
+        for path, members in decoded.wanted.items()
+    }
+    lacking = lacking_of(table, without_barred(struct, batch.reading.barred_at), batch.reading.may_widen)
+    if decoded.refused.all() and decode_json(texts, (), replace(options, unknown_fields="drop")).refused.all():
+        lacking = {}  # Where not one record can be read, it is not said that the schema is theirs.
+    return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
+
+
+def _open_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
+    """Envelopes in JSON behind a frame."""
+    written = (schema_id, _json_struct(schema))
+    return open_framed(batch.reading, batch.fields, _texts(bodies), written, batch.limit)
+
+
+def _texts(bodies: Bodies) -> pa.BinaryArray:
+    rows = np.arange(len(bodies), dtype=np.int32)
+    # From Arrow's pool: numpy gives memory of that size back to the system each time, and every page of it costs anew.
+    out = pa.allocate_buffer(int((bodies.end - bodies.start).sum(dtype=np.int64)))
+    offsets = np.zeros(rows.size + 1, np.int32)
+    json_values.copy_texts(bodies.base, bodies.start, bodies.end, rows, offsets, out.address)
+    return pa.Array.from_buffers(pa.binary(), rows.size, [None, pa.py_buffer(offsets), out])
+
+
+def _avro(schema: WriterSchema, forms: Forms = OWN_FORMS) -> AvroReader:
+    return avro_reader(schema.text, tuple(text for _, text in schema.references), forms)
+
+
+@lru_cache(maxsize=256)
+def _json_struct(schema: WriterSchema) -> StructType:
+    return struct_of_json_schema(schema.text, schema.references)
+
+
+def struct_of(schema: WriterSchema, message: str | tuple[int, ...] = "", forms: Forms = OWN_FORMS) -> StructType:
+    """The Iceberg type of the records that a schema describes. forms: of values that are read in another form than the
+    schema's own. Raises UnusableSchema.
+    """
+    if schema.kind == "json_schema":
+        return _json_struct(schema)
+    if schema.kind == "avro":
+        return _avro(schema, forms).struct
+    return protobuf_reader(schema.descriptors, message or _FIRST, forms).struct
+
+
+@lru_cache(maxsize=256)
+def _renames(schemas: tuple[WriterSchema, ...], names: frozenset[str]) -> Renames:
+    """What the known schemas say of fields that have other names in others of them. names: of the record whose fields these
+    are; what another record has under such a name is another field.
+    """
+    known = [schema for schema in schemas if schema.kind == "avro"]
+    if not any('"aliases"' in text for schema in known for text in (schema.text, *dict(schema.references).values())):
+        return Renames()
+    readers = []
+    for schema in known:
+        with suppress(UnusableSchema):  # Its records are bad ones.
+            readers.append(_avro(schema))
+    same = _same_record(readers, names)
+    others = [reader.struct for reader in readers if reader not in same]
+    return find_renames([(reader.struct, reader.aliases) for reader in same], others)
+
+
+def _same_record(readers: Sequence[AvroReader], names: frozenset[str]) -> list[AvroReader]:
+    """Those of a record that is called so, or that an alias says was."""
+    while True:
+        found = [reader for reader in readers if reader.names and reader.names & names]
+        more = names.union(*(reader.names for reader in found if reader.names))
+        if more == names:
+            return found
+        names = more
+
+
+def row_renames(schema: WriterSchema, envelope: Envelope | None, struct: StructType) -> Renames:
+    """The names that fields of the rows had before, as far as the schema says. struct: of the rows."""
+    if schema.kind != "avro":
+        return Renames()
+    found = _avro(schema).aliases
+    inside = {path[1:]: names for path, names in found.items() if path[0] == "after"} if envelope is not None else {}
+    return find_renames([(struct, {**found, **inside})])
+
+
+def row_branches(schema: WriterSchema, envelope: Envelope | None) -> Mapping[tuple[str, ...], str]:
+    """What a union calls the types of the values in a schema's rows, by path."""
+    if schema.kind != "avro":
+        return {}
+    found = _avro(schema).branches
+    inside = {path[1:]: name for path, name in found.items() if path[0] == "after"} if envelope is not None else {}
+    return {**found, **inside}
+
+
+def row_struct(
+    schema: WriterSchema,
+    envelope: Envelope | None,
+    fields: Sequence[NestedField],
+    message: str = "",
+    units: Mapping[tuple[str, ...], str] = MappingProxyType({}),
+) -> StructType:
+    """The Iceberg type of the rows of records that a schema describes: of those in envelopes the row inside, without fields
+    where it is no envelope. fields: those of the table's rows; units: of numbers in columns of time. Raises UnusableSchema.
+    """
+    struct = struct_of(schema, message)
+    if schema.kind == "json_schema":
+        return struct if envelope is None else row_of(envelope, struct)
+    if schema.kind == "json_schema":
+        return struct if envelope is None else row_of(envelope, struct)
+    opened = opened_fields(envelope, fields, ()) if envelope is not None else fields
+    forms = _forms_of(struct, envelope, opened, row_renames(schema, envelope, struct))
+    struct = struct_of(schema, message, forms) if forms else struct
+    reader = _avro(schema) if schema.kind == "avro" else protobuf_reader(schema.descriptors, message or _FIRST)
+    table = StructType(*fields)
+    meanings = _meanings(schema, reader, table if envelope is None else None)
+    nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
+    if envelope is None:
+        return give_meaning(struct, nothing, without_units(meanings, units), lambda path: type_at(table, path))[0]
+    images, _ = open_columns(envelope, struct, nothing, meanings, opened)
+    kind = next((field.field_type for field in images.fields if field.name == "after"), None)
+    return kind if isinstance(kind, StructType) else StructType()
+
+
+def _put_together(batch: _Batch, row_count: int) -> Decoded:
+    """One array per field, in the order of the records."""
+    groups = batch.groups
+    if len(groups) == 1 and not batch.missing:
+        return groups[0].decoded
+    kinds = [arrow_type(f.field_type) for f in batch.fields]
+    if not groups:
+        return Decoded([pa.nulls(0, kind) for kind in kinds], np.zeros(0, np.bool_))
+    order = np.concatenate([group.rows for group in groups])
+    place = np.empty(row_count, np.int64)
+    place[order] = np.arange(row_count)
+    places = pa.array(place)
+    columns = [
+        pa.concat_arrays([as_written(group.decoded.columns[n], kind) for group in groups]).take(places)
+        for n, kind in enumerate(kinds)
+    ]
+    refused = np.zeros(row_count, np.bool_)
+    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    misfits = []
+    for group in groups:
+        refused[group.rows] = group.decoded.refused
+        misfits += [Misfit(int(group.rows[m.row]), m.path, m.kind, m.reason, m.text) for m in group.decoded.misfits]
+        for path, members in group.decoded.wanted.items():
+            mine = wanted.setdefault(path, {})
+            for name, kind in members.items():
+                mine[name] = widest(mine[name], kind) if name in mine else kind
+    decoded = [group.decoded for group in groups]
+    return Decoded(
+        columns=columns,
+        refused=refused,
+        misfits=sorted(misfits, key=lambda misfit: misfit.row)[: batch.limit],
+        wanted=wanted,
+        loosened=set().union(*(one.loosened for one in decoded)),
+        dropped=set().union(*(one.dropped for one in decoded)),
+        rescued=_rescued(groups, places) if any(one.rescued is not None for one in decoded) else None,
+        missing=batch.missing,
+        refusals=set().union(*(one.refusals for one in decoded)),
+    )
+
+
+def _rescued(groups: list[_Group], places: pa.Array) -> pa.Array:
+    parts = [
+        group.decoded.rescued if group.decoded.rescued is not None else pa.nulls(group.rows.size, pa.string())
+        for group in groups
+    ]
+    return pa.concat_arrays(parts).take(places)
+
+
+def warm_up(compiles_all: bool) -> None:
+    """Loads the compiled functions of Avro and Protobuf, for a process that others are forked from.
+
+    Few tables need those that write JSON, and they take long to compile: with `compiles_all`, else by the first who does.
+    """
+    fields = [{"name": name, "type": kind} for name, kind in _WARM_TYPES.items()]
+    avro, descriptors, more = _WARM_AVRO, _WARM_DESCRIPTORS, b""
+    if compiles_all or (is_on_disk(write_values) and is_on_disk(write_messages)):
+        fields.append({"name": "w", "type": ["null", "Warm"]})
+        avro, descriptors, more = _WARM_AVRO + b"\2" + _WARM_AVRO + b"\0", _WARM_JSON_DESCRIPTORS, b"\x12\3\n\1b"
+    schema = json.dumps({"type": "record", "name": "Warm", "fields": fields})
+    schemas = (("1", WriterSchema("avro", schema)), ("2", WriterSchema("protobuf", descriptors=descriptors)))
+    values = pa.array([b"\0\0\0\0\1" + avro, b"\0\0\0\0\2\0\n\1a" + more], pa.binary())
+    for kind in ("avro", "protobuf"):
+        decode_framed(Reading(format=kind, schemas=schemas), (), {"value": values}, 1)

@@ -1,0 +1,139 @@
+"""Which of the fields that records bring a table can have. Pure.
+
+Two fields may want one column, and a field one that is not for fields: the table has it once, and records with the other
+field are bad ones. So a record that clashes is refused, and not the table with all that comes behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from frazil.schema.evolve import NamesClash, Path, Wanted, extend_fields
+from frazil.schema.selection import list_with, map_with
+
+MOST_BARRED = 100
+"""So many fields may be kept out: what makes up more of them is no record that is wrong."""
+
+
+def grant(wanted: Wanted, check: Callable[[Wanted], object]) -> tuple[Wanted, dict[Path, str]]:
+    """The fields that the table can have together, those that come first before others, and of the others the reason.
+
+    check: raises NamesClash where the table cannot have the fields it is given; what it says of a single one is the reason.
+    Raises NamesClash itself where more than MOST_BARRED would be kept out.
+    """
+    clashes: dict[Path, NamesClash] = {}
+    granted = set(_grant(list(_leaves(wanted)), [], lambda kept: check(_only(wanted, set(kept))), clashes))
+    barred = {path if clash.is_exact else _barred(path, wanted, granted): str(clash) for path, clash in clashes.items()}
+    return _only(wanted, granted), barred
+
+
+def _grant(
+    paths: Sequence[Path],
+    before: Sequence[Path],
+    check: Callable[[Sequence[Path]], object],
+    clashes: dict[Path, NamesClash],
+) -> list[Path]:
+    """Of `paths` those that can be had besides the ones `before`; halves are tried, as few are expected to be in the way."""
+    try:
+        check([*before, *paths])
+    except NamesClash as error:
+        if len(paths) > 1:
+            half = len(paths) // 2
+            first = _grant(paths[:half], before, check, clashes)
+            return first + _grant(paths[half:], [*before, *first], check, clashes)
+        if len(clashes) >= MOST_BARRED:
+            raise
+        clashes[paths[0]] = error
+        return []
+    return list(paths)
+
+
+def _leaves(wanted: Wanted) -> Iterator[Path]:
+    for parent, members in wanted.items():
+        for name, kind in members.items():
+            yield from _leaves_of(kind, (*parent, name))
+
+
+def _leaves_of(kind: IcebergType, path: Path) -> Iterator[Path]:
+    if isinstance(kind, StructType) and kind.fields:
+        for member in kind.fields:
+            yield from _leaves_of(member.field_type, (*path, member.name))
+    else:
+        yield path
+
+
+def _only(wanted: Wanted, kept: Collection[Path]) -> dict[Path, dict[str, IcebergType]]:
+    """What is wanted, as far as its leaves are kept."""
+    found: dict[Path, dict[str, IcebergType]] = {}
+    for parent, members in wanted.items():
+        for name, kind in members.items():
+            left = _pruned(kind, (*parent, name), lambda path: path in kept)
+            if left is not None:
+                found.setdefault(parent, {})[name] = left
+    return found
+
+
+def _pruned(kind: IcebergType, path: Path, takes: Callable[[Path], bool]) -> IcebergType | None:
+    """The type with the leaves that are taken; None without any."""
+    if not isinstance(kind, StructType) or not kind.fields:
+        return kind if takes(path) else None
+    members = ((member, _pruned(member.field_type, (*path, member.name), takes)) for member in kind.fields)
+    left = [member.model_copy(update={"field_type": inner}) for member, inner in members if inner is not None]
+    return StructType(*left) if left else None
+
+
+def _barred(path: Path, wanted: Wanted, granted: Collection[Path]) -> Path:
+    """The outermost field around the one at `path` of which nothing is granted: what records have there has no place."""
+    known = max((parent for parent in wanted if path[: len(parent)] == parent), key=len)
+    for cut in range(len(known) + 1, len(path)):
+        if not any(other[:cut] == path[:cut] for other in granted):
+            return path[:cut]
+    return path
+
+
+def without_barred(struct: StructType, barred: Collection[Path], path: Path = ()) -> StructType:
+    """A writer's struct without the fields that are kept out."""
+    left = (
+        member.model_copy(update={"field_type": type_without_barred(member.field_type, barred, (*path, member.name))})
+        for member in struct.fields
+        if (*path, member.name) not in barred
+    )
+    return StructType(*left)
+
+
+def type_without_barred(kind: IcebergType, barred: Collection[Path], path: Path) -> IcebergType:
+    """The type of the field at `path` without the fields that are kept out."""
+    if isinstance(kind, StructType):
+        return without_barred(kind, barred, path)
+    if isinstance(kind, ListType):
+        element = type_without_barred(kind.element_type, barred, (*path, "element"))
+        return list_with(kind, element, kind.element_required)
+    if isinstance(kind, MapType):
+        value = type_without_barred(kind.value_type, barred, (*path, "value"))
+        return map_with(kind, value, kind.value_required)
+    return kind
+
+
+def growth(fields: Sequence[NestedField], wanted: Wanted, is_shaped: bool = False) -> int:
+    """How many columns more a table of these fields has with what is wanted, nested ones counted. is_shaped: records inside
+    records may become columns of the top, so they do not count themselves.
+    """
+    before = StructType(*fields)
+    after = extend_fields(before, wanted)
+    return _count(after, is_shaped) - _count(before, is_shaped)
+
+
+def _count(kind: IcebergType, is_shaped: bool) -> int:
+    """The columns inside a type."""
+    if isinstance(kind, StructType):
+        return sum(
+            _count(member.field_type, is_shaped) + (not (is_shaped and isinstance(member.field_type, StructType)))
+            for member in kind.fields
+        )
+    if isinstance(kind, ListType):
+        return 1 + _count(kind.element_type, is_shaped)
+    if isinstance(kind, MapType):
+        return 2 + _count(kind.value_type, is_shaped)
+    return 0

@@ -1,0 +1,68 @@
+"""What earlier records have told of fields that no column has yet: the kind of their values, which decides who is refused
+where later ones contradict it. Pure.
+
+A table's first records are read in several pieces. Read with the hints of those before it, a piece refuses the records that
+it would refuse if all were one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from frazil.schema.evolve import Path, Wanted
+
+Hints = tuple[tuple[Path, str], ...]
+_KINDS: dict[type[IcebergType], str] = {
+    BooleanType: "boolean",
+    IntegerType: "number",
+    LongType: "number",
+    FloatType: "number",
+    DoubleType: "number",
+    DecimalType: "number",
+    StringType: "string",
+    DateType: "string",
+    TimestampType: "string",
+    TimestamptzType: "moment",
+    ListType: "array",
+    StructType: "object",
+}
+
+
+def hints_of(wanted: Wanted) -> Hints:
+    """The kinds of the fields that are wanted, and of all that is in them."""
+    return tuple(
+        hint
+        for parent, members in wanted.items()
+        for name, kind in members.items()
+        for hint in _hints(kind, (*parent, name))
+    )
+
+
+def _hints(kind: IcebergType, path: Path) -> Iterator[tuple[Path, str]]:
+    word = _KINDS.get(type(kind))
+    if word is not None:
+        yield path, word
+    if isinstance(kind, StructType):
+        for member in kind.fields:
+            yield from _hints(member.field_type, (*path, member.name))
+    elif isinstance(kind, ListType):
+        yield from _hints(kind.element_type, (*path, "element"))
+    elif isinstance(kind, MapType):
+        yield from _hints(kind.value_type, (*path, "value"))

@@ -1,0 +1,120 @@
+"""Names that differ only in capitals are one name to Spark, Hive, Trino and DuckDB, so a table gets one column for them.
+
+The rule is the same at every depth and in every format: a field feeds the column with exactly its name; where no column
+has that name, the only column whose name differs from it in capitals alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from frazil.schema.selection import Path, list_with, map_with
+
+
+@lru_cache(maxsize=65_536)
+def fold(name: str) -> str:
+    """The name without the difference between capitals and small letters, as Java's `equalsIgnoreCase` sees it."""
+    if name.isascii():
+        return name.lower()
+    return "".join(_one(_one(letter, letter.upper()), _one(letter, letter.upper()).lower()) for letter in name)
+
+
+def _one(letter: str, changed: str) -> str:
+    """The changed letter, unless it became several."""
+    return changed if len(changed) == 1 else letter
+
+
+class Spellings:
+    """The names of one struct, found exactly or, where only one name differs in capitals alone, by that.
+
+    Later names are added with `add`.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names: dict[str, None] = {}
+        self._folded: dict[str, list[str]] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Adds a name."""
+        if name not in self._names:
+            self._names[name] = None
+            self._folded.setdefault(fold(name), []).append(name)
+
+    def others(self, name: str) -> list[str]:
+        """The names that differ from `name` in capitals alone."""
+        return [other for other in self._folded.get(fold(name), ()) if other != name]
+
+    def find(self, name: str) -> str | None:
+        """The name that stands for `name`; None where there is none, or where several differ in capitals alone."""
+        if name in self._names:
+            return name
+        others = self._folded.get(fold(name), ())
+        return others[0] if len(others) == 1 else None
+
+
+def clash_reason(path: Path, others: Iterable[str]) -> str:
+    """Why a field gets no column of its own, and what gives it one. others: names that differ in capitals alone."""
+    names = " and ".join(f"`{other}`" for other in others)
+    what = f"field {'.'.join(path)} differs from {names} in capitals alone, and engines cannot tell such columns apart"
+    return f"{what}: {exits(path)}"
+
+
+def both_reason(path: Path, other: str) -> str:
+    """Why a record with values under both names is refused. other: the name that the column has."""
+    return f"the record has values in both `{other}` and `{path[-1]}`, which differ in capitals alone: {exits(path)}"
+
+
+def exits(path: Path) -> str:
+    """The settings that make room for a field whose column would have a name that is taken or reserved."""
+    field = _in_file(path)
+    out = f"leave the field out with `exclude: [{field}]`"
+    if "element" in path or "value" in path:
+        return out
+    return f"give the field a column, `columns: {{NAME: {{type: TYPE, field: {field}}}}}`, or {out}"
+
+
+def fraction_exits(path: Path, is_json: bool = True) -> str:
+    """The settings that make room for fractions of a field whose column takes whole numbers. Iceberg widens none of these to
+    a type with fractions.
+    """
+    out = "a new table with `numbers: double` takes it" if is_json else "a new table that declares a double takes it"
+    if "element" in path or "value" in path or not path:
+        return out
+    return f"{out}, and here another column, `columns: {{NAME: {{type: double, field: {_in_file(path)}}}}}`"
+
+
+def _in_file(path: Path) -> str:
+    """A path as a pipeline file writes it: with dots, or as a list where a name has one itself."""
+    if any("." in name or not name for name in path):
+        return "'[" + ", ".join(f'"{name}"' for name in path) + "]'"
+    return ".".join(path)
+
+
+def one_spelling(kind: IcebergType, unite: Callable[[IcebergType, IcebergType], IcebergType]) -> IcebergType:
+    """The type with one member for those whose names differ in capitals alone, at every level: the first one's name, and
+    what `unite` makes of their types.
+    """
+    if isinstance(kind, ListType):
+        return list_with(kind, one_spelling(kind.element_type, unite), kind.element_required)
+    if isinstance(kind, MapType):
+        return map_with(kind, one_spelling(kind.value_type, unite), kind.value_required)
+    if not isinstance(kind, StructType):
+        return kind
+    found: dict[str, NestedField] = {}
+    for member in kind.fields:
+        inner, first = one_spelling(member.field_type, unite), found.get(fold(member.name))
+        if first is None:
+            found[fold(member.name)] = member.model_copy(update={"field_type": inner})
+        else:
+            united = unite(first.field_type, inner)
+            found[fold(member.name)] = first.model_copy(update={"field_type": united, "required": False})
+    return kind if len(found) == len(kind.fields) and _is_same(kind, found) else type(kind)(*found.values())
+
+
+def _is_same(kind: StructType, found: dict[str, NestedField]) -> bool:
+    return all(one is other or one == other for one, other in zip(kind.fields, found.values(), strict=True))

@@ -1,0 +1,138 @@
+"""What becomes of the files that a batch's tasks have written. Most are committed as they are.
+
+A row that is no longer wanted is deleted in the commit that adds its file. A file with rows that take the place of others,
+in a table that tells rows by ids, is written again with their ids; so are the rows that had to wait for their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from frazil.catalog.scans import LiveFile
+from frazil.schema.arrow import as_written
+from frazil.types import DataFile
+from frazil.upsert.change_rows import KEY_PLACE
+from frazil.upsert.changes import UPSERT
+from frazil.upsert.deduplicate import Ints
+from frazil.upsert.delete_files import bits_of
+from frazil.upsert.live_rows import one_array
+from frazil.upsert.lookup import Found, find_rows
+from frazil.upsert.merged_changes import MergedChanges
+from frazil.upsert.old_values import complete_held
+from frazil.upsert.primary_key_updates import Bools
+from frazil.write.lineage import NO_ID, lineage_schema, with_row_ids
+from frazil.write.target import TableTarget
+from frazil.write.write import FileWriter, file_io
+
+
+@dataclass(frozen=True)
+class _Again:
+    """A file to be written again. stays: which of its rows are wanted; ids: of each row, NO_ID for new ones."""
+
+    file: LiveFile
+    stays: Bools
+    ids: Ints
+
+
+@dataclass
+class OwnFiles:
+    """superseded: rows that are no longer wanted, of files that stay. again: files that others take the place of. ids: per
+    change; None where no row keeps one.
+    """
+
+    superseded: list[tuple[LiveFile, BitMap64]] = field(default_factory=list)
+    again: list[_Again] = field(default_factory=list)
+    ids: Ints | None = None
+
+    @property
+    def unused(self) -> list[str]:
+        """Paths of the files that are not to be committed."""
+        return [one.file.path for one in self.again]
+
+
+def sort_out(batch: MergedChanges, late: Bools, ids: Ints | None) -> OwnFiles:
+    """late: the keys whose change comes too late; ids: per change the id that its row keeps. OSError as the store."""
+    held = _held(batch)
+    lost = _lost(batch, late) & ~held
+    if ids is None or not (ids != NO_ID).any():
+        ids = np.full(len(batch.ranked), NO_ID)
+        own = OwnFiles()
+    else:
+        own = OwnFiles(ids=ids)
+    # Of a key with a row in a file and a held one, only the first is looked for: a file's keys must be distinct.
+    for file, rows, places in _own_rows(batch, (lost | (ids != NO_ID)) & ~held):
+        gone = rows[lost[places]]
+        if (ids[places] == NO_ID).all():
+            own.superseded.append((file, bits_of(gone)))
+            continue
+        again = _Again(file, np.ones(file.record_count, np.bool_), np.full(file.record_count, NO_ID))
+        again.stays[gone], again.ids[rows] = False, ids[places]
+        own.again.append(again)
+    return own
+
+
+def _lost(batch: MergedChanges, late: Bools) -> Bools:
+    """Changes whose rows are in a file and not wanted: a later change of another task decides, or the table has a newer
+    row.
+    """
+    lost = batch.ranked.ops == UPSERT
+    lost[batch.folded.last[~late]] = False
+    return np.asarray(lost, np.bool_)
+
+
+def _held(batch: MergedChanges) -> Bools:
+    """Changes whose rows are in no file yet."""
+    is_held = np.zeros(len(batch.ranked), np.bool_)
+    for held, begin in zip(batch.held, batch.begins, strict=False):
+        if held is not None:
+            is_held[np.asarray(held[KEY_PLACE]) + begin] = True
+    return is_held
+
+
+def _own_rows(batch: MergedChanges, is_wanted: Bools) -> Iterator[tuple[LiveFile, Ints, Ints]]:
+    """The files with rows of these changes: which rows, and the places of their changes."""
+    assert batch.target.changes is not None
+    for number, files in enumerate(batch.files):
+        places = np.flatnonzero(is_wanted & (batch.owner == number))
+        if places.size and files:
+            keys = batch.ranked.take(places).keys
+            for one in find_rows(batch.target, files, keys, batch.target.changes.paths).hits:
+                yield one.file, one.rows, places[one.keys]
+
+
+def write_rows(
+    batch: MergedChanges, found: Found, late: Bools, files: Sequence[LiveFile], own: OwnFiles
+) -> tuple[list[DataFile], int]:
+    """Writes what the driver has to write, and counts the values that no row had. As complete_held."""
+    writer = FileWriter(batch.target, lineage_schema(batch.target) if own.ids is not None else None)
+    unfilled = 0
+    try:
+        for rows, places, lacking in complete_held(batch, found, late, files):
+            writer.write(rows if own.ids is None else with_row_ids(batch.target, rows, own.ids[places]))
+            unfilled += lacking
+        for again in own.again:
+            for rows in _read_again(batch.target, again):
+                writer.write(rows)
+        return writer.finish(), unfilled
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def _read_again(target: TableTarget, again: _Again) -> Iterator[pa.Table]:
+    begin = 0
+    with file_io(target).new_input(again.file.path).open() as stream:
+        parquet = pq.ParquetFile(stream)
+        for number in range(parquet.num_row_groups):
+            read = parquet.read_row_group(number).combine_chunks()
+            part = slice(begin, begin := begin + read.num_rows)
+            columns = [as_written(one_array(read[field.name]), field.type) for field in target.arrow_schema]
+            rows = pa.Table.from_arrays(columns, schema=target.arrow_schema)
+            rows = with_row_ids(target, rows, again.ids[part])
+            yield rows if again.stays[part].all() else rows.filter(pa.array(again.stays[part]))

@@ -1,0 +1,233 @@
+"""Rows in the order in which they are written: by partition, and inside it as the table's sort order says.
+
+All rows that are at hand are ordered first and written then, partition by partition: so no more than one file has to be
+open, however many partitions there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.types import IcebergType, StructType, UnknownType
+
+from frazil.write.partition_values import path_of, words_of
+from frazil.write.target import TableTarget
+from frazil.write.transforms import transformed
+
+_MOST_CODES = 2**62
+_GATHER_ROWS = 65_536
+_SCATTERED_ROWS = 4
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Values of the partition fields, as ContentFileParser's JSON has them, and the folder of such files."""
+
+    values: tuple[Any, ...] = ()
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Rows of one partition, in order, perhaps not all of them: the next cluster may be of the same."""
+
+    partition: Partition
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a partition field's or a sort key's values come from: positions down to the column."""
+
+    path: tuple[int, ...]
+    kind: IcebergType
+    transform: str
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a sort key sorts."""
+
+    source: _Source
+    is_descending: bool
+    is_nulls_first: bool
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How a target's rows are clustered. names: of the partition fields."""
+
+    names: tuple[str, ...]
+    fields: tuple[_Source, ...]
+    ways: tuple[_Way, ...]
+
+
+@lru_cache(maxsize=512)
+def arrangement_of(target: TableTarget) -> Arrangement:
+    """Of the target's partition spec and sort order."""
+    schema = target.schema
+    spec, order = target.partitioning, target.sorting
+    return Arrangement(
+        tuple(field.name for field in spec.fields),
+        tuple(_source(schema, field.source_id, str(field.transform)) for field in spec.fields),
+        tuple(
+            _Way(
+                _source(schema, field.source_id, str(field.transform)),
+                field.direction == SortDirection.DESC,
+                field.null_order == NullOrder.NULLS_FIRST,
+            )
+            for field in order.fields
+        ),
+    )
+
+
+def _source(schema: Schema, field_id: int, transform: str) -> _Source:
+    if transform == "void":  # Its column may be gone.
+        return _Source((), UnknownType(), transform)
+    path: list[int] = []
+    struct = schema.as_struct()
+    while True:
+        place = next(n for n, field in enumerate(struct.fields) if _has(field.field_id, field.field_type, field_id))
+        path.append(place)
+        field = struct.fields[place]
+        if field.field_id == field_id:
+            return _Source(tuple(path), field.field_type, transform)
+        assert isinstance(field.field_type, StructType)
+        struct = field.field_type
+
+
+def _has(own_id: int, kind: IcebergType, field_id: int) -> bool:
+    inside = isinstance(kind, StructType) and any(_has(f.field_id, f.field_type, field_id) for f in kind.fields)
+    return own_id == field_id or inside
+
+
+def is_scattered(arrangement: Arrangement, rows: pa.Table) -> bool:
+    """Whether these rows, some ten thousand, are of so many partitions that each has no more than four of them."""
+    sample = _united([rows])
+    values = [_values(source, sample) for source in arrangement.fields]
+    return bool(np.unique(_codes(values, sample.num_rows)).size * _SCATTERED_ROWS >= sample.num_rows)
+
+
+def clusters(arrangement: Arrangement, pending: list[pa.Table]) -> Iterator[Cluster]:
+    """The rows of all these tables, each partition's together. The list is emptied, and rows are gathered piece by piece, so
+    that there never is a second copy of all.
+    """
+    rows = _united(pending)
+    values = [_values(source, rows) for source in arrangement.fields]
+    codes = _codes(values, rows.num_rows)
+    order = _order(codes, [_key(way, rows) for way in arrangement.ways])
+    ends = np.append(np.flatnonzero(np.diff(codes[order])) + 1, rows.num_rows)
+    starts = np.concatenate(([0], ends[:-1]))
+    partitions = _partitions(arrangement, [column.take(pa.array(order[starts])) for column in values], starts.size)
+    first = 0
+    while first < starts.size:
+        # As many partitions as are a good handful of rows, and one at least.
+        last = max(first + 1, int(np.searchsorted(ends, starts[first] + _GATHER_ROWS, "right")))
+        begin, end = int(starts[first]), int(ends[last - 1])
+        for piece_begin in range(begin, end, _GATHER_ROWS) if last == first + 1 else (begin,):
+            piece_end = min(end, piece_begin + _GATHER_ROWS) if last == first + 1 else end
+            gathered = rows.take(pa.array(order[piece_begin:piece_end]))
+            for n in range(first, last):
+                low, high = max(int(starts[n]), piece_begin), min(int(ends[n]), piece_end)
+                yield Cluster(partitions[n], gathered.slice(low - piece_begin, high - low))
+        first = last
+
+
+def _united(tables: list[pa.Table]) -> pa.Table:
+    """One table of one chunk, made column by column."""
+    schema = tables[0].schema
+    columns: list[Any] = [[chunk for table in tables for chunk in table.column(n).chunks] for n in range(len(schema))]
+    tables.clear()
+    for n, chunks in enumerate(columns):
+        columns[n] = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+        del chunks
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _column(source: _Source, rows: pa.Table) -> pa.Array:
+    first, *inner = source.path
+    array = rows.column(first).chunk(0)
+    return pc.struct_field(array, inner) if inner else array
+
+
+def _values(source: _Source, rows: pa.Table) -> pa.Array:
+    if source.transform == "void":
+        return pa.nulls(rows.num_rows)
+    values = transformed(source.transform, _column(source, rows))
+    return _one_nan(values) if pa.types.is_floating(values.type) else values
+
+
+def _one_nan(values: pa.Array) -> pa.Array:
+    """All that is not a number is one value; 0.0 and -0.0 are two, as for Iceberg."""
+    return pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), values.type), values)
+
+
+def _bits(values: pa.Array) -> pa.Array:
+    """Floats by their bits, which compare as Iceberg compares floats when they are made integers in this way."""
+    kind = pa.int32() if values.type.bit_width == 32 else pa.int64()
+    raw = values.view(kind)
+    most = pa.scalar(2 ** (kind.bit_width - 1) - 1, kind)
+    return pc.if_else(pc.less(raw, pa.scalar(0, kind)), pc.bit_wise_xor(raw, most), raw)
+
+
+def _codes(columns: Sequence[pa.Array], count: int) -> np.ndarray:
+    """A number for each row, the same for the same values; small where possible, because small numbers sort faster."""
+    codes, size = np.zeros(count, np.int64), 1
+    for column in columns:
+        keys = _bits(column) if pa.types.is_floating(column.type) else column
+        encoded = keys.dictionary_encode("encode") if keys.type != pa.null() else None
+        if encoded is None:
+            continue
+        own = max(1, len(encoded.dictionary))
+        if size * own > _MOST_CODES:
+            codes, size = _renumbered(codes)
+        codes, size = codes * own + encoded.indices.to_numpy(), size * own
+    if size > 2**16:
+        codes, size = _renumbered(codes)
+    return codes.astype(np.uint16 if size <= 2**16 else np.int64)
+
+
+def _renumbered(codes: np.ndarray) -> tuple[np.ndarray, int]:
+    encoded = pa.array(codes).dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), max(1, len(encoded.dictionary))
+
+
+def _key(way: _Way, rows: pa.Table) -> tuple[pa.Array, _Way]:
+    values = _values(way.source, rows)
+    return (_bits(values) if pa.types.is_floating(values.type) else values), way
+
+
+def _order(codes: np.ndarray, keys: Sequence[tuple[pa.Array, _Way]]) -> np.ndarray:
+    """The rows' numbers in order; rows that are alike stay as they were."""
+    if not keys:
+        return np.argsort(codes, kind="stable")
+    columns: dict[str, pa.Array] = {"codes": pa.array(codes)}
+    ways = [("codes", "ascending")]
+    for number, (values, way) in enumerate(keys):
+        if values.null_count:  # Arrow has one place for the nulls of all keys; each key of ours has its own.
+            columns[f"null{number}"] = values.is_null()
+            ways.append((f"null{number}", "descending" if way.is_nulls_first else "ascending"))
+        columns[f"key{number}"] = values
+        ways.append((f"key{number}", "descending" if way.is_descending else "ascending"))
+    found: np.ndarray = pc.sort_indices(pa.table(columns), sort_keys=ways).to_numpy()
+    return found
+
+
+def _partitions(arrangement: Arrangement, values: Sequence[pa.Array], count: int) -> list[Partition]:
+    """Of the first row of each partition."""
+    if not arrangement.fields:
+        return [Partition()] * count
+    named = zip(arrangement.fields, values, strict=True)
+    words = [words_of(source.transform, source.kind, column) for source, column in named]
+    return [
+        Partition(tuple(value for value, _ in row), path_of(arrangement.names, [word for _, word in row]))
+        for row in zip(*words, strict=True)
+    ]

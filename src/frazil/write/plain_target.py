@@ -1,0 +1,24 @@
+"""A table as a task sees it that makes no rows of records: a dead-letter table, or one whose files are put together."""
+
+from __future__ import annotations
+
+from frazil.catalog.port import TableState
+from frazil.spec.models import CommitSpec
+from frazil.write.target import TableTarget
+
+
+def plain_target(state: TableState) -> TableTarget:
+    """What tasks get to know of it."""
+    return TableTarget(
+        name=state.name,
+        schema_json=state.schema.model_dump_json(),
+        location=state.location,
+        properties=tuple(sorted(state.properties.items())),
+        io_properties=tuple(sorted(state.io_properties.items())),
+        spec_id=state.spec_id,
+        metadata=(),
+        target_file_size_bytes=CommitSpec().target_file_size_bytes,
+        partition_spec=state.partition_spec,
+        sort_order=state.sort_order,
+        older_specs=state.older_specs,
+    )

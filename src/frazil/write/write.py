@@ -1,0 +1,300 @@
+"""Columns to Parquet files with Iceberg's field ids and metrics; each file is described in Iceberg's own JSON.
+
+A path is used once, ever: a fresh id per file and attempt. A file that was not finished is removed on the spot.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.table.locations import load_location_provider
+
+from frazil.clock import new_id
+from frazil.failpoints import hit
+from frazil.types import DataFile
+from frazil.write.cluster import Partition, arrangement_of, clusters, is_scattered
+from frazil.write.open_file import OpenFile
+from frazil.write.partition_limit import TooManyPartitions
+from frazil.write.statistics import statistics_of
+from frazil.write.target import TableTarget
+
+_ROW_GROUP_BYTES = 64 * 1024 * 1024
+_SAMPLE_ROWS = 4096
+_DICTIONARY_SHARE = 0.3
+_CLUSTER_BYTES = 256 * 1024 * 1024
+# Where rows are of very many partitions, what is written at once decides how many files there are.
+_SCATTERED_BYTES = 512 * 1024 * 1024
+_MOST_OPEN = 32
+_SMALL_BYTES = 256 * 1024
+_LEVELLED = ("zstd", "gzip", "brotli", "lz4", "lz4_raw")
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """What a location provider asks of a partition."""
+
+    path: str
+
+    def to_path(self) -> str:
+        """The folder."""
+        return self.path
+
+
+class FileWriter:
+    """Writes one table's rows of one task: a file begins when the one before has the target size, and for each partition.
+
+    Rows of a table with partitions or a sort order are collected up to a quarter of a gigabyte (half of one where they are
+    of very many partitions), ordered and then written, so that each partition mostly gets one file and few files are open.
+    """
+
+    def __init__(
+        self, target: TableTarget, schema: pa.Schema | None = None, partition: Partition | None = None
+    ) -> None:
+        """schema: of the rows, where columns of Iceberg's own follow the table's. partition: that all rows are of; None: the
+        rows tell.
+        """
+        self._target = target
+        self._schema = schema or target.arrow_schema
+        self._properties = dict(target.properties)
+        self._io = file_io(target)
+        self._locations = load_location_provider(target.location, self._properties)
+        declared = int(self._properties.get("write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES))
+        # A row group is written at once, so one that is larger than a file should be would overshoot.
+        self._row_group_bytes = min(_ROW_GROUP_BYTES, declared, target.target_file_size_bytes)
+        self._arrangement = arrangement_of(target)
+        self._only = partition or Partition()
+        is_arranged = partition is None and bool(self._arrangement.fields or self._arrangement.ways)
+        self._pending_limit = _CLUSTER_BYTES if is_arranged else self._row_group_bytes
+        self._is_arranged = is_arranged
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self._open: dict[Partition, OpenFile] = {}
+        self._seen: set[Partition] = set()
+        self._begun: list[str] = []
+        self._finished: list[DataFile] = []
+
+    def write(self, rows: pa.Table) -> None:
+        """Takes rows in the writer's Arrow schema. OSError when the store refuses them, TooManyPartitions when the task may
+        not write as many.
+        """
+        self._pending.append(rows)
+        self._pending_bytes += rows.nbytes
+        if self._pending_bytes >= self._pending_limit and not self._may_wait(rows):
+            self._flush()
+
+    def _may_wait(self, rows: pa.Table) -> bool:
+        """Whether to collect more, for files would be very small: found out once, by the rows that came last."""
+        is_asked = self._pending_limit == _CLUSTER_BYTES and self._arrangement.fields and rows.num_rows
+        if is_asked and is_scattered(self._arrangement, rows):
+            self._pending_limit = _SCATTERED_BYTES
+        return self._pending_bytes < self._pending_limit
+
+    def finish(self) -> list[DataFile]:
+        """Ends the open files and answers all files. Raises as `write` does."""
+        self._flush(is_last=True)
+        for file in list(self._open.values()):
+            self._close(file)
+        return self._finished
+
+    def abandon(self) -> None:
+        """Removes what was written: nobody will commit it."""
+        for file in self._open.values():
+            file.give_up()
+        self._open.clear()
+        for path in self._begun:
+            with suppress(OSError):
+                self._io.delete(path)
+
+    def _flush(self, is_last: bool = False) -> None:
+        if not self._pending:
+            return
+        options = _parquet_options(self._properties, self._pending)
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if not self._is_arranged:
+            self._append(self._only, pa.concat_tables(pending), options)
+            return
+        at: Partition | None = None
+        for cluster in clusters(self._arrangement, pending):
+            if at is not None and cluster.partition is not at:
+                self._end(at, is_last)
+            at = cluster.partition
+            self._count(at)
+            self._append(at, cluster.rows, options)
+        if at is not None:
+            self._end(at, is_last)
+
+    def _end(self, partition: Partition, is_last: bool) -> None:
+        """Closes a partition's file, unless more of its rows may come: of a few partitions, whose rows are in no order."""
+        file = self._open.get(partition)
+        if file is not None and (is_last or self._arrangement.ways or len(self._open) > _MOST_OPEN):
+            self._close(file)
+
+    def _count(self, partition: Partition) -> None:
+        self._seen.add(partition)
+        most = self._target.most_partitions
+        if most and len(self._seen) > most:
+            paths = sorted(found.path for found in self._seen)
+            raise TooManyPartitions(self._target.name, most, (paths[0], paths[-1]))
+
+    def _append(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> None:
+        hit("task.write")
+        file = self._open.get(partition) or self._begin(partition, rows, options)
+        began = file.size_bytes
+        file.append(rows, self._row_group_bytes if self._is_arranged else rows.nbytes)
+        # The file ends where it comes nearest to its size: another piece as large as this one would overshoot by more.
+        if file.size_bytes + (file.size_bytes - began) / 2 >= self._target.target_file_size_bytes:
+            self._close(file)
+
+    def _begin(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> OpenFile:
+        place = _Folder(partition.path) if self._target.partitioning.fields else None
+        path = self._locations.new_data_location(f"{new_id()}.parquet", place)  # type: ignore[arg-type]
+        self._begun.append(path)
+        is_small = self._is_arranged and rows.nbytes < min(_SMALL_BYTES, self._row_group_bytes)
+        output = self._io.new_output(path)
+        chosen = {**(options.small if is_small else options.usual), **_bloom_filters(self._properties, rows.num_rows)}
+        self._open[partition] = OpenFile(path, partition, output, self._schema, chosen, is_small)
+        return self._open[partition]
+
+    def _close(self, file: OpenFile) -> None:
+        del self._open[file.partition]
+        metadata, size = file.close()
+        content = describe_file(self._target, file.path, size, metadata, file.partition)
+        self._finished.append(DataFile(file.path, metadata.num_rows, size, content))
+
+
+def file_io(target: TableTarget) -> FileIO:
+    """PyIceberg's file access for the table's store, with the table's own credentials."""
+    return _file_io(target.io_properties, urlsplit(target.location).scheme)
+
+
+@lru_cache(maxsize=64)
+def _file_io(properties: tuple[tuple[str, str], ...], scheme: str) -> FileIO:
+    """One for all tables with the same access: each has connections and threads of its own."""
+    return load_file_io(_in_arrow_words(dict(properties)), f"{scheme}:///" if scheme else None)
+
+
+def _in_arrow_words(properties: dict[str, str]) -> dict[str, str]:
+    """Iceberg's Java client puts the bucket into the host name unless told otherwise; Arrow, at an endpoint of one's
+    own, into the path.
+    """
+    host = urlsplit(properties.get("s3.endpoint", "")).hostname or ""
+    is_path_style = properties.get("s3.path-style-access", "false").lower() == "true"
+    if not host or is_path_style or re.fullmatch(r"[\d.]+|.*:.*|localhost", host):
+        return properties
+    return {"s3.force-virtual-addressing": "true", **properties}
+
+
+def describe_file(
+    target: TableTarget,
+    path: str,
+    size: int,
+    metadata: pq.FileMetaData,
+    partition: Partition = Partition(),  # noqa: B008
+) -> str:
+    """The file as Iceberg's ContentFileParser reads it, bounds and counts from the Parquet footer."""
+    statistics = statistics_of(target, metadata)
+    description: dict[str, Any] = {
+        "spec-id": target.spec_id,
+        "content": "data",
+        "file-path": path,
+        "file-format": "parquet",
+        "partition": partition.values or {},
+        "file-size-in-bytes": size,
+        "record-count": metadata.num_rows,
+        "split-offsets": statistics.split_offsets,
+    }
+    for name in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts"):
+        numbers = getattr(statistics, name)
+        description[name.replace("_", "-")] = {"keys": list(numbers), "values": list(numbers.values())}
+    for name in ("lower_bounds", "upper_bounds"):
+        bounds = getattr(statistics, name)
+        texts = [bound.hex().upper() for bound in bounds.values()]
+        description[name.replace("_", "-")] = {"keys": list(bounds), "values": texts}
+    if target.sorting.fields:
+        description["sort-order-id"] = target.sorting.order_id
+    return json.dumps(description)
+
+
+@dataclass(frozen=True)
+class ParquetOptions:
+    """pyarrow's, for most files and for small ones among many."""
+
+    usual: dict[str, Any]
+    small: dict[str, Any]
+
+
+def _parquet_options(properties: dict[str, str], tables: list[pa.Table]) -> ParquetOptions:
+    """The table's `write.parquet.*` properties in pyarrow's words; zstd level 1 where it says nothing.
+
+    zstd takes more time to begin a column than to compress a small one. Level 1 is Frazil's own choice for its tables; in
+    its place small files of partitions have snappy.
+    """
+    usual = _usual_options(properties, max(tables, key=len))
+    if (usual["compression"], usual.get("compression_level")) != ("zstd", 1):
+        return ParquetOptions(usual, usual)
+    return ParquetOptions(usual, {**usual, "compression": "snappy", "compression_level": None})
+
+
+def _usual_options(properties: dict[str, str], rows: pa.Table) -> dict[str, Any]:
+    codec = properties.get("write.parquet.compression-codec", "zstd").lower()
+    options: dict[str, Any] = {
+        "compression": "none" if codec == "uncompressed" else codec,
+        "use_dictionary": _dictionary_columns(rows),
+        "data_page_size": int(properties.get("write.parquet.page-size-bytes", 1024 * 1024)),
+    }
+    level = properties.get("write.parquet.compression-level", "1" if codec == "zstd" else None)
+    if codec in _LEVELLED and level not in (None, "", "null"):
+        options["compression_level"] = int(level)
+    return options
+
+
+def _bloom_filters(properties: dict[str, str], rows: int) -> dict[str, Any]:
+    """pyarrow's option for them. rows: of a row group; for as many different values, as a filter for more than there are is
+    larger than the column, and one for fewer says yes to everything.
+    """
+    prefix = "write.parquet.bloom-filter-enabled.column."
+    chosen = [name.removeprefix(prefix) for name, on in properties.items() if name.startswith(prefix) and on == "true"]
+    fpp = "write.parquet.bloom-filter-fpp.column."
+    found = {column: {"ndv": max(1, rows), "fpp": float(properties.get(fpp + column, "0.01"))} for column in chosen}
+    return {"bloom_filter_options": found} if found else {}
+
+
+def _dictionary_columns(rows: pa.Table) -> list[str]:
+    """Columns whose values repeat, by their paths in Parquet: a dictionary elsewhere costs time and is thrown away by the
+    writer at last.
+    """
+    sample = rows.slice(0, _SAMPLE_ROWS)
+    chosen = []
+    for name, column in zip(sample.column_names, sample.columns, strict=True):
+        for path, leaf in _leaves(name, column.combine_chunks()):
+            if pc.count_distinct(leaf).as_py() <= max(1, len(leaf) * _DICTIONARY_SHARE):
+                chosen.append(path)
+    return chosen
+
+
+def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """The plain columns in a column, of lists and maps their members; those that a dictionary is of no use for are left
+    out.
+    """
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield from _leaves(f"{path}.{kind.field(place).name}", array.field(place))
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", array.keys[:_SAMPLE_ROWS])
+        yield from _leaves(f"{path}.key_value.value", array.items[:_SAMPLE_ROWS])
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", array.flatten()[:_SAMPLE_ROWS])
+    elif not pa.types.is_boolean(kind):
+        yield path, array

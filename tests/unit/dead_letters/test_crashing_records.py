@@ -1,0 +1,124 @@
+"""Letters of records that have ended a task: who retries them goes on, and they stay until they can be read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.dead_letters import newer_changes, replay, replayed_changes
+from frazil.dead_letters.files import Retried, Selection
+from frazil.ingest import task
+from frazil.ingest.table import Table
+from frazil.types import BadRecord
+from tests.unit.dead_letters.scene import Scene
+from tests.unit.dead_letters.upsert_scene import Mirrored
+
+ALL = Selection()
+HARM = "harm"
+
+
+def _plant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads a record with the word ends at once, in whichever way it is read."""
+
+    def harmed(read: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(*args: Any, **more: Any) -> Any:
+            columns = next(one for one in args if isinstance(one, dict))
+            if any(HARM.encode() in (value or b"") for value in columns["value"].to_pylist()):
+                os.abort()
+            return read(*args, **more)
+
+        return reading
+
+    for module, name in (
+        (task, "read_records"),
+        (task, "read_checked"),
+        (replay, "read_records"),
+        (replayed_changes, "read_checked"),
+    ):
+        monkeypatch.setattr(module, name, harmed(getattr(module, name)))
+    monkeypatch.setattr(newer_changes, "read_checked", harmed(newer_changes.__dict__["read_checked"]))
+
+
+def _make_letters(scene: Scene, *offsets: int) -> None:
+    """Lets the pipeline catch up as if a search had found these records of partition 0."""
+    found = tuple(BadRecord("a", 0, offset, "crashes_decoder", "", "ended") for offset in offsets)
+    target = Table.target
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "target", lambda *args: replace(target(*args), crashing=found))
+        scene.catch_up()
+    assert [letter["error_class"] for letter in scene.letters()].count("crashes_decoder") == len(offsets)
+
+
+def _scene(root: Path) -> Scene:
+    """Rows 0 and 3; letters of two such records, one of which harms, and of one that was too large."""
+    scene = Scene(root, {"id": "int"})
+    for value in (b'{"id": 0}', b'{"id": 1, "t": "harm"}', b'{"id": 2}', b'{"id": 3}', b'{"id": 3000000000}'):
+        scene.source.produce("a", 0, value, 1000)
+    _make_letters(scene, 1, 2)
+    scene.declare({"id": "long"})
+    return scene
+
+
+def test_a_letter_that_ends_its_reader_stays_and_the_others_become_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = _scene(tmp_path)
+    with monkeypatch.context() as patch:
+        _plant(patch)
+        assert scene.retrier.retry(scene.table, ALL) == Retried(2, 1)
+        [left] = scene.letters()
+        assert (left["offset"], left["error_class"], left["message"], left["retries"]) == (
+            1,
+            "crashes_decoder",
+            "the reader was ended by SIGABRT",
+            1,
+        )
+    assert sorted(row["id"] for row in scene.rows()) == [0, 2, 3, 3_000_000_000]
+    assert scene.retrier.retry(scene.table, ALL) == Retried(1, 0)  # With a reader that can.
+    assert sorted(row["id"] for row in scene.rows()) == [0, 1, 2, 3, 3_000_000_000]
+
+
+def test_letters_that_are_not_meant_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = _scene(tmp_path)
+    _plant(monkeypatch)
+    assert scene.retrier.retry(scene.table, Selection(offset=4)) == Retried(1, 0)
+    assert [(one["offset"], one["retries"]) for one in scene.letters()] == [(1, 0), (2, 0)]
+
+
+def test_letters_that_end_their_reader_only_together_all_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = _scene(tmp_path)
+    read = task.__dict__["read_records"]
+
+    def harmed(target: Any, columns: Any, *args: Any) -> Any:
+        if len(columns["value"]) > 1:
+            os.abort()
+        return read(target, columns, *args)
+
+    monkeypatch.setattr(task, "read_records", harmed)
+    assert scene.retrier.retry(scene.table, ALL) == Retried(1, 2)
+
+
+@pytest.mark.parametrize("offset", [None, 3])
+def test_where_letters_replace_rows_nobody_reads_such_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int | None
+) -> None:
+    """Neither as a letter that is meant, nor as one beside it, nor in the topic."""
+    scene = Mirrored(tmp_path)
+    scene.send("1", {"id": 1, "v": 1})
+    scene.send("2", {"id": 2, "v": 2, "t": "harm"})
+    scene.send("2", None)
+    scene.send("3", {"id": 3, "v": 3_000_000_000})
+    scene.send("4", {"id": 4, "v": 4, "t": "harm"})
+    _make_letters(scene, 1, 4)
+    scene.cure()
+    with monkeypatch.context() as patch:
+        _plant(patch)
+        assert scene.retry(Selection(offset=offset)) == (Retried(1, 2) if offset is None else Retried(1, 0))
+        assert scene.mirror() == {1: 1, 3: 3_000_000_000}
+    scene.retry()
+    assert (scene.mirror(), scene.reasons()) == ({1: 1, 3: 3_000_000_000, 4: 4}, ["superseded"])

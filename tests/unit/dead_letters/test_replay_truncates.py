@@ -1,0 +1,124 @@
+"""Letters that are retried while that of a truncate waits, as it always does: none brings a row back that it takes away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.dead_letters.files import Retried, Selection
+from frazil.spec.models import EnvelopeSpec
+from frazil.testing import live_rows
+from tests.unit.dead_letters.scene import TABLE
+from tests.unit.dead_letters.test_replay_envelopes import Source
+from tests.unit.dead_letters.upsert_scene import ALL, PLACES, Mirrored
+
+_IN_ORDER: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
+_FIRST, _NEXT = Selection(offset=0), Selection(offset=1)
+_TRUNCATE = ("t", None)
+_MARKED = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
+
+
+class _Unwrapped(Source):
+    """What envelopes tell are letters, until the file says that they are some."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        super().__init__(root, **settings)
+        self.declare({"id": "long", "v": "int", "at": "long"}, envelope=None)
+
+    def told(self, *changes: tuple[str, int | None], **settings: Any) -> Mirrored:
+        """Operations and keys: each with its number as value and place in the source's log."""
+        for n, (op, key) in enumerate(changes, 1):
+            self.row(op, key, n, n)
+        return self.understand(**settings)
+
+    def understand(self, **settings: Any) -> Mirrored:
+        """The file says what they are."""
+        self.catch_up()
+        return self.cure(envelope=EnvelopeSpec(kind="debezium"), **settings)
+
+
+@pytest.mark.parametrize("knows", ["topic", "both"])
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_row_from_before_a_truncate_that_stays_does_not_come_back(
+    tmp_path: Path, knows: str, partitions: int
+) -> None:
+    scene = _Unwrapped(tmp_path, knows=knows, partitions=partitions).told(("c", 1), _TRUNCATE)
+    for selection in (ALL, _FIRST, _NEXT, ALL):
+        assert scene.retry(selection) == Retried(0, 2 if selection == ALL else 1)
+        assert scene.mirror() == {}
+    assert scene.reasons() == ["newer_letter", "order_unknown"]
+    scene.check_files()
+
+
+def test_a_truncate_whose_letter_was_dropped_is_newer_still(tmp_path: Path) -> None:
+    scene = _Unwrapped(tmp_path).told(("c", 1), _TRUNCATE)
+    assert scene.retry() == Retried(0, 2)
+    assert scene.retrier.drop(scene.table, Selection(error_class="order_unknown")) == 1
+    assert (scene.retry(), scene.mirror(), scene.reasons()) == (Retried(0, 1), {}, ["superseded"])
+
+
+def test_rows_from_behind_the_last_truncate_come(tmp_path: Path) -> None:
+    scene = _Unwrapped(tmp_path).told(("c", 1), _TRUNCATE, ("c", 2), ("c", 1), _TRUNCATE, ("c", 3), ("c", 1))
+    assert (scene.retry(), scene.mirror()) == (Retried(4, 3), {3: 6, 1: 7})
+    assert scene.reasons() == ["newer_letter", "order_unknown", "order_unknown"]
+
+
+def test_a_row_that_is_there_takes_an_update_from_before_the_truncate(tmp_path: Path) -> None:
+    """It would have gone with the truncate, and is no newer one for the update."""
+    scene = _Unwrapped(tmp_path)
+    scene.tell((5, 50))
+    scene.told(("u", 5), ("c", 1), _TRUNCATE)
+    assert (scene.retry(), scene.mirror()) == (Retried(1, 2), {5: 1})
+
+
+@pytest.mark.parametrize("knows", ["topic", "both"])
+def test_a_row_that_is_marked_as_deleted_does_not_come_back_either(tmp_path: Path, knows: str) -> None:
+    scene = _Unwrapped(tmp_path, knows=knows)
+    scene.declare({"id": "long", "v": "int"}, deletes="soft", metadata=_MARKED)
+    scene.tell((1, 5), (2, 5), (1, None), (2, None))
+    scene.told(("c", 1), _TRUNCATE, ("c", 2))
+    assert scene.retry() == Retried(1, 2)
+    assert {row["id"]: row["_deleted"] for row in live_rows(scene.catalog, TABLE)} == {1: True, 2: False}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("selection", [ALL, Selection(partition=0)])
+def test_nobody_knows_which_rows_a_truncate_of_another_partition_takes_away(
+    tmp_path: Path, is_first: bool, selection: Selection
+) -> None:
+    scene = _Unwrapped(tmp_path)
+    for op, partition in [("t", 1), ("c", 0)] if is_first else [("c", 1), ("t", 0), ("c", 0)]:
+        image = {"id": partition, "v": 1} if op == "c" else None
+        scene.send(None, {"op": op, "before": None, "after": image, "source": {}}, partition)
+    scene.understand()
+    scene.retry(selection)
+    assert scene.mirror() == ({} if is_first else {0: 1})
+    scene.retry(Selection(partition=1))
+    assert (scene.mirror(), scene.reasons()) == ({} if is_first else {0: 1}, ["order_unknown"] * 2)
+
+
+@pytest.mark.parametrize("selection", [ALL, Selection(partition=0)])
+def test_the_place_of_a_truncate_tells_it_where_the_source_has_given_one(tmp_path: Path, selection: Selection) -> None:
+    scene = _Unwrapped(tmp_path)
+    truncate = {"op": "t", "before": None, "after": None, "source": {"connector": "postgresql", "lsn": 3}}
+    scene.send(None, truncate, partition=1)
+    for key, lsn in ((1, 2), (2, 4), (3, 2), (3, 5)):
+        scene.row("c", key, lsn, lsn)
+    scene.understand(**_IN_ORDER)
+    scene.retry(selection)
+    assert scene.mirror() == {2: 4, 3: 5}
+    scene.retry()
+    assert (scene.mirror(), scene.reasons()) == ({2: 4, 3: 5}, ["newer_letter", "order_unknown"])
+
+
+def test_what_is_newer_by_a_column_and_from_before_the_truncate_is_no_row(tmp_path: Path) -> None:
+    scene = _Unwrapped(tmp_path)
+    scene.row("c", 1, 1, at=9)
+    scene.row("t", None)
+    scene.row("c", 1, 3, at=5)
+    scene.understand(order_by="at")
+    assert (scene.retry(), scene.retry(_FIRST), scene.mirror()) == (Retried(0, 3), Retried(0, 1), {})
+    assert scene.retrier.drop(scene.table, _FIRST) == 1
+    assert (scene.retry(), scene.mirror()) == (Retried(1, 1), {1: 3})

@@ -1,0 +1,83 @@
+"""A table whose records replace rows, and the letters of it: what a retry asks, and who can tell what came after them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from frazil.dead_letters.files import Retried, Selection
+from frazil.dead_letters.newer_changes import Witness
+from frazil.dead_letters.replay import Retrier
+from frazil.spec.models import MetadataField, ValueSpec
+from frazil.testing import MemoryCatalog, live_rows
+from tests.unit.dead_letters.scene import LETTERS, TABLE, Scene
+
+ALL = Selection()
+LARGE = 3_000_000_000
+PLACES: dict[MetadataField, str] = {"partition": "_partition", "offset": "_offset"}
+KNOWERS = ("columns", "topic", "both")
+
+
+class Mirrored(Scene):
+    """A table that mirrors topic `a`; `v` is too narrow for large numbers until `cure`. knows: who can tell what came after
+    a letter: the `columns` of the rows, the `topic`, both or none of them.
+    """
+
+    def __init__(self, root: Path, knows: str = "topic", **settings: Any) -> None:
+        self.knows = knows
+        given: dict[str, Any] = {"mode": "upsert", "key": ValueSpec(format="json"), "key_columns": ("id",)}
+        given |= {"format_version": 3, "metadata": PLACES if knows in ("columns", "both") else {}}
+        super().__init__(root, {"id": "long", "v": "int", "at": "long"}, **{**given, **settings})
+
+    def tell(self, *changes: tuple[int, int | None], **more: Any) -> Mirrored:
+        """Changes of rows: key and value, None for a delete; then the pipeline catches up. more: fields of the values."""
+        partition = more.pop("partition", 0)
+        for key, value in changes:
+            row = None if value is None else {"id": key, "v": value, **more}
+            self.send(str(key), row, partition)
+        self.catch_up()
+        return self
+
+    def send(self, key: str | None, value: dict[str, Any] | None, partition: int = 0, headers: Any = ()) -> None:
+        """One record."""
+        raw = None if value is None else json.dumps(value).encode()
+        name = None if key is None else key.encode()
+        self.source.produce("a", partition, raw, 1000, key=name, headers=headers)
+
+    def cure(self, **settings: Any) -> Mirrored:
+        """Makes the column wide enough."""
+        self.declare({"id": "long", "v": "long", "at": "long"}, **settings)
+        return self
+
+    @property
+    def retrier(self) -> Retrier:
+        """With the real parts."""
+        return self.retrier_on(self.catalog)
+
+    def retrier_on(self, catalog: MemoryCatalog) -> Retrier:
+        """The same, on a catalog of one's own."""
+        witness = Witness(self.source, self.source) if self.knows in ("topic", "both") else None
+        return Retrier(catalog, self.schemas, witness)
+
+    def retry(self, selection: Selection = ALL) -> Retried:
+        """One retry."""
+        return self.retrier.retry(self.table, selection)
+
+    def mirror(self) -> dict[int, int]:
+        """The rows: value by key; a key that is there twice is seen."""
+        rows = live_rows(self.catalog, TABLE)
+        assert len({row["id"] for row in rows}) == len(rows)
+        return {row["id"]: row["v"] for row in rows}
+
+    def reasons(self) -> list[str]:
+        """Why letters have stayed."""
+        return sorted(letter["error_class"] for letter in self.letters())
+
+    def check_files(self) -> None:
+        """Nothing is left that no snapshot names."""
+        snapshots = [snapshot for table in (TABLE, LETTERS) for snapshot in self.catalog.ancestors(table)]
+        named = {file.path for snapshot in snapshots for file in snapshot.files}
+        named |= {file.path for snapshot in snapshots for file in snapshot.deletes}
+        there = {str(path) for kind in ("parquet", "puffin") for path in self.root.rglob(f"*.{kind}")}
+        assert named == there

@@ -1,0 +1,213 @@
+"""Writes docs/reference/avro.md from what the reader does: `make docs`. The tests compare the two."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.unit.decode.avro_bodies import Node, faults, number, read, reader_of, record_of, spell, text
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "avro.md"
+
+
+def _logical(kind: str, name: str, **more: int) -> dict[str, str | int]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+def _fixed(size: int, **more: str | int) -> dict[str, str | int]:
+    return {"type": "fixed", "name": "f", "size": size, **more}
+
+
+_POINT = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int"}]}
+_EMPTY = {"type": "record", "name": "Empty", "fields": []}
+_NODE = {
+    "type": "record",
+    "name": "Node",
+    "fields": [{"name": "id", "type": "int"}, {"name": "next", "type": ["null", "Node"]}],
+}
+_TREE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [{"name": "leaves", "type": {"type": "array", "items": "Tree"}}],
+}
+_TWINS = [
+    {"type": "fixed", "name": "a.Key", "size": 2},
+    {"type": "fixed", "name": "b.Key", "size": 4},
+]
+
+AVRO_TYPES: list[tuple[str, Node, str]] = [
+    ("null", "null", "(no column)"),
+    ("boolean", "boolean", "boolean"),
+    ("int", "int", "int"),
+    ("long", "long", "long"),
+    ("float", "float", "float"),
+    ("double", "double", "double"),
+    ("bytes", "bytes", "binary"),
+    ("string", "string", "string"),
+    ("fixed", _fixed(4), "fixed[4]"),
+    ("enum", {"type": "enum", "name": "Colour", "symbols": ["RED", "BLUE"]}, "string"),
+    ("record", _POINT, "struct<x: int, y: int>"),
+    ("record without fields, or of nulls only", _EMPTY, "(no column)"),
+    ("array", {"type": "array", "items": "long"}, "list<long>"),
+    ("map", {"type": "map", "values": "double"}, "map<string,double>"),
+    ("array or map of null", {"type": "map", "values": "null"}, "map<string,boolean>"),
+    ("array or map of records without fields", {"type": "array", "items": _EMPTY}, "list<boolean>"),
+    ("union of null and one type", ["null", "long"], "long"),
+    ("the same, the other way round", ["string", "null"], "string"),
+    ("union of one type", ["int"], "int"),
+    ("union of null alone", ["null"], "(no column)"),
+    ("union of null and a record without fields", ["null", _EMPTY], "boolean"),
+    (
+        "any other union",
+        ["null", "int", "string", _POINT],
+        "struct<int: int, string: string, Point: struct<x: int, y: int>>",
+    ),
+    (
+        "arrays and maps in a union",
+        [{"type": "array", "items": "int"}, {"type": "map", "values": "int"}],
+        "struct<array: list<int>, map: map<string,int>>",
+    ),
+    ("two types of one short name in a union", _TWINS, "struct<a_Key: fixed[2], b_Key: fixed[4]>"),
+    ("record that contains itself", _NODE, "struct<id: int, next: string>"),
+    ("record with an array of itself", _TREE, "struct<leaves: list<string>>"),
+    ("decimal on bytes", _logical("bytes", "decimal", precision=9, scale=2), "decimal(9,2)"),
+    ("decimal on fixed", _fixed(16, logicalType="decimal", precision=38, scale=10), "decimal(38,10)"),
+    ("decimal without a scale", _logical("bytes", "decimal", precision=4), "decimal(4,0)"),
+    ("decimal of more than 38 digits, on bytes", _logical("bytes", "decimal", precision=39, scale=2), "binary"),
+    ("decimal of more than 38 digits, on fixed", _fixed(20, logicalType="decimal", precision=40), "fixed[20]"),
+    ("decimal of more digits than its fixed holds", _fixed(2, logicalType="decimal", precision=5), "fixed[2]"),
+    ("decimal with a scale above its precision", _logical("bytes", "decimal", precision=2, scale=3), "binary"),
+    ("uuid on string", _logical("string", "uuid"), "uuid"),
+    ("uuid on fixed", _fixed(16, logicalType="uuid"), "uuid"),
+    ("uuid on a fixed of another size", _fixed(15, logicalType="uuid"), "fixed[15]"),
+    ("date", _logical("int", "date"), "date"),
+    ("time-millis", _logical("int", "time-millis"), "time"),
+    ("time-micros", _logical("long", "time-micros"), "time"),
+    ("timestamp-millis", _logical("long", "timestamp-millis"), "timestamptz"),
+    ("timestamp-micros", _logical("long", "timestamp-micros"), "timestamptz"),
+    ("timestamp-nanos", _logical("long", "timestamp-nanos"), "long"),
+    ("local-timestamp-millis", _logical("long", "local-timestamp-millis"), "timestamp"),
+    ("local-timestamp-micros", _logical("long", "local-timestamp-micros"), "timestamp"),
+    ("local-timestamp-nanos", _logical("long", "local-timestamp-nanos"), "long"),
+    ("duration", _fixed(12, logicalType="duration"), "fixed[12]"),
+    ("a logical type on a type it is not for", _logical("string", "timestamp-millis"), "string"),
+    ("an unknown logical type", _logical("int", "parsecs"), "int"),
+]
+"""What each construct of a schema becomes, as the type of a field `v`."""
+
+_LONGS = {"type": "array", "items": "long"}
+_NULLS = {"type": "array", "items": "null"}
+_MAP = {"type": "map", "values": "int"}
+_MILLIS = _logical("long", "timestamp-millis")
+AVRO_FAULTS: list[tuple[str, Node, bytes]] = [
+    ("cut short", "long", b"\x80"),
+    ("no bytes at all", "long", b""),
+    ("a double of 7 bytes", "double", bytes(7)),
+    ("bytes left over", "long", b"\x02\x00"),
+    ("a number of 11 bytes", "long", b"\x80" * 10 + b"\x00"),
+    ("a number of 65 bits", "long", b"\xff" * 9 + b"\x02"),
+    ("an int of 33 bits", "int", number(2**31)),
+    ("a boolean of 2", "boolean", b"\x02"),
+    ("a string of length -1", "string", number(-1)),
+    ("a string longer than what follows", "string", number(2**40) + b"x"),
+    ("bytes that are not UTF-8 in a string", "string", b"\x04\xc3\x28"),
+    ("a surrogate (CESU-8) in a string", "string", b"\x06\xed\xa0\x80"),
+    ("branch 2 of a union of two", ["null", "int"], b"\x04\x00"),
+    ("branch -1", ["null", "int"], b"\x01\x00"),
+    ("symbol 2 of an enum of two", {"type": "enum", "name": "e", "symbols": ["A", "B"]}, b"\x04"),
+    ("an array that announces more items than there are bytes", _LONGS, number(2**40)),
+    ("an array of 1,000,001 items", _LONGS, number(1_000_001) + bytes(1_000_002)),
+    ("an array of 1,001 nulls", _NULLS, number(1001) + b"\x00"),
+    ("an array of 2,000,000,000 nulls", _NULLS, number(2_000_000_000) + b"\x00"),
+    ("a block whose size is wrong", _LONGS, number(-1) + number(2) + b"\x02\x00"),
+    ("a block whose size goes beyond the body", _LONGS, number(-1) + number(9) + b"\x02\x00"),
+    ("the same key twice in a map", _MAP, number(2) + text("a") + b"\x02" + text("a") + b"\x02\x00"),
+    ("a record inside itself, 65 levels deep", _NODE, b"\x02\x02" * 64 + b"\x02\x00"),
+    ("a decimal(4,2) of 10,000", _logical("bytes", "decimal", precision=4, scale=2), b"\x04\x27\x10"),
+    ("a decimal without bytes", _logical("bytes", "decimal", precision=4, scale=2), b"\x00"),
+    ("a uuid without dashes", _logical("string", "uuid"), text("f81d4fae7dec11d0a76500a0c91e6bf6")),
+    ("24:00:00", _logical("int", "time-millis"), number(86_400_000)),
+    ("a time before midnight", _logical("long", "time-micros"), number(-1)),
+    ("2**63 / 1000 milliseconds", _MILLIS, number(2**63 // 1000 + 1)),
+]
+"""Bodies that are refused; the schema is that of a field `v`, the body that of a record with it."""
+
+_INTRODUCTION = """\
+# What Avro becomes
+
+Generated by `make docs` from what the reader does; a test keeps it true.
+
+A record is read with the schema that it was written with ([Avro 1.12](https://avro.apache.org/docs/1.12.0/specification/)),
+from its first byte to its last. Each field of the schema's record is a column, or a field of a struct, with the same
+name; a schema that is no record has one column, `value`. All of them are optional. Nothing is rounded, cut or converted;
+NaN and the infinities of floats are kept.
+
+## Types"""
+_NOTES = """
+- Of a union at most one field is set; of one with null perhaps none. Its fields are called as Avro calls the branches:
+  the name of a primitive type, `array`, `map`, the name of a named type without its namespace; where that is not unique,
+  with it (dots become underscores). A union that has just one type beside null is that type;
+  [what follows when it gets a second one](../how-to/evolve.md#who-may-change-the-table).
+- A record that contains itself has no end as a column. Where it would begin again it is a string with the JSON of the
+  value: bytes and fixed as base64, logical types as what they are written with, NaN and the infinities as strings, a
+  union as above (an object with one member, the branch).
+- What has nothing to tell (null, a record without fields) has no column; as an element or map value it is null, and a
+  record without fields is `true` there and in a union.
+- `timestamp-nanos` and `local-timestamp-nanos` are the number of nanoseconds. A column that is declared as
+  `timestamptz(ns)` or `timestamp(ns)` has the microsecond that they are in.
+- Where the table has a column of the type underneath, or one that fits otherwise, a value is read in [that
+  form](../how-to/evolve.md#the-same-bytes-another-type): `uuid` as text, times as their numbers, decimals as their bytes, a
+  record without fields as a struct of nulls.
+- Logical types that Avro says must be ignored are ignored, and so is every attribute that Avro does not know. So is a
+  `logicalType` beside a field's `type`, as in `{"name": "ts", "type": "long", "logicalType": "timestamp-millis"}`: `check`,
+  `plan` and the log name such a field, and `value: {format: avro, logical_types: lenient}` reads it as meant.
+- Aliases are names that a column may have had before, in the same record; defaults change nothing,
+  as every record is read with its own schema.
+
+## Records that are refused
+
+A refused record changes no other record's row. The kind is the class of its error, the place the field where it went
+wrong."""
+_LIMITS = """
+## Schemas that are refused
+
+What is no Avro schema by the specification (names included: letters, digits and underscores), and what goes beyond a
+limit: 1 MiB of text with all references, 64 levels of records, arrays and maps, 2,000 fields, a fixed of 65,536 bytes,
+a record that contains itself with nothing optional between."""
+
+
+def page() -> str:
+    """The page as it should be."""
+    return "\n".join([_INTRODUCTION, *_types(), _NOTES, *_faults(), _LIMITS]) + "\n"
+
+
+def column_type(node: Node) -> str:
+    """The type of a field with this schema, in words."""
+    fields = reader_of(record_of(v=node)).struct.fields
+    return spell(fields[0].field_type) if fields else "(no column)"
+
+
+def _types() -> Iterator[str]:
+    yield "\n| Avro | for example | Iceberg |\n|---|---|---|"
+    for words, node, _ in AVRO_TYPES:
+        kind = column_type(node)
+        yield f"| {words} | `{json.dumps(node)}` | {kind if kind.startswith('(') else f'`{kind}`'} |"
+
+
+def _faults() -> Iterator[str]:
+    yield "\n| record | kind | place | reason |\n|---|---|---|---|"
+    for words, node, body in AVRO_FAULTS:
+        ((_, kind, path, message),) = faults(read(record_of(v=node), [body]))
+        yield f"| {words} | `{kind}` | {f'`{path}`' if path else 'the record'} | {message} |"
+
+
+def main() -> None:
+    """Writes the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Maps whose keys are written in another type than the table has them in: Protobuf allows both on the wire."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyiceberg.types import IcebergType, IntegerType, LongType, MapType, NestedField, StringType
+
+from frazil.decode.columns import Decoded
+from frazil.decode.settings import WriterSchema
+from frazil.registry.protobuf import compile_proto
+from frazil.schema.evolve import dump_wanted, load_wanted, merge_wanted
+from tests.unit.rows.test_writer_schemas import decode
+
+INT, LONG, TEXT = 1, 2, 3
+SMALL = bytes.fromhex("0a0508051201780a050806120179")  # {5: "x", 6: "y"}
+LARGE = bytes.fromhex("0a0508051201780a0a08808080808020120179")  # {5: "x", 2**40: "y"}
+EMPTY = b""
+
+
+@pytest.fixture(scope="module")
+def schemas() -> dict[int, WriterSchema]:
+    """By id those of one message with other keys."""
+    texts = {
+        n: f'syntax = "proto3"; message M {{ map<{kind}, string> m = 1; }}'
+        for n, kind in ((INT, "int32"), (LONG, "int64"), (TEXT, "string"))
+    }
+    return {n: WriterSchema("protobuf", text, (), compile_proto(text)) for n, text in texts.items()}
+
+
+def map_of(key: IcebergType) -> tuple[NestedField, ...]:
+    """The columns of a table with such a map."""
+    return (NestedField(1, "m", MapType(2, key, 3, StringType(), False), required=False),)
+
+
+def read(
+    schemas: dict[int, WriterSchema], key: IcebergType | None, *records: tuple[int, bytes], **reading: Any
+) -> Decoded:
+    values = [bytes([0, 0, 0, 0, number, 0]) + body for number, body in records]
+    return decode(values, map_of(key) if key else (), schemas, format="protobuf", **reading)
+
+
+@pytest.mark.parametrize("order", [(INT, LONG), (LONG, INT)])
+def test_a_first_batch_gets_keys_that_hold_all_of_them(
+    schemas: dict[int, WriterSchema], order: tuple[int, int]
+) -> None:
+    together = read(schemas, None, *((number, SMALL) for number in order)).wanted
+    apart = merge_wanted(load_wanted(dump_wanted(read(schemas, None, (number, SMALL)).wanted)) for number in order)
+    for wanted in (together, apart):
+        assert str(wanted[()]["m"]) == "map<long, string>"
+
+
+def test_keys_go_over_where_each_of_them_fits(schemas: dict[int, WriterSchema]) -> None:
+    wide = read(schemas, LongType(), (INT, SMALL), (LONG, LARGE), (INT, EMPTY))
+    assert wide.columns[0].to_pylist() == [[(5, "x"), (6, "y")], [(5, "x"), (2**40, "y")], []]
+    assert (wide.misfit_count, wide.wanted, wide.refusals) == (0, {}, set())
+    narrow = read(schemas, IntegerType(), (LONG, SMALL), (LONG, LARGE), (LONG, EMPTY), (INT, SMALL))
+    assert narrow.refused.tolist() == [False, True, False, False]
+    assert narrow.columns[0].take([0, 2, 3]).to_pylist() == [[(5, "x"), (6, "y")], [], [(5, "x"), (6, "y")]]
+    (misfit,) = narrow.misfits
+    assert (misfit.row, misfit.kind, misfit.path) == (1, "does_not_fit", "m")
+    assert misfit.reason.endswith("has a key that does not fit int")
+    assert (narrow.wanted, narrow.refusals) == ({}, {"schema 2: column m.key: int is not widened to long"})
+
+
+def test_a_map_with_such_a_key_is_rescued_as_a_whole(schemas: dict[int, WriterSchema]) -> None:
+    decoded = read(schemas, IntegerType(), (LONG, LARGE), is_rescuing=True)
+    assert (decoded.refused.tolist(), decoded.columns[0].to_pylist()) == ([False], [None])
+    assert decoded.rescued is not None
+    assert json.loads(decoded.rescued[0].as_py())["m"]["value"] == [[5, "x"], [2**40, "y"]]
+
+
+def test_keys_of_another_kind_do_not_go_over(schemas: dict[int, WriterSchema]) -> None:
+    decoded = read(schemas, StringType(), (INT, SMALL))
+    assert decoded.refused.tolist() == [True]
+    assert decoded.refusals == {"schema 1: column m: map does not fit map"}

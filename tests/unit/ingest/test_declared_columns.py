@@ -1,0 +1,108 @@
+"""Declared columns beside those that a table has already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.types import IcebergType
+
+from frazil.ingest.table import RunState, Table
+from frazil.spec.models import ColumnSpec
+from frazil.spec.types import parse_type
+from tests.unit.ingest.service_scene import Scene, only
+from tests.unit.schema.test_name_case import columns_of, make
+
+
+def kind(word: str) -> IcebergType:
+    return parse_type(word)
+
+
+def run(scene: Scene, *columns: ColumnSpec, **record: Any) -> Table:
+    """A run with these declared columns, after one more record."""
+    scene.settings = {"columns": columns}
+    scene.feed("a", record)
+    return only(scene.catch_up())
+
+
+@pytest.mark.parametrize(
+    ("there", "declared"),
+    [
+        ("string", "long"),
+        ("long", "string"),
+        ("long", "double"),
+        ("timestamp", "timestamptz"),
+        ("decimal(9,2)", "decimal(9,3)"),
+        ("list<long>", "list<string>"),
+        ("struct<a: long>", "struct<a: string, b: long>"),
+        ("map<string, int>", "struct<a: int>"),
+        ("struct<a: long>", "string"),
+    ],
+)
+def test_a_column_of_another_type_stops_the_table_and_the_remedies_work(
+    tmp_path: Path, there: str, declared: str
+) -> None:
+    scene = Scene(tmp_path, "a")
+    make(scene, v=there, n="long")
+    table = run(scene, ColumnSpec(name="v", type=kind(declared)), n=1)
+    assert table.run_state is RunState.STOPPED
+    assert "`columns` declares `v` as" in table.reason
+    assert "Iceberg cannot widen" in table.reason
+    assert (table.where, scene.rows("n.a")) == ("n.a", [])
+    assert "take `v` out of `columns`" in table.remedy
+    assert "field: v}}`" in table.remedy
+    assert run(scene, n=2).run_state is RunState.WAITING
+    other = ColumnSpec(name="v_2", type=kind(declared), field=("v",))
+    assert run(scene, other, n=3).run_state is RunState.WAITING
+    assert [row["n"] for row in scene.rows("n.a")] == [1, 2, 3]
+    assert list(columns_of(scene)) == ["v", "n", "v_2"]
+
+
+@pytest.mark.parametrize(
+    ("there", "declared", "after"),
+    [
+        ("int", "long", "long"),
+        ("float", "double", "double"),
+        ("decimal(9,2)", "decimal(18,2)", "decimal(18, 2)"),
+        ("struct<a: int>", "struct<b: string, a: long>", "struct<a: long, b: string>"),
+        ("list<struct<a: int>>", "list<struct<a: long>>", "list<struct<a: long>>"),
+        ("map<string, int>", "map<string, long>", "map<string, long>"),
+        ("long", "int", "long"),
+        ("struct<a: long, b: int>", "struct<a: int>", "struct<a: long, b: int>"),
+    ],
+)
+def test_a_column_is_widened_to_its_declared_type_and_stays_where_it_is_wider(
+    tmp_path: Path, there: str, declared: str, after: str
+) -> None:
+    scene = Scene(tmp_path, "a")
+    make(scene, v=there, n="long")
+    for number in range(2):
+        assert run(scene, ColumnSpec(name="v", type=kind(declared)), n=number).run_state is RunState.WAITING
+    assert columns_of(scene) == {"v": after, "n": "long"}
+
+
+def test_a_declared_column_that_differs_in_capitals_alone_stops_the_table_and_the_remedies_work(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    make(scene, ID="long")
+    table = run(scene, ColumnSpec(name="id", type=kind("long")), id=1)
+    assert (table.run_state, table.remedy) == (RunState.STOPPED, "write `ID` under `columns`, as the table has it")
+    assert run(scene, ColumnSpec(name="ID", type=kind("long"))).run_state is RunState.WAITING
+    assert scene.rows("n.a") == [{"ID": 1}, {"ID": None}]
+
+    scene = Scene(tmp_path / "new", "a")
+    both = (ColumnSpec(name="id", type=kind("long")), ColumnSpec(name="ID", type=kind("long")))
+    table = run(scene, *both, id=1, ID=2)
+    assert table.run_state is RunState.STOPPED
+    assert "declares `id` and `ID`, which differ in capitals alone" in table.reason
+    assert "`ID_2: {type: …, field: ID}`" in table.remedy
+    assert run(scene, both[0], ColumnSpec(name="ID_2", type=kind("long"), field=("ID",))).run_state is RunState.WAITING
+    assert scene.rows("n.a")[0] == {"id": 1, "ID_2": 2}
+
+
+def test_a_table_that_has_both_may_declare_both(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    make(scene, id="long", ID="long")
+    both = (ColumnSpec(name="id", type=kind("long")), ColumnSpec(name="ID", type=kind("long")))
+    assert run(scene, *both, id=1, ID=2).run_state is RunState.WAITING
+    assert scene.rows("n.a") == [{"id": 1, "ID": 2}]

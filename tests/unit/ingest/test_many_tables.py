@@ -1,0 +1,200 @@
+"""Two hundred trickling tables in one service: commits come on time when jobs and commits take as long as they do on two
+cores. Time passes in steps; nothing is read and nothing is written.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.types import LongType
+from structlog.testing import capture_logs
+
+from frazil.errors import UnavailableError
+from frazil.ingest.isolate import Found
+from frazil.ingest.service import Service
+from frazil.ingest.services import Parts
+from frazil.ingest.task import Job
+from frazil.ingest.workers import COMMIT_THREADS, Done
+from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.spec.models import CommitSpec
+from frazil.testing import FakeClock, MemoryCatalog
+from frazil.types import Batch, TaskReport
+from tests.unit.ingest.test_commit_intervals import SlowSource
+
+TABLES = 200
+INTERVAL_S = 30.0
+TOPICS = [f"t{number:03d}" for number in range(TABLES)]
+JOB_S, TABLE_S, COMMIT_S, ASK_S = 0.2, 0.02, 0.16, 0.008
+LATE_S, SLOW_S = 1.0, 2.0
+
+
+class TimedLanes:
+    """Lanes whose work takes time on a FakeClock: jobs by their tables, commits all the same. stall_s: of the next job;
+    slow_s: how much longer every fifth job takes.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self._free_at = {
+            "small": [0.0],
+            "catch-up": [0.0],
+            "topics": [0.0],
+            "load": [0.0],
+            "commit": [0.0] * COMMIT_THREADS,
+        }
+        self._ends: list[tuple[float, int, str, Any, Callable[[], Any]]] = []
+        self._numbers = itertools.count()
+        self._jobs = itertools.count()
+        self.stall_s = self.slow_s = 0.0
+
+    def is_free(self, lane: str) -> bool:
+        return all(busy != lane for _, _, busy, _, _ in self._ends)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._ends
+
+    def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
+        kind = lane.partition(":")[0]
+        took_s = {"commit": COMMIT_S, "topics": ASK_S, "load": ASK_S}.get(kind, 0.0)
+        if not took_s:
+            took_s, self.stall_s = JOB_S + TABLE_S * len(about) + self.stall_s, 0.0
+            took_s += self.slow_s if next(self._jobs) % 5 == 0 else 0.0
+        begun_s = max(self._clock.monotonic_s(), heapq.heappop(self._free_at[kind]))
+        heapq.heappush(self._free_at[kind], begun_s + took_s)
+        heapq.heappush(self._ends, (begun_s + took_s, next(self._numbers), lane, about, work))
+
+    def wait(self, timeout_s: float) -> list[Done]:
+        now_s = self._clock.monotonic_s()
+        until_s = min([now_s + timeout_s, *(end for end, *_ in self._ends[:1])])
+        self._clock.sleep(max(0.0, until_s - now_s))
+        finished = []
+        while self._ends and self._ends[0][0] <= self._clock.monotonic_s():
+            _, _, _, about, work = heapq.heappop(self._ends)
+            future: Future[Any] = Future()
+            try:
+                future.set_result(work())
+            except Exception as error:  # noqa: BLE001  (as an executor does)
+                future.set_exception(error)
+            finished.append(Done(about, future))
+        return finished
+
+    def wake(self) -> None:
+        pass
+
+    def close(self, wait: bool = True) -> None:  # noqa: ARG002
+        self._ends.clear()
+
+
+class NoJobs:
+    """Every task has read its records, and made no file of them. A job with a `broken` table fails as a whole."""
+
+    parallelism = 1
+
+    def __init__(self, *broken: str) -> None:
+        self._broken = broken
+
+    def isolate(self, batch: Batch, job: Job) -> Found:
+        raise NotImplementedError
+
+    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
+        for batch in batches:
+            if batch.table in self._broken:
+                raise UnavailableError("a task failed", where=batch.table)
+        return [TaskReport(batch.table, record_count=batch.span, value_bytes=200 * batch.span) for batch in batches]
+
+
+class Crowd:
+    """The service, and when each table has committed."""
+
+    def __init__(self, root: Path, count: int = TABLES, interval_s: float = INTERVAL_S, broken: str = "") -> None:
+        self.clock = FakeClock()
+        self.topics = TOPICS[:count]
+        self.source = SlowSource(self.clock)
+        self.source.answer_s = ASK_S
+        self.lanes = TimedLanes(self.clock)
+        for topic in self.topics:
+            self.source.create(topic)
+        tables = tuple(
+            TableSpec(
+                name=f"n.{topic}",
+                topics=(TopicSelector(literal=topic),),
+                columns=(ColumnSpec(name="x", type=LongType()),),
+                commit=CommitSpec(interval_s=interval_s),
+            )
+            for topic in self.topics
+        )
+        spec = PipelineSpec(
+            pipeline="p", kafka={}, catalog=CatalogSpec(uri=""), tables=tables, path=root, state_dir=root
+        )
+        parts = Parts(self.source, MemoryCatalog(root, "p"), NoJobs(broken), self.clock, self.lanes)
+        self.service = Service(spec, parts, "run", lambda _: None)
+        self.service.connect()
+        self._fed_s = float("-inf")
+        self._known: dict[str, str] = {}
+        self.commits: dict[str, list[float]] = {f"n.{topic}": [] for topic in self.topics}
+
+    def live(self, seconds: float) -> None:
+        """Lets time pass while each topic gets a record a second."""
+        until_s = self.clock.monotonic_s() + seconds
+        while self.clock.monotonic_s() < until_s:
+            if self.clock.monotonic_s() >= self._fed_s + 1:
+                self._fed_s = self.clock.monotonic_s()
+                for topic in self.topics:
+                    self.source.produce(topic, 0, b"{}")
+            self.service.turn()
+            for table in self.service.tables:
+                if table.progress.commit_id != self._known.get(table.name, ""):
+                    self._known[table.name] = table.progress.commit_id
+                    self.commits[table.name].append(self.clock.monotonic_s())
+
+    def gaps(self, since_s: float) -> list[float]:
+        """Between the commits of each table that came after `since_s`."""
+        return [
+            later - before
+            for times in self.commits.values()
+            for before, later in itertools.pairwise(time for time in times if time >= since_s)
+        ]
+
+
+def test_after_the_first_round_every_commit_is_on_time_though_jobs_take_longer_now_and_then(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    crowd.live(30)
+    crowd.lanes.slow_s = SLOW_S
+    began_s = crowd.clock.monotonic_s()
+    crowd.live(65)
+    gaps = crowd.gaps(began_s)
+    assert len(gaps) >= TABLES
+    assert max(gaps) <= INTERVAL_S + LATE_S
+    assert min(gaps) >= INTERVAL_S - 5 * LATE_S
+
+
+def test_a_job_that_stalls_makes_one_round_late_and_no_other(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    crowd.live(30)
+    crowd.lanes.stall_s = 8.0
+    crowd.live(40)
+    began_s = crowd.clock.monotonic_s()
+    crowd.live(65)
+    gaps = crowd.gaps(began_s)
+    assert len(gaps) >= TABLES
+    assert max(gaps) <= INTERVAL_S + LATE_S
+
+
+def test_a_table_whose_reads_fail_takes_its_neighbours_down_once_and_leaves_their_commits_alone(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path, count=64, interval_s=1.0, broken="n.t007")
+    with capture_logs() as logged:
+        crowd.live(90)
+    backed_off = Counter(event["table"] for event in logged if event["event"] == "table_backs_off")
+    assert crowd.commits.pop("n.t007") == []
+    assert backed_off.pop("n.t007") >= 4
+    assert max(backed_off.values()) == 1
+    gaps = crowd.gaps(0.0)
+    assert min(len(times) for times in crowd.commits.values()) >= 10
+    assert max(gaps) <= 15

@@ -1,0 +1,120 @@
+"""Lanes that are threads: waited for, or given up."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyiceberg.types import LongType
+
+from frazil.ingest.workers import COMMIT_THREADS, SLOW_S, ThreadLanes, store_of
+from frazil.schema.evolve import new_schema
+from frazil.testing import FakeClock, MemoryCatalog
+
+
+class Held:
+    """Work that takes until it is released."""
+
+    def __init__(self, lanes: ThreadLanes, lane: str) -> None:
+        self.begun, self._end = threading.Event(), threading.Event()
+        lanes.submit(lane, self, self._work)
+
+    def _work(self) -> None:
+        self.begun.set()
+        assert self._end.wait(60)
+
+    def release(self) -> None:
+        self._end.set()
+
+
+def finished(lanes: ThreadLanes, count: int) -> list[object]:
+    """What the next so many answers are about."""
+    answers: list[object] = []
+    while len(answers) < count:
+        answers += [done.about for done in lanes.wait(10)]
+    return answers
+
+
+def test_a_lane_with_one_place_does_one_piece_of_work_after_the_other() -> None:
+    lanes = ThreadLanes()
+    done: list[int] = []
+    for number in range(3):
+        lanes.submit("small", number, partial(done.append, number))
+    assert finished(lanes, 3) == [0, 1, 2] == done
+    assert lanes.is_idle
+    lanes.close()
+
+
+def test_work_that_takes_too_long_gives_its_place_to_the_next_as_often_as_the_lane_allows() -> None:
+    clock = FakeClock()
+    lanes = ThreadLanes(clock)
+    hanging = [Held(lanes, "small") for _ in range(3)]
+    assert not lanes.is_free("small")
+    clock.sleep(SLOW_S + 1)
+    lanes.wait(0)
+    assert hanging[1].begun.wait(10)
+    clock.sleep(SLOW_S + 1)
+    lanes.wait(0)
+    assert not hanging[2].begun.is_set(), "two jobs hang: a third would take the last slot"
+    for one in hanging:
+        one.release()
+    assert set(finished(lanes, 3)) == set(hanging)
+    lanes.close()
+
+
+def test_commits_that_hang_hold_up_no_other_for_longer_than_they_may() -> None:
+    clock = FakeClock()
+    lanes = ThreadLanes(clock)
+    hanging = [Held(lanes, "commit:s3") for _ in range(COMMIT_THREADS)]
+    assert not lanes.is_free("commit:s3")
+    assert lanes.is_free("commit:file"), "another store has a lane of its own"
+    clock.sleep(SLOW_S + 1)
+    lanes.submit("commit:s3", "other", lambda: None)
+    assert finished(lanes, 1) == ["other"]
+    for one in hanging:
+        one.release()
+    finished(lanes, len(hanging))
+    lanes.close()
+
+
+@pytest.mark.parametrize(
+    ("location", "properties", "store"),
+    [
+        ("/data/w/t", {}, "file"),
+        ("file:///data/w/t", {}, "file"),
+        ("s3://a/t", {"s3.endpoint": "http://h:1"}, "s3:http://h:1"),
+        ("s3a://b/t", {"s3.endpoint": "http://h:1"}, "s3:http://h:1"),
+        ("s3://a/t", {"s3.endpoint": "http://other:1"}, "s3:http://other:1"),
+        ("gs://a/t", {}, "gcs"),
+        ("hdfs://one:8020/t", {}, "hdfs:one:8020"),
+        ("abfss://box@account.dfs.core.windows.net/t", {}, "abfs:account.dfs.core.windows.net"),
+    ],
+)
+def test_tables_whose_stores_may_hang_apart_have_lanes_apart(
+    tmp_path: Path, location: str, properties: dict[str, str], store: str
+) -> None:
+    state = MemoryCatalog(tmp_path, "p").create("n.t", new_schema([("x", LongType())]), {}, 2)
+    assert store_of(replace(state, location=location, io_properties=properties)) == store
+    assert store_of(None) == ""
+
+
+def test_lanes_that_are_given_up_wait_for_nothing_and_begin_nothing() -> None:
+    lanes, begun, held = ThreadLanes(), threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def hold() -> None:
+        begun.set()
+        held.wait()
+        done.append("held")
+
+    lanes.submit("small", "held", hold)
+    lanes.submit("small", "never", lambda: done.append("never"))
+    begun.wait()
+    lanes.close(wait=False)
+    assert done == []
+    held.set()
+    lanes.close()
+    assert done == ["held"]

@@ -1,0 +1,125 @@
+"""Which snapshots go: never one that progress, a reference, a retry or a query that has begun still needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from frazil.catalog.table_metadata import Snapshot, TableLook
+from frazil.maintenance.retention import Retention, before_first_commit, expirable, needs_carrying
+from tests.unit.maintenance.tables import line, table, without_progress
+
+HOUR_MS = 3_600_000
+KEEP_TEN = Retention(HOUR_MS, 10)
+
+
+def test_the_newest_are_kept_up_to_the_count_and_the_age() -> None:
+    look = table(line(50))
+    assert expirable(look, KEEP_TEN, (), 50_000) == tuple(range(1, 41))
+    assert expirable(look, Retention(5_000, 100), (), 50_000) == tuple(range(1, 45))
+    assert expirable(table(), KEEP_TEN, (), 0) == ()
+
+
+def test_the_newest_progress_of_every_pipeline_is_kept_with_all_that_came_after_it() -> None:
+    snapshots = line(50, pipelines=("p", "q"))
+    foreign = [*snapshots[:20], *(without_progress(one) for one in snapshots[20:])]
+    assert expirable(table(foreign), KEEP_TEN, (), 50 * HOUR_MS) == tuple(range(1, 19))
+    assert needs_carrying(table(foreign), KEEP_TEN)
+    assert not needs_carrying(table(snapshots), KEEP_TEN)
+
+
+def test_the_oldest_that_is_kept_has_progress_for_a_table_that_is_rolled_back_to_it() -> None:
+    snapshots = [without_progress(one) if 35 < one.id < 45 else one for one in line(50)]
+    assert expirable(table(snapshots), KEEP_TEN, (), 50_000) == tuple(range(1, 35))
+
+
+@pytest.mark.parametrize("statistics", [(5, 9), (9, 5), (9, 77, 5)])
+def test_branches_tags_and_the_newest_statistics_are_kept(statistics: tuple[int, ...]) -> None:
+    look = replace(table(line(50)), refs={"tag": 3, "branch": 7}, statistics=statistics)
+    assert expirable(look, KEEP_TEN, (), 50_000) == tuple(n for n in range(1, 41) if n not in (3, 7, 9))
+
+
+def test_snapshots_of_another_branch_are_left_to_it() -> None:
+    side = [Snapshot(100, 3, 3_500), Snapshot(101, 100, 3_600)]
+    look = replace(table([*side, *line(50)]), refs={"side": 101})
+    assert not {100, 101} & set(expirable(look, KEEP_TEN, (), 99 * HOUR_MS))
+
+
+def test_an_open_retry_keeps_all_since_it_read() -> None:
+    assert expirable(table(line(50)), KEEP_TEN, (20,), 50_000) == tuple(range(1, 20))
+    gone = table(line(50)[10:])
+    assert expirable(gone, KEEP_TEN, (5,), 50_000) == (), "nobody knows how far back is far enough"
+
+
+def test_a_table_that_was_made_and_has_no_progress_yet_keeps_its_beginning() -> None:
+    foreign = [without_progress(one) for one in line(50)]
+    made = replace(table(foreign), properties={"frazil.p.created": "true"})
+    assert expirable(made, KEEP_TEN, before_first_commit(made, "p"), 99 * HOUR_MS) == ()
+    assert before_first_commit(table(foreign), "p") == (), "another's table begins anew without harm"
+    assert before_first_commit(made, "q") == ()
+    begun = replace(table([*foreign[:20], *line(50)[20:]]), properties=made.properties)
+    assert before_first_commit(begun, "p") == ()
+    cut = replace(table(foreign[5:]), properties=made.properties)
+    assert before_first_commit(cut, "p") == (), "it is too late"
+
+
+def test_the_last_snapshot_before_files_were_removed_is_kept_for_queries() -> None:
+    snapshots = [without_progress(one, removes_files=True) if one.id in (10, 30) else one for one in line(50)]
+    gone = expirable(table(snapshots), KEEP_TEN, (), 50_000)
+    assert gone == tuple(n for n in range(1, 41) if n not in (9, 29))
+    left = table([one for one in snapshots if one.id not in gone])
+    assert expirable(left, KEEP_TEN, (), 50_000) == ()
+    assert expirable(left, KEEP_TEN, (), 9_001 + HOUR_MS) == (9,)
+
+
+def test_what_was_rolled_back_or_is_staged_stays_until_it_is_old() -> None:
+    abandoned = [Snapshot(60, 45, 45_500, progress={"p": "x"}), Snapshot(61, None, 2_000, is_staged=True)]
+    look = table([*abandoned, *line(50)])
+    assert not {60, 61} & set(expirable(look, KEEP_TEN, (), 50_000))
+    assert {60, 61} <= set(expirable(look, KEEP_TEN, (), 46_000 + HOUR_MS))
+
+
+def test_heavy_snapshots_are_fewer() -> None:
+    look = replace(table(line(400)), metadata_bytes=400 * 20_000)
+    kept = 400 - len(expirable(look, Retention(HOUR_MS, 200), (), 400_000))
+    assert kept == 45
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> TableLook:
+    """A main branch with gaps of progress, rewrites, references and leftovers."""
+    count = draw(st.integers(1, 40))
+    chosen = st.sets(st.integers(1, count))
+    foreign, rewrites, refs = draw(chosen), draw(chosen), draw(st.sets(st.integers(1, count), max_size=3))
+    snapshots = [
+        without_progress(one, one.id in rewrites) if one.id in foreign | rewrites else one
+        for one in line(count, pipelines=draw(st.sampled_from([("p",), ("p", "q")])))
+    ]
+    return replace(table(snapshots), refs={f"r{n}": n for n in refs})
+
+
+def newest_progress(look: TableLook) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for snapshot in look.ancestors():
+        for pipeline, commit in snapshot.progress.items():
+            found.setdefault(pipeline, commit)
+    return found
+
+
+@settings(max_examples=400, deadline=None)
+@given(histories(), st.integers(1, 12), st.integers(1, 50), st.integers(0, 200))
+def test_no_history_loses_progress_or_a_reference(look: TableLook, count: int, age_s: int, now_s: int) -> None:
+    for _ in range(3):
+        gone = set(expirable(look, Retention(age_s * 1000, count), (), now_s * 1000))
+        left = replace(look, snapshots={i: s for i, s in look.snapshots.items() if i not in gone})
+        assert newest_progress(left) == newest_progress(look)
+        assert {*look.refs.values(), look.head} <= left.snapshots.keys()
+        look = left
+
+
+@pytest.mark.parametrize("retention", [Retention(HOUR_MS, 1), Retention(1, 1)])
+def test_the_newest_snapshot_always_stays(retention: Retention) -> None:
+    assert 50 not in expirable(table(line(50, pipelines=())), retention, (), 10**12)

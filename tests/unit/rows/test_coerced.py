@@ -1,0 +1,269 @@
+"""Columns that are declared to take more than their type: values of every kind as text, and days and times of day as
+numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.decode.columns import Decoded
+from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.json_schema.refusals import refused_changes
+from frazil.decode.settings import Reading, WriterSchema
+from frazil.schema.projection import counted_in
+from frazil.spec import TableSpec
+from frazil.spec.load import load_spec
+from frazil.spec.types import parse_column_type, parse_type
+from tests.unit.decode.columns import fields_of, values_of
+from tests.unit.ingest.test_schemas import World as Registered
+from tests.unit.ingest.test_schemas import avro
+from tests.unit.rows.test_encodings import SHAPES, found, message, proto, schema_of, written
+from tests.unit.rows.test_shaped_service import World
+from tests.unit.rows.test_writer_schemas import decode, framed
+from tests.unit.rows.test_writer_schemas import fields_of as columns_of
+from tests.unit.spec.pipeline_file import with_table
+
+_KEPT = {
+    "7": "7",
+    "-1.50": "-1.50",
+    "1E400": "1E400",
+    "123456789012345678901234567890": "123456789012345678901234567890",
+    "true": "true",
+    "false": "false",
+    '"a\\u00e9"': "a\u00e9",
+    "null": None,
+    "[1,  2.0 ]": "[1,  2.0 ]",
+    '{"b": 1, "a":\t[null]}': '{"b": 1, "a":\t[null]}',
+    "{}": "{}",
+}
+"""Values in JSON, and as what a column of text keeps them."""
+_DEPTHS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "string": ("V", lambda one: one),
+    "struct<a: string>": ('{"a": V}', lambda one: {"a": one}),
+    "list<string>": ("[V, V]", lambda one: [one, one]),
+    "map<string,string>": ('{"k": V}', lambda one: [("k", one)]),
+    "struct<a: list<struct<b: string>>>": ('{"a": [{"b": V}]}', lambda one: {"a": [{"b": one}]}),
+}
+
+
+def _json(text: str, kind: str, **options: Any) -> Decoded:
+    return decode_json(values_of([f'{{"v": {text}}}']), fields_of({"v": kind}), JsonOptions(**options))
+
+
+@pytest.mark.parametrize("kind", _DEPTHS)
+@pytest.mark.parametrize("text", _KEPT)
+def test_text_of_json_is_kept_as_it_is_sent(kind: str, text: str) -> None:
+    shape, put = _DEPTHS[kind]
+    decoded = _json(shape.replace("V", text), kind, coerced=(("v",),))
+    assert (decoded.misfits, decoded.columns[0].to_pylist()) == ([], [put(_KEPT[text])])
+
+
+def test_only_the_declared_column_takes_other_values() -> None:
+    fields = fields_of({"v": "string", "w": "string"})
+    decoded = decode_json(values_of(['{"v": 1, "w": 1}']), fields, JsonOptions(coerced=(("v",),)))
+    assert [(one.path, one.kind) for one in decoded.misfits] == [("w", "does_not_fit")]
+
+
+def test_text_that_is_none_stays_a_bad_record() -> None:
+    assert [one.kind for one in _json('"\\ud800"', "string", coerced=(("v",),)).misfits] == ["bad_text"]
+
+
+def test_an_object_beside_an_escaped_key_is_kept_as_it_is_sent() -> None:
+    text = '{"v": {"\\u0061": 1, "b/": "\\u0061"}, "\\u0077": 2}'
+    decoded = decode_json(
+        values_of([text, '{"v": {"\\u0061":2}}']),
+        fields_of({"v": "string", "w": "long"}),
+        JsonOptions(coerced=(("v",),)),
+    )
+    assert decoded.columns[0].to_pylist() == ['{"\\u0061": 1, "b/": "\\u0061"}', '{"\\u0061":2}']
+    assert decoded.columns[1].to_pylist() == [2, None]
+
+
+_RECORD = {"type": "record", "name": "P", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "string"}]}
+_WRITTEN: list[tuple[Any, Any, str]] = [
+    ("int", 7, "7"),
+    ("long", -(2**63), str(-(2**63))),
+    ("boolean", True, "true"),
+    ("double", 1.5, "1.5"),
+    ("double", 1.0, "1.0"),
+    ("float", 0.1, "0.1"),
+    ("double", float("-inf"), "-Infinity"),
+    (_RECORD, {"x": 1, "y": 'a"'}, '{"x":1,"y":"a\\""}'),
+    ({"type": "array", "items": "int"}, [1, 2], "[1,2]"),
+    ({"type": "map", "values": "int"}, {"a": 1}, '{"a":1}'),
+    ("string", '"quoted"', '"quoted"'),
+    ({"type": "enum", "name": "E", "symbols": ["A"]}, "A", "A"),
+]
+
+
+@pytest.mark.parametrize("shape", [name for name in SHAPES if name != "union"])
+@pytest.mark.parametrize(("kind", "value", "text"), _WRITTEN)
+def test_values_of_avro_are_kept_as_text(kind: Any, value: Any, text: str, shape: str) -> None:
+    schema = schema_of(kind, shape)
+    fields, put = columns_of(v=SHAPES[shape][1].format("string")), SHAPES[shape][2]
+    assert found(decode(written(1, schema, put(value)), fields, {1: schema}, coerced=(("v",),))) == [put(text)]
+
+
+def test_days_and_decimals_of_avro_are_kept_as_their_words() -> None:
+    kinds: list[tuple[Any, Any, str]] = [
+        ({"type": "int", "logicalType": "date"}, 1, "1970-01-02"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 12}, b"\1", "0.000000000001"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 1500, "1970-01-01T00:00:01.500000+00:00"),
+    ]
+    for kind, value, text in kinds:
+        schema, plain = schema_of(kind, "top"), schema_of(kind["type"], "top")
+        record = written(1, plain, value)
+        assert found(decode(record, columns_of(v="string"), {1: schema}, coerced=(("v",),))) == [text]
+
+
+def test_bytes_are_no_text_that_a_declaration_keeps() -> None:
+    schema = schema_of({"type": "fixed", "name": "F", "size": 2}, "top")
+    decoded = decode(written(1, schema, b"ab"), columns_of(v="string"), {1: schema}, coerced=(("v",),))
+    assert [(one.kind, "coerce" in one.reason) for one in decoded.misfits] == [("does_not_fit", False)]
+
+
+def test_values_of_protobuf_are_kept_as_text() -> None:
+    schema = proto(
+        'syntax = "proto3"; message R { int32 a = 1; bool b = 2; S c = 3; repeated int64 d = 4; } message S { int32 x = 1; }'
+    )
+    record = message(schema, 1, {"a": 5, "b": True, "c": {"x": 1}, "d": [1, 2]})
+    fields = columns_of(a="string", b="string", c="string", d="string")
+    coerced = tuple((name,) for name in "abcd")
+    decoded = decode([record], fields, {1: schema}, format="protobuf", coerced=coerced)
+    assert [column[0].as_py() for column in decoded.columns] == ["5", "true", '{"x":1}', "[1,2]"]
+
+
+def test_a_schema_of_json_asks_for_no_change_of_a_column_that_is_declared_so() -> None:
+    table = parse_type("struct<v: string, d: date, t: time>")
+    written_as = parse_type("struct<v: double, d: long, t: long>")
+    plain, declared = Reading(), Reading(coerced=(("v",),), units=((("d",), "d"), (("t",), "ms")))
+    assert len(refused_changes(plain, table, written_as, "1")) == 3  # type: ignore[arg-type]
+    assert refused_changes(declared, table, written_as, "1") == set()  # type: ignore[arg-type]
+
+
+# ---- days and times of day as numbers
+
+_COUNTS: list[tuple[str, str, str, Any]] = [
+    ("date", "d", "20484", date(2026, 1, 31)),
+    ("date", "d", "0", date(1970, 1, 1)),
+    ("date", "d", "-719162", date(1, 1, 1)),
+    ("date", "d", "2932896", date(9999, 12, 31)),
+    ("date", "d", "1e1", date(1970, 1, 11)),
+    ("date", "d", '"2026-01-31"', date(2026, 1, 31)),
+    ("date", "d", "null", None),
+    ("date", "d", "2932897", "out_of_range"),
+    ("date", "d", "-719163", "out_of_range"),
+    ("date", "d", "99999999999999999999", "out_of_range"),
+    ("date", "d", "1.5", "does_not_fit"),
+    ("date", "d", '"20484"', "does_not_fit"),
+    ("date", "d", "true", "does_not_fit"),
+    ("time", "ms", "45000123", time(12, 30, 0, 123_000)),
+    ("time", "ms", "0", time(0)),
+    ("time", "ms", "86399999", time(23, 59, 59, 999_000)),
+    ("time", "ms", "86400000", "out_of_range"),
+    ("time", "ms", "-1", "out_of_range"),
+    ("time", "ms", '"12:30:00"', time(12, 30)),
+    ("time", "ms", "0.5", "does_not_fit"),
+    ("time", "s", "86399", time(23, 59, 59)),
+    ("time", "us", "86399999999", time(23, 59, 59, 999_999)),
+    ("time", "ns", "1999", time(0, 0, 0, 1)),
+    ("time", "ns", "86400000000000", "out_of_range"),
+]
+
+
+@pytest.mark.parametrize(
+    ("shape", "inner"), [("V", ()), ('{"a": V}', ("a",)), ("[V]", ("element",)), ('{"k": V}', ("value",))]
+)
+@pytest.mark.parametrize(("kind", "unit", "text", "value"), _COUNTS)
+def test_numbers_in_declared_dates_and_times_count_the_unit(
+    kind: str, unit: str, text: str, value: Any, shape: str, inner: tuple[str, ...]
+) -> None:
+    column = {(): kind, ("a",): f"struct<a: {kind}>", ("element",): f"list<{kind}>", ("value",): f"map<string,{kind}>"}[
+        inner
+    ]
+    decoded = _json(shape.replace("V", text), column, units=((("v", *inner), unit),))
+    if isinstance(value, str):
+        assert [one.kind for one in decoded.misfits] == [value]
+    else:
+        put = {(): value, ("a",): {"a": value}, ("element",): [value], ("value",): [("k", value)]}[inner]
+        assert (decoded.misfits, decoded.columns[0].to_pylist()) == ([], [put])
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "unit", "value", "told"),
+    [
+        ("int", "date", "d", 1, date(1970, 1, 2)),
+        ("long", "date", "d", -719162, date(1, 1, 1)),
+        ("int", "time", "ms", 1, time(0, 0, 0, 1000)),
+        ("long", "time", "us", 1, time(0, 0, 0, 1)),
+        ("long", "date", "d", 2**40, "out_of_range"),
+        ("int", "time", "ms", -1, "out_of_range"),
+    ],
+)
+def test_numbers_of_a_registry_format_count_the_same(kind: str, column: str, unit: str, value: int, told: Any) -> None:
+    schema = schema_of(kind, "top")
+    decoded = decode(written(1, schema, value), columns_of(v=column), {1: schema}, units=((("v",), unit),))
+    assert ([one.kind for one in decoded.misfits] or decoded.columns[0].to_pylist()) == [told]
+
+
+def test_dates_and_times_inside_a_declared_column_are_found() -> None:
+    kind = parse_type("struct<d: date, l: list<struct<t: time>>, m: map<string,date>, ts: timestamptz>")
+    assert list(counted_in(kind)) == [(("d",), "d"), (("l", "element", "t"), "ms"), (("m", "value"), "d")]
+    assert list(counted_in(*parse_column_type("time(us)"))) == [((), "us")]
+
+
+# ---- from the pipeline file to the table
+
+
+def table_of(root: Path, settings: str) -> TableSpec:
+    """The table with these settings, as the pipeline file reads it."""
+    path = root / "pipeline.yaml"
+    path.write_text(with_table(settings))
+    (spec,) = load_spec(path).tables
+    return spec
+
+
+_SETTINGS = "columns: {v: {type: string, coerce: true}, d: date, t: time, s: 'struct<d: date>', ts: timestamptz(ms)}"
+
+
+def test_records_of_json_come_to_the_table(tmp_path: Path) -> None:
+    spec = table_of(tmp_path, _SETTINGS)
+    world = World(tmp_path, columns=spec.columns)
+    for value in (7, "x", [1], {"a": None}):
+        world.run({"v": value, "d": 1, "t": 1000, "s": {"d": 2}, "ts": 0})
+    assert [row["v"] for row in world.rows()] == ["7", "x", "[1]", '{"a": null}']
+    assert {(row["d"], row["t"], row["s"]["d"]) for row in world.rows()} == {
+        (date(1970, 1, 2), time(0, 0, 1), date(1970, 1, 3))
+    }
+
+
+def test_records_of_a_renamed_and_of_a_flattened_field_come_to_the_table(tmp_path: Path) -> None:
+    settings = "flatten: true, columns: {v: {type: string, coerce: true, field: a.b}, c_d: date}"
+    spec = table_of(tmp_path, settings)
+    world = World(tmp_path, columns=spec.columns, flatten=spec.flatten)
+    world.run({"a": {"b": 7}, "c": {"d": 1}})
+    assert [(row["v"], row["c_d"]) for row in world.rows()] == [("7", date(1970, 1, 2))]
+
+
+def test_changes_in_an_envelope_come_to_the_table(tmp_path: Path) -> None:
+    spec = table_of(tmp_path, "envelope: debezium, columns: {v: {type: string, coerce: true}, d: date}")
+    world = World(tmp_path, columns=spec.columns, envelope=spec.envelope)
+    world.run({"op": "c", "before": None, "after": {"id": 1, "v": {"x": 1}, "d": 1}, "source": {}})
+    assert [(row["v"], row["d"]) for row in world.rows()] == [('{"x": 1}', date(1970, 1, 2))]
+
+
+def test_a_column_of_names_of_an_enum_takes_the_numbers_that_came(tmp_path: Path) -> None:
+    spec = table_of(tmp_path, "columns: {v: {type: string, coerce: true}}")
+    world = Registered(tmp_path, columns=spec.columns)
+    for number, (kind, value) in enumerate([("string", "ONE"), ("int", 1), ("string", "TWO")]):
+        text = avro(id="int", v=kind)
+        schema_id = world.register(text)
+        for record in framed(schema_id, WriterSchema("avro", text), {"id": number, "v": value}):
+            world.source.produce("a", 0, record)
+        world.settle(world.start())
+    assert [row["v"] for row in world.rows()] == ["ONE", "1", "TWO"]

@@ -1,0 +1,338 @@
+"""JSON of Kafka Connect's converter with `schemas.enable=true`, without an envelope, and the same types in Avro."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyiceberg.types import LongType, StringType
+
+from frazil.decode.settings import Reading, WriterSchema
+from frazil.rows.decoder import decode_values, has_value
+from frazil.rows.record_keys import decode_keys
+from frazil.schema.evolve import new_schema
+from frazil.spec.models import ColumnSpec, EnvelopeSpec
+from frazil.spec.types import parse_type
+from tests.unit.rows.test_shaped_service import World
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
+
+Row = dict[str, Any]
+_CONNECT, _DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium."
+
+
+def _after(micros: int) -> Any:
+    """So many microseconds after 1970 began, without a zone."""
+    return pa.scalar(micros, pa.timestamp("us")).as_py()
+
+
+def _field(kind: str, field: str, **more: Any) -> Row:
+    return {"type": kind, "optional": True, "field": field, **more}
+
+
+_MAP = _field("map", "m", keys={"type": "int32"}, values={"type": "int32"})
+
+
+def _struct(*fields: Row, **more: Any) -> Row:
+    return {"type": "struct", "fields": list(fields), "optional": False, **more}
+
+
+def _message(schema: Row | None, payload: Any, **how: Any) -> bytes:
+    return json.dumps({"schema": schema, "payload": payload}, **{"separators": (",", ":"), **how}).encode()
+
+
+def _read(
+    *values: bytes | None, fields: Row | None = None, **reading: Any
+) -> tuple[Row, list[Row], list[tuple[int, str]]]:
+    """The types of the columns, the rows, and class and place of bad records."""
+    records, of = {"value": pa.array(values, pa.binary())}, Reading(**reading)
+    kinds = {**(fields or {}), **decode_values(of, (), records).wanted.get((), {})}
+    schema = new_schema(kinds.items())
+    found = decode_values(of, schema.fields, records)
+    columns = {field.name: column.to_pylist() for field, column in zip(schema.fields, found.columns, strict=True)}
+    rows = [{name: column[n] for name, column in columns.items()} for n in range(len(values)) if not found.refused[n]]
+    bad = [(one.row, one.kind) for one in found.misfits]
+    return {name: str(kind) for name, kind in kinds.items()}, rows, bad
+
+
+def _bytes(number: int) -> str:
+    return base64.b64encode(number.to_bytes(2, "big", signed=True)).decode()
+
+
+NAMED = [
+    ("int8", None, 1, "int", 1),
+    ("int16", None, 300, "int", 300),
+    ("int32", None, 5, "int", 5),
+    ("int64", None, 5, "long", 5),
+    ("float", None, 1.5, "float", 1.5),
+    ("double", None, 0.1, "double", 0.1),
+    ("double", None, "-Infinity", "double", float("-inf")),
+    ("boolean", None, True, "boolean", True),
+    ("string", None, "é", "string", "é"),
+    ("bytes", None, "AAE=", "binary", b"\0\1"),
+    ("int32", f"{_CONNECT}Date", 1, "date", dt.date(1970, 1, 2)),
+    ("int32", f"{_CONNECT}Time", 1000, "time", dt.time(0, 0, 1)),
+    ("int64", f"{_CONNECT}Timestamp", 1, "timestamp", _after(1000)),
+    ("int64", f"{_DEBEZIUM}time.MicroTimestamp", 1, "timestamp", _after(1)),
+    ("int64", f"{_DEBEZIUM}time.NanoTime", 1000, "time", dt.time(0, 0, 0, 1)),
+    ("string", f"{_DEBEZIUM}time.ZonedTimestamp", "2024-01-02T03:04:05Z", "timestamptz",
+     dt.datetime(2024, 1, 2, 3, 4, 5, tzinfo=dt.UTC)),
+    ("string", f"{_DEBEZIUM}data.Json", '{"a":1}', "string", '{"a":1}'),
+    ("bytes", f"{_CONNECT}Decimal", _bytes(1234), "decimal(6, 2)", Decimal("12.34")),
+]  # fmt: skip
+_PARAMETERS = {"scale": "2", "connect.decimal.precision": "6"}
+
+
+@pytest.mark.parametrize(("kind", "name", "written", "column", "value"), NAMED)
+@pytest.mark.parametrize("place", ["top", "struct", "list", "map", "map of lists of structs"])
+def test_a_payload_has_the_types_of_its_schema_at_every_depth(
+    kind: str, name: str | None, written: Any, column: str, value: Any, place: str
+) -> None:
+    one = {"type": kind, "optional": True, "name": name, "parameters": _PARAMETERS}
+    inner = _struct({**one, "field": "v"})
+    schema, payload, wanted, stored = {
+        "top": (one, written, column, value),
+        "struct": (inner, {"v": written}, f"struct<0: v: optional {column}>", {"v": value}),
+        "list": ({"type": "array", "items": one}, [written, None], f"list<{column}>", [value, None]),
+        "map": ({"type": "map", "keys": {"type": "string"}, "values": one}, {"k": written},
+                f"map<string, {column}>", [("k", value)]),
+        "map of lists of structs": (
+            {"type": "map", "keys": {"type": "int32"}, "values": {"type": "array", "items": inner}},
+            [[1, [{"v": written}]]], f"map<int, list<struct<0: v: optional {column}>>>", [(1, [{"v": value}])],
+        ),
+    }[place]  # fmt: skip
+    kinds, rows, bad = _read(_message(_struct({**schema, "field": "x"}), {"x": payload}))
+    assert (kinds, rows, bad) == ({"x": wanted}, [{"x": stored}], [])
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"separators": (", ", ": ")}, {"indent": 2}, {"prefix": b" \n"}, {"turned": True}], ids=str
+)
+def test_a_message_is_recognised_however_it_is_spaced(how: Row) -> None:
+    prefix, is_turned = how.pop("prefix", b""), how.pop("turned", False)
+    members = {"schema": _struct(_field("int32", "id")), "payload": {"id": 7}}
+    if is_turned:
+        members = dict(reversed(members.items()))
+    kinds, rows, bad = _read(prefix + json.dumps(members, **how).encode())
+    assert (kinds, rows, bad) == ({"id": "int"}, [{"id": 7}], [])
+
+
+def test_messages_of_several_schemas_and_plain_records_become_rows_of_one_table() -> None:
+    first, second = _struct(_field("int32", "id")), _struct(_field("int32", "id"), _field("string", "name"))
+    kinds, rows, bad = _read(
+        _message(first, {"id": 1}), b'{"id":2,"name":"b"}', _message(second, {"id": 3, "name": "c"}),
+        _message(None, {"id": 4}), _message(first, {"id": 5}),
+    )  # fmt: skip
+    assert (kinds, bad) == ({"id": "long", "name": "string"}, [])
+    assert [(row["id"], row["name"]) for row in rows] == [(1, None), (2, "b"), (3, "c"), (4, None), (5, None)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"schema": "v1", "payload": {"a": 1}},
+        {"schema": {"type": "object"}, "payload": {"a": 1}},
+        {"schema": {"type": 5}, "payload": {"a": 1}},
+        {"schema": None, "payload": {"a": 1}, "id": 1},
+        {"payload": {"a": 1}},
+        {"schema": {"type": "struct"}},
+    ],
+    ids=json.dumps,
+)
+def test_a_record_that_only_looks_like_a_message_stays_a_record(value: Row) -> None:
+    kinds, _, bad = _read(json.dumps(value).encode())
+    assert (sorted(kinds), bad) == (sorted(name for name, held in value.items() if held is not None), [])
+
+
+def test_a_table_with_columns_of_the_members_names_keeps_records_with_a_schema_that_is_null() -> None:
+    _, rows, _ = _read(_message(None, "text"), fields={"schema": StringType(), "payload": StringType()})
+    assert rows == [{"schema": None, "payload": "text"}]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (_message(_struct(_field("int32", "id")), None), "tombstone"),
+        (_message(_struct(_field("int32", "id")), 5), "not_an_object"),
+        (_message(_struct(_field("int32", "id")), {"id": "x"}), "does_not_fit"),
+        (_message(_struct(_MAP), {"m": [[1]]}), "does_not_fit"),
+        (_message(_struct(_MAP), {"m": [[None, 1]]}), "does_not_fit"),
+        (_message(_struct(_MAP), {"m": {"1": 1}}), "does_not_fit"),
+        (_message(_struct(_MAP), {"m": [[1, 1], [1, 2]]}), "duplicate_key"),
+        (_message(_struct(_field("string", "t", name=f"{_DEBEZIUM}time.ZonedTimestamp")), {"t": "no time"}), "does_not_fit"),
+        (_message(_struct({"field": "id"}), {"id": 1}), "bad_schema"),
+        (_message(_struct(_field("strange", "id")), {"id": 1}), "bad_schema"),
+        (b'{"schema":{"type":"struct","fields":[]},"payload":{"id":1}', "malformed"),
+    ],
+)  # fmt: skip
+def test_what_is_no_row_is_a_bad_record_and_its_neighbours_are_rows(value: bytes, kind: str) -> None:
+    good = _message(_struct(_field("int64", "n")), {"n": 1})
+    _, rows, bad = _read(good, value, good)
+    assert ([row["n"] for row in rows], bad) == ([1, 1], [(1, kind)])
+
+
+def test_a_message_whose_payload_is_null_has_no_value() -> None:
+    schema = _struct(_field("string", "payload"))
+    values = [
+        _message(schema, None), _message(schema, None, indent=1), b'{"payload":null,"schema":null}',
+        _message(schema, {"payload": None}), b'{"id":{"payload":null}}', b"null", b"{}", None,
+    ]  # fmt: skip
+    found = has_value(Reading(), pa.array(values, pa.binary()))
+    assert found.tolist() == [False, False, False, True, True, False, True, False]
+
+
+@pytest.mark.parametrize(("kind", "name", "written", "column", "value"), NAMED)
+@pytest.mark.parametrize("is_struct", [True, False])
+def test_a_key_has_the_types_of_its_schema(
+    kind: str, name: str | None, written: Any, column: str, value: Any, is_struct: bool
+) -> None:
+    one = {"type": kind, "name": name, "parameters": _PARAMETERS}
+    schema, payload = (_struct({**one, "field": "id"}), {"id": written}) if is_struct else (one, written)
+    records = {"key": pa.array([_message(schema, payload), None], pa.binary())}
+    wanted = decode_keys(Reading(), "_key", None, records, 20).wanted[()]
+    (found,) = wanted.values()
+    assert str(found) == (f"struct<0: id: optional {column}>" if is_struct else column)
+    decoded = decode_keys(Reading(), "_key", found, records, 20)
+    assert (decoded.columns[0].to_pylist(), decoded.misfits) == ([{"id": value} if is_struct else value, None], [])
+
+
+def test_an_upsert_table_finds_its_rows_by_keys_with_a_schema_and_takes_their_tombstones(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS)
+    key = _struct({"type": "int32", "field": "day", "name": f"{_CONNECT}Date", "optional": False})
+    value = _struct(key["fields"][0], _field("string", "v"))
+
+    def told(day: int, v: str | None, has_tombstone: bool = True) -> tuple[str, Any]:
+        row = None if v is None else {"day": day, "v": v}
+        whole = None if v is None and not has_tombstone else {"schema": value, "payload": row}
+        return _message(key, {"day": day}).decode(), whole
+
+    world.tell(told(1, "a"), told(2, "b"), told(3, "c"))
+    world.tell(told(1, "a2"), told(2, None), told(3, None, has_tombstone=False))
+    assert world.mirror() == [{"day": dt.date(1970, 1, 2), "v": "a2"}]
+
+
+AVRO = [
+    ("long", f"{_DEBEZIUM}time.MicroTimestamp", 1, "timestamp", _after(1)),
+    ("int", f"{_DEBEZIUM}time.Date", 1, "date", dt.date(1970, 1, 2)),
+    ("string", f"{_DEBEZIUM}time.ZonedTimestamp", "2024-01-02T03:04:05Z", "timestamptz",
+     dt.datetime(2024, 1, 2, 3, 4, 5, tzinfo=dt.UTC)),
+    ("int", f"{_CONNECT}Time", 1000, "time", dt.time(0, 0, 1)),
+    ("string", f"{_DEBEZIUM}data.Uuid", "6b1f2d3c-0000-4000-8000-000000000001", "uuid",
+     bytes.fromhex("6b1f2d3c000040008000000000000001")),
+    ("bytes", f"{_CONNECT}Decimal", b"\x04\xd2", "decimal(6, 2)", Decimal("12.34")),
+    ("long", "com.example.Own", 7, "long", 7),
+]  # fmt: skip
+
+
+def _avro(schema: Any, value: Any) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return b"\0\0\0\0\1" + out.getvalue()
+
+
+@pytest.mark.parametrize(("kind", "name", "written", "column", "value"), AVRO)
+@pytest.mark.parametrize("place", ["top", "optional", "named", "list", "map", "union"])
+def test_avro_without_an_envelope_is_read_by_connects_names_at_every_depth(
+    kind: str, name: str, written: Any, column: str, value: Any, place: str
+) -> None:
+    one = {"type": kind, "connect.name": name, "connect.parameters": _PARAMETERS, "connect.version": 1}
+    inner = {"type": "record", "name": "other.Inner", "fields": [{"name": "v", "type": one}]}
+    again = {
+        "type": "record",
+        "name": "Twice",
+        "fields": [{"name": "a", "type": inner}, {"name": "b", "type": "other.Inner"}],
+    }
+    struct = f"struct<0: v: optional {column}>"
+    of, held, wanted, stored = {
+        "top": (one, written, column, value),
+        "optional": (["null", one], written, column, value),
+        "named": (again, {"a": {"v": written}, "b": {"v": written}},
+                  f"struct<0: a: optional {struct}, 0: b: optional {struct}>", {"a": {"v": value}, "b": {"v": value}}),
+        "list": ({"type": "array", "items": one}, [written], f"list<{column}>", [value]),
+        "map": ({"type": "map", "values": ["null", one]}, {"k": written}, f"map<string, {column}>", [("k", value)]),
+        "union": (["null", "boolean", inner], {"v": written},
+                  f"struct<0: boolean: optional boolean, 0: Inner: optional {struct}>",
+                  {"boolean": None, "Inner": {"v": value}}),
+    }[place]  # fmt: skip
+    schema = {"type": "record", "name": "Row", "namespace": "n", "fields": [{"name": "x", "type": of}]}
+    schemas = (("1", WriterSchema("avro", json.dumps(schema))),)
+    kinds, rows, bad = _read(_avro(schema, {"x": held}), format="avro", schemas=schemas)
+    assert (kinds, rows, bad) == ({"x": wanted}, [{"x": stored}], [])
+
+
+@pytest.mark.parametrize(("kind", "name", "written", "column", "value"), AVRO)
+def test_an_avro_key_that_is_no_record_is_read_by_connects_name(
+    kind: str, name: str, written: Any, column: str, value: Any
+) -> None:
+    schema = {"type": kind, "connect.name": name, "connect.parameters": _PARAMETERS}
+    reading = Reading("avro", schemas=(("1", WriterSchema("avro", json.dumps(schema))),))
+    records = {"key": pa.array([_avro(schema, written)], pa.binary())}
+    (found,) = decode_keys(reading, "_key", None, records, 20).wanted[()].values()
+    decoded = decode_keys(reading, "_key", found, records, 20)
+    assert (str(found), decoded.columns[0].to_pylist(), decoded.misfits) == (column, [value], [])
+
+
+def test_names_of_two_namespaces_are_not_taken_for_each_other() -> None:
+    def row(namespace: str, name: str) -> Row:
+        inner = [{"name": "v", "type": {"type": "long", "connect.name": name}}]
+        return {"type": "record", "name": "Value", "namespace": namespace, "fields": inner}
+
+    fields = [
+        {"name": "a", "type": row("one", f"{_DEBEZIUM}time.MicroTimestamp")},
+        {"name": "b", "type": row("two", f"{_DEBEZIUM}time.Timestamp")},
+        {"name": "c", "type": "one.Value"},
+    ]
+    schema = {"type": "record", "name": "Row", "namespace": "n", "fields": fields}
+    schemas = (("1", WriterSchema("avro", json.dumps(schema))),)
+    _, rows, _ = _read(_avro(schema, {name: {"v": 1} for name in "abc"}), format="avro", schemas=schemas)
+    micro, milli = _after(1), _after(1000)
+    assert rows == [{"a": {"v": micro}, "b": {"v": milli}, "c": {"v": micro}}]
+
+
+def test_parameters_that_are_no_numbers_leave_a_decimal_as_it_is_written() -> None:
+    one = {"type": "bytes", "connect.name": f"{_CONNECT}Decimal", "connect.parameters": {"scale": "two"}}
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "x", "type": one}]}
+    schemas = (("1", WriterSchema("avro", json.dumps(schema))),)
+    assert _read(_avro(schema, {"x": b"\1"}), format="avro", schemas=schemas)[1] == [{"x": b"\1"}]
+
+
+def test_a_column_of_the_written_type_keeps_what_is_written() -> None:
+    one = {"type": "long", "connect.name": f"{_DEBEZIUM}time.MicroTimestamp"}
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "x", "type": one}]}
+    reading = Reading("avro", schemas=(("1", WriterSchema("avro", json.dumps(schema))),))
+    records = {"value": pa.array([_avro(schema, {"x": 5})], pa.binary())}
+    found = decode_values(reading, new_schema({"x": LongType()}.items()).fields, records)
+    assert (found.columns[0].to_pylist(), found.wanted) == ([5], {})
+
+
+def test_rows_that_name_their_operation_are_read_from_messages_with_a_schema(tmp_path: Path) -> None:
+    envelope = EnvelopeSpec(kind="operation", operation="ops", insert=("I",), update=("U",), delete=("D",))
+    world = UpsertWorld(
+        tmp_path, key=JSON_KEYS, key_columns=("id",), envelope=envelope, dead_letters={"stop_above": 1.0}
+    )
+    fields = [_field("int32", "id"), _field("int32", "day", name=f"{_CONNECT}Date"), _field("string", "ops")]
+    for ops, number, day in (("I", 1, 5), ("I", 2, 6), ("U", 1, 7), ("D", 2, None), ("?", 3, 8)):
+        value = {"id": number, "day": day, "ops": ops}
+        world.put(json.dumps({"id": number}), {"schema": _struct(*fields), "payload": value})
+    world.put('{"id": 4}', {"schema": None, "payload": {"id": 4, "ops": "I"}})
+    world.put('{"id": 5}', {"id": 5, "ops": "I"})
+    world.catch_up()
+    days = [(row["id"], row["day"]) for row in world.mirror("id", "day")]
+    assert days == [(1, dt.date(1970, 1, 8)), (4, None), (5, None)]
+    assert [kind for kind, _ in world.letters()] == ["unknown_operation"]
+
+
+def test_a_unit_that_the_file_gives_a_column_counts(tmp_path: Path) -> None:
+    columns = (ColumnSpec(name="ts", type=parse_type("timestamptz"), unit="us"),)
+    world = World(tmp_path, columns=columns)
+    schema = _struct(_field("int64", "ts", name=f"{_DEBEZIUM}time.MicroTimestamp"))
+    world.source.produce("a", 0, _message(schema, {"ts": 1}))
+    world.catch_up()
+    assert world.rows() == [{"ts": dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)}]

@@ -1,0 +1,261 @@
+"""Schemas whose bytes stay as they are while their types change, over restarts; and remedies of messages, followed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.decode.settings import WriterSchema
+from frazil.spec import ColumnSpec
+from frazil.spec.load import load_spec
+from frazil.spec.models import EnvelopeSpec
+from frazil.spec.types import parse_type
+from frazil.testing import MemorySource
+from tests.unit.ingest.test_schemas import World, avro
+from tests.unit.rows.test_encodings import message, proto
+from tests.unit.rows.test_shaped_service import World as ShapedWorld
+from tests.unit.rows.test_writer_schemas import framed
+from tests.unit.spec.pipeline_file import with_table
+
+_UUID = "12345678-abcd-4234-9234-567812345678"
+_OPEN = {"dead_letters": {"stop_above": 1.0}}
+
+
+def columns_of(words: str, path: Path) -> tuple[ColumnSpec, ...]:
+    """What a message says to write under `columns`, as the pipeline file reads it."""
+    found = re.search(r"`(columns: \{.*\})`", words)
+    assert found is not None, words
+    path.write_text(with_table(found[1]))
+    return load_spec(path).tables[0].columns
+
+
+def columns(world: World) -> dict[str, str]:
+    state = world.catalog.load("n.t")
+    assert state is not None
+    return {field.name: re.sub(r"\d+: ", "", str(field.field_type)) for field in state.schema.fields}
+
+
+def letters(world: World) -> list[str]:
+    """Why records are dead letters."""
+    return (
+        [row["message"] for row in world.rows("n.t__dead_letters")] if world.catalog.load("n.t__dead_letters") else []
+    )
+
+
+def put(world: World, text: str, *records: dict[str, Any]) -> None:
+    """Records of a schema of Avro, read by a process of its own."""
+    world.produce(world.register(text), text, *records)
+    world.settle(world.start())
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "column"),
+    [
+        ("string", {"type": "string", "logicalType": "uuid"}, "string"),
+        ("long", {"type": "long", "logicalType": "timestamp-millis"}, "long"),
+        ("int", {"type": "int", "logicalType": "date"}, "int"),
+        ({"type": "array", "items": "long"}, {"type": "array", "items": {"type": "long", "logicalType": "time-micros"}},
+         "list<long>"),
+    ],
+)  # fmt: skip
+def test_a_logical_type_comes_to_a_field_and_goes_again(tmp_path: Path, first: Any, later: Any, column: str) -> None:
+    world = World(tmp_path)
+    value: Any = {"string": _UUID, "list<long>": [5]}.get(column, 5)
+    plain, logical = avro(id="int", v=first), avro(id="int", v=later)
+    for number, schema in enumerate((plain, logical, plain, logical), 1):
+        put(world, schema, {"id": number, "v": value})
+    assert columns(world) == {"id": "int", "v": column}
+    assert [(row["id"], row["v"]) for row in world.rows()] == [(number, value) for number in range(1, 5)]
+    assert world.catalog.load("n.t__dead_letters") is None
+
+
+def test_a_uuid_that_becomes_text_again_stays_in_its_column(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    plain, logical = avro(v="string"), avro(v={"type": "string", "logicalType": "uuid"})
+    put(world, logical, {"v": _UUID})
+    put(world, plain, {"v": _UUID})
+    assert columns(world) == {"v": "uuid"}
+    assert [row["v"] for row in world.rows()] == [bytes.fromhex(_UUID.replace("-", ""))] * 2
+
+
+@pytest.mark.parametrize(
+    ("logical", "plain", "value", "column"),
+    [
+        ("timestamp-millis", "long", 1_700_000_000_123, "timestamptz"),
+        ("local-timestamp-millis", "long", 1_700_000_000_123, "timestamp"),
+        ("date", "int", 20_000, "date"),
+        ("time-millis", "int", 1234, "time"),
+    ],
+)
+def test_where_a_logical_type_goes_the_remedy_gives_the_numbers_their_meaning(
+    tmp_path: Path, logical: str, plain: str, value: int, column: str
+) -> None:
+    world = World(tmp_path, **_OPEN)
+    with_type, without = avro(v={"type": plain, "logicalType": logical}), avro(v=plain)
+    put(world, with_type, {"v": value})
+    put(world, without, {"v": value})
+    (reason,) = letters(world)
+    world.table = world.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
+    put(world, without, {"v": value})
+    one, other = (row["v"] for row in world.rows())
+    assert one == other
+    assert columns(world) == {"v": column}
+    assert len(letters(world)) == 1
+
+
+def test_a_number_that_came_to_a_text_column_is_kept_as_text_by_the_remedy(tmp_path: Path) -> None:
+    world = World(tmp_path, **_OPEN)
+    put(world, avro(v="string"), {"v": "a"})
+    put(world, avro(v="int"), {"v": 7})
+    (reason,) = letters(world)
+    world.table = world.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
+    put(world, avro(v="int"), {"v": 8})
+    assert [row["v"] for row in world.rows()] == ["a", "8"]
+
+
+_EVENT = """
+syntax = "proto3";
+message Ev {{ int32 id = 1; oneof st {{ Placed placed = 2; }} }}
+message Placed {{ {} }}
+"""
+
+
+def tell(world: World, text: str, content: dict[str, Any]) -> None:
+    """A record of Protobuf, read by a process of its own."""
+    schema_id = world.registry.register("protobuf", text, subject="a-value")
+    world.source.produce("a", 0, message(proto(text), schema_id, content))
+    world.settle(world.start())
+
+
+@pytest.mark.parametrize("kind", ["", "struct<by: string>"])
+def test_a_message_gets_its_first_field(tmp_path: Path, kind: str) -> None:
+    without, having = _EVENT.format(""), _EVENT.format("string by = 1;")
+    world = World(tmp_path, value={"format": "protobuf"}, **_OPEN)
+    if kind:
+        told = ColumnSpec(name="placed", type=parse_type(kind))
+        world.table = world.table.model_copy(update={"columns": (told,)})
+    for number, (text, placed) in enumerate([(without, {}), (having, {"by": "x"}), (without, {})], 1):
+        tell(world, text, {"id": number, "placed": placed})
+    rows = [(row["id"], row["placed"]) for row in world.rows()]
+    if kind:
+        assert (rows, letters(world)) == ([(1, {"by": None}), (2, {"by": "x"}), (3, {"by": None})], [])
+        return
+    assert rows == [(1, True), (3, True)]
+    (reason,) = letters(world)
+    world.table = world.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
+    tell(world, having, {"id": 4, "placed": {"by": "y"}})
+    tell(world, without, {"id": 5, "placed": {}})
+    later = [(row["id"], row["placed"], row["placed_fields"]) for row in world.rows() if row["id"] > 3]
+    assert later == [(4, None, {"by": "y"}), (5, None, {"by": None})]
+    assert len(letters(world)) == 1
+
+
+def test_a_message_loses_its_last_field(tmp_path: Path) -> None:
+    world = World(tmp_path, value={"format": "protobuf"})
+    tell(world, _EVENT.format("string by = 1;"), {"id": 1, "placed": {"by": "x"}})
+    tell(world, _EVENT.format(""), {"id": 2, "placed": {}})
+    tell(world, _EVENT.format(""), {"id": 3})
+    assert [row["placed"] for row in world.rows()] == [{"by": "x"}, {"by": None}, None]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_schemas_that_come_in_one_batch_get_a_column_that_holds_both(
+    tmp_path: Path, order: tuple[int, int], partitions: int
+) -> None:
+    world = World(tmp_path, on_bad_record="stop")
+    world.source = MemorySource()
+    world.source.create("a", partitions)
+    hollow = {"type": "record", "name": "P", "fields": []}
+    having = {**hollow, "fields": [{"name": "by", "type": "string"}]}
+    uuids = [{"type": "string", "logicalType": "uuid"}, "string"]
+    texts = [avro(p=["null", kind], u=of) for kind, of in zip((hollow, having), uuids, strict=True)]
+    records = [{"p": {}, "u": _UUID}, {"p": {"by": "x"}, "u": "y"}]
+    for place, which in enumerate(order):
+        (value,) = framed(world.register(texts[which]), WriterSchema("avro", texts[which]), records[which])
+        world.source.produce("a", place % partitions, value)
+    world.settle(world.start())
+    assert columns(world) == {"p": "struct<by: optional string>", "u": "string"}
+    assert sorted(map(str, world.rows())) == [
+        str({"p": {"by": "x"}, "u": "y"}),
+        str({"p": {"by": None}, "u": _UUID}),
+    ]
+
+
+def _with_schema(number: int, kind: dict[str, Any], value: Any) -> dict[str, Any]:
+    """A change as Kafka Connect's converter for JSON writes it, with a field `st` of a type."""
+    row = [{"field": "id", "type": "int32"}, {"field": "st", "optional": True, **kind}]
+    fields = [{"field": "after", "type": "struct", "optional": True, "fields": row}, {"field": "op", "type": "string"}]
+    return {
+        "schema": {"type": "struct", "fields": fields},
+        "payload": {"after": {"id": number, "st": value}, "op": "c"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrap", "put"),
+    [
+        (lambda kind: kind, lambda value: value),
+        (lambda kind: {"type": "array", "items": kind}, lambda value: [value]),
+        (lambda kind: {"type": "map", "keys": {"type": "string"}, "values": kind}, lambda value: {"k": value}),
+    ],
+)
+def test_a_struct_of_kafka_connect_gets_its_first_field_and_loses_it(tmp_path: Path, wrap: Any, put: Any) -> None:
+    world = ShapedWorld(tmp_path, envelope=EnvelopeSpec(kind="debezium"))
+    without = wrap({"type": "struct", "fields": []})
+    having = wrap({"type": "struct", "fields": [{"field": "by", "type": "string", "optional": True}]})
+    world.run(_with_schema(1, without, put({})))
+    assert list(world.columns()) == ["id"]
+    world.run(_with_schema(2, having, put({"by": "x"})))
+    world.run(_with_schema(3, without, put({})))
+    rows = [
+        (row["id"], dict(row["st"]) if isinstance(put(1), dict) and row["st"] else row["st"]) for row in world.rows()
+    ]
+    assert rows == [(1, None), (2, put({"by": "x"})), (3, put({"by": None}))]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value", "column"),
+    [
+        ("io.debezium.time.MicroTimestamp", "int64", 1_700_000_000_000_123, "long"),
+        ("org.apache.kafka.connect.data.Timestamp", "int64", 5, "int"),
+        ("io.debezium.time.Date", "int32", 20_000, "long"),
+        ("io.debezium.time.ZonedTimestamp", "string", "2026-01-01T00:00:00Z", "string"),
+        ("io.debezium.data.Uuid", "string", _UUID.upper(), "string"),
+    ],
+)
+def test_a_named_type_of_kafka_connect_is_as_written_in_a_column_of_the_type_underneath(
+    tmp_path: Path, name: str, kind: str, value: Any, column: str
+) -> None:
+    world = ShapedWorld(
+        tmp_path, envelope=EnvelopeSpec(kind="debezium"), columns=(ColumnSpec(name="st", type=parse_type(column)),)
+    )
+    world.run(_with_schema(1, {"type": kind}, value), _with_schema(2, {"type": kind, "name": name}, value))
+    assert [row["st"] for row in world.rows()] == [value] * 2
+
+
+def test_a_field_that_is_renamed_and_gets_a_logical_type_goes_on_in_its_column(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    put(world, avro(old="string", n="long"), {"old": _UUID, "n": 1})
+    kinds = [
+        {"name": "new", "aliases": ["old"], "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "n", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ]
+    put(world, json.dumps({"type": "record", "name": "R", "fields": kinds}), {"new": _UUID.upper(), "n": 2})
+    assert columns(world) == {"old": "string", "n": "long"}
+    assert world.rows() == [{"old": _UUID, "n": 1}, {"old": _UUID.upper(), "n": 2}]
+
+
+def test_a_mirror_s_key_that_gets_a_logical_type_is_the_same_key(tmp_path: Path) -> None:
+    world = World(tmp_path, mode="upsert", key_columns=("id",), format_version=3)
+    put(world, avro(id="string", v="int"), {"id": _UUID, "v": 1})
+    put(world, avro(id={"type": "string", "logicalType": "uuid"}, v="int"), {"id": _UUID, "v": 2})
+    state = world.catalog.load("n.t")
+    assert state is not None
+    assert str(state.schema.find_field("id").field_type) == "string"
+    assert [row["v"] for row in world.rows()] == [1, 2]
+    assert letters(world) == []

@@ -1,0 +1,174 @@
+"""One record that no table can hold beside the others is a bad record, and its table goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from structlog.testing import capture_logs
+
+from frazil.dead_letters.files import Retried, Selection
+from frazil.ingest.table import RunState
+from frazil.schema.conflicts import MOST_BARRED, grant
+from frazil.schema.evolve import NamesClash, Wanted, new_schema
+from frazil.spec.models import FlattenSpec, LimitsSpec
+from frazil.spec.types import parse_type
+from tests.unit.dead_letters.scene import Scene as Letters
+from tests.unit.ingest import test_schemas
+from tests.unit.ingest.service_scene import Scene, only
+
+LONG = parse_type("long")
+Case = tuple[dict[str, Any], dict[str, Any], str, str | None]
+OWN: Case = ({"metadata": {"offset": "_offset"}}, {"n": 7, "_offset": 1}, "name_taken", "_offset")
+DOTTED: Case = ({}, {"n": 7, "a": {"b": 1}, "a.b": 2}, "name_taken", "a.b")
+FLAT: Case = ({"flatten": FlattenSpec()}, {"n": 7, "a": {"b": 1}, "a_b": 2}, "name_taken", "a_b")
+WIDE: Case = ({}, {f"f{number}": 1 for number in range(1500)}, "too_many_fields", None)
+NESTED: Case = (
+    {"limits": LimitsSpec(columns=9)},
+    {"n": 7, "a": {f"f{n}": 1 for n in range(9)}},
+    "too_many_fields",
+    None,
+)
+
+
+def letter(scene: Scene) -> tuple[int, str, str | None]:
+    """Of the one dead letter its offset, class and path."""
+    (file,) = scene.catalog.data_files("n.a__dead_letters")
+    (row,) = pq.read_table(file.path).to_pylist()
+    return row["offset"], row["error_class"], row["path"]
+
+
+@pytest.mark.parametrize(("settings", "bad", "kind", "path"), [OWN, DOTTED, FLAT, WIDE, NESTED])
+@pytest.mark.parametrize("before", [0, 100])
+def test_such_a_record_is_a_letter_and_brings_no_column(
+    tmp_path: Path, settings: dict[str, Any], bad: dict[str, Any], kind: str, path: str | None, before: int
+) -> None:
+    scene = Scene(tmp_path, "a", **settings)
+    scene.feed("a", *({"n": n} for n in range(before)), bad, *({"n": n} for n in range(before, 200)))
+    for _ in range(2):  # The second process meets the record's neighbours alone.
+        table = only(scene.catch_up())
+        assert (table.run_state, table.reason) == (RunState.WAITING, "")
+    assert [row["n"] for row in scene.rows("n.a")] == list(range(200))
+    assert letter(scene) == (before, kind, path)
+    state = scene.catalog.load("n.a")
+    assert state is not None
+    assert [field.name for field in state.schema.fields] == ["n", *settings.get("metadata", {}).values()]
+
+
+def test_many_records_that_bring_too_many_columns_stop_the_table_soon(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", limits=LimitsSpec(columns=9))
+    scene.feed("a", *({f"f{field}": n for field in range(12)} for n in range(2000)))
+    table = only(scene.catch_up())
+    assert table.run_state is RunState.STOPPED
+    assert "columns" in table.reason
+
+
+def test_a_field_that_comes_later_is_kept_out_and_said_once(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", flatten=FlattenSpec())
+    service = scene.start()
+    with capture_logs() as logs:
+        for n in range(3):
+            scene.feed("a", {"user": {"id": n}}, {"user_id": n})
+            for _ in range(20):
+                service.turn()
+    assert [row["user_id"] for row in scene.rows("n.a")] == [0, 1, 2]
+    assert scene.letters("n.a") == [("a", 0, 1), ("a", 0, 3), ("a", 0, 5)]
+    said = [log["change"] for log in logs if log["event"] == "schema_change_refused"]
+    assert said == ["column user_id: the fields user.id and user_id would share the column user_id"]
+
+
+def test_skipped_and_rescued_they_do_not_stop_the_table_either(tmp_path: Path) -> None:
+    skipping = Scene(tmp_path / "skip", "a", on_bad_record="skip", metadata={"offset": "_offset"})
+    skipping.feed("a", {"n": 1}, {"n": 2, "_offset": 9})
+    assert only(skipping.catch_up()).progress.bad_skipped == 1
+    assert [row["n"] for row in skipping.rows("n.a")] == [1]
+    rescuing = Scene(tmp_path / "rescue", "a", on_bad_record="stop", rescue=True, metadata={"offset": "_offset"})
+    rescuing.feed("a", {"n": 1}, {"n": 2, "_offset": 9})
+    assert only(rescuing.catch_up()).run_state is RunState.WAITING
+    _, row = rescuing.rows("n.a")
+    assert (row["n"], row["_offset"]) == (2, 1)
+    assert json.loads(row["_rescued"])["_offset"]["value"] == 9
+
+
+def test_a_record_without_a_value_that_identifies_a_row_is_a_letter_and_the_column_stays_required(
+    tmp_path: Path,
+) -> None:
+    world = test_schemas.World(tmp_path)
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "name", StringType(), required=True),
+        identifier_field_ids=[1],
+    )
+    world.catalog.create("n.t", schema, {}, 2)
+    text = test_schemas.avro(id=["null", "long"], name=["null", "string"])
+    number = world.register(text)
+    world.produce(number, text, {"id": 1, "name": "a"}, {"id": None, "name": "b"}, {"id": 3, "name": None})
+    service = world.start()
+    world.settle(service)
+    (table,) = service.tables
+    assert (table.run_state, table.reason) == (RunState.WAITING, "")
+    assert world.rows() == [{"id": 1, "name": "a"}, {"id": 3, "name": None}]
+    (letter,) = world.rows("n.t__dead_letters")
+    assert (letter["offset"], letter["error_class"], letter["path"]) == (1, "missing", "id")
+
+
+def test_avro_records_with_a_field_that_is_kept_out_are_letters(tmp_path: Path) -> None:
+    world = test_schemas.World(tmp_path, metadata={"offset": "_offset"})
+    plain, other = test_schemas.avro(id="long"), test_schemas.avro(id="long", _offset=["null", "long"])
+    one, two = world.register(plain), world.register(other)
+    world.produce(one, plain, {"id": 1})
+    world.produce(two, other, {"id": 2, "_offset": 5}, {"id": 3, "_offset": None})
+    world.settle()
+    assert [(row["id"], row["_offset"]) for row in world.rows()] == [(1, 0), (3, 2)]
+    (letter,) = world.rows("n.t__dead_letters")
+    assert (letter["offset"], letter["error_class"], letter["path"]) == (1, "name_taken", "_offset")
+
+
+def test_a_retry_leaves_such_letters_where_they_are_and_takes_the_others(tmp_path: Path) -> None:
+    scene = Letters(tmp_path, {"n": "long"}, metadata={"offset": "_offset"})
+    scene.feed({"n": 1}, {"n": 2, "_offset": 9}, {"n": "x"})
+    assert scene.retrier.retry(scene.table, Selection()) == Retried(fitted=0, stayed=2)
+    scene.declare({"n": "long"}, metadata={"offset": "_place"})
+    assert scene.retrier.retry(scene.table, Selection()) == Retried(fitted=1, stayed=1)
+
+
+def clash(*names: str) -> Any:
+    """A table that cannot have these fields of the top."""
+
+    def check(wanted: Wanted) -> None:
+        for name in names:
+            if name in wanted.get((), {}):
+                raise NamesClash(f"no {name}")
+        new_schema(wanted.get((), {}).items())
+
+    return check
+
+
+def test_what_is_in_the_way_is_found_and_the_rest_granted() -> None:
+    wanted = {(): {"a": parse_type("struct<b: long, c: long>"), "a.b": LONG, "x": LONG, "y": LONG}, ("l",): {"m": LONG}}
+    granted, barred = grant(wanted, clash("y"))
+    assert granted == {(): {"a": wanted[()]["a"], "x": LONG}, ("l",): {"m": LONG}}
+    assert barred.keys() == {("a.b",), ("y",)}
+    assert barred["y",] == "no y"
+
+
+def test_of_a_record_whose_fields_are_all_kept_out_the_record_is() -> None:
+    wanted: Wanted = {
+        (): {"a.b": LONG, "a": parse_type("struct<b: long>"), "c.d": LONG, "c": parse_type("struct<d: long, e: long>")}
+    }
+    granted, barred = grant(wanted, clash())
+    assert barred.keys() == {("a", "b"), ("c", "d")}
+    (left,) = granted[()]["c"].fields  # type: ignore[attr-defined]
+    assert (left.name, left.field_type) == ("e", LONG)
+
+
+def test_so_many_are_kept_out_and_no_more() -> None:
+    names = [f"f{n}" for n in range(MOST_BARRED + 1)]
+    assert len(grant({(): dict.fromkeys(names[:-1], LONG)}, clash(*names))[1]) == MOST_BARRED
+    with pytest.raises(NamesClash):
+        grant({(): dict.fromkeys(names, LONG)}, clash(*names))

@@ -1,0 +1,61 @@
+"""Records whose timestamp no reader of the table could show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from frazil.dead_letters.record import LETTER_TYPES
+from frazil.decode.epochs import FIRST_US, LAST_US
+from frazil.decode.settings import Reading
+from frazil.ingest.task import Job
+from frazil.spec.models import MetadataField
+from frazil.types import TaskReport
+from tests.unit.ingest.targets import records_of, run, target_of
+
+_ENDS = (FIRST_US, LAST_US - 1)
+_FAR = (FIRST_US - 1, LAST_US, 2**63 - 1)
+
+
+def _read(root: Path, metadata: tuple[MetadataField, ...]) -> TaskReport:
+    letters = target_of(
+        root, {name: str(kind) for name, kind in LETTER_TYPES.items() if name in _LETTER}, name="lake.d"
+    )
+    reading = Reading(on_bad="dead_letter")
+    target = target_of(root, {"id": "long"}, reading=reading, letters=letters, metadata=metadata)
+    times = [*_ENDS, *_FAR]
+    batch = records_of([{"offset": n, "timestamp": at, "value": b'{"id": %d}' % n} for n, at in enumerate(times)])
+    return run(Job({"a": target}), batch)["lake.t"]
+
+
+_LETTER = ("offset", "timestamp", "timestamp_ms", "error_class", "message", "path")
+
+
+def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letters_where_a_column_holds_it(
+    tmp_path: Path,
+) -> None:
+    report = _read(tmp_path, ("timestamp",))
+    (rows,) = (pq.read_table(file.path) for file in report.files)
+    assert rows["id"].to_pylist() == [0, 1]
+    assert rows["_timestamp"].cast(pa.int64()).to_pylist() == list(_ENDS)
+    (letters,) = (pq.read_table(file.path).to_pylist() for file in report.letters)
+    assert letters == [
+        {
+            "offset": 2 + n,
+            "timestamp": None,
+            "timestamp_ms": int(far / 1000) if far < 0 else far // 1000,
+            "error_class": "out_of_range",
+            "message": f"the record's timestamp of {far // 1000} ms is outside of the years 1 to 9999",
+            "path": "_timestamp",
+        }
+        for n, far in enumerate(_FAR)
+    ]
+
+
+@pytest.mark.parametrize("metadata", [(), ("offset",)])
+def test_such_records_are_rows_where_no_column_holds_it(tmp_path: Path, metadata: tuple[MetadataField, ...]) -> None:
+    report = _read(tmp_path, metadata)
+    assert (report.record_count, report.bad_count) == (5, 0)

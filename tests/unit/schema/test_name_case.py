@@ -1,0 +1,320 @@
+"""Names that differ in capitals alone are one column, at every depth and in every format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+
+from frazil.catalog.layout import Layout
+from frazil.ingest.table import RunState
+from frazil.ops.plan import describe_type
+from frazil.schema.evolve import NamesClash, extend_schema, new_schema
+from frazil.schema.name_case import Spellings, fold
+from frazil.spec.columns import parse_path
+from frazil.spec.models import ColumnSpec
+from frazil.spec.types import parse_type
+from tests.unit.ingest.service_scene import Scene, only
+from tests.unit.ingest.test_schemas import World, avro
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
+
+LONG, STRING = parse_type("long"), parse_type("string")
+
+
+def columns_of(scene: Scene | World, table: str = "n.a") -> dict[str, str]:
+    """The columns of a table with their types."""
+    state = scene.catalog.load(table)
+    assert state is not None
+    return {field.name: describe_type(field.field_type) for field in state.schema.fields}
+
+
+def letters_of(scene: Scene | World, table: str = "n.a") -> list[tuple[int, str, str, str]]:
+    """Offset, class, path and reason of each dead letter."""
+    if scene.catalog.load(f"{table}__dead_letters") is None:
+        return []
+    rows = [
+        row
+        for file in scene.catalog.data_files(f"{table}__dead_letters")
+        for row in pq.read_table(file.path).to_pylist()
+    ]
+    return sorted((row["offset"], row["error_class"], row["path"], row["message"]) for row in rows)
+
+
+def make(scene: Scene | World, table: str = "n.a", **columns: str) -> None:
+    """A table that somebody else has made."""
+    schema = Schema(
+        *(
+            field.model_copy(update={"name": name, "field_id": n, "field_type": parse_type(word)})
+            for n, (name, word) in enumerate(columns.items(), 1)
+            for field in new_schema([("x", LONG)]).fields
+        )
+    )
+    scene.catalog.create(table, schema, {}, 2, Layout(None, None))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_one"),
+    [
+        ("id", "ID", True),
+        ("id", "iD", True),
+        ("user_id", "userid", False),
+        ("Straße", "STRASSE", False),
+        ("ÄRGER", "ärger", True),
+        ("σ", "ς", True),
+        ("", "", True),
+    ],
+)
+def test_names_are_folded_as_engines_fold_them(one: str, other: str, are_one: bool) -> None:
+    assert (fold(one) == fold(other)) is are_one
+
+
+def test_a_name_stands_for_itself_or_for_the_only_other_spelling() -> None:
+    names = Spellings(["id", "ID", "Name"])
+    assert [names.find(name) for name in ("id", "ID", "Id", "name", "x")] == ["id", "ID", None, "Name", None]
+    assert names.others("Id") == ["id", "ID"]
+
+
+RECORDS: list[dict[str, Any]] = [
+    {"id": 1, "item": {"matnr": "a"}, "rows": [{"k": 1}], "m": {"x": {"n": 1}}},
+    {"ID": 2, "Item": {"MATNR": "b"}, "ROWS": [{"K": 2}, {"k": 3}], "M": {"X": {"N": 2}}},
+    {"iD": 3, "item": {"Matnr": "c", "menge": 1}, "rows": [{"K": 4}], "m": {"x": {"N": 3}}},
+]
+ROWS: list[dict[str, Any]] = [
+    {"id": 1, "item": {"matnr": "a", "menge": None}, "rows": [{"k": 1}], "m": {"x": {"n": 1}}},
+    {"id": 2, "item": {"matnr": "b", "menge": None}, "rows": [{"k": 2}, {"k": 3}], "m": {"x": {"n": 2}}},
+    {"id": 3, "item": {"matnr": "c", "menge": 1}, "rows": [{"k": 4}], "m": {"x": {"n": 3}}},
+]
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("settings", [{}, {"exclude": (("zz",),)}, {"column_case": "lower"}])
+def test_json_fields_that_differ_in_capitals_alone_share_a_column(
+    tmp_path: Path, together: bool, settings: dict[str, Any]
+) -> None:
+    scene = Scene(tmp_path, "a", **settings)
+    for lot in [RECORDS] if together else [[record] for record in RECORDS]:
+        scene.feed("a", *lot)
+        assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert columns_of(scene) == {
+        "id": "long",
+        "item": "struct<matnr: string, menge: long>",
+        "rows": "list<struct<k: long>>",
+        "m": "struct<x: struct<n: long>>",
+    }
+    rows = [{**row, "item": {k: v for k, v in row["item"].items() if v is not None}} for row in scene.rows("n.a")]
+    wanted = [{**row, "item": {k: v for k, v in row["item"].items() if v is not None}} for row in ROWS]
+    assert rows == wanted
+
+
+def test_members_of_declared_maps_and_lists_are_matched_too(tmp_path: Path) -> None:
+    declared = (ColumnSpec(name="m", type=parse_type("map<string, struct<a: long>>")),)
+    scene = Scene(tmp_path, "a", columns=declared)
+    scene.feed("a", {"M": {"k": {"A": 1}, "K": {"a": 2}}}, {"m": {"k": {"a": 3, "A": 4}}}, {"m": {}})
+    only(scene.catch_up())
+    assert [row["m"] for row in scene.rows("n.a")] == [[("k", {"a": 1}), ("K", {"a": 2})], []]
+    [(offset, kind, path, _)] = letters_of(scene)
+    assert (offset, kind, path) == (1, "name_taken", "m.value.A")
+
+
+BOTH: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
+    ({"id": 1, "ID": "x"}, "ID", {"id": 1, "second": "x"}),
+    ({"o": {"a": 1, "A": "x"}}, "o.A", {"o": {"a": 1}, "second": "x"}),
+]
+
+
+@pytest.mark.parametrize(("record", "path", "row"), BOTH)
+def test_a_record_with_both_is_refused_and_the_remedies_work(
+    tmp_path: Path, record: dict[str, Any], path: str, row: dict[str, Any]
+) -> None:
+    first = {"o": {"a": 0}} if "o" in record else {"id": 0}
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", first, record)
+    only(scene.catch_up())
+    assert (len(scene.rows("n.a")), list(columns_of(scene))) == (1, list(first))
+    [(offset, kind, where, reason)] = letters_of(scene)
+    assert (offset, kind, where) == (1, "name_taken", path)
+    assert f"`columns: {{NAME: {{type: TYPE, field: {path}}}}}`" in reason
+    assert f"`exclude: [{path}]`" in reason
+
+    scene.settings = {"columns": (ColumnSpec(name="second", type=STRING, field=parse_path(path)),)}
+    scene.feed("a", record)
+    only(scene.catch_up())
+    assert scene.rows("n.a")[-1] == row
+
+    scene.settings = {"exclude": (parse_path(path),)}
+    scene.feed("a", record)
+    only(scene.catch_up())
+    assert {name: value for name, value in scene.rows("n.a")[-1].items() if name != "second"} == {
+        name: value for name, value in row.items() if name != "second"
+    }
+    assert len(letters_of(scene)) == 1
+
+
+def test_such_a_record_has_no_say_in_what_the_table_becomes(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", {"id": 1, "ID": 2, "z": 1}, {"id": "text"})
+    only(scene.catch_up())
+    assert (columns_of(scene), scene.rows("n.a")) == ({"id": "string"}, [{"id": "text"}])
+
+
+def test_a_null_beside_a_value_is_no_second_value(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", {"ID": None, "id": 1}, {"ID": 2, "id": None})
+    only(scene.catch_up())
+    assert scene.rows("n.a") == [{"id": 1}, {"id": 2}]
+
+
+@pytest.mark.parametrize("unknown", ["drop", "rescue"])
+def test_a_table_that_takes_no_new_fields_takes_other_spellings_of_its_own(tmp_path: Path, unknown: str) -> None:
+    scene = Scene(tmp_path, "a", columns=(ColumnSpec(name="id", type=LONG),), unknown_fields=unknown)
+    scene.feed("a", {"ID": 1}, {"id": 2, "ID": 3, "x": 4})
+    only(scene.catch_up())
+    rows = scene.rows("n.a")
+    assert [row["id"] for row in rows] == [1, 2]
+    if unknown == "rescue":
+        assert rows[0]["_rescued"] is None
+        assert json.loads(rows[1]["_rescued"]).keys() == {"ID", "x"}
+
+
+def test_an_existing_table_with_both_still_works_and_a_third_spelling_is_refused(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    make(scene, id="long", ID="string", s="struct<k: long, K: string>")
+    scene.feed(
+        "a", {"id": 1, "ID": "x", "s": {"k": 1, "K": "y"}}, {"Id": 2}, {"ID": "z", "new": True}, {"s": {"K": "w"}}
+    )
+    only(scene.catch_up())
+    found = [{name: value for name, value in row.items() if value is not None} for row in scene.rows("n.a")]
+    assert found == [
+        {"id": 1, "ID": "x", "s": {"k": 1, "K": "y"}},
+        {"ID": "z", "new": True},
+        {"s": {"k": None, "K": "w"}},
+    ]
+    [(offset, kind, path, reason)] = letters_of(scene)
+    assert (offset, kind, path) == (1, "name_taken", "Id")
+    assert "differs from `id` and `ID` in capitals alone" in reason
+
+
+def test_the_column_of_somebody_else_takes_the_field(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    make(scene, userid="long")
+    scene.feed("a", {"userId": 1, "Other": 2})
+    only(scene.catch_up())
+    assert scene.rows("n.a") == [{"userid": 1, "Other": 2}]
+
+
+def test_a_metadata_column_is_no_column_for_a_field_in_whatever_capitals(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", metadata={"offset": "_offset"})
+    scene.feed("a", {"n": 1}, {"n": 2, "_OFFSET": 3})
+    only(scene.catch_up())
+    assert scene.rows("n.a") == [{"n": 1, "_offset": 0}]
+    assert [letter[:3] for letter in letters_of(scene)] == [(1, "name_taken", "_OFFSET")]
+
+
+def test_no_change_makes_two_columns_that_differ_in_capitals_alone() -> None:
+    both = new_schema([("id", LONG)])
+    with pytest.raises(NamesClash, match="Id differs from `id` and `ID` in capitals alone"):
+        extend_schema(_with_both(both), {(): {"Id": LONG}})
+
+
+def _with_both(schema: Schema) -> Schema:
+    first = schema.fields[0]
+    return Schema(first, first.model_copy(update={"name": "ID", "field_id": 2}))
+
+
+def test_the_case_of_columns_holds_for_members_too(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", column_case="snake")
+    scene.feed("a", {"userInfo": {"firstName": "a"}, "lineItems": [{"itemId": 1}]})
+    only(scene.catch_up())
+    scene.feed(
+        "a", {"userInfo": {"firstName": "b", "lastName": "c"}, "lineItems": [{"itemId": 2, "deepOne": {"aB": 1}}]}
+    )
+    only(scene.catch_up())
+    assert columns_of(scene) == {
+        "user_info": "struct<first_name: string, last_name: string>",
+        "line_items": "list<struct<item_id: long, deep_one: struct<a_b: long>>>",
+    }
+    assert scene.rows("n.a") == [
+        {"user_info": {"first_name": "a"}, "line_items": [{"item_id": 1}]},
+        {
+            "user_info": {"first_name": "b", "last_name": "c"},
+            "line_items": [{"item_id": 2, "deep_one": {"a_b": 1}}],
+        },
+    ]
+
+
+def test_members_that_would_share_a_name_in_the_case_of_columns_are_refused(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", column_case="snake")
+    scene.feed("a", {"o": {"userId": 1}}, {"o": {"user_id": 2}}, {"o": {"userId": 3}})
+    only(scene.catch_up())
+    assert [row["o"] for row in scene.rows("n.a")] == [{"user_id": 1}, {"user_id": 3}]
+    assert [letter[:3] for letter in letters_of(scene)] == [(1, "name_taken", "o.user_id")]
+
+
+def test_members_that_are_there_under_their_own_names_keep_them(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", {"o": {"userId": 1}})
+    only(scene.catch_up())
+    scene.settings = {"column_case": "snake"}
+    scene.feed("a", {"o": {"userId": 2, "newOne": 3}})
+    only(scene.catch_up())
+    assert scene.rows("n.a")[-1] == {"o": {"userId": 2, "new_one": 3}}
+
+
+def test_avro_fields_that_differ_in_capitals_alone_share_a_column(tmp_path: Path) -> None:
+    inner = {"type": "record", "name": "I", "fields": [{"name": "matnr", "type": "int"}]}
+    upper = {"type": "record", "name": "I", "fields": [{"name": "MATNR", "type": "long"}]}
+    one = avro(id="int", item=inner, rows={"type": "array", "items": "I"}, m={"type": "map", "values": "I"})
+    two = avro(ID="long", Item=upper, ROWS={"type": "array", "items": "I"}, M={"type": "map", "values": "I"})
+    world = World(tmp_path)
+    first, second = world.register(one), world.register(two)
+    world.produce(first, one, {"id": 1, "item": {"matnr": 1}, "rows": [{"matnr": 2}], "m": {"a": {"matnr": 3}}})
+    world.settle()
+    world.produce(second, two, {"ID": 4, "Item": {"MATNR": 5}, "ROWS": [{"MATNR": 6}], "M": {"A": {"MATNR": 7}}})
+    world.service = world.start()
+    world.settle()
+    assert columns_of(world, "n.t") == {
+        "id": "long",
+        "item": "struct<matnr: long>",
+        "rows": "list<struct<matnr: long>>",
+        "m": "map<string, struct<matnr: long>>",
+    }
+    assert world.rows() == [
+        {"id": 1, "item": {"matnr": 1}, "rows": [{"matnr": 2}], "m": [("a", {"matnr": 3})]},
+        {"id": 4, "item": {"matnr": 5}, "rows": [{"matnr": 6}], "m": [("A", {"matnr": 7})]},
+    ]
+
+
+def test_an_avro_schema_with_both_loses_no_value(tmp_path: Path) -> None:
+    text = avro(id=["null", "int"], ID=["null", "long"])
+    world = World(tmp_path)
+    world.produce(world.register(text), text, {"id": 1, "ID": None}, {"id": None, "ID": 2}, {"id": 3, "ID": 4})
+    world.settle()
+    assert world.rows() == [{"id": 1}, {"id": 2}]
+    [(offset, kind, path, reason)] = letters_of(world, "n.t")
+    assert (offset, kind, path) == (2, "name_taken", "ID")
+    assert "`exclude: [ID]`" in reason
+
+
+@pytest.mark.parametrize("settings", [{}, {"key_columns": ("id",)}])
+def test_keys_of_records_may_write_their_columns_in_other_capitals(tmp_path: Path, settings: dict[str, Any]) -> None:
+    declared = (ColumnSpec(name="id", type=LONG),)
+    world = UpsertWorld(tmp_path, 1, key=JSON_KEYS, columns=declared, **settings)
+    world.tell(('{"ID":1}', {"id": 1, "v": "a"}), ('{"ID":2}', {"ID": 2, "v": "a"}))
+    world.tell(('{"ID":1}', {"ID": 1, "v": "b"}), ('{"ID":2}', None))
+    assert world.mirror() == [{"id": 1, "v": "b"}]
+
+
+@pytest.mark.parametrize("others", [{"ID": 2}, {"id": 2, "N": 1}, {f"x{n}": n for n in range(300)}])
+def test_what_is_left_out_of_a_record_says_the_same_of_it_beside_any_other(tmp_path: Path, others: Any) -> None:
+    """A field that is left out may be there twice, whatever other records of the batch have."""
+    scene = Scene(tmp_path, "a", unknown_fields="drop")
+    make(scene, id="long", n="long")
+    scene.feed("a", b'{"id": 1, "more": 1, "more": [2], "n": 5}', others, {"ID": 3, "more": 1})
+    assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert letters_of(scene) == []
+    assert [row["n"] for row in scene.rows("n.a") if row["id"] == 1] == [5]
+    assert 3 in [row["id"] for row in scene.rows("n.a")]

@@ -1,0 +1,114 @@
+"""Times with a zone in columns without one, and the other way round."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.spec.models import ColumnSpec
+from frazil.spec.types import parse_type
+from tests.unit.ingest.service_scene import Scene, only
+from tests.unit.ingest.test_schemas import World, avro
+from tests.unit.schema.test_name_case import letters_of, make
+
+WITH, WITHOUT = "2026-07-01T12:00:00Z", "2026-07-01T12:00:00"
+
+
+def declared(kind: str, zone: str | None, unit: str | None = None) -> dict[str, Any]:
+    return {"columns": (ColumnSpec(name="ts", type=parse_type(kind), zone=zone, unit=unit),)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad", "words"),
+    [
+        (
+            "timestamp",
+            WITH,
+            "has a zone, and timestamp has none: `columns: {ts: {type: timestamp, zone: UTC}}` converts",
+        ),
+        (
+            "timestamptz",
+            WITHOUT,
+            "has no zone, and timestamptz has one: `columns: {ts: {type: timestamptz, zone: UTC}}` r",
+        ),
+    ],
+)
+def test_the_letter_names_the_setting_and_the_setting_works(tmp_path: Path, kind: str, bad: str, words: str) -> None:
+    scene = Scene(tmp_path, "a", dead_letters={"stop_above": 1.0})
+    make(scene, ts=kind)
+    scene.feed("a", {"ts": bad}, {"ts": "no time"})
+    only(scene.catch_up())
+    first, second = letters_of(scene)
+    assert words in first[3]
+    assert second[3] == f'string "no time" cannot be read as {kind}'
+    scene.settings = declared(kind, "UTC")
+    scene.feed("a", {"ts": bad})
+    only(scene.catch_up())
+    moment = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    assert scene.rows("n.a") == [{"ts": moment if kind == "timestamptz" else moment.replace(tzinfo=None)}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "zone", "value", "stored"),
+    [
+        ("timestamp", "Europe/Berlin", WITH, "2026-07-01T14:00:00"),
+        ("timestamp", "Europe/Berlin", "2026-01-01T12:00:00+05:30", "2026-01-01T07:30:00"),
+        ("timestamp", "Europe/Berlin", WITHOUT, "2026-07-01T12:00:00"),
+        ("timestamp", "America/New_York", 1_782_907_200_000, "2026-07-01T08:00:00"),
+        ("timestamptz", "Europe/Berlin", WITHOUT, "2026-07-01T10:00:00+00:00"),
+        ("timestamptz", "Europe/Berlin", WITH, "2026-07-01T12:00:00+00:00"),
+        ("timestamptz", "Europe/Berlin", 1_782_907_200_000, "2026-07-01T12:00:00+00:00"),
+        ("timestamptz", "Europe/Berlin", "2026-10-25T02:30:00", "2026-10-25T00:30:00+00:00"),
+        ("timestamptz", "Europe/Berlin", "2026-03-29T02:30:00", None),
+        ("timestamp", "Asia/Tokyo", "9999-12-31T23:00:00Z", None),
+    ],
+)
+def test_times_are_converted_by_the_zone_of_the_column(
+    tmp_path: Path, kind: str, zone: str, value: Any, stored: str | None
+) -> None:
+    scene = Scene(tmp_path, "a", dead_letters={"stop_above": 1.0}, **declared(kind, zone))
+    scene.feed("a", {"ts": value}, {"ts": None})
+    only(scene.catch_up())
+    found = [row["ts"].isoformat() for row in scene.rows("n.a") if row["ts"] is not None]
+    assert found == ([stored] if stored else [])
+    assert [letter[1] for letter in letters_of(scene)] == ([] if stored else ["out_of_range"])
+
+
+def test_numbers_with_a_unit_are_moments_too(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", **declared("timestamp", "Europe/Berlin", "s"))
+    scene.feed("a", {"ts": 1_782_907_200}, {"ts": WITHOUT})
+    only(scene.catch_up())
+    assert [row["ts"].isoformat() for row in scene.rows("n.a")] == ["2026-07-01T14:00:00", "2026-07-01T12:00:00"]
+
+
+def test_avro_moments_and_local_times_go_either_way(tmp_path: Path) -> None:
+    moment = {"type": "long", "logicalType": "timestamp-micros"}
+    local = {"type": "long", "logicalType": "local-timestamp-micros"}
+    world = World(
+        tmp_path,
+        columns=(
+            ColumnSpec(name="l", type=parse_type("timestamp"), zone="Europe/Berlin"),
+            ColumnSpec(name="m", type=parse_type("timestamptz"), zone="Europe/Berlin"),
+        ),
+    )
+    text = avro(l=moment, m=local)
+    moments = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    world.produce(world.register(text), text, {"l": moments, "m": moments.replace(tzinfo=None)})
+    world.settle()
+    assert [{name: one.isoformat() for name, one in row.items()} for row in world.rows()] == [
+        {"l": "2026-07-01T14:00:00", "m": "2026-07-01T10:00:00+00:00"}
+    ]
+
+
+def test_an_avro_moment_that_does_not_fit_names_the_setting(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    make(world, "n.t", l="timestamp")
+    text = avro(l={"type": "long", "logicalType": "timestamp-micros"})
+    world.produce(world.register(text), text, {"l": datetime(2026, 7, 1, tzinfo=UTC)})
+    world.settle()
+    [(_, kind, path, reason)] = letters_of(world, "n.t")
+    assert (kind, path) == ("does_not_fit", "l")
+    assert "`columns: {l: {type: timestamp, zone: UTC}}` converts them" in reason

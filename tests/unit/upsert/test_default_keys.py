@@ -1,0 +1,245 @@
+"""Mirrors whose key columns nobody names, of sources whose records' keys are not simply the columns of the row's key."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.spec.models import ColumnSpec, EnvelopeSpec, ValueSpec
+from frazil.spec.types import parse_type
+from tests.unit.cdc.mongodb_source import connect_fields, wrapped
+from tests.unit.upsert.test_upsert_keys import AvroWorld
+from tests.unit.upsert.test_upsert_service import UpsertWorld
+from tests.unit.upsert.upsert_source import MirrorWorld
+
+Row = dict[str, Any]
+
+
+class MaxwellWorld(UpsertWorld):
+    """A table that mirrors topic `a`, to which Maxwell writes. form: `kafka_key_format`."""
+
+    def __init__(self, root: Path, form: str, primary: tuple[str, ...]) -> None:
+        super().__init__(root, envelope=EnvelopeSpec(kind="maxwell"), dead_letters={"stop_above": 1.0})
+        self.form, self.primary = form, primary
+
+    def tell(self, *told: tuple[str, Row, Row | None]) -> None:  # type: ignore[override]
+        for kind, row, old in told:
+            value = {"database": "shop", "table": "e", "type": kind, "ts": 1_477_053_217, "xid": 23_396, "data": row}
+            self.put(self.key(row), value if old is None else {**value, "old": old})
+        self.catch_up()
+
+    def key(self, row: Row) -> str:
+        """The key of a row's record."""
+        columns = {name: row[name] for name in self.primary}
+        if self.form == "array":
+            return json.dumps(["shop", "e", [{name: value} for name, value in columns.items()]])
+        named = {f"pk.{name}": value for name, value in columns.items()} or {"_uuid": "bf0b2d5e"}
+        return json.dumps({"database": "shop", "table": "e", **named})
+
+
+@pytest.mark.parametrize("form", ["hash", "array"])
+@pytest.mark.parametrize("primary", [("id",), ("id", "part")])
+def test_a_mirror_of_what_maxwell_writes(tmp_path: Path, form: str, primary: tuple[str, ...]) -> None:
+    world = MaxwellWorld(tmp_path, form, primary)
+    world.put(None, {"database": "shop", "table": "e", "type": "bootstrap-start", "ts": 1, "data": {}})
+    rows = [{"id": n, "part": "x", "m": 4.5, "c": "2026-11-22 05:33:37.523000"} for n in range(5)]
+    world.tell(*(("bootstrap-insert", row, None) for row in rows[:3]), *(("insert", row, None) for row in rows[3:]))
+    new = {**rows[1], "m": 5.5}
+    moved = {**rows[2], "id": 9}
+    world.tell(("update", new, {"m": 4.5}), ("delete", rows[0], None), ("update", moved, {"id": 2}))
+    assert sorted(world.mirror(), key=lambda row: int(row["id"])) == [new, rows[3], rows[4], moved]
+    assert world.catalog.load("n.t__dead_letters") is None
+
+
+def test_a_table_without_a_primary_key_has_no_mirror(tmp_path: Path) -> None:
+    world = MaxwellWorld(tmp_path, "hash", ())
+    world.tell(("insert", {"id": 1}, None), ("update", {"id": 2}, {"id": 1}))
+    reason = "the record's key has no field, and the table has no key columns yet"
+    assert world.letters() == [("no_key", reason)] * 2
+
+
+def test_a_key_that_is_none_of_maxwells_is_a_dead_letter(tmp_path: Path) -> None:
+    world = MaxwellWorld(tmp_path, "hash", ("id",))
+    value = {"database": "shop", "table": "e", "type": "insert", "ts": 1, "data": {"id": 1}}
+    for key in ('["shop","e"]', '["shop","e",[7]]', "["):
+        world.put(key, value)
+    world.catch_up()
+    assert [kind for kind, _ in world.letters()] == ["does_not_fit", "malformed", "no_key"]
+    world.tell(("insert", {"id": 1}, None))
+    assert world.mirror() == [{"id": 1}]
+
+
+_SCALED = {
+    "type": "struct",
+    "name": "io.debezium.data.VariableScaleDecimal",
+    "fields": connect_fields({"scale": "int32", "value": "bytes"}),
+    "field": "ID",
+}
+_ROW = [_SCALED, *connect_fields({"V": "string"})]
+_ENVELOPE = [{"type": "struct", "fields": _ROW, "optional": True, "field": name} for name in ("before", "after")]
+
+
+def _number(number: int) -> Row:
+    """A number as Oracle's connector writes those without a precision, in JSON."""
+    return {"scale": 0, "value": {1: "AQ==", 2: "Ag==", 3: "Aw=="}[number]}
+
+
+class OracleWorld(MirrorWorld):
+    """A table whose key is a NUMBER without a precision."""
+
+    def change(self, op: str, number: int, v: str | None) -> None:
+        row = {"ID": _number(number), "V": v}
+        images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+        self._send(number, wrapped({"op": op, **images}, [*_ENVELOPE, *connect_fields({"op": "string"})]))
+
+    def forget(self, number: int) -> None:
+        self._send(number, None)
+
+    def _send(self, number: int, value: bytes | None) -> None:
+        self.source.produce("a", 0, value, key=wrapped({"ID": _number(number)}, [_SCALED]))
+
+    def put_number(self, number: Row, v: str) -> None:
+        """A change of the row with a number of any scale."""
+        row = {"ID": _in_json(number), "V": v}
+        value = wrapped({"op": "c", "before": None, "after": row}, [*_ENVELOPE, *connect_fields({"op": "string"})])
+        self.source.produce("a", 0, value, key=wrapped({"ID": row["ID"]}, [_SCALED]))
+
+    def forget_number(self, number: Row) -> None:
+        """A tombstone of such a row."""
+        self.source.produce("a", 0, None, key=wrapped({"ID": _in_json(number)}, [_SCALED]))
+
+
+_NUMBER = {
+    "type": "record",
+    "name": "VariableScaleDecimal",
+    "namespace": "io.debezium.data",
+    "connect.name": "io.debezium.data.VariableScaleDecimal",
+    "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+}
+_FIELDS = [{"name": "ID", "type": _NUMBER}, {"name": "V", "type": ["null", "string"]}]
+_BEFORE = {"name": "before", "type": ["null", {"type": "record", "name": "Row", "fields": _FIELDS}]}
+_IMAGES = [_BEFORE, {"name": "after", "type": ["null", "Row"]}]
+
+
+class AvroNumbers(AvroWorld):
+    """The same in Avro."""
+
+    SCHEMAS: Mapping[str, dict[str, Any]] = {
+        "key": {"type": "record", "name": "Key", "fields": [{"name": "ID", "type": _NUMBER}]},
+        "value": {"type": "record", "name": "Envelope", "fields": [*_IMAGES, {"name": "op", "type": "string"}]},
+    }
+
+    def change(self, op: str, number: int, v: str | None) -> None:
+        row = {"ID": {"scale": 0, "value": bytes([number])}, "V": v}
+        self._send(
+            {"ID": row["ID"]}, {"before": row if op == "d" else None, "after": row if op != "d" else None, "op": op}
+        )
+
+    def forget(self, number: int) -> None:
+        self._send({"ID": {"scale": 0, "value": bytes([number])}}, None)
+
+    def put_number(self, number: Row, v: str) -> None:
+        """A change of the row with a number of any scale."""
+        self._send({"ID": number}, {"before": None, "after": {"ID": number, "V": v}, "op": "c"})
+
+    def forget_number(self, number: Row) -> None:
+        """A tombstone of such a row."""
+        self._send({"ID": number}, None)
+
+
+_NUMBERS_OF_500 = (
+    {"scale": 0, "value": b"\x01\xf4"},
+    {"scale": -2, "value": b"\5"},
+    {"scale": 1, "value": b"\x13\x88"},
+)
+
+
+def _in_json(number: Row) -> Row:
+    return {"scale": number["scale"], "value": base64.b64encode(number["value"]).decode()}
+
+
+@pytest.mark.parametrize("kind", ["string", "decimal(10,2)"])
+@pytest.mark.parametrize("form", ["schema", "avro"])
+def test_keys_with_a_scale_of_their_own_are_equal_by_their_values(tmp_path: Path, form: str, kind: str) -> None:
+    columns = () if kind == "string" else (ColumnSpec(name="ID", type=parse_type(kind)),)
+    world = _oracle(tmp_path, form, columns=columns)
+    for number, v in zip(_NUMBERS_OF_500, "abc", strict=True):
+        world.put_number(number, v)
+        world.catch_up()
+    assert [(str(row["ID"]), row["V"]) for row in world.mirror()] == [("500" if kind == "string" else "500.00", "c")]
+    world.forget_number(_NUMBERS_OF_500[1])
+    world.catch_up()
+    assert world.mirror() == []
+    for number, v in zip(_NUMBERS_OF_500, "abc", strict=True):  # All of them in one batch.
+        world.put_number(number, v)
+    world.forget_number({"scale": 3, "value": b"\1"})
+    world.catch_up()
+    assert [row["V"] for row in world.mirror()] == ["c"]
+    assert world.letters() == []
+
+
+class PlainNumbers(AvroNumbers):
+    """Rows without an envelope."""
+
+    SCHEMAS: Mapping[str, dict[str, Any]] = {
+        "key": AvroNumbers.SCHEMAS["key"],
+        "value": {"type": "record", "name": "Row", "fields": _FIELDS},
+    }
+
+    def put_number(self, number: Row, v: str) -> None:
+        self._send({"ID": number}, {"ID": number, "V": v})
+
+
+@pytest.mark.parametrize("columns", [(), (ColumnSpec(name="NUMBER", type=parse_type("string"), field=("ID",)),)])
+def test_keys_with_a_scale_of_their_own_are_equal_without_an_envelope(
+    tmp_path: Path, columns: tuple[ColumnSpec, ...]
+) -> None:
+    names = tuple(column.name for column in columns) or ("ID",)
+    world = PlainNumbers(tmp_path, "confluent", envelope=None, key_columns=names, columns=columns)
+    for number, v in zip(_NUMBERS_OF_500, "abc", strict=True):
+        world.put_number(number, v)
+        world.catch_up()
+    assert world.mirror() == [{names[0]: "500", "V": "c"}]
+
+
+@pytest.mark.parametrize("form", ["schema", "avro"])
+def test_a_key_that_its_column_cannot_hold_is_a_dead_letter(tmp_path: Path, form: str) -> None:
+    world = _oracle(tmp_path, form)
+    world.put_number(_NUMBERS_OF_500[0], "a")
+    world.catch_up()
+    world.put_number({"scale": -(2**31), "value": b"\1"}, "b")
+    world.forget_number({"scale": 2**31 - 1, "value": b"\1"})  # There can be no such row.
+    world.catch_up()
+    assert [row["V"] for row in world.mirror()] == ["a"]
+    assert [kind for kind, _ in world.letters()] == ["out_of_range"]
+
+
+def _oracle(root: Path, form: str, **settings: Any) -> OracleWorld | AvroNumbers:
+    if form == "schema":
+        return OracleWorld(root, key=ValueSpec(format="raw"), **settings)
+    return AvroNumbers(root, "confluent", **settings)
+
+
+@pytest.mark.parametrize("kind", ["string", "decimal(10,0)"])
+@pytest.mark.parametrize("form", ["schema", "avro"])
+def test_numbers_with_a_scale_of_their_own_are_keys(tmp_path: Path, form: str, kind: str) -> None:
+    columns = () if kind == "string" else (ColumnSpec(name="ID", type=parse_type(kind)),)
+    world = _oracle(tmp_path, form, columns=columns)
+    for number in (1, 2, 3):
+        world.change("c", number, "a")
+    world.catch_up()
+    world.change("u", 1, "b")
+    world.change("d", 2, None)
+    world.forget(2)
+    if kind == "string":
+        world.forget(3)
+    else:  # Of a decimal a tombstone alone is passed over.
+        world.change("d", 3, None)
+    world.catch_up()
+    assert [(str(row["ID"]), row["V"]) for row in world.mirror()] == [("1", "b")]
+    assert world.letters() == []

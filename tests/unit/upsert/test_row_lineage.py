@@ -1,0 +1,368 @@
+"""Row lineage: a row of a format 3 table has one id for as long as it is there, however often changes replace it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.types import LongType
+
+from frazil import testing
+from frazil.catalog.port import TableMoved
+from frazil.errors import UnavailableError
+from frazil.ingest.shared_reads import read_once
+from frazil.schema.evolve import new_schema
+from frazil.spec.models import ColumnSpec
+from frazil.spec.partitioning import parse_sort, parse_term
+from frazil.spec.types import parse_type
+from frazil.testing import MemoryJobs
+from frazil.types import Commit, Progress
+from frazil.upsert import live_rows
+from frazil.write.lineage import lineage_schema
+from frazil.write.plain_target import plain_target
+from frazil.write.write import FileWriter
+from tests.fixtures.lineage import has_row_ids, row_ids
+from tests.unit.dead_letters.scene import TABLE
+from tests.unit.dead_letters.upsert_scene import LARGE, Mirrored
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld, Value
+from tests.unit.upsert.upsert_source import MARKS, Log, MirrorWorld
+
+Ids = dict[Any, int | None]
+_READ = "frazil.upsert.lineage.reserved_column"
+
+
+def _world(root: Path, tasks: int = 1, **settings: Any) -> UpsertWorld:
+    return UpsertWorld(root, tasks, **{"key": JSON_KEYS, "key_columns": ("id",), **settings})
+
+
+def _ids(world: UpsertWorld) -> Ids:
+    return row_ids(world.catalog, "n.t")
+
+
+def _row(key: int, v: str) -> tuple[str, Value]:
+    return str(key), {"id": key, "v": v}
+
+
+def _files(world: UpsertWorld) -> list[str]:
+    """Of the newest snapshot; nothing is left that no snapshot names."""
+    snapshots = world.catalog.ancestors("n.t")
+    named = {file.path for snapshot in snapshots for file in snapshot.files}
+    named |= {file.path for snapshot in snapshots for file in snapshot.deletes}
+    assert {str(path) for path in (world.root / "n.t").rglob("*.*") if path.is_file()} == named
+    return [file.path for file in world.catalog.data_files("n.t")]
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_row_keeps_its_id_over_updates_and_a_new_row_gets_a_new_one(tmp_path: Path, tasks: int) -> None:
+    world = _world(tmp_path, tasks)
+    world.tell(*(_row(key, "a") for key in range(6)))
+    first = _ids(world)
+    assert set(first.values()) == set(range(6))
+    for v in "bcd":
+        world.tell(_row(1, v), _row(4, v), _row(ord(v), v))
+        now = _ids(world)
+        assert {key: now[key] for key in first} == first
+    assert [row["v"] for row in world.mirror() if row["id"] in (0, 1, 4)] == ["a", "d", "d"]
+    _files(world)
+
+
+def test_a_row_that_was_deleted_and_comes_again_is_a_new_one(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    world.tell(_row(1, "a"), _row(2, "a"))
+    first = _ids(world)
+    world.tell(("1", None), _row(2, "b"))
+    world.tell(_row(1, "c"), _row(2, "c"))
+    now = _ids(world)
+    assert now[2] == first[2]
+    assert now[1] not in first.values()
+
+
+def test_files_in_which_no_row_replaces_another_are_committed_as_tasks_wrote_them(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    world.tell(*(_row(key, "a") for key in range(6)))
+    world.tell(_row(7, "b"), ("3", None))
+    world.tell(_row(7, "c"), _row(8, "c"))
+    assert [has_row_ids(path) for path in _files(world)].count(True) == 1
+    one_file = [file for file in world.catalog.data_files("n.t") if has_row_ids(file.path)]
+    assert [file.record_count for file in one_file] == [2]
+    assert pq.read_table(one_file[0].path)["_row_id"].null_count == 1
+
+
+@pytest.mark.parametrize(("version", "columns"), [(2, ()), (3, ("_row_id",)), (3, ("_last_updated_sequence_number",))])
+def test_files_have_no_ids_where_the_format_or_a_column_of_that_name_does_not_allow_it(
+    tmp_path: Path, version: int, columns: tuple[str, ...]
+) -> None:
+    declared = tuple(ColumnSpec(name=name, type=LongType()) for name in columns)
+    world = _world(tmp_path, format_version=version, columns=declared)
+    rows = [{"id": key, "v": "a"} | dict.fromkeys(columns, key * 10) for key in range(3)]
+    world.tell(*((str(row["id"]), row) for row in rows))
+    world.tell(*((str(row["id"]), {**row, "v": "b"}) for row in rows[:2]))
+    assert world.mirror() == sorted([{**row, "v": "b"} for row in rows[:2]] + rows[2:], key=json.dumps)
+    fields = [field for path in _files(world) for field in pq.read_schema(path)]
+    assert max(int(field.metadata[b"PARQUET:field_id"]) for field in fields) <= 3
+
+
+def test_changes_of_one_key_in_many_partitions_leave_one_row_with_the_id(tmp_path: Path) -> None:
+    world = _world(tmp_path, tasks=3, partitions=3)
+    world.tell(*(_row(key, "a") for key in range(9)))
+    first = _ids(world)
+    for round_ in range(3):
+        for partition in range(3):
+            for key in range(partition, 9):
+                world.put(*_row(key, f"{round_}{partition}"), partition)
+        world.catch_up()
+        assert _ids(world) == first
+    _files(world)
+
+
+def test_a_change_that_comes_late_leaves_the_row_and_its_id(tmp_path: Path) -> None:
+    world = _world(tmp_path, tasks=2, order_by="at")
+    world.tell(*((str(key), {"id": key, "at": 5}) for key in range(4)))
+    first = _ids(world)
+    world.tell(("1", {"id": 1, "at": 3}), ("2", {"id": 2, "at": 7}), ("9", {"id": 9, "at": 1}))
+    now = _ids(world)
+    assert {key: now[key] for key in first} == first
+    assert {row["id"]: row["at"] for row in world.mirror()} == {0: 5, 1: 5, 2: 7, 3: 5, 9: 1}
+
+
+def test_the_row_that_decides_in_place_of_one_in_a_file_is_the_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task has read the third partition and then the first, another one the delete between the two."""
+    world = _world(tmp_path, partitions=3, order_by="at")
+    world.tell(("1", {"id": 1, "at": 1}))
+    first = _ids(world)
+    world.jobs = MemoryJobs(world.source, batch_size=1, tasks=2)
+    monkeypatch.setattr(
+        testing, "read_once", lambda batches: sorted(read_once(batches), key=lambda r: (r.partition + 1) % 3)
+    )
+    for partition, row in enumerate(({"id": 1, "at": 10}, None, {"id": 1, "at": 5})):
+        world.put("1", row, partition)
+    world.catch_up()
+    assert (world.mirror("id", "at"), _ids(world)) == ([{"id": 1, "at": 5}], first)
+    _files(world)
+
+
+def test_rows_that_wait_for_values_of_the_rows_they_replace_keep_their_ids(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    for key in (1, 2, 3):
+        log.write({"id": key, "v": "a", "big": f"big {key}"})
+    world.catch_up()
+    first = _ids(world)
+    log.keep(1, "b")
+    log.write({"id": 2, "v": "b", "big": "new"}, op="u")
+    log.write({"id": 4, "v": "b", "big": "big 4"})
+    world.catch_up()
+    now = _ids(world)
+    assert {key: now[key] for key in first} == first
+    assert [row["big"] for row in world.by_id()] == ["big 1", "new", "big 3", "big 4"]
+    _files(world)
+
+
+def test_a_row_that_gets_another_key_is_a_new_one(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path)
+    log = Log(world)
+    for key in (1, 2):
+        log.write({"id": key, "v": "a", "big": f"big {key}"})
+    world.catch_up()
+    first = _ids(world)
+    log.move(1, 7, "b")
+    log.write({"id": 2, "v": "b", "big": "new"}, op="u")
+    world.catch_up()
+    now = _ids(world)
+    assert (set(now), now[2]) == ({2, 7}, first[2])
+    assert now[7] not in first.values()
+
+
+def test_a_row_that_is_marked_as_deleted_and_comes_again_keeps_its_id(tmp_path: Path) -> None:
+    world = _world(tmp_path, **MARKS)
+    world.tell(_row(1, "a"), _row(2, "a"))
+    first = _ids(world)
+    for change in (("1", None), _row(1, "b")):
+        world.tell(change)
+        assert _ids(world) == first
+
+
+def test_of_two_rows_of_one_key_the_least_id_stays(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    schema = new_schema([("id", parse_type("long")), ("v", parse_type("string"))])
+    target = plain_target(world.catalog.create("n.t", schema, {}, 3))
+    for v in "ab":
+        writer = FileWriter(target)
+        writer.write(pa.Table.from_pylist([{"id": 1, "v": v}, {"id": 2, "v": v}], schema=target.arrow_schema))
+        world.catalog.append_foreign("n.t", tuple(writer.finish()))
+    world.tell(_row(1, "c"), _row(2, "c"))
+    assert _ids(world) == {1: 0, 2: 1}
+
+
+def test_rows_of_partitions_and_sort_orders_lie_as_before(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"partition_by": (parse_term("bucket(id, 2)"),), "sort_by": (parse_sort("v desc"),)}
+    columns = tuple(ColumnSpec(name=name, type=parse_type(word)) for name, word in (("id", "long"), ("v", "string")))
+    world = _world(tmp_path, tasks=2, columns=columns, **settings)
+    world.tell(*(_row(key, f"a{key}") for key in range(20)))
+    first = _ids(world)
+    world.tell(*(_row(key, f"{key * 7 % 11:02}") for key in range(10)))
+    assert _ids(world) == first
+    files = [file for file in world.catalog.scan("n.t").files if has_row_ids(file.path)]
+    assert sorted(json.dumps(file.description["partition"]) for file in files) == ["[0]", "[1]"]
+    for file in files:
+        values = pq.read_table(file.path)["v"].to_pylist()
+        assert values == sorted(values, reverse=True)
+
+
+TYPES: dict[str, tuple[str, Any]] = {
+    "u": ("uuid", "0b0c3c3e-8a4e-4d3a-9a53-0d6a1c3f7a10"),
+    "f": ("fixed[3]", "AQID"),
+    "b": ("binary", "AQID"),
+    "d": ("decimal(20,3)", "12345678901234567.125"),
+    "t": ("time", "12:34:56.789012"),
+    "at": ("timestamptz", "2026-03-01T12:34:56.789012Z"),
+    "ts": ("timestamp", "2026-03-01T12:34:56.789012"),
+    "day": ("date", "2026-03-01"),
+    "x": ("float", 1.5),
+    "is": ("boolean", True),
+    "deep": ("struct<a: int, b: list<struct<c: string>>>", {"a": 1, "b": [{"c": "x"}, None, {"c": None}]}),
+    "m": ("map<string, list<long>>", {"k": [1, None], "l": None}),
+}
+
+
+def test_values_of_every_type_are_the_same_in_a_file_that_is_written_again(tmp_path: Path) -> None:
+    columns = tuple(ColumnSpec(name=name, type=parse_type(word)) for name, (word, _) in TYPES.items())
+    world = _world(tmp_path, columns=columns)
+    value = {name: shown for name, (_, shown) in TYPES.items()}
+    world.tell(("1", {"id": 1, **value}), ("2", {"id": 2}))
+    before, first = world.mirror(), _ids(world)
+    assert all(row[name] is not None for row in before if row["id"] == 1 for name in TYPES)
+    world.tell(("1", {"id": 1, **value}), ("2", {"id": 2}))
+    assert (world.mirror(), _ids(world)) == (before, first)
+
+
+def test_a_file_of_many_row_groups_is_written_again_whole(tmp_path: Path) -> None:
+    world = _world(tmp_path, tasks=3, partitions=3, properties={"write.parquet.row-group-size-bytes": "64"})
+    for v in "abc":
+        for key in range(60):
+            world.put(*_row(key, v), key % 3)
+            world.put(*_row(key, f"{v}!"), (key + 1) % 3)
+        world.catch_up()
+        if v == "a":
+            first = _ids(world)
+    assert _ids(world) == first
+    assert {row["v"] for row in world.mirror()} <= {"c", "c!"}
+
+
+def test_ids_are_those_of_the_rows_that_are_replaced_at_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer rewrites the file, in another order and with the ids, before the commit: it is looked up again."""
+    world = _world(tmp_path)
+    world.tell(*(_row(key, "a") for key in range(4)))
+    first, catalog = _ids(world), world.catalog
+    send = catalog.commit
+
+    def rewrite() -> None:
+        target = plain_target(catalog.load("n.t"))  # type: ignore[arg-type]
+        (file,) = catalog.scan("n.t").files
+        rows = [{"id": key, "v": "a", "_row_id": first[key]} for key in (3, 1, 0, 2)]
+        writer = FileWriter(target, lineage_schema(target))
+        writer.write(pa.Table.from_pylist(rows, schema=lineage_schema(target)))
+        catalog.append_foreign("n.t", tuple(writer.finish()), frozenset({file.path}))
+
+    def moved(commit: Commit) -> Progress:
+        monkeypatch.undo()
+        rewrite()
+        with pytest.raises(TableMoved):
+            send(commit)
+        raise TableMoved(where=commit.table)
+
+    monkeypatch.setattr(catalog, "commit", moved)
+    world.tell(_row(0, "b"), _row(2, "b"), _row(5, "b"))
+    now = _ids(world)
+    assert {key: now[key] for key in first} == first
+    assert now.keys() == {0, 1, 2, 3, 5}
+    _files(world)
+
+
+@pytest.mark.parametrize("loss", ["question", "answer", "outcome"])
+def test_a_batch_that_is_sent_again_leaves_one_row_of_an_id(tmp_path: Path, loss: str) -> None:
+    world = _world(tmp_path)
+    world.tell(*(_row(key, "a") for key in range(4)))
+    first = _ids(world)
+    world.catalog.losses.append(loss)
+    world.tell(_row(0, "b"), _row(1, "b"))
+    assert not world.catalog.losses
+    assert _ids(world) == first
+
+
+def test_a_letter_that_replaces_a_row_leaves_its_id(tmp_path: Path) -> None:
+    scene = Mirrored(tmp_path).tell((1, 10), (2, 20)).tell((1, LARGE), (3, LARGE)).cure()
+    first = row_ids(scene.catalog, TABLE)
+    scene.retry()
+    now = row_ids(scene.catalog, TABLE)
+    assert scene.mirror() == {1: LARGE, 2: 20, 3: LARGE}
+    assert {key: now[key] for key in first} == first
+    scene.check_files()
+
+
+def test_ids_far_from_each_other_are_kept_in_memory_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = _world(tmp_path)
+    world.tell(*(_row(key, "a") for key in range(3)))
+    world.catalog._tables["n.t"].next_row_id = 2**40
+    world.tell(_row(0, "b"), _row(7, "b"))
+    first = _ids(world)
+    assert (first[0], first[7]) == (0, 2**40 + 1)
+    read = live_rows.reserved_column
+    asked: list[str] = []
+
+    def noted(target: Any, file: Any, field_id: int) -> Any:
+        asked.append(file.path)
+        return read(target, file, field_id)
+
+    monkeypatch.setattr(_READ, noted)
+    for v in "cd":
+        world.tell(_row(1, v))
+        world.tell(_row(2, v), _row(7, v))
+        assert _ids(world) == first
+    assert len(asked) == len(set(asked))
+
+
+def test_a_file_that_cannot_be_read_again_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = _world(tmp_path)
+    world.tell(*(_row(key, "a") for key in range(3)))
+    first = _ids(world)
+    write = FileWriter.finish
+    failures = [OSError("full")]
+
+    def fail(writer: FileWriter) -> Any:
+        if len(writer._schema) > len(writer._target.arrow_schema) and failures:
+            raise failures.pop()
+        return write(writer)
+
+    monkeypatch.setattr(FileWriter, "finish", fail)
+    world.tell(_row(1, "b"))
+    assert (failures, _ids(world)) == ([], first)
+    _files(world)
+
+
+def test_a_store_that_does_not_give_the_ids_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = _world(tmp_path)
+    world.tell(*(_row(key, "a") for key in range(3)))
+    first = _ids(world)
+    read = live_rows.reserved_column
+    failures: list[Exception] = [OSError("away"), UnavailableError("away")]
+
+    def fail(target: Any, file: Any, field_id: int) -> Any:
+        if failures:
+            raise failures.pop()
+        return read(target, file, field_id)
+
+    monkeypatch.setattr(_READ, fail)
+    world.tell(_row(1, "b"))
+    assert (failures, _ids(world)) == ([], first)
+    _files(world)

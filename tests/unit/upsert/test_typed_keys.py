@@ -1,0 +1,194 @@
+"""Mirrors whose keys are of Debezium's types: a number or a text in a key means what its schema says."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from frazil.decode.envelope import PLACEHOLDER
+from frazil.spec.models import ColumnSpec, ValueSpec
+from frazil.spec.types import parse_type
+from tests.unit.upsert.upsert_source import MirrorWorld
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of keys: Connect's and its name, two values as they are written, and the first as a header tells it."""
+
+    connect: str
+    name: str
+    values: tuple[Any, Any]
+    told: Any
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def schema(self) -> Row:
+        return {"type": self.connect, "name": self.name or None, "parameters": dict(self.parameters), "optional": False}
+
+
+def _bytes(number: int) -> str:
+    return base64.b64encode(number.to_bytes(2, "big", signed=True)).decode()
+
+
+KINDS = [
+    Kind("int32", "io.debezium.time.Date", (20_000, 20_001), 20_000),
+    Kind("int32", "io.debezium.time.Date", (2_932_896, 20_001), 2_932_896),
+    Kind("int64", "io.debezium.time.MicroTime", (3_600_000_000, 5), 3_600_000_000),
+    Kind("int64", "io.debezium.time.Timestamp", (1_700_000_000_123, 5), 1_700_000_000_123),
+    Kind("int64", "io.debezium.time.MicroTimestamp", (1_700_000_000_123_456, 5), 1_700_000_000_123_456),
+    Kind("string", "io.debezium.time.ZonedTimestamp", ("2024-01-02T03:04:05.6Z", "2024-01-02T00:00:00Z"),
+         "2024-01-02T03:04:05.6Z"),
+    Kind("bytes", "org.apache.kafka.connect.data.Decimal", (_bytes(1234), _bytes(-5)), 12.34,
+         (("scale", "2"), ("connect.decimal.precision", "6"))),
+    Kind("bytes", "", (_bytes(1234), _bytes(-5)), _bytes(1234)),
+    Kind("string", "io.debezium.data.Uuid", ("6b1f2d3c-0000-4000-8000-000000000001", "6b1f2d3c-0000-4000-8000-000000000002"),
+         "6b1f2d3c-0000-4000-8000-000000000001"),
+]  # fmt: skip
+KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name.rpartition(".")[2] or kind.connect)
+
+
+class TypedWorld(MirrorWorld):
+    """A mirror of rows with a key of this type. Every message carries its schema."""
+
+    def __init__(self, root: Path, kind: Kind) -> None:
+        super().__init__(root)
+        self.kind = kind
+        self.lsn = 0
+
+    def change(self, op: str, key: int, partition: int = 0, headers: Row | None = None, **row: Any) -> None:
+        self.lsn += 0 if headers else 1
+        image = {"id": self.kind.values[key], "v": None, "big": None, **row}
+        images = {"before": image if op == "d" else None, "after": None if op == "d" else image}
+        self._send(partition, key, {"op": op, **images, "source": {"lsn": self.lsn}}, headers or {})
+
+    def forget(self, key: int) -> None:
+        self._send(0, key, None, {})
+
+    def shown(self) -> list[Any]:
+        return sorted((row["v"], row["big"]) for row in self.mirror())
+
+    def _send(self, partition: int, key: int, value: Row | None, headers: Row) -> None:
+        found = {name: json.dumps(told).encode() for name, told in headers.items()}
+        self.source.produce("a", partition, self._value(value), key=self._key(key), headers=tuple(found.items()))
+
+    def _key(self, key: int) -> bytes:
+        schema = {"type": "struct", "fields": [{"field": "id", **self.kind.schema}]}
+        return json.dumps({"schema": schema, "payload": {"id": self.kind.values[key]}}).encode()
+
+    def _value(self, value: Row | None) -> bytes | None:
+        texts = [{"field": name, "type": "string", "optional": True} for name in ("v", "big")]
+        row = {"type": "struct", "optional": True, "fields": [{"field": "id", **self.kind.schema}, *texts]}
+        source = {"type": "struct", "field": "source", "fields": [{"field": "lsn", "type": "int64"}]}
+        images = [{**row, "field": "before"}, {**row, "field": "after"}]
+        schema = {"type": "struct", "fields": [*images, source, {"field": "op", "type": "string"}]}
+        return None if value is None else json.dumps({"schema": schema, "payload": value}).encode()
+
+
+class TypedAvroWorld(TypedWorld):
+    """The same in Avro, where the schema is in the registry."""
+
+    def __init__(self, root: Path, kind: Kind) -> None:
+        super().__init__(root, kind)
+        avro = ValueSpec(format="avro")
+        (table,) = self.spec.tables
+        self.spec = self.spec.model_copy(update={"tables": (table.model_copy(update={"value": avro, "key": avro}),)})
+        plain = {"int32": "int", "int64": "long"}.get(kind.connect, kind.connect)
+        connect = {"connect.name": kind.name, "connect.parameters": dict(kind.parameters)} if kind.name else {}
+        column = {"name": "id", "type": {"type": plain, **connect}}
+        texts = [{"name": name, "type": ["null", "string"], "default": None} for name in ("v", "big")]
+        row = {"type": "record", "name": "Row", "fields": [column, *texts]}
+        source = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}
+        fields = [("before", ["null", row]), ("after", ["null", "Row"]), ("source", source), ("op", "string")]
+        self.schemas_of = {
+            "key": {"type": "record", "name": "Key", "fields": [column]},
+            "value": {"type": "record", "name": "Envelope", "fields": [{"name": n, "type": t} for n, t in fields]},
+        }
+        self.ids = {
+            part: self.registry.register("avro", json.dumps(schema), subject=f"a-{part}")
+            for part, schema in self.schemas_of.items()
+        }
+
+    def _key(self, key: int) -> bytes:
+        return self._framed("key", {"id": self.kind.values[key]})
+
+    def _value(self, value: Row | None) -> bytes | None:
+        return None if value is None else self._framed("value", value)
+
+    def _framed(self, part: str, record: Row) -> bytes:
+        body = io.BytesIO()
+        schema = fastavro.parse_schema(json.loads(json.dumps(self.schemas_of[part])))
+        fastavro.schemaless_writer(body, schema, self._binary(record))
+        return struct.pack(">xI", self.ids[part]) + body.getvalue()
+
+    def _binary(self, record: Row) -> Row:
+        """JSON writes bytes in base64."""
+        if self.kind.connect != "bytes":
+            return record
+        found = {name: self._binary(one) if isinstance(one, dict) else one for name, one in record.items()}
+        return found | ({"id": base64.b64decode(record["id"])} if "id" in record else {})
+
+
+@pytest.mark.parametrize("world_of", [TypedWorld, TypedAvroWorld])
+@KIND
+def test_a_tombstone_alone_deletes_the_row_of_its_key(tmp_path: Path, kind: Kind, world_of: type[TypedWorld]) -> None:
+    world = world_of(tmp_path, kind)
+    world.change("c", 0, v="a")
+    world.change("c", 1, v="b")
+    world.catch_up()
+    world.forget(0)
+    world.catch_up()
+    assert (world.shown(), world.letters()) == ([("b", None)], [])
+
+
+def test_a_number_in_a_key_without_a_schema_has_the_unit_of_its_column(tmp_path: Path) -> None:
+    columns = (ColumnSpec(name="id", type=parse_type("timestamp"), unit="us"),)
+    world = MirrorWorld(tmp_path, columns=columns)
+    for number, at in enumerate((1_700_000_000_000_001, 5)):
+        world.put(json.dumps({"id": at}), {"op": "c", "before": None, "after": {"id": at, "v": str(number)}})
+    world.catch_up()
+    world.put(json.dumps({"id": 5}), None)
+    world.catch_up()
+    assert ([row["v"] for row in world.mirror()], world.letters()) == (["0"], [])
+
+
+@pytest.mark.parametrize("world_of", [TypedWorld, TypedAvroWorld])
+@pytest.mark.parametrize("partition", [0, 1])
+@KIND
+def test_a_row_gets_another_key_and_keeps_what_was_not_sent(
+    tmp_path: Path, kind: Kind, partition: int, world_of: type[TypedWorld]
+) -> None:
+    world = world_of(tmp_path, kind)
+    world.change("c", 0, v="a", big="of 0")
+    world.catch_up()
+    world.lsn += 1
+    world.change("d", 0, headers={"__debezium.newkey": {"id": "new"}})
+    world.change("c", 1, partition, {"__debezium.oldkey": {"id": kind.told}}, v="b", big=PLACEHOLDER)
+    world.catch_up()
+    assert (world.shown(), world.letters()) == ([("b", "of 0")], [])
+
+
+def test_a_key_that_is_no_number_is_the_same_after_an_update_and_the_old_one_of_a_row(tmp_path: Path) -> None:
+    world = TypedAvroWorld(tmp_path, Kind("double", "", (float("nan"), 1.5), float("nan")))
+    world.change("c", 0, v="a", big="of 0")
+    world.catch_up()
+    image = {"id": float("nan"), "v": "a", "big": PLACEHOLDER}
+    world.lsn += 1
+    update = {"op": "u", "before": image, "after": {**image, "v": "b"}, "source": {"lsn": world.lsn}}
+    world._send(0, 0, update, {})
+    world.catch_up()
+    assert (world.shown(), world.letters()) == ([("b", "of 0")], [])
+    world.lsn += 1
+    world.change("d", 0, headers={"__debezium.newkey": {"id": "new"}})
+    world.change("c", 1, headers={"__debezium.oldkey": {"id": float("nan")}}, v="c", big=PLACEHOLDER)
+    world.catch_up()
+    assert (world.shown(), world.letters()) == ([("c", "of 0")], [])

@@ -1,0 +1,314 @@
+"""Keys of upsert tables whose columns are called otherwise than the keys' fields, and keys whose format nobody names."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import fastavro
+import pytest
+
+from frazil.ingest.table import RunState
+from frazil.spec.models import ColumnSpec, EnvelopeSpec, FlattenSpec, ValueSpec
+from frazil.spec.types import parse_type
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld, Value
+from tests.unit.upsert.upsert_source import MirrorWorld
+
+FIELDS: dict[str, Any] = {"columns": (ColumnSpec(name="id", type=parse_type("long"), field=("o", "number")),)}
+
+
+def key_of(order: int, user: int) -> str:
+    return json.dumps({"orderId": order, "user": {"userId": user}})
+
+
+def value_of(order: int, user: int, text: str) -> Value:
+    return {"orderId": order, "user": {"userId": user, "Name": "n"}, "someText": text}
+
+
+@pytest.mark.parametrize(
+    ("settings", "order", "user", "text"),
+    [
+        ({"flatten": FlattenSpec(), "column_case": "snake"}, "order_id", "user_user_id", "some_text"),
+        ({"flatten": FlattenSpec(separator="__")}, "orderId", "user__userId", "someText"),
+        ({"flatten": FlattenSpec(), "column_case": "lower"}, "orderid", "user_userid", "sometext"),
+    ],
+)
+@pytest.mark.parametrize("is_named", [True, False])
+def test_the_key_of_a_record_is_found_in_the_columns_that_its_fields_have(
+    tmp_path: Path, settings: dict[str, Any], order: str, user: str, text: str, is_named: bool
+) -> None:
+    named: dict[str, Any] = {"key_columns": (order, user)} if is_named else {}
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, **settings, **named)
+    world.tell((key_of(1, 1), value_of(1, 1, "a")), (key_of(1, 2), value_of(1, 2, "a")))
+    world.tell((key_of(1, 1), value_of(1, 1, "b")), (key_of(2, 2), value_of(2, 2, "a")))
+    rows = sorted((row[order], row[user], row[text]) for row in world.mirror())
+    assert rows == [(1, 1, "b"), (1, 2, "a"), (2, 2, "a")]
+    table = world.tell((key_of(1, 1), None), (key_of(2, 2), None), (key_of(9, 9), None))
+    assert world.mirror(order, user) == [{order: 1, user: 2}]
+    assert (table.run_state, world.catalog.load("n.t__dead_letters")) == (RunState.WAITING, None)
+
+
+def test_a_key_that_the_value_lacks_gets_the_column_of_its_field(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, column_case="snake")
+    world.tell(('{"orderId":1}', {"v": 1}), ('{"orderId":2}', {"v": 2}), ('{"orderId":1}', {"v": 3}))
+    assert world.mirror() == [{"order_id": 1, "v": 3}, {"order_id": 2, "v": 2}]
+    assert world.columns() == {"v": "field: v", "order_id": "field: orderId"}
+
+
+def test_a_struct_that_is_declared_stays_one_also_in_the_key(tmp_path: Path) -> None:
+    columns = (ColumnSpec(name="user", type=parse_type("struct<userId: long, Name: string>")),)
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, flatten=FlattenSpec(), columns=columns)
+    world.tell((key_of(1, 1), value_of(1, 1, "a")), (key_of(1, 2), value_of(1, 2, "a")))
+    world.tell((key_of(1, 1), None), (key_of(1, 2), value_of(1, 2, "b")))
+    assert world.mirror() == [{"user": {"userId": 2, "Name": "n"}, "orderId": 1, "someText": "b"}]
+
+
+@pytest.mark.parametrize("key", ['{"o":{"number":7}}', '{"id":7}', "7"])
+def test_a_key_may_name_the_field_or_the_column_that_it_feeds(tmp_path: Path, key: str) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), **FIELDS)
+    world.tell((key, {"o": {"number": 7}, "v": 1}), ("8", {"o": {"number": 8}, "v": 2}))
+    world.tell((key, None))
+    assert world.mirror("id") == [{"id": 8}]
+
+
+def test_keys_whose_names_are_exchanged_are_those_of_the_fields(tmp_path: Path) -> None:
+    columns = tuple(ColumnSpec(name=name, type=parse_type("long"), field=(field,)) for name, field in ("ab", "ba"))
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("a", "b"), columns=columns)
+    world.tell(('{"a":1,"b":2}', {"a": 1, "b": 2}), ('{"a":2,"b":1}', {"a": 2, "b": 1}))
+    world.tell(('{"a":1,"b":2}', None))
+    assert world.mirror() == [{"a": 1, "b": 2}]
+
+
+@pytest.mark.parametrize("settings", [{"column_case": "snake"}, {"flatten": FlattenSpec(), "column_case": "snake"}])
+def test_a_mirror_finds_its_keys_in_columns_of_another_case(tmp_path: Path, settings: dict[str, Any]) -> None:
+    world = MirrorWorld(tmp_path, **settings)
+    row: dict[str, Any] = {"orderId": 1, "theText": "a"}
+    world.say(({"orderId": 1}, {"op": "c", "before": None, "after": row}))
+    world.say(({"orderId": 1}, {"op": "u", "before": None, "after": {**row, "theText": "b"}}))
+    world.say(({"orderId": 2}, {"op": "c", "before": None, "after": {**row, "orderId": 2}}))
+    assert world.mirror() == [{"order_id": 1, "the_text": "b"}, {"order_id": 2, "the_text": "a"}]
+    world.say(({"orderId": 2}, {"op": "d", "before": {"orderId": 2}, "after": None}), ({"orderId": 2}, None))
+    world.say(({"orderId": 1}, None))
+    assert (world.mirror(), world.letters()) == ([], [])
+
+
+@pytest.mark.parametrize(("keys", "rest"), [(("1", '{"id":2}'), 3), ((' {"id":1}', "2"), 3)])
+def test_keys_of_no_declared_format_are_numbers_or_records(tmp_path: Path, keys: tuple[str, str], rest: int) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",))
+    world.tell(*((f"{n}", {"id": n, "v": "a"}) for n in (1, 2, 3)))
+    world.tell(*((key, None) for key in keys))
+    assert world.mirror("id") == [{"id": rest}]
+
+
+@pytest.mark.parametrize(("key", "value"), [("k1", "k1"), ('{"id":"k1"}', "k1"), ('"k1"', '"k1"'), ("1", "1")])
+def test_a_key_of_no_declared_format_is_text_where_the_column_is_unless_it_is_a_record(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",))
+    world.tell((key, {"id": value}), ("k2", {"id": "k2"}))
+    world.tell((key, None))
+    assert world.mirror() == [{"id": "k2"}]
+
+
+def test_several_key_columns_are_found_in_keys_of_no_declared_format(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("o.id", "region"), dead_letters={"stop_above": 1.0})
+    one, other = '{"region":"n","o":{"id":1}}', '{"o":{"id":1},"region":"s"}'
+    world.tell((one, {"o": {"id": 1}, "region": "n"}), (other, {"o": {"id": 1}, "region": "s"}))
+    world.tell((one, None), ("n|1", None))
+    assert world.mirror() == [{"o": {"id": 1}, "region": "s"}]
+    assert world.letters() == [("malformed", "the key is not well-formed JSON")]
+
+
+def test_a_number_that_is_none_is_a_dead_letter(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), dead_letters={"stop_above": 1.0})
+    world.tell(("1", {"id": 1}))
+    world.tell(("one", None))
+    assert (world.mirror(), [kind for kind, _ in world.letters()]) == ([{"id": 1}], ["malformed"])
+
+
+def test_a_field_of_the_column_that_holds_the_key_may_be_the_key(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, metadata={"key": "_key"}, key_columns=("_key.id",))
+    world.tell(('{"id":1,"x":1}', {"v": 1}), ('{"id":2,"x":1}', {"v": 2}), ('{"id":1,"x":2}', {"v": 3}))
+    rows = sorted((row["v"], row["_key"]) for row in world.mirror())
+    assert rows == [(2, {"id": 2, "x": 1}), (3, {"id": 1, "x": 2})]
+    world.tell(('{"id":1,"x":9}', None))
+    assert world.mirror("v") == [{"v": 2}]
+
+
+@pytest.mark.parametrize("key", [b"\x00\xff\xfe", b'{"id":1}', b"", b"text"])
+def test_any_bytes_may_be_the_key_of_a_row(tmp_path: Path, key: bytes) -> None:
+    world = UpsertWorld(tmp_path, metadata={"key": "_key"})
+    world.source.produce("a", 0, b'{"v":1}', key=key)
+    world.source.produce("a", 0, b'{"v":2}', key=b"\xff other")
+    world.catch_up()
+    world.source.produce("a", 0, None, key=key)
+    world.catch_up()
+    assert world.mirror() == [{"v": 2, "_key": b"\xff other"}]
+    assert world.catalog.load("n.t__dead_letters") is None
+
+
+ROW = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}, {"name": "v", "type": "string"}]}
+ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "fields": [
+        {"name": "before", "type": ["null", ROW]},
+        {"name": "after", "type": ["null", "Row"]},
+        {"name": "op", "type": "string"},
+    ],
+}
+KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+
+
+class AvroWorld(MirrorWorld):
+    """A mirror of changes in Avro of whose keys the file says nothing. how: where records name their schemas."""
+
+    SCHEMAS: Mapping[str, dict[str, Any]] = {"value": ENVELOPE, "key": KEY}
+
+    def __init__(self, root: Path, how: str, **settings: Any) -> None:
+        value = ValueSpec(format="avro", source="latest") if how == "latest" else ValueSpec(format="avro", framing=how)
+        super().__init__(root, value=value, key=ValueSpec(format="raw"), **settings)
+        self.how = how
+        self.ids = {
+            part: self.registry.register("avro", json.dumps(schema), subject=f"a-{part}")
+            for part, schema in self.SCHEMAS.items()
+        }
+
+    def write(self, op: str, key: int, v: str | None) -> None:
+        row = None if v is None else {"id": key, "v": v}
+        images = {"before": {"id": key, "v": ""} if op == "d" else None, "after": row, "op": op}
+        self._send({"id": key}, images)
+
+    def forget(self, key: int) -> None:
+        self._send({"id": key}, None)
+
+    def _send(self, key: dict[str, Any], value: dict[str, Any] | None) -> None:
+        frame = {"confluent": ">xi", "apicurio": ">xq"}.get(self.how)
+        found = {
+            part: None if record is None else self._framed(frame, part, record)
+            for part, record in (("key", key), ("value", value))
+        }
+        names = self.ids.items() if self.how == "header" else ()
+        headers = tuple((f"__{part}_schema_id", struct.pack(">xi", number)) for part, number in names)
+        self.source.produce("a", 0, found["value"], key=found["key"], headers=headers)
+
+    def _framed(self, frame: str | None, part: str, record: dict[str, Any]) -> bytes:
+        body, schema = io.BytesIO(), json.loads(json.dumps(self.SCHEMAS[part]))
+        fastavro.schemaless_writer(body, fastavro.parse_schema(schema), record)
+        return (struct.pack(frame, self.ids[part]) if frame else b"") + body.getvalue()
+
+
+@pytest.mark.parametrize("how", ["confluent", "apicurio", "header", "latest"])
+def test_keys_of_which_the_file_says_nothing_are_framed_as_their_values_are(tmp_path: Path, how: str) -> None:
+    world = AvroWorld(tmp_path, how)
+    for key in (1, 2, 3):
+        world.write("c", key, "a")
+    world.catch_up()
+    world.write("u", 1, "b")
+    world.write("d", 2, None)
+    world.forget(2)
+    world.forget(3)
+    world.catch_up()
+    assert (world.mirror(), world.letters()) == ([{"id": 1, "v": "b"}], [])
+
+
+def test_what_is_no_number_is_one_key_in_records_and_their_keys(tmp_path: Path) -> None:
+    avro = ValueSpec(format="avro")
+    world = UpsertWorld(tmp_path, value=avro, key=avro)
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "id", "type": "double"}]})
+    of_key, of_value = (world.registry.register("avro", schema, subject=f"a-{part}") for part in ("key", "value"))
+    body = struct.pack("<d", float("nan"))
+    for _ in range(2):
+        value = struct.pack(">xi", of_value) + body
+        world.source.produce("a", 0, value, key=struct.pack(">xi", of_key) + body)
+        world.catch_up()
+    assert len(world.mirror()) == 1
+    assert world.catalog.load("n.t__dead_letters") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "values"),
+    [
+        ({"type": "string", "logicalType": "uuid"}, (str(UUID(int=1)), str(UUID(int=2))), (UUID(int=1), UUID(int=2))),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, (Decimal(1), Decimal(2)), (1, 2)),
+    ],
+    ids=["uuid", "decimal"],
+)
+def test_keys_with_a_schema_tell_the_type_of_a_key_column_that_values_in_json_have_too(
+    tmp_path: Path, kind: dict[str, Any], keys: tuple[Any, Any], values: tuple[Any, Any]
+) -> None:
+    world = UpsertWorld(tmp_path, key=ValueSpec(format="avro"))
+    schema = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": kind}]}
+    number = world.registry.register("avro", json.dumps(schema), subject="a-key")
+
+    def tell(at: int, v: str | None) -> None:
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, fastavro.parse_schema(schema), {"id": keys[at]})
+        said = values[at] if isinstance(values[at], int) else str(values[at])
+        value = None if v is None else json.dumps({"id": said, "v": v}).encode()
+        world.source.produce("a", 0, value, key=struct.pack(">xi", number) + body.getvalue())
+
+    for at, v in ((0, "a"), (1, "a"), (0, "b")):
+        tell(at, v)
+    world.catch_up()
+    tell(1, None)
+    world.catch_up()
+    assert world.catalog.load("n.t__dead_letters") is None
+    (row,) = world.mirror()
+    assert (UUID(bytes=row["id"]) if isinstance(row["id"], bytes) else row["id"], row["v"]) == (values[0], "b")
+
+
+def test_a_key_that_is_a_text_where_values_have_a_number_makes_bad_records_and_holds_nothing_up(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    world.tell(('{"id":"7"}', {"id": 7}), ('{"id":8}', {"id": 8}))
+    assert world.mirror() == [{"id": 8}]
+    assert world.letters() == [("does_not_fit", 'string "7" does not fit long')]
+
+
+@pytest.mark.parametrize(
+    ("key", "named", "reason"),
+    [
+        ("avro", (), "the key is no record; name the `key_columns`"),
+        ("json", (), "the key is no record; write `key: {format: text}`, or name the `key_columns`"),
+        ("text", ("id",), "the key is text, and its column is a long: numbers and booleans take `format: json`"),
+    ],
+)
+def test_a_letter_of_a_bare_key_says_what_would_read_it(
+    tmp_path: Path, key: Any, named: tuple[str, ...], reason: str
+) -> None:
+    world = UpsertWorld(tmp_path, key=ValueSpec(format=key), key_columns=named, dead_letters={"stop_above": 1.0})
+    number = world.registry.register("avro", '"long"', subject="a-key")
+    body = struct.pack(">xi", number) + b"\x0e" if key == "avro" else b"7"
+    for value in (b'{"id": 7}', None):
+        world.source.produce("a", 0, value, key=body)
+    world.catch_up()
+    assert world.letters()[-1][1] == reason
+
+
+@pytest.mark.parametrize("envelope", [None, EnvelopeSpec(kind="debezium")], ids=["rows", "debezium"])
+def test_tombstones_have_key_columns_that_come_from_no_key(tmp_path: Path, envelope: EnvelopeSpec | None) -> None:
+    columns = (
+        ColumnSpec(name="region", type=parse_type("string"), constant="eu"),
+        ColumnSpec(name="tenant", type=parse_type("string"), header="tenant"),
+    )
+    names = ("region", "tenant", "_topic", "id")
+    world = UpsertWorld(
+        tmp_path, columns=columns, key_columns=names, key=JSON_KEYS, envelope=envelope, metadata={"topic": "_topic"}
+    )
+
+    def tell(tenant: str, value: bytes | None) -> None:
+        world.source.produce("a", 0, value, key=b'{"id":1}', headers=(("tenant", tenant.encode()),))
+
+    for tenant in ("x", "y"):
+        row = {"id": 1, "v": tenant}
+        tell(tenant, json.dumps(row if envelope is None else {"op": "c", "before": None, "after": row}).encode())
+    world.catch_up()
+    tell("x", None)
+    world.catch_up()
+    assert world.mirror() == [{"region": "eu", "tenant": "y", "id": 1, "v": "y", "_topic": "a"}]

@@ -1,0 +1,436 @@
+"""A whole service on the ports in memory: tables whose records replace the row of their key, over restarts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+from pyroaring import BitMap64
+from structlog.testing import capture_logs
+
+from frazil.catalog.port import TableState
+from frazil.ingest import plan
+from frazil.ingest.record_sizes import held_row_bytes
+from frazil.ingest.table import RunState, Table
+from frazil.spec.models import ColumnSpec, DeadLettersSpec, ValueSpec
+from frazil.spec.types import parse_type
+from frazil.testing import MemoryJobs, live_rows
+from frazil.upsert.delete_files import read_deletes
+from tests.unit.rows.test_shaped_service import World
+
+Value = dict[str, Any] | None
+JSON_KEYS = ValueSpec(format="json")
+
+
+class UpsertWorld(World):
+    """One topic that a table mirrors. tasks: how many a batch is read by. partitions: of the topic."""
+
+    def __init__(self, root: Path, tasks: int = 1, partitions: int = 2, **settings: Any) -> None:
+        given = {"mode": "upsert", "format_version": 3, "on_bad_record": "dead_letter", **settings}
+        super().__init__(root, **given)
+        self.source.create("a", partitions)
+        self.jobs = MemoryJobs(self.source, batch_size=1000 if tasks == 1 else 7, tasks=tasks)
+
+    def put(self, key: str | None, value: Value, partition: int = 0) -> None:
+        text = None if value is None else json.dumps(value).encode()
+        self.source.produce("a", partition, text, key=None if key is None else key.encode())
+
+    def tell(self, *changes: tuple[str | None, Value]) -> Table:
+        for key, value in changes:
+            self.put(key, value)
+        return self.catch_up()
+
+    def mirror(self, *names: str) -> list[dict[str, Any]]:
+        rows = live_rows(self.catalog, "n.t")
+        chosen = [{name: row[name] for name in names} if names else row for row in rows]
+        return sorted(chosen, key=lambda row: json.dumps(row, default=str, sort_keys=True))
+
+    def letters(self) -> list[tuple[str, str]]:
+        files = self.catalog.data_files("n.t__dead_letters")
+        rows = [row for file in files for row in pq.read_table(file.path).to_pylist()]
+        return sorted((row["error_class"], row["message"]) for row in rows)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_last_change_of_a_key_is_its_row(tmp_path: Path, version: int) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, format_version=version)
+    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "a"}), ("1", {"id": 1, "v": "b"}))
+    assert world.mirror() == [{"id": 1, "v": "b"}, {"id": 2, "v": "a"}]
+    world.tell(("1", None), ("3", {"id": 3, "v": "c"}), ("9", None))
+    assert world.mirror() == [{"id": 2, "v": "a"}, {"id": 3, "v": "c"}]
+    table = world.tell(("2", {"id": 2, "v": "d"}), ("1", {"id": 1, "v": "e"}))
+    assert world.mirror() == [{"id": 1, "v": "e"}, {"id": 2, "v": "d"}, {"id": 3, "v": "c"}]
+    assert table.run_state is RunState.WAITING
+    kinds = {(one.kind, one.is_of_one_file) for one in world.catalog.ancestors("n.t")[0].deletes}
+    assert kinds == {("vector" if version == 3 else "positions", True)}
+
+
+def test_the_json_text_null_is_no_value(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS)
+    world.tell(('{"id":1}', {"id": 1, "v": "a"}), ('{"id":2}', {"id": 2, "v": "a"}))
+    world.source.produce("a", 0, b"null", key=b'{"id":1}')
+    world.catch_up()
+    assert world.mirror() == [{"id": 2, "v": "a"}]
+
+
+def test_a_table_that_another_run_has_made_gets_the_columns_that_this_ones_file_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were started before there was one, and the file was changed between."""
+    marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="soft", metadata=marks)
+    create = world.catalog.create
+
+    def create_second(name: str, schema: Schema, *more: Any) -> TableState:
+        create(name, Schema(*(field for field in schema.fields if field.name not in marks.values())), *more)
+        return create(name, schema, *more)
+
+    monkeypatch.setattr(world.catalog, "create", create_second)
+    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}), ("2", None))
+    assert [(row["id"], row["_deleted"]) for row in world.mirror()] == [(1, False), (2, True)]
+
+
+def test_rows_are_kept_and_marked_when_a_tombstone_deletes_them(tmp_path: Path) -> None:
+    marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), deletes="soft", metadata=marks)
+    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}))
+    world.tell(("1", None), ("3", {"id": 3, "v": "c"}), ("3", None))
+    told = sorted((row["id"], row["v"], row["_deleted"], row["_deleted_at"] is None) for row in world.mirror())
+    assert told == [(1, "a", True, False), (2, "b", False, True), (3, "c", True, False)]
+    world.tell(("1", {"id": 1, "v": "d"}))
+    assert [row for row in world.mirror() if row["id"] == 1] == [
+        {"id": 1, "v": "d", "_deleted": False, "_deleted_at": None}
+    ]
+
+
+def test_what_is_beside_a_key_in_a_struct_stays_when_a_tombstone_marks_its_row(tmp_path: Path) -> None:
+    marks = {"deleted": "_deleted", "deleted_at": "_deleted_at"}
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("o.id",), deletes="soft", metadata=marks)
+    key = '{"o": {"id": 1}}'
+    world.tell((key, {"o": {"id": 1, "x": 2}, "v": "a"}))
+    world.tell((key, None))
+    assert world.mirror("o", "v", "_deleted") == [{"o": {"id": 1, "x": 2}, "v": "a", "_deleted": True}]
+
+
+def test_tombstones_that_are_marked_have_their_place_in_the_order_of_kafkas_time(tmp_path: Path) -> None:
+    marks = {"deleted": "_deleted", "deleted_at": "_deleted_at", "timestamp": "_at"}
+    settings: dict[str, Any] = {"deletes": "soft", "metadata": marks, "order_by": "_at"}
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",), **settings)
+    world.tell(("1", {"id": 1, "v": "a"}), ("2", {"id": 2, "v": "b"}))
+    for at_ms, key, value in ((9000, b"1", None), (8000, b"1", b'{"id": 1, "v": "late"}')):
+        world.source.produce("a", 0, value, at_ms, key=key)
+        world.catch_up()
+    assert sorted((row["id"], row["v"], row["_deleted"]) for row in world.mirror()) == [(1, "a", True), (2, "b", False)]
+    assert world.catalog.load("n.t__dead_letters") is None
+
+
+@pytest.mark.parametrize(("key", "shown"), [("text", "k"), ("raw", b"k")])
+def test_a_key_that_is_no_record_is_one_column(tmp_path: Path, key: str, shown: object) -> None:
+    world = UpsertWorld(tmp_path, key=ValueSpec.model_validate({"format": key}), metadata={"key": "_key"})
+    world.tell(("k", {"v": 1}), ("k", {"v": 2}), ("gone", {"v": 3}))
+    world.tell(("gone", None))
+    assert world.mirror() == [{"_key": shown, "v": 2}]
+
+
+def test_the_fields_of_the_key_are_the_key_columns(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS)
+    world.tell(('{"a":1,"b":"x"}', {"v": 1}), ('{"a":1,"b":"y"}', {"v": 2}), ('{"a":1,"b":"x"}', {"a": 1, "v": 3}))
+    assert world.mirror() == [{"a": 1, "b": "x", "v": 3}, {"a": 1, "b": "y", "v": 2}]
+    world.tell(('{"a":1,"b":"y"}', None), ('{"b":"x","a":1}', {"v": 4}))
+    assert world.mirror() == [{"a": 1, "b": "x", "v": 4}]
+
+
+def test_a_value_that_contradicts_its_key_is_a_bad_record(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    world.tell(('{"id":1}', {"id": 1, "v": 1}), ('{"id":1}', {"id": 2, "v": 2}), ("[7]", {"id": 7, "v": 0}))
+    assert world.mirror() == [{"id": 1, "v": 1}]
+    assert world.letters() == [
+        ("does_not_fit", "array [7] does not fit long"),
+        ("key_differs", "the field id of the value is not that of the key"),
+    ]
+
+
+def test_a_key_column_that_is_a_struct_stops_the_table(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("o",), key=JSON_KEYS)
+    world.put("1", {"o": {"id": 1}})
+    columns = (ColumnSpec(name="o", type=parse_type("struct<id: long>")),)
+    table = world.spec.tables[0].model_copy(update={"columns": columns})
+    world.spec = world.spec.model_copy(update={"tables": (table,)})
+    stopped = world.catch_up()
+    assert stopped.run_state is RunState.STOPPED
+    assert "`key_columns` takes columns with plain values only" in stopped.reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "said"),
+    [
+        ({"key_columns": ("o",)}, "1", "the column o is a list<long>, and `key_columns`"),
+        ({"key_columns": ("p",)}, "1", "the column p is a struct<5: q: optional long>, and `key_columns`"),
+        ({}, '{"o":[1]}', "the column o is a list<long>, and `key_columns`"),
+        ({"key_columns": ("id",), "order_by": "o"}, "1", "the column o is a list<long>, and `order_by`"),
+    ],
+)
+def test_a_key_or_an_order_that_turns_out_to_be_no_plain_value_stops_the_table(
+    tmp_path: Path, settings: dict[str, Any], key: str, said: str
+) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, **settings)
+    stopped = world.tell((key, {"id": 1, "o": [1], "p": {"q": 1}}))
+    assert stopped.run_state is RunState.STOPPED
+    assert stopped.reason.startswith(said)
+    assert world.catalog.load("n.t") is None
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_the_first_key_says_which_fields_are_the_key(tmp_path: Path, tasks: int) -> None:
+    world = UpsertWorld(tmp_path, tasks, key=JSON_KEYS)
+    world.tell(('{"id":1}', {"id": 1, "v": 1}), ('{"id":2,"x":1}', {"id": 2, "v": 2}), ('{"id":3}', {"id": 3, "v": 3}))
+    world.tell(('{"id":3,"x":1}', None), ('{"id":1}', None))
+    assert world.mirror() == [{"id": 3, "v": 3}]
+    reason = "the record's key has the field x, which is none of the table's key columns: name its `key_columns`"
+    assert world.letters() == [("key_differs", reason)] * 2
+
+
+def test_nested_and_composite_keys(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("o.id", "region"), key=JSON_KEYS)
+    north, south = '{"o":{"id":1},"region":"n"}', '{"o":{"id":1},"region":"s"}'
+    world.tell(
+        (north, {"o": {"id": 1, "x": 1}, "region": "n"}),
+        (south, {"o": {"id": 1, "x": 2}, "region": "s"}),
+        (north, {"o": {"id": 1, "x": 3}, "region": "n"}),
+    )
+    world.tell((south, None))
+    assert world.mirror() == [{"o": {"id": 1, "x": 3}, "region": "n"}]
+
+
+def test_what_is_beside_a_key_in_a_struct_is_the_values(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS)
+    first, second = '{"o":{"id":1}}', '{"o":{"id":2}}'
+    world.tell((first, {"o": {"id": 1, "x": 3}, "v": 1}), (second, {"o": {"x": 4}, "v": 2}), (second, {"v": 3}))
+    rows = sorted(world.mirror(), key=lambda row: int(row["v"]))
+    assert rows == [{"o": {"id": 1, "x": 3}, "v": 1}, {"o": {"id": 2, "x": None}, "v": 3}]
+    world.tell((second, {"o": {"x": 5}, "v": 4}), (first, None))
+    assert world.mirror() == [{"o": {"id": 2, "x": 5}, "v": 4}]
+
+
+@pytest.mark.parametrize("batch_size", [1, 1000])
+@pytest.mark.parametrize("first", range(5))
+@pytest.mark.parametrize("named", [("id",), ()])
+def test_each_key_is_read_as_what_it_is(tmp_path: Path, first: int, batch_size: int, named: tuple[str, ...]) -> None:
+    keys = ["7", '{"id":1}', ' {"id":2}', "", "{"]
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=named, dead_letters={"stop_above": 1.0})
+    world.jobs = MemoryJobs(world.source, batch_size)
+    world.tell(*((f'{{"id":{n}}}', {"id": n}) for n in (1, 2, 3, 7)))
+    table = world.tell(*((key, None) for key in keys[first:] + keys[:first]))
+    assert (table.run_state, world.mirror()) == (RunState.WAITING, [{"id": 3}])
+    assert [kind for kind, _ in world.letters()] == ["malformed", "malformed"]
+
+
+@pytest.mark.parametrize("keys", [("7", '{"id":1}'), ('{"id":1}', "7")], ids="|".join)
+def test_keys_that_are_no_records_do_not_hide_the_fields_of_those_that_are(
+    tmp_path: Path, keys: tuple[str, ...]
+) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS)
+    world.tell(*((key, {"v": 1}) for key in keys))
+    assert world.mirror() == [{"id": 1, "v": 1}, {"id": 7, "v": 1}]
+
+
+@pytest.mark.parametrize("key", ["abc", 'a"b', "ä\\", ""])
+def test_a_bare_key_of_text_may_have_its_schema_beside_it(tmp_path: Path, key: str) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",))
+    wrapped = json.dumps({"schema": {"type": "string"}, "payload": key})
+    world.tell((json.dumps(key), {"id": key}), (wrapped, {"id": "other"}))
+    world.tell((wrapped, None))
+    assert world.mirror() == [{"id": "other"}]
+
+
+def test_a_record_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    world.tell(("1", {"id": 1, "v": 1}), (None, None), ("2", {"v": 2}), ("3", {"id": None, "v": 3}))
+    assert world.mirror() == [{"id": 1, "v": 1}]
+    assert world.letters() == [
+        ("no_key", "the key column id has no value"),
+        ("no_key", "the key column id has no value"),
+        ("no_key", "the record has no key, and its row is found by it"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"on_bad_record": "stop"}, "name the `key_columns`"),
+        ({"dead_letters": DeadLettersSpec(stop_above=0.0)}, "name the `key_columns`"),
+        ({"on_bad_record": "stop", "key_columns": ("id",)}, "fix the producer"),
+    ],
+)
+def test_a_table_that_stops_at_records_without_keys_says_how_it_could_have_them(
+    tmp_path: Path, settings: dict[str, Any], named: str
+) -> None:
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, **settings)
+    table = world.tell(*((None, {"v": number}) for number in range(100)))
+    assert table.run_state is RunState.STOPPED
+    assert table.remedy.startswith(named), table.remedy
+
+
+def test_a_late_change_does_not_replace_a_newer_row(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at")
+    world.tell(("1", {"id": 1, "at": 5, "v": "five"}), ("2", {"id": 2, "at": 1, "v": "one"}))
+    world.tell(("1", {"id": 1, "at": 4, "v": "late"}), ("2", {"id": 2, "at": 2, "v": "two"}))
+    assert world.mirror() == [{"id": 2, "at": 2, "v": "two"}, {"id": 1, "at": 5, "v": "five"}]
+    world.tell(("1", {"id": 1, "at": 9, "v": "nine"}), ("1", {"id": 1, "at": 7, "v": "late"}))
+    world.tell(("1", {"id": 1, "at": 9, "v": "nine again"}), ("2", None))
+    assert world.mirror() == [{"id": 1, "at": 9, "v": "nine again"}]
+
+
+def test_a_change_without_an_ordering_value_is_a_dead_letter(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at", dead_letters={"stop_above": 1.0})
+    world.tell(("1", {"id": 1, "at": 5}), ("1", {"id": 1}))
+    assert world.mirror() == [{"id": 1, "at": 5}]
+    assert world.letters() == [("no_order", "the column at, which orders the changes, has no value")]
+
+
+def test_a_value_that_was_put_aside_is_said_not_to_fit(tmp_path: Path) -> None:
+    columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("id", "at"))
+    letters = {"stop_above": 1.0}
+    world = UpsertWorld(
+        tmp_path, key_columns=("id",), order_by="at", columns=columns, rescue=True, dead_letters=letters
+    )
+    world.tell(
+        ("1", {"id": 1, "at": 1}), ("2", {"id": "two", "at": 1}), ("3", {"id": 3, "at": "now"}), ("4", {"id": 4})
+    )
+    assert [row["id"] for row in world.mirror()] == [1]
+    assert world.letters() == [
+        ("no_key", "the key column id has a value that does not fit its type"),
+        ("no_order", "the column at, which orders the changes, has a value that does not fit its type"),
+        ("no_order", "the column at, which orders the changes, has no value"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "older", "newer", "last"),
+    [
+        ("string", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5Z", "a"),
+        ("timestamptz", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5Z", "b"),
+        ("string", "9", "10", "a"),
+        ("decimal(10,2)", "9", "10", "b"),
+    ],
+)
+def test_texts_order_changes_by_their_bytes_and_the_log_says_so(
+    tmp_path: Path, kind: str, older: str, newer: str, last: str
+) -> None:
+    columns = (ColumnSpec(name="at", type=parse_type(kind)),)
+    with capture_logs() as logs:
+        world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at", columns=columns)
+        world.tell(("1", {"id": 1, "v": "a", "at": older}))
+        world.tell(("1", {"id": 1, "v": "b", "at": newer}))
+    assert world.mirror("v") == [{"v": last}]
+    told = [one["order_by"] for one in logs if one["event"] == "ordered_by_text"]
+    assert told == (["at", "at"] if kind == "string" else [])  # Once by each of the two runs.
+
+
+def test_new_fields_and_deletes_before_any_row(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, metadata={"offset": "_offset"})
+    world.tell(("1", None))
+    world.tell(("1", {"id": 1}))
+    world.tell(("1", {"id": 1, "extra": True}), ("2", {"id": 2}))
+    assert world.mirror() == [{"id": 1, "extra": True, "_offset": 2}, {"id": 2, "extra": None, "_offset": 3}]
+
+
+def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("idd",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
+    table = world.tell(("1", {"id": 1}), ("2", {"id": 2}), ("1", None))
+    assert (table.run_state, world.mirror()) == (RunState.WAITING, [])
+    assert world.letters() == [("no_key", "the table has no key column idd, and the record does not bring it")] * 3
+    world.tell(("2", {"id": 2, "idd": 2}))
+    assert world.mirror() == [{"id": 2, "idd": 2}]
+
+
+@pytest.mark.parametrize("settings", [{}, {"metadata": {"offset": "_offset"}}])
+def test_a_delete_before_any_row_deletes_nothing(tmp_path: Path, settings: dict[str, Any]) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, **settings)
+    assert world.tell(("1", None)).run_state is not RunState.STOPPED
+    world.tell(("1", {"id": 1}), ("2", {"id": 2}), ("2", None))
+    assert world.mirror("id") == [{"id": 1}]
+
+
+def test_rows_that_cannot_be_looked_up_leave_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS)
+    world.tell(*((str(n), {"id": n, "v": "a"}) for n in range(4)))
+    world.tell(("1", None))
+    asked = []
+
+    def away(*given: Any) -> BitMap64:
+        asked.append(set(tmp_path.rglob("*.parquet")))
+        if len(asked) <= 3:
+            raise OSError("the store is away")
+        return read_deletes(*given)
+
+    monkeypatch.setattr("frazil.upsert.lookup.read_deletes", away)
+    world.tell(("2", {"id": 2, "v": "b"}))
+    assert len(world.mirror()) == 3
+    assert len({len(files) for files in asked}) == 1
+    files = {file.path for file in world.catalog.data_files("n.t")}
+    assert {str(path) for path in tmp_path.rglob("*.parquet")} == files
+
+
+def test_all_rows_of_a_key_that_is_there_twice_are_replaced_by_one(tmp_path: Path) -> None:
+    columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("id", "v"))
+    world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, columns=columns)
+    appending = World(tmp_path / "other", columns=columns)
+    appending.run({"id": 1, "v": 1}, {"id": 1, "v": 2}, {"id": 2, "v": 3})
+    world.catalog = appending.catalog.for_pipeline("mirror")
+    world.spec = world.spec.model_copy(update={"pipeline": "mirror"})
+    world.tell(("1", {"id": 1, "v": 9}))
+    assert world.mirror() == [{"id": 1, "v": 9}, {"id": 2, "v": 3}]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int) -> None:
+    """Random changes of few keys over two partitions, in batches of any size, read by one task or by several, with and
+    without an ordering column, in both formats.
+    """
+    chance = np.random.default_rng(seed)
+    is_ordered, tasks, version = bool(seed % 2), 1 + seed % 3 * 2, 2 + seed // 2 % 2
+    order: dict[str, Any] = {"order_by": "at"} if is_ordered else {}
+    world = UpsertWorld(tmp_path, tasks, key_columns=("id",), key=JSON_KEYS, format_version=version, **order)
+    world.put("999", {"id": 999, "at": 0, "v": 0})
+    expected: dict[int, dict[str, Any]] = {999: {"id": 999, "at": 0, "v": 0}}
+    world.catch_up()
+    number = 0
+    for _ in range(8):
+        told: list[tuple[int, int, Value]] = []
+        for _ in range(int(chance.integers(1, 60))):
+            number += 1
+            key = int(chance.integers(0, 12))
+            partition = key % 2 if is_ordered else int(chance.integers(0, 2))
+            value = {"id": key, "at": int(chance.integers(0, 50)), "v": number} if chance.random() < 0.75 else None
+            world.put(str(key), value, partition)
+            told.append((partition, key, value))
+        _apply(expected, sorted(told, key=lambda one: one[0]), is_ordered)
+        world.catch_up()
+        assert world.mirror() == sorted(expected.values(), key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def _apply(rows: dict[int, dict[str, Any]], told: list[tuple[int, int, Value]], is_ordered: bool) -> None:
+    """One batch, told in the order of partitions and offsets: that of arrival. A delete has no ordering value here."""
+    for _, key, value in told:
+        if value is None:
+            rows.pop(key, None)
+        elif not is_ordered or key not in rows or value["at"] >= rows[key]["at"]:
+            rows[key] = value
+
+
+def test_a_mirror_reads_no_more_at_once_than_there_is_to_be_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 10)
+    world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",))
+    table = world.tell(*((str(n), {"id": n, "v": "a"}) for n in range(40)))
+    assert table.clock().held_bytes == held_row_bytes(columns=2)
+    committed = [sum(file.record_count for file in one.files) for one in world.catalog.ancestors("n.t")]
+    assert [count for count in committed if count] == [10] * 4
+    assert len(world.mirror()) == 40
