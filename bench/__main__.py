@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import care, connect, freshness, idle, many, metadata, new_schema, report, start, throughput, upsert
+from bench import connect, freshness, idle, maintenance, many, metadata, new_schema, report, start, throughput, upsert
 from bench.place import Place, open_place
 from bench.settings import Settings
 
@@ -25,10 +25,10 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "upsert": upsert.measure,
     "scattered": upsert.measure_scattered,
     "metadata": metadata.measure,
-    "care": care.measure,
+    "maintenance": maintenance.measure,
 }
 
-_LONG = ("care",)
+_LONG = ("maintenance",)
 """Take so long that they are asked for by name alone."""
 
 

@@ -50,7 +50,7 @@ def measure(place: Place) -> None:
         with place.attempt(f"care {variant}"):
             run = _one_run(place, variant, table_settings, seconds[variant])
             say(f"care {variant}: {json.dumps(run)}")
-            place.write_result("care", "frazil", variant, [run])
+            place.write_result("maintenance", "frazil", variant, [run])
 
 
 def _one_run(place: Place, variant: str, table_settings: dict[str, Any], seconds: int) -> Run:

@@ -185,7 +185,7 @@ def _seconds(form: Form) -> float:
         began = time.process_time()
         read = read_records(target, records)
         taken.append(time.process_time() - began)
-        assert not read.decoded.misfits, read.decoded.misfits
+        assert not read.decoded.mismatches, read.decoded.mismatches
     return sorted(taken)[_ROUNDS // 2] / COUNT * 1_000_000
 
 

@@ -38,7 +38,7 @@ class Load:
     """A topic to be read from its beginning.
 
     total: records in the topic. warm: so many of them, at the least, are committed before counting begins. expected: what
-    the table must hold. letters: how many of the records must be in the dead-letter table instead. table, pipeline:
+    the table must hold. dead_letters: how many of the records must be in the dead-letter table instead. table, pipeline:
     further settings of each.
     """
 
@@ -46,14 +46,14 @@ class Load:
     total: int
     warm: int
     expected: Totals | dict[str, int]
-    letters: int = 0
+    dead_letters: int = 0
     table: Mapping[str, object] = dataclasses.field(default_factory=dict)
     pipeline: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
     @property
     def rows(self) -> int:
         """Rows of the table in the end."""
-        return self.total - self.letters
+        return self.total - self.dead_letters
 
     def found(self, table: Table) -> Totals | dict[str, int]:
         """What the table holds, for comparison with `expected`."""
@@ -110,7 +110,7 @@ def _bad_load(place: Place, topic: str, pool: DamagedPool, value: Value) -> Load
     _fill(place, topic, value, total)
     expected = pool.totals(total)
     table = {"on_bad_record": "dead_letter"}
-    return Load(topic, total, records, expected, letters=total - expected.rows, table=table)
+    return Load(topic, total, records, expected, dead_letters=total - expected.rows, table=table)
 
 
 def _total(place: Place, records: int) -> int:

@@ -20,7 +20,7 @@ from frazil.catalog.iceberg_maintenance import IcebergUpkeep
 from frazil.catalog.port import TableState
 from frazil.clock import SystemClock, new_id
 from frazil.dead_letters.tables import NEW_TABLE_PROPERTIES
-from frazil.maintenance.plan import Care, Plan
+from frazil.maintenance.plan import MaintenanceTask, Plan
 from frazil.maintenance.run import Carer, Charge
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.models import MaintenanceSpec
@@ -59,7 +59,7 @@ def _one_run(folder: Path, commits: int) -> dict[str, float]:
         state = catalog.create(_TABLE, schema, NEW_TABLE_PROPERTIES, 2)
         progress, target = state.progress, _target(state)
         carer = Carer(IcebergUpkeep(catalog), "bench", SystemClock())
-        charge = Charge(_TABLE, Care(MaintenanceSpec(min_input_files=commits + 1), _TARGET_BYTES))
+        charge = Charge(_TABLE, MaintenanceTask(MaintenanceSpec(min_input_files=commits + 1), _TARGET_BYTES))
         carer.plan(charge, begins=True)
         catalog.load(_TABLE)
         times = []
@@ -71,17 +71,17 @@ def _one_run(folder: Path, commits: int) -> dict[str, float]:
             progress = catalog.commit(Commit(_TABLE, files, after, progress))
             times.append(CLOCK.monotonic_s() - began_s)
             if number % _LOOK_EVERY == 0:
-                assert all(not outcome.failure for outcome in carer.run(_plan(carer, charge), charge.care))
-        debt = _plan(carer, charge).debt
-        if debt.files != commits:
-            raise RuntimeError(f"the table has {debt.files} data files of {commits} commits")
+                assert all(not outcome.failure for outcome in carer.run(_plan(carer, charge), charge.maintenance))
+        health = _plan(carer, charge).health
+        if health.files != commits:
+            raise RuntimeError(f"the table has {health.files} data files of {commits} commits")
         location = str(catalog.java_table(_TABLE).operations().current().metadataFileLocation())
         first, last = median(times[:_FIRST]), median(times[-_FIRST:])
         return {
             "commits": commits,
             "metadata_bytes": Path(location).stat().st_size,
-            "snapshots": debt.snapshots,
-            "manifests": debt.manifests,
+            "snapshots": health.snapshots,
+            "manifests": health.manifests,
             "first_ms": round(first * 1000, 1),
             "last_ms": round(last * 1000, 1),
             "ratio": round(last / first, 2),

@@ -13,7 +13,7 @@ from bench.report_tables import median_of as _median
 from bench.report_tables import number as _number
 from bench.report_tables import spread_of as _spread
 from bench.report_tables import table
-from bench.report_upkeep import care, upserts
+from bench.report_upkeep import maintenance, upserts
 from bench.results import Result, Results, read_results
 from bench.settings import FORMAT_VARIANTS, Settings
 
@@ -65,7 +65,7 @@ def render(results: Results, before: str = "") -> str:
         "Throughput": _throughput(results),
         "Formats and bad records": _formats(results),
         "Upserts": upserts(results),
-        "Table care": care(results),
+        "Table care": maintenance(results),
         "Freshness": _freshness(results),
         "A new schema in mid-stream": _new_schema(results),
         "Idle and trickling topics": _crowds(results),

@@ -97,13 +97,13 @@ def _reads(results: Results) -> str:
     return table(["reader", *_READS.values()], rows) if rows else ""
 
 
-def care(results: Results) -> str:
+def maintenance(results: Results) -> str:
     """The feed with care and without, and the metadata of many commits."""
     parts = [
         (
             "A commit each second, with care and without. CPU counts until the last record is committed, with care until "
             "files are as they should be, five minutes later at most:",
-            _table(results, "care", "", _CARE),
+            _table(results, "maintenance", "", _CARE),
         ),
         (
             "Commits of a small data file each, with expiry on, without Spark and Kafka; no files are put together:",

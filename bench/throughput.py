@@ -127,13 +127,13 @@ def quietly(place: Place, subject: str, label: str, one: Callable[[], Run]) -> l
 def _one_run(place: Place, command: Command, load: Load) -> Run:
     around = Surroundings(place)
     running = Running(command)
-    letters = command.table.dead_letters()
+    dead_letters = command.table.dead_letters()
     try:
         warm_s = running.wait_for_rows(rows_of(load.warm, load.rows, load.total), _TIMEOUT_S)
         warm = records_of(command.table.committed(), load.rows, load.total) if load.warm else 0
         committed_s = running.wait_for_rows(load.rows, _TIMEOUT_S)
-        if load.letters:
-            committed_s = running.wait_for_rows(load.letters, _TIMEOUT_S, table=letters)
+        if load.dead_letters:
+            committed_s = running.wait_for_rows(load.dead_letters, _TIMEOUT_S, table=dead_letters)
         last_cpu = running.sampler.sample()
         roles = running.sampler.tree.cpu_by_role()
         code = running.wait(_TIMEOUT_S)
@@ -198,15 +198,15 @@ def _verified(command: Command, load: Load) -> Run:
         raise RuntimeError(f"{command.subject}: the table holds {found}, produced was {load.expected}")
     if "metadata" in load.table and (positions := command.table.positions()) != load.rows:
         raise RuntimeError(f"{command.subject}: {positions} different positions for {load.rows} records")
-    letters = command.table.dead_letters()
-    committed, places = letters.committed(), letters.positions("partition", "offset")
-    if (committed, places) != (load.letters, load.letters):
+    dead_letters = command.table.dead_letters()
+    committed, places = dead_letters.committed(), dead_letters.positions("partition", "offset")
+    if (committed, places) != (load.dead_letters, load.dead_letters):
         raise RuntimeError(
-            f"{command.subject}: {committed} dead letters of {places} records, produced were {load.letters} bad ones"
+            f"{command.subject}: {committed} dead letters of {places} records, produced were {load.dead_letters} bad ones"
         )
     return {
         "rows": load.rows,
-        "letters": load.letters,
+        "dead_letters": load.dead_letters,
         "snapshots": len(command.table.snapshots()),
         "files": len(command.table.files()),
         "size_mb": round(command.table.size_bytes() / 1e6, 1),

@@ -81,10 +81,10 @@ TABLE = Document(
         "dead_letters": ("number", "Rows of its dead-letter table."),
         "bad_skipped": ("number", "Bad records that `on_bad_record: skip` has left out since the table began."),
         "skipped_offsets": ("number", "Offsets that Kafka no longer had and the process has passed over."),
-        "passed_over": ("object: kind → number", "Records that are no change of a row, by what they are."),
+        "ignored_records": ("object: kind → number", "Records that are no change of a row, by what they are."),
         "refused_changes": ("list", "Changes of its columns that its policy forbids: `change`, `schemas`, `remedy`."),
         "last_upsert": ("object", "What the last batch of changes did, of a mirror."),
-        "care": ("object", "How it is stored, and what is due."),
+        "maintenance": ("object", "How it is stored, and what is due."),
     },
 )
 CARE = Document(
@@ -113,15 +113,15 @@ LAST_UPSERT = Document(
         "keys": ("number", "Different keys among them."),
         "deleted": ("number", "Rows that were taken away, those that were replaced included."),
         "late": ("number", "Changes that came too late: the row in the table is newer by `order_by`."),
-        "unfilled": ("number", "Values that a change left to the old row, and there was none."),
+        "missing_required": ("number", "Values that a change left to the old row, and there was none."),
         "files": ("number", "Data files that the table had."),
-        "looked_at": ("number", "Those of them whose keys were read."),
+        "inspected": ("number", "Those of them whose keys were read."),
         "tries": ("number", "How often the rows were looked up; more than once where another writer came between."),
     },
 )
 _SHARED = (
     "state", "reason", "remedy", "where", "topics", "lag_records", "watermark_ms", "last_commit_ms", "dropped_fields",
-    "dead_letters", "bad_skipped", "skipped_offsets", "passed_over", "last_upsert",
+    "dead_letters", "bad_skipped", "skipped_offsets", "ignored_records", "last_upsert",
 )  # fmt: skip
 RUN = Document(
     "frazil run: tables.&lt;name&gt;",
@@ -190,7 +190,7 @@ MAINTAIN = Document(
         "failure": ("text", "Why the table could not be looked at; empty when it could."),
         "actions": ("list", "What is due, in the order in which it is done."),
         "waiting": ("list of texts", "What must not be done yet, and why."),
-        "debt": ("object", "What the table owes, before the round; null when it could not be looked at."),
+        "health": ("object", "What the table owes, before the round; null when it could not be looked at."),
     },
 )
 ACTION = Document(
@@ -229,13 +229,13 @@ DEBT = Document(
         "manifests": ("number", "Manifests of the newest snapshot."),
         "snapshots": ("number", "Snapshots."),
         "metadata_bytes": ("number", "The size of the metadata file."),
-        "last_care_ms": (_MS, "When table care of any process last changed the table's files."),
+        "last_maintenance_ms": (_MS, "When table care of any process last changed the table's files."),
         "above_cap": ("list of texts", "What is so much that readers suffer."),
     },
 )
 LETTER_CLASS = Document(
     "frazil dead-letters list: tables.&lt;name&gt;.classes[]",
-    "Beside `dead_letter_table` (null where there is none) and `letters`, how many there are.",
+    "Beside `dead_letter_table` (null where there is none) and `dead_letters`, how many there are.",
     {
         "error_class": ("text", "The [class of error](dead-letters.md#classes-of-error)."),
         "count": ("number", "How many letters have it."),
@@ -247,9 +247,9 @@ LETTER_CLASS = Document(
 )
 LETTER = Document(
     "frazil dead-letters show: tables.&lt;name&gt;[]",
-    "Bytes are an object with `text`, or with `base64` where they are not UTF-8. `retry` says of each table how many letters"
-    " are `in_table` now and how many `stayed`; `drop` says how many `letters` it removed or would remove, and beside the"
-    " tables whether they are `dropped`.",
+    "Bytes are an object with `text`, or with `base64` where they are not UTF-8. `retry` returns per table how many"
+    " dead letters are `in_table` now and how many `stayed`; `drop` returns per table how many `dead_letters` it removed or"
+    " would remove, and whether they are `dropped`.",
     {
         "topic": ("text", "Where the record lies in Kafka."),
         "partition": ("number", ""),

@@ -74,7 +74,7 @@ def error_classes() -> list[str]:
     for _, call in calls(SOURCE.rglob("*.py")):
         places = {
             "Fault": call.args[:1],
-            "Misfit": call.args[2:3],
+            "Mismatch": call.args[2:3],
             "BadRecord": call.args[3:4],
             "refuse": call.args,
             "_refuse_empty": call.args,

@@ -57,25 +57,25 @@ class FakeClock:
         self._passed_s += seconds
 
 
-class StepLanes:
+class StepWorkers:
     """Lanes without threads: every `wait` does one piece of work, or lets the time pass when there is none."""
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
         self._waiting: deque[tuple[str, Any, Callable[[], Any]]] = deque()
 
-    def is_free(self, lane: str) -> bool:
+    def is_free(self, pool: str) -> bool:
         """See Lanes."""
-        return all(busy != lane for busy, _, _ in self._waiting)
+        return all(busy != pool for busy, _, _ in self._waiting)
 
     @property
     def is_idle(self) -> bool:
         """See Lanes."""
         return not self._waiting
 
-    def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
+    def submit(self, pool: str, about: Any, work: Callable[[], Any]) -> None:
         """See Lanes."""
-        self._waiting.append((lane, about, work))
+        self._waiting.append((pool, about, work))
 
     def wait(self, timeout_s: float) -> list[Done]:
         """See Lanes. What is no Exception (a crash of the process) is raised here."""
@@ -174,6 +174,6 @@ __all__ = [
     "MemorySnapshot",
     "MemorySource",
     "MemoryTopic",
-    "StepLanes",
+    "StepWorkers",
     "live_rows",
 ]

@@ -102,20 +102,20 @@ class DeleteFile:
 class Touched:
     """What the changes of one task ask of an upsert table, folded to the last change of each key.
 
-    keys: the keys, as `ingest.fold` writes them; held: rows that wait for values of the rows they replace, the same way,
+    keys: the keys, as `ingest.fold` writes them; buffered: rows that wait for values of the rows they replace, the same way,
     empty when there are none. files: paths of the files that all other rows went to. change_count: before folding.
     first: the only change is that of this tombstone, and none at all if it is right behind the delete of its key.
     """
 
     keys: str
-    held: str = ""
+    buffered: str = ""
     files: tuple[str, ...] = ()
     change_count: int = 0
     first: FirstTombstone | None = None
 
 
 @dataclass(frozen=True)
-class Letters:
+class PendingDeadLetters:
     """Bad records of one batch, written to files of the dead-letter table `table`: promised by the commit of the
     batch, kept by a commit of that table under the same commit id. since: per topic and partition where the batch
     began. topic: a Kafka topic that they go to as well; empty for none.
@@ -134,9 +134,9 @@ class Progress:
     offsets: the full vector. topic_ids: Kafka's ids, so that a topic made anew is not read on by offset alone. skipped:
     offsets that this commit passed over because Kafka no longer has them (from, to). schemas: ids of what the values
     were decoded with, or their format. bad_skipped: bad records left out since the table began, as `on_bad_record:
-    skip` says. passed_over: records since the table began that are no change of a row, by what they are. letters: dead
-    letters of this batch, still to be committed unless the dead-letter table has them already. epoch, run_id: who wrote
-    it; a later start of the same pipeline has a greater epoch. places: of a table that shows transactions whole, the
+    skip` says. ignored_records: records since the table began that are no change of a row, by what they are. dead_letters:
+    dead letters of this batch, still to be committed unless the dead-letter table has them already. epoch, run_id: who
+    wrote it; a later start of the same pipeline has a greater epoch. places: of a table that shows transactions whole, the
     newest place among the source's commits that each partition has seen. emptied: of a table whose changes are in their
     source's order, the place of its newest truncate; changes from before it count no more. last_deletes: of a mirror that
     takes tombstones, what its batches have ended with where that is a delete. snapshot_id: None before the first commit,
@@ -153,8 +153,8 @@ class Progress:
     skipped: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     schemas: tuple[str, ...] = ("json",)
     bad_skipped: int = 0
-    passed_over: Mapping[str, int] = field(default_factory=dict)
-    letters: Letters | None = None
+    ignored_records: Mapping[str, int] = field(default_factory=dict)
+    dead_letters: PendingDeadLetters | None = None
     places: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     emptied: str = ""
     last_deletes: tuple[LastDelete, ...] = ()
@@ -169,15 +169,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one table will read next. is_light: its records have been small, so they travel to the tasks without being
-    measured; one that is not small sends the batch back (`TaskReport.has_heavy`). most_tasks: that it may be split into,
+    """What one table will read next. is_small: its records have been small, so they travel to the tasks without being
+    measured; one that is not small sends the batch back (`TaskReport.has_oversized`). most_tasks: that it may be split into,
     so that files get the size that was asked for; None for as many as are quickest. is_apart: it shares no read with another
     table of its topics, as it must end where it ends, or be read by one task.
     """
 
     table: str
     ranges: tuple[OffsetRange, ...]
-    is_light: bool = False
+    is_small: bool = False
     most_tasks: int | None = None
     is_apart: bool = False
 
@@ -238,7 +238,7 @@ class FirstTombstone:
 
 
 @dataclass(frozen=True)
-class Half:
+class KeyUpdatePart:
     """One of the two records that tell of a row which gets another key: the delete of the old one, or the insert of the new
     one. Both are at the same `position` of the source's log, in what may be two partitions.
     """
@@ -260,20 +260,20 @@ class Half:
 class TaskReport:
     """What a task (or, merged, all tasks of a batch) found out about one table's ranges.
 
-    value_bytes: of all record values; largest_bytes: of one. has_heavy: a light batch had a record that is not small,
+    value_bytes: of all record values; largest_bytes: of one. has_oversized: a light batch had a record that is not small,
     and must be read again as one that is not light. latest_ms: per topic and partition the latest record timestamp
     seen. wanted: JSON of the struct type of fields that the table lacks, by path (see `ingest.evolve`); loosened: JSON
     lists, the paths of required columns that records have no value for. bad: the first bad records; bad_count: all of
     them. missing: ids of schemas that were not there to read with. refusals: changes of the table that its policy does
     not allow. scattered: where there are rows of more partitions than one batch may write, two of them by name; there are
-    no files then. letters: files of the dead-letter table; letter_count: bad records in them. touched: of an upsert table,
-    what the changes ask of it. key_columns: of an upsert table that does not know its key yet, the fields of the records'
-    keys. passed_over: records that are no change of a row, by what they are. has_moves: rows get another key, and what
-    belongs together may be in the ranges of two tasks, so one must read the batch. unpaired: topic, partition and offset of
-    records whose row had another key, and the row of that key is not known. halves: of a batch that one task has read, those
-    without their other half; ends: where the batch must end in some partitions so that it has both halves or none.
-    emptied: as in Progress, of the batch's newest truncate. last_deletes: as there, of what was read. unplaced: topic,
-    partition and offset of truncates that have no place among the changes of other partitions.
+    no files then. dead_letters: files of the dead-letter table; dead_letter_count: bad records in them. touched: of an
+    upsert table, what the changes ask of it. key_columns: of an upsert table that does not know its key yet, the fields of
+    the records' keys. ignored_records: records that are no change of a row, by what they are. has_key_updates: rows get
+    another key, and what belongs together may be in the ranges of two tasks, so one must read the batch. unpaired: topic,
+    partition and offset of records whose row had another key, and the row of that key is not known. key_update_parts: of a
+    batch that one task has read, those without their other half; ends: where the batch must end in some partitions so that
+    it has both halves or none. emptied: as in Progress, of the batch's newest truncate. last_deletes: as there, of what was
+    read. unplaced: topic, partition and offset of truncates that have no place among the changes of other partitions.
     """
 
     table: str
@@ -281,24 +281,24 @@ class TaskReport:
     record_count: int = 0
     value_bytes: int = 0
     largest_bytes: int = 0
-    has_heavy: bool = False
+    has_oversized: bool = False
     latest_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
     loosened: frozenset[str] = frozenset()
     dropped: frozenset[str] = frozenset()
     bad: tuple[BadRecord, ...] = ()
     bad_count: int = 0
-    letters: tuple[DataFile, ...] = ()
-    letter_count: int = 0
+    dead_letters: tuple[DataFile, ...] = ()
+    dead_letter_count: int = 0
     missing: frozenset[str] = frozenset()
     refusals: frozenset[str] = frozenset()
     scattered: tuple[str, ...] = ()
     touched: tuple[Touched, ...] = ()
     key_columns: tuple[str, ...] = ()
-    passed_over: Mapping[str, int] = field(default_factory=dict)
-    has_moves: bool = False
+    ignored_records: Mapping[str, int] = field(default_factory=dict)
+    has_key_updates: bool = False
     unpaired: tuple[tuple[str, int, int], ...] = ()
-    halves: tuple[Half, ...] = ()
+    key_update_parts: tuple[KeyUpdatePart, ...] = ()
     ends: Offsets = field(default_factory=dict)
     emptied: str = ""
     last_deletes: tuple[LastDelete, ...] = ()
@@ -325,17 +325,17 @@ class Resolved:
     """What a batch of changes did to its table.
 
     changes: as they were read; keys: distinct ones. deleted: rows that were taken away; late: changes that an older row
-    outlived; unfilled: values that a change left to the old row, and there was none. files: at the snapshot; looked_at:
-    those whose keys were read. tries: how often the rows were looked up.
+    outlived; missing_required: values that a change left to the old row, and there was none. files: at the snapshot;
+    inspected: those whose keys were read. tries: how often the rows were looked up.
     """
 
     changes: int = 0
     keys: int = 0
     deleted: int = 0
     late: int = 0
-    unfilled: int = 0
+    missing_required: int = 0
     files: int = 0
-    looked_at: int = 0
+    inspected: int = 0
     tries: int = 0
 
 
@@ -403,24 +403,24 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         record_count=sum(report.record_count for report in mine),
         value_bytes=sum(report.value_bytes for report in mine),
         largest_bytes=max((report.largest_bytes for report in mine), default=0),
-        has_heavy=any(report.has_heavy for report in mine),
+        has_oversized=any(report.has_oversized for report in mine),
         latest_ms=latest,
         wanted=tuple(dict.fromkeys(w for report in mine for w in report.wanted)),
         loosened=frozenset().union(*(report.loosened for report in mine)),
         dropped=frozenset().union(*(report.dropped for report in mine)),
         bad=tuple(bad[:limit]),
         bad_count=sum(report.bad_count for report in mine),
-        letters=tuple(f for report in mine for f in report.letters),
-        letter_count=sum(report.letter_count for report in mine),
+        dead_letters=tuple(f for report in mine for f in report.dead_letters),
+        dead_letter_count=sum(report.dead_letter_count for report in mine),
         missing=frozenset().union(*(report.missing for report in mine)),
         refusals=frozenset().union(*(report.refusals for report in mine)),
         scattered=next((report.scattered for report in mine if report.scattered), ()),
         touched=tuple(t for report in mine for t in report.touched),
         key_columns=next((report.key_columns for report in mine if report.key_columns), ()),
-        passed_over=add_counts(*(report.passed_over for report in mine)),
-        has_moves=any(report.has_moves for report in mine),
+        ignored_records=add_counts(*(report.ignored_records for report in mine)),
+        has_key_updates=any(report.has_key_updates for report in mine),
         unpaired=tuple(sorted(place for report in mine for place in report.unpaired)),
-        halves=tuple(half for report in mine for half in report.halves),
+        key_update_parts=tuple(half for report in mine for half in report.key_update_parts),
         ends=next((report.ends for report in mine if report.ends), {}),
         emptied=max((report.emptied for report in mine), default=""),
         last_deletes=tuple(last for report in mine for last in report.last_deletes),

@@ -82,7 +82,7 @@ class Mirrors:
         """What the mirror has."""
         return self._rows(self.name(table))
 
-    def letters(self, table: SourceTable) -> list[Row]:
+    def dead_letters(self, table: SourceTable) -> list[Row]:
         """What was put aside of its changes."""
         name = f"{self.name(table)}__dead_letters"
         return self._rows(name) if self.pipeline.metadata(name) is not None else []
@@ -126,8 +126,10 @@ class Mirrors:
     def _check_mirror(self, name: str, table: SourceTable) -> None:
         assert self.pipeline.metadata(name) is not None, f"there is no {name}"
         assert table.in_words(self._rows(name)) == table.rows(self.source.postgres), name
-        letters = f"{name}__dead_letters"  # It is made when a record needs its headers read; that is no letter yet.
-        assert self.pipeline.metadata(letters) is None or self._rows(letters) == []
+        dead_letters = (
+            f"{name}__dead_letters"  # It is made when a record needs its headers read; that is no letter yet.
+        )
+        assert self.pipeline.metadata(dead_letters) is None or self._rows(dead_letters) == []
 
     def _rows(self, name: str) -> list[Row]:
         table = StaticTable.from_metadata(f"file://{self.pipeline.metadata(name)}")

@@ -1,4 +1,4 @@
-"""Tables that owe table care: each of them one action of it."""
+"""Tables that owe table maintenance: each of them one action of it."""
 
 from __future__ import annotations
 

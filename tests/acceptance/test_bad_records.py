@@ -141,8 +141,8 @@ def test_where_fields_are_dropped_bad_values_are_letters_and_odd_ones_rows(zoo: 
     zoo.pipeline.wait_until_settled(table, zoo.run)  # Letters come behind the rows' commit, which promises them.
     records = zoo.pipeline.ledger.of(topic)
     bad = {(topic, 0, offset) for offset, name in enumerate(VALUES) if name in BAD}
-    rows, letters = (read_newest(zoo.metadata(name)) for name in (table, f"{table}__dead_letters"))
-    assert {(row["topic"], row["partition"], row["offset"]): row["value"] for row in letters} == {
+    rows, dead_letters = (read_newest(zoo.metadata(name)) for name in (table, f"{table}__dead_letters"))
+    assert {(row["topic"], row["partition"], row["offset"]): row["value"] for row in dead_letters} == {
         place: records[place] for place in bad
     }
     found = {place_of(row): canonical({name: row[name] for name in DECLARED}) for row in rows}
@@ -150,7 +150,7 @@ def test_where_fields_are_dropped_bad_values_are_letters_and_odd_ones_rows(zoo: 
     assert found == {
         place: canonical({name: value.get(name) for name in DECLARED}) for place, value in expected.items()
     }
-    assert (len(rows), len(letters)) == (len(records) - len(bad), len(bad))
+    assert (len(rows), len(dead_letters)) == (len(records) - len(bad), len(bad))
 
 
 def test_the_process_lives_on_with_stopped_tables_and_says_so_at_its_end(pipeline: Pipeline) -> None:

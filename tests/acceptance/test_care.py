@@ -48,7 +48,7 @@ def test_a_running_pipeline_cares_for_its_tables_beside_other_hands(pipeline: Pi
         done = run.wait_for("care_done", action="compact", table=table, count=2)
         done_ms = datetime.fromisoformat(done["timestamp"]).timestamp() * 1000
         run.wait_while_running(
-            lambda: pipeline.state(table)["care"]["last_ms"] >= done_ms,
+            lambda: pipeline.state(table)["maintenance"]["last_ms"] >= done_ms,
             "that round has ended: the next one is far away",
         )
         with run.small_files_only(TOO_SMALL_BYTES):
@@ -56,13 +56,13 @@ def test_a_running_pipeline_cares_for_its_tables_beside_other_hands(pipeline: Pi
             run.wait_for("table_backs_off", table=table)
         pipeline.wait_for_commit_of(table, run)
         run.wait_while_running(
-            lambda: pipeline.state(table)["care"]["failure"] == "", "care has nothing to complain of any more"
+            lambda: pipeline.state(table)["maintenance"]["failure"] == "", "care has nothing to complain of any more"
         )
         assert run.stop() == 0, run.tail()
         assert not run.seen("table_stopped")
         assert not run.seen("unexpected")
     pipeline.check(table)
-    said = pipeline.command("status")["tables"][table]["care"]
+    said = pipeline.command("status")["tables"][table]["maintenance"]
     assert said["last_ms"] is not None
     assert said["failure"] == ""
 
@@ -81,10 +81,10 @@ def test_a_round_by_hand_does_what_its_plan_says(pipeline: Pipeline, operator: O
     began_ms = SystemClock().now_ms()
     done = pipeline.command("maintain")["tables"][table]
     assert [action["failure"] for action in done["actions"]] == [""] * len(done["actions"])
-    assert pipeline.command("maintain", "--dry-run")["tables"][table]["debt"]["small_files"] == 0
+    assert pipeline.command("maintain", "--dry-run")["tables"][table]["health"]["small_files"] == 0
     operator.open(pipeline.folder, table).expire_all_but_newest()
     pipeline.feed.produce(topic, events(50, 0))
     pipeline.catch_up()
     pipeline.check(table)
-    last_ms = pipeline.command("status")["tables"][table]["care"]["last_ms"]
+    last_ms = pipeline.command("status")["tables"][table]["maintenance"]["last_ms"]
     assert last_ms >= began_ms, "also when the snapshots of that round are gone"

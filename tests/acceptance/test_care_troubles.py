@@ -75,7 +75,7 @@ class Trouble:
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, bool]]:
     """A pipeline's own folder for its tables; whether it is a small disk."""
-    folder = tmp_path_factory.mktemp("care") / "frazil-data"
+    folder = tmp_path_factory.mktemp("maintenance") / "frazil-data"
     folder.mkdir()
     with small_disk(folder) as has_disk:
         yield folder, has_disk

@@ -115,7 +115,9 @@ def test_keys_and_primary_keys_change(pipeline: Pipeline, broker: EmbeddedBroker
         mirror.wait_for(ends, run)
         assert run.stop() == 0, run.tail()
         assert table.in_words(mirror.rows(table)) == before
-        assert Counter(letter["error_class"] for letter in mirror.letters(table)) == {"key_differs": changed + 1}
+        assert Counter(dead_letter["error_class"] for dead_letter in mirror.dead_letters(table)) == {
+            "key_differs": changed + 1
+        }
 
         pipeline.document["defaults"]["key_columns"] = ["id", "v"]
         pipeline.command("dead-letters", "retry", mirror.name(table))

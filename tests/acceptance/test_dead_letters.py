@@ -24,7 +24,7 @@ KILLS_OF_A_RETRY = ("retry.announced", "retry.promised", "retry.append-landed", 
 NARROW = [f"n{number}" for number in range(len(KILLS_OF_A_RETRY) + 1)]
 
 
-class Letters:
+class PendingDeadLetters:
     """A pipeline with columns that are too narrow for some records: another one after each retry, as the running process
     takes over what a retry has widened.
     """
@@ -32,7 +32,7 @@ class Letters:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.table, self.topic = pipeline.add_fed_table("struck", columns=dict.fromkeys(NARROW, "int"))
-        self.letters = f"{self.table}__dead_letters"
+        self.dead_letters = f"{self.table}__dead_letters"
         self.produced = self.round = 0
 
     def widened(self) -> dict[str, str]:
@@ -58,10 +58,10 @@ class Letters:
         records = self.pipeline.ledger.of(self.topic)
         bad = {place for place, value in records.items() if value in BROKEN or (not is_cured and _is_large(value))}
         rows = {(row["_topic"], row["_partition"], row["_offset"]): row for row in self._unique(self.table, "_")}
-        letters = {
-            (row["topic"], row["partition"], row["offset"]): row["value"] for row in self._unique(self.letters, "")
+        dead_letters = {
+            (row["topic"], row["partition"], row["offset"]): row["value"] for row in self._unique(self.dead_letters, "")
         }
-        assert letters == {place: records[place] for place in bad}
+        assert dead_letters == {place: records[place] for place in bad}
         assert rows.keys() == records.keys() - bad
         for place, row in rows.items():
             value = json.loads(records[place] or b"")
@@ -70,8 +70,8 @@ class Letters:
     def check_nothing_is_twice(self) -> None:
         """At any moment, also when a retry has just been killed."""
         rows = [_place(row, "_") for row in self._read(self.table)]
-        letters = [_place(row, "") for row in self._read(self.letters)]
-        assert len({*rows, *letters}) == len(rows) + len(letters)
+        dead_letters = [_place(row, "") for row in self._read(self.dead_letters)]
+        assert len({*rows, *dead_letters}) == len(rows) + len(dead_letters)
 
     def _unique(self, table: str, prefix: str) -> list[dict[str, Any]]:
         rows = self._read(table)
@@ -94,7 +94,7 @@ def _is_large(value: bytes | None) -> bool:
 
 
 def test_every_record_is_a_row_or_a_letter_whatever_is_killed(pipeline: Pipeline) -> None:
-    held = Letters(pipeline)
+    held = PendingDeadLetters(pipeline)
     for step in KILLS_OF_A_RUN:
         held.produce()
         with pipeline.running("--until-caught-up", failpoints=f"{step}=kill") as run:
@@ -114,11 +114,11 @@ def test_every_record_is_a_row_or_a_letter_whatever_is_killed(pipeline: Pipeline
         assert done["in_table"] >= 2
         held.check(is_cured=True)
         assert run.stop() == 0, run.tail()
-    for table in (held.table, held.letters):
+    for table in (held.table, held.dead_letters):
         pipeline.check_readers(table)
     found = pipeline.command("dead-letters", "list")["tables"][held.table]
-    assert (found["letters"], found["dead_letter_table"]) == (done["stayed"], held.letters)
+    assert (found["dead_letters"], found["dead_letter_table"]) == (done["stayed"], held.dead_letters)
     assert {one["error_class"] for one in found["classes"]} == {"malformed", "tombstone", "bad_text"}
     status = pipeline.command("status")["tables"][held.table]
     assert (status["dead_letters"], status["ok"]) == (done["stayed"], True)
-    assert pipeline.command("dead-letters", "drop", "--yes")["tables"][held.table]["letters"] == done["stayed"]
+    assert pipeline.command("dead-letters", "drop", "--yes")["tables"][held.table]["dead_letters"] == done["stayed"]

@@ -79,11 +79,11 @@ class Struck:
 
     def check_letters(self) -> None:
         """No letter is there twice, and each has the bytes of its record."""
-        letters = self._read(f"{self.table}__dead_letters")
-        places = [(row["topic"], row["partition"], row["offset"]) for row in letters]
+        dead_letters = self._read(f"{self.table}__dead_letters")
+        places = [(row["topic"], row["partition"], row["offset"]) for row in dead_letters]
         assert len(set(places)) == len(places)
         records = self.pipeline.ledger.of(self.topic)
-        assert [row["value"] for row in letters] == [records[place] for place in places]
+        assert [row["value"] for row in dead_letters] == [records[place] for place in places]
 
     def _read(self, table: str) -> list[dict[str, Any]]:
         metadata = self.pipeline.metadata(table)
@@ -121,6 +121,6 @@ def test_a_mirror_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipe
     found = pipeline.command("dead-letters", "list")["tables"][held.table]
     assert {one["error_class"] for one in found["classes"]} == {"malformed", "superseded"}
     dropped = pipeline.command("dead-letters", "drop", "--yes", "--error-class", "superseded")["tables"][held.table]
-    assert 0 < dropped["letters"] < found["letters"]
+    assert 0 < dropped["dead_letters"] < found["dead_letters"]
     left = pipeline.command("dead-letters", "show", "--limit", "1000")["tables"][held.table]
-    assert {letter["error_class"] for letter in left} == {"malformed"}
+    assert {dead_letter["error_class"] for dead_letter in left} == {"malformed"}

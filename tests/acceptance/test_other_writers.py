@@ -438,8 +438,8 @@ def test_a_table_that_was_there_keeps_its_rows_columns_and_place(world: World) -
     paths = [local_path(file.file_path) for file, _ in table.files()]
     assert [path for path in paths if not path.is_relative_to(world.elsewhere)] == []
     wait_until(lambda: world.pipeline.state(table.table).get("dead_letters") == 1, "its dead letter is there")
-    letters = world.pipeline.metadata(f"{table.table}__dead_letters")
-    assert letters is not None
-    assert [letter["offset"] for letter in read_newest(letters)] == [50]
+    dead_letters = world.pipeline.metadata(f"{table.table}__dead_letters")
+    assert dead_letters is not None
+    assert [dead_letter["offset"] for dead_letter in read_newest(dead_letters)] == [50]
     told = world.run().seen("old_metadata_kept")
     assert [one["table"] for one in told] == [table.table], "those that Frazil makes say what becomes of old metadata"

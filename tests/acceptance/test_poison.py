@@ -43,10 +43,14 @@ def test_a_record_that_ends_its_worker_becomes_a_dead_letter(
         pipeline.wait_until_settled(table, run)
         metadata = pipeline.metadata(f"{table}__dead_letters")
         assert metadata is not None
-        (letter,) = read_newest(metadata)
-        assert (letter["topic"], letter["offset"], letter["value"]) == (topic, GOOD, b'{"harm": "%s"}' % name.encode())
-        assert letter["error_class"] == "crashes_decoder"
-        assert reason in letter["message"]
+        (dead_letter,) = read_newest(metadata)
+        assert (dead_letter["topic"], dead_letter["offset"], dead_letter["value"]) == (
+            topic,
+            GOOD,
+            b'{"harm": "%s"}' % name.encode(),
+        )
+        assert dead_letter["error_class"] == "crashes_decoder"
+        assert reason in dead_letter["message"]
     pipeline.feed.produce(tables["neighbour"][1], events(20, 10_000))
     pipeline.wait_for_commit_of(tables["neighbour"][0], run)
     pipeline.check(tables["neighbour"][0])

@@ -77,7 +77,7 @@ class Stream:
         self.tables: dict[str, Callable[[Row], Row]] = {self.table: lambda row: row}
         self.ids: dict[int, int] = {}
         self.rows: dict[bytes, Row] = {}
-        self.letters: dict[bytes, Letter] = {}
+        self.dead_letters: dict[bytes, Letter] = {}
         self.late: dict[bytes, Row] = {}
         self.sent: dict[bytes, Letter] = {}
         self._registry = registry
@@ -111,9 +111,9 @@ class Stream:
             written = self.writer.write(version, self._number)
             value = self.writer.frame(self.ids[version], written.body)
             if self._number % DAMAGED_EVERY == 7:
-                letter = self._damaged(value, self.ids[version])
-                value = letter.value
-                self.letters[value] = letter
+                dead_letter = self._damaged(value, self.ids[version])
+                value = dead_letter.value
+                self.dead_letters[value] = dead_letter
             else:
                 self.rows[value] = self._whole(written.row)
             self._send(value)
@@ -126,7 +126,7 @@ class Stream:
             written = self.writer.write(LATE, self._number)
             value = self.writer.frame(self.ids[LATE], written.body)
             self.late[value] = self._whole(written.row)
-            self.letters[value] = Letter(value, "unknown_schema_id", str(self.ids[LATE]))
+            self.dead_letters[value] = Letter(value, "unknown_schema_id", str(self.ids[LATE]))
             self._send(value)
         self.pipeline.feed.flush()
 
@@ -136,8 +136,10 @@ class Stream:
         self.register(LATE)
         assert self.ids[LATE] == announced
         self.rows |= self.late
-        self.sent = self.letters
-        self.letters = {value: letter for value, letter in self.letters.items() if value not in self.late}
+        self.sent = self.dead_letters
+        self.dead_letters = {
+            value: dead_letter for value, dead_letter in self.dead_letters.items() if value not in self.late
+        }
 
     def check(self) -> None:
         """In each table every record is a row with its values, or a letter with its bytes and reason; never both, never
@@ -162,16 +164,18 @@ class Stream:
     def _check(self, table: str, row_of: Callable[[Row], Row]) -> None:
         expected = self._records()
         rows = self._read(table)
-        letters = self._read(f"{table}__dead_letters")
+        dead_letters = self._read(f"{table}__dead_letters")
         found = {place_of(row): row for row in rows}
         kept = {
             (row["topic"], row["partition"], row["offset"]): Letter(
                 bytes(row["value"]), row["error_class"], row["schema_id"]
             )
-            for row in letters
+            for row in dead_letters
         }
-        assert (len(found), len(kept)) == (len(rows), len(letters)), f"something is twice in {table}"
-        assert kept == {place: self.letters[value] for place, value in expected.items() if value in self.letters}, table
+        assert (len(found), len(kept)) == (len(rows), len(dead_letters)), f"something is twice in {table}"
+        assert kept == {
+            place: self.dead_letters[value] for place, value in expected.items() if value in self.dead_letters
+        }, table
         assert found.keys() == {place for place, value in expected.items() if value in self.rows}, table
         for place, row in found.items():
             wanted = row_of(self.rows[expected[place]])
@@ -254,7 +258,7 @@ class History:
         for stream in self.streams:
             for table in stream.tables:
                 counts = done[table]
-                assert (counts["in_table"], counts["stayed"]) == (len(stream.late), len(stream.letters)), table
+                assert (counts["in_table"], counts["stayed"]) == (len(stream.late), len(stream.dead_letters)), table
 
     def end(self) -> None:
         """Every record is there once, whichever reader is asked, at the newest snapshots and the oldest."""
@@ -361,8 +365,8 @@ def _sent(message: Message) -> tuple[Place, Letter]:
     words = {name: text.decode() for name, text in own.items() if isinstance(text, bytes)}
     value = message.value()
     assert value is not None
-    letter = Letter(value, words["error_class"], words.get("schema_id"))
-    return (words["topic"], int(words["partition"]), int(words["offset"])), letter
+    dead_letter = Letter(value, words["error_class"], words.get("schema_id"))
+    return (words["topic"], int(words["partition"]), int(words["offset"])), dead_letter
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from frazil.catalog.history import Said
+from frazil.catalog.history import LoggedSnapshot
 from frazil.catalog.port import Catalog, Rewrite
 from frazil.errors import ConflictError, UnavailableError
 from tests.contracts.catalogs import Lake
@@ -30,7 +30,7 @@ def test_a_rewrite_replaces_files_and_says_so(catalog: Catalog, lake: Lake) -> N
     assert catalog.size(TABLE).row_count == 2
     assert plain(load(catalog).progress) == plain(progress)
     newest, *older = catalog.history(TABLE, ("retry", "rewrite-id", "retry-id"))
-    assert newest == Said(head_of(catalog), {"retry": "x", "rewrite-id": "r"})
+    assert newest == LoggedSnapshot(head_of(catalog), {"retry": "x", "rewrite-id": "r"})
     assert [said.snapshot_id for said in older][:1] == [before]
     assert not any(said.words or said.is_cut for said in older)
 

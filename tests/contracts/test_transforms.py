@@ -92,8 +92,11 @@ def _chances(kind: str, chance: Chance) -> list[Any]:
     if word == "fixed":
         return [chance.raw(int(size)) for _ in many]
     if word == "string":
-        letters = "aZ09 /%é日😀\u0301"
-        return ["".join(letters[chance.whole(0, len(letters) - 1)] for _ in range(chance.whole(0, 12))) for _ in many]
+        dead_letters = "aZ09 /%é日😀\u0301"
+        return [
+            "".join(dead_letters[chance.whole(0, len(dead_letters) - 1)] for _ in range(chance.whole(0, 12)))
+            for _ in many
+        ]
     span = 290_000 * _MICROS_OF_YEAR if chance.whole(0, 4) == 0 else 3000 * _MICROS_OF_YEAR
     known: dict[str, list[Any]] = {
         "boolean": [],

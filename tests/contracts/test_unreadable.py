@@ -77,7 +77,7 @@ def test_a_table_whose_metadata_is_gone_from_the_store_is_an_outage_with_the_pat
         lake.append_foreign(TABLE)  # What is known is refreshed only where the catalog names another file.
         newest = metadata_files(folder)[-1].name
     restore = lose(folder)
-    for ask in (lambda: mine.load(TABLE), lambda: IcebergUpkeep(mine).look(TABLE, with_files=False)):
+    for ask in (lambda: mine.load(TABLE), lambda: IcebergUpkeep(mine).metadata(TABLE, with_files=False)):
         with pytest.raises(UnavailableError, match="a file of it is not in the store") as caught:
             ask()
         assert newest in caught.value.message

@@ -1,4 +1,6 @@
-"""A local lake without Kafka for tests of table care: files written and committed as ingestion does it, and other hands."""
+"""A local lake without Kafka for tests of table maintenance: files written and committed as ingestion does it, and other
+hands.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,14 @@ from pyspark.sql import SparkSession
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.iceberg_maintenance import IcebergUpkeep
 from frazil.catalog.maintenance_port import MergeOf, Transfer
-from frazil.catalog.table_metadata import TableLook
+from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import SystemClock, new_id
 from frazil.maintenance.merge_task import merge_of
-from frazil.maintenance.plan import Care, Mode
+from frazil.maintenance.plan import MaintenanceTask, Mode
 from frazil.maintenance.run import Carer, Charge, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec
-from frazil.types import Commit, DataFile, Letters, Progress
+from frazil.types import Commit, DataFile, PendingDeadLetters, Progress
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
@@ -75,14 +77,18 @@ class Lake:
         writer.write(pa.Table.from_arrays(columns, schema=target.arrow_schema))
         return writer.finish()
 
-    def commit(self, table: str, rows: Rows, letters: Letters | None = None, pipeline: str = "p") -> Progress:
+    def commit(
+        self, table: str, rows: Rows, dead_letters: PendingDeadLetters | None = None, pipeline: str = "p"
+    ) -> Progress:
         """One batch."""
         catalog = self.catalog if pipeline == "p" else self.connect(pipeline)
         files = self.files(table, rows)
         state = catalog.load(table)
         assert state is not None
         at = state.progress.offsets.get("topic", {}).get(0, 0)
-        progress = Progress({"topic": {0: at + len(rows)}}, {"topic": "id"}, "c", new_id(), 1, "run", letters=letters)
+        progress = Progress(
+            {"topic": {0: at + len(rows)}}, {"topic": "id"}, "c", new_id(), 1, "run", dead_letters=dead_letters
+        )
         return catalog.commit(Commit(table, tuple(files), progress, state.progress))
 
     def fill(self, table: str, commits: int, rows: int = 10) -> None:
@@ -108,13 +114,13 @@ class Lake:
         found = static.scan(snapshot_id=snapshot).to_arrow()
         return sorted(zip(*(found.column(place).to_pylist() for place in range(2)), strict=True))
 
-    def look(self, table: str) -> TableLook:
+    def metadata(self, table: str) -> TableMetadata:
         """With its files."""
-        found = self.upkeep.look(table, with_files=True)
+        found = self.upkeep.metadata(table, with_files=True)
         assert found is not None
         return found
 
-    def care(
+    def maintenance(
         self,
         table: str,
         spec: MaintenanceSpec = KEEN,
@@ -124,10 +130,12 @@ class Lake:
         transfer: Transfer | None = None,
     ) -> list[Outcome]:
         """One round."""
-        charge = Charge(table, Care(spec, TARGET, transfer=transfer), f"{table}__dead_letters", tuple(owners))
+        charge = Charge(
+            table, MaintenanceTask(spec, TARGET, transfer=transfer), f"{table}__dead_letters", tuple(owners)
+        )
         plan = self.carer.plan(charge, mode)
         assert plan is not None
-        return list(self.carer.run(plan, charge.care, is_stopping))
+        return list(self.carer.run(plan, charge.maintenance, is_stopping))
 
     def spark(self) -> SparkSession:
         """A session of somebody else's, with the catalog `frazil`."""

@@ -24,7 +24,7 @@ from frazil.maintenance.plan import Mode
 from frazil.maintenance.run import DELETES_OPTIONS, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.models import MaintenanceSpec
-from frazil.types import Letters, Progress
+from frazil.types import PendingDeadLetters, Progress
 from tests.integration.lakes import KEEN, TARGET, Lake, age, noise
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
@@ -61,12 +61,12 @@ def kinds(outcomes: list[Outcome]) -> list[str]:
 def test_a_round_leaves_the_same_rows_in_fewer_files_and_snapshots(lake: Lake, table: str) -> None:
     lake.fill(table, 8)
     rows, progress = lake.rows(table), lake.told(table)
-    assert kinds(lake.care(table)) == ["compact", "carry", "expire", "orphans"]
-    look = lake.look(table)
+    assert kinds(lake.maintenance(table)) == ["compact", "carry", "expire", "orphans"]
+    metadata = lake.metadata(table)
     assert lake.rows(table) == rows
     assert lake.told(table) == progress
-    assert len(look.files) == 1
-    assert "compact" not in kinds(lake.care(table))
+    assert len(metadata.files) == 1
+    assert "compact" not in kinds(lake.maintenance(table))
     lake.commit(table, [(1, "later")])
     assert lake.progress(table).offsets == {"topic": {0: 81}}
     assert not list(lake.root.rglob("*.crc")), "no checksum file lies beside a table's"
@@ -76,12 +76,12 @@ def test_files_that_are_enough_for_one_become_it_while_records_arrive(lake: Lake
     rows = [(number, noise(number, TARGET // 32)) for number in range(32)]
     for row in rows:
         lake.commit(table, [row])
-    assert len(lake.look(table).files) == 32
+    assert len(lake.metadata(table).files) == 32
     spec = MaintenanceSpec(orphan_age_s=3600.0)
-    assert "compact" in kinds(lake.care(table, spec, "busy"))
-    assert len(lake.look(table).files) <= 2
+    assert "compact" in kinds(lake.maintenance(table, spec, "busy"))
+    assert len(lake.metadata(table).files) <= 2
     assert lake.rows(table) == rows
-    assert "compact" not in kinds(lake.care(table, spec, "busy"))
+    assert "compact" not in kinds(lake.maintenance(table, spec, "busy"))
 
 
 @pytest.mark.parametrize("shares", [(0.85, 0.05), (0.6, 0.65)], ids=["beside a nearly full one", "too large for one"])
@@ -90,22 +90,22 @@ def test_a_table_at_rest_keeps_no_two_files_of_which_one_could_be(
 ) -> None:
     for number, share in enumerate(shares):
         lake.commit(table, [(number * 10 + i, noise(number * 10 + i, int(share * TARGET / 10))) for i in range(10)])
-    rows, sizes = lake.rows(table), [file.size_bytes / TARGET for file in lake.look(table).files]
+    rows, sizes = lake.rows(table), [file.size_bytes / TARGET for file in lake.metadata(table).files]
     assert sorted(sizes) == pytest.approx(sorted(shares), rel=0.1)
-    assert "compact" in kinds(lake.care(table))
-    assert len(lake.look(table).files) == 1
+    assert "compact" in kinds(lake.maintenance(table))
+    assert len(lake.metadata(table).files) == 1
     assert lake.rows(table) == rows
-    assert "compact" not in kinds(lake.care(table))
+    assert "compact" not in kinds(lake.maintenance(table))
 
 
 def test_queries_on_snapshots_that_are_kept_find_their_files(lake: Lake, table: str) -> None:
     lake.fill(table, 3)
-    before = {snapshot: lake.rows(table, snapshot) for snapshot in lake.look(table).snapshots}
+    before = {snapshot: lake.rows(table, snapshot) for snapshot in lake.metadata(table).snapshots}
     last = lake.progress(table).snapshot_id
-    lake.care(table)
+    lake.maintenance(table)
     lake.fill(table, 6)
-    lake.care(table)
-    kept = lake.look(table).snapshots.keys() & before.keys()
+    lake.maintenance(table)
+    kept = lake.metadata(table).snapshots.keys() & before.keys()
     assert last in kept, "the last one before files were removed"
     assert {snapshot: lake.rows(table, snapshot) for snapshot in kept} == {s: before[s] for s in kept}
 
@@ -122,7 +122,7 @@ def test_row_ids_survive_a_compaction(lake: Lake) -> None:
         return sorted(str(row) for row in frame._jdf.toJSON().collectAsList())
 
     before = lineage()
-    assert "compact" in kinds(lake.care(table))
+    assert "compact" in kinds(lake.maintenance(table))
     assert lake.rows(table) == rows
     assert lineage() == before
 
@@ -130,8 +130,8 @@ def test_row_ids_survive_a_compaction(lake: Lake) -> None:
 def test_a_compaction_sorts_where_the_file_asks(lake: Lake, table: str) -> None:
     for part in ([(5, "e"), (1, "a")], [(4, "d"), (2, "b")]):
         lake.commit(table, part)
-    assert "compact" in kinds(lake.care(table, KEEN.model_copy(update={"sort": ("_partition desc",)})))
-    assert len(lake.look(table).files) == 1
+    assert "compact" in kinds(lake.maintenance(table, KEEN.model_copy(update={"sort": ("_partition desc",)})))
+    assert len(lake.metadata(table).files) == 1
     newest = max(Path(lake.java(table).location()).glob("data/*.parquet"), key=lambda path: path.stat().st_mtime_ns)
     assert pq.read_table(newest).column(0).to_pylist() == [5, 4, 2, 1]
     assert lake.rows(table) == [(1, "a"), (2, "b"), (4, "d"), (5, "e")]
@@ -148,20 +148,20 @@ def test_what_cannot_be_sorted_is_refused_by_name(lake: Lake, table: str) -> Non
 
 def test_tags_branches_and_progress_are_never_expired(lake: Lake, table: str) -> None:
     lake.fill(table, 2)
-    tagged, branched = sorted(lake.look(table).snapshots)[0], lake.progress(table).snapshot_id
+    tagged, branched = sorted(lake.metadata(table).snapshots)[0], lake.progress(table).snapshot_id
     lake.java(table).manageSnapshots().createTag("kept", tagged).commit()
     lake.java(table).manageSnapshots().createBranch("side", branched).commit()
     lake.fill(table, 6)
     held = lake.progress(table)
     for _ in range(5):
         lake.java(table).newFastAppend().commit()
-    lake.care(table, KEEN.model_copy(update={"snapshot_age_s": 0.001}))
-    kept = lake.look(table).snapshots
+    lake.maintenance(table, KEEN.model_copy(update={"snapshot_age_s": 0.001}))
+    kept = lake.metadata(table).snapshots
     assert {tagged, branched, held.snapshot_id} <= kept.keys()
     assert lake.progress(table).commit_id == held.commit_id
     with pytest.raises(ConflictError):
         lake.upkeep.expire(table, [tagged])
-    assert tagged in lake.look(table).snapshots
+    assert tagged in lake.metadata(table).snapshots
 
 
 def test_progress_behind_other_writers_is_carried_forward(lake: Lake, table: str) -> None:
@@ -170,10 +170,10 @@ def test_progress_behind_other_writers_is_carried_forward(lake: Lake, table: str
     mine, theirs, before = lake.told(table), lake.told(table, "q"), lake.progress(table).snapshot_id
     for _ in range(6):
         lake.java(table).newFastAppend().commit()
-    assert "carry" in kinds(lake.care(table))
-    assert "expire" in kinds(lake.care(table))
+    assert "carry" in kinds(lake.maintenance(table))
+    assert "expire" in kinds(lake.maintenance(table))
     assert (lake.told(table), lake.told(table, "q")) == (mine, theirs)
-    assert before not in lake.look(table).snapshots
+    assert before not in lake.metadata(table).snapshots
     lake.commit(table, [(8, "later")])
     assert lake.progress(table).offsets == {"topic": {0: 21}}
 
@@ -181,11 +181,11 @@ def test_progress_behind_other_writers_is_carried_forward(lake: Lake, table: str
 def test_a_table_that_others_fill_before_its_first_record_can_be_begun(lake: Lake, table: str) -> None:
     for _ in range(8):
         lake.java(table).newFastAppend().commit()
-    lake.care(table, KEEN.model_copy(update={"snapshot_age_s": 0.001}))
+    lake.maintenance(table, KEEN.model_copy(update={"snapshot_age_s": 0.001}))
     assert lake.progress(table) == Progress(), "and nothing of it is lost"
     lake.commit(table, [(1, "first")])
-    assert "expire" in kinds(lake.care(table, KEEN.model_copy(update={"snapshot_age_s": 0.001})))
-    assert len(lake.look(table).snapshots) < 8
+    assert "expire" in kinds(lake.maintenance(table, KEEN.model_copy(update={"snapshot_age_s": 0.001})))
+    assert len(lake.metadata(table).snapshots) < 8
 
 
 @pytest.mark.parametrize("mode", ["quiet", "thorough"])
@@ -195,14 +195,14 @@ def test_an_expiry_of_all_but_the_newest_snapshot_leaves_the_progress_of_a_table
     lake.fill(table, 4)
     lake.commit(table, [(77, "q")], pipeline="q")
     said, rows = (lake.told(table), lake.told(table, "q")), lake.rows(table)
-    assert kinds(lake.care(table, mode=mode))[:2] == ["compact", "carry"]
-    assert "carry" not in kinds(lake.care(table, mode=mode)), "it is there"
+    assert kinds(lake.maintenance(table, mode=mode))[:2] == ["compact", "carry"]
+    assert "carry" not in kinds(lake.maintenance(table, mode=mode)), "it is there"
     for is_covered in (False, True):
         if is_covered:
             lake.java(table).newFastAppend().commit()
-            assert "carry" in kinds(lake.care(table, mode=mode))
+            assert "carry" in kinds(lake.maintenance(table, mode=mode))
         lake.expire_by_spark(table)
-        assert len(lake.look(table).snapshots) == 1
+        assert len(lake.metadata(table).snapshots) == 1
         assert (lake.told(table), lake.told(table, "q"), lake.rows(table)) == (*said, rows)
     lake.commit(table, [(99, "later")])
     assert lake.rows(table) == sorted([*rows, (99, "later")])
@@ -214,7 +214,7 @@ def test_orphans_are_removed_when_they_are_old_and_nobody_was_promised_them(lake
     lake.create(owner)
     lake.fill(table, 2)
     young, old, promised = (lake.files(table, [(9, "orphan")])[0] for _ in range(3))
-    lake.commit(owner, [(1, "row")], Letters(table, (promised,), {}))
+    lake.commit(owner, [(1, "row")], PendingDeadLetters(table, (promised,), {}))
     metadata = Path(lake.java(table).location()) / "metadata"
     manifest = metadata / f"{new_id()}-m0.avro"
     shutil.copy(next(metadata.glob("*-m0.avro")), manifest)
@@ -222,7 +222,7 @@ def test_orphans_are_removed_when_they_are_old_and_nobody_was_promised_them(lake
     for path in (Path(old.path), Path(promised.path), *written):
         age(path, hours=2)
     age(young.path, hours=0)
-    assert "orphans" in kinds(lake.care(table, owners=[owner]))
+    assert "orphans" in kinds(lake.maintenance(table, owners=[owner]))
     found = {"young": young.path, "old": old.path, "promised": promised.path, "manifest": str(manifest)}
     assert {name: Path(path).exists() for name, path in found.items()} == {
         "young": True,
@@ -239,7 +239,7 @@ def test_a_folder_of_two_tables_is_left_alone(lake: Lake, table: str) -> None:
     other = Path(java.location()) / "metadata" / "00000-other.metadata.json"
     text = Path(java.operations().current().metadataFileLocation()).read_text()
     other.write_text(text.replace(str(java.uuid()), new_id()))
-    outcomes = lake.care(table)
+    outcomes = lake.maintenance(table)
     assert "another table's metadata" in outcomes[-1].failure
     assert len(lake.rows(table)) == 20
 
@@ -275,22 +275,22 @@ def test_a_table_that_lies_in_the_data_folder_of_another_keeps_its_files(lake: L
     for path in Path(lake.java(table).location()).rglob("*"):
         if path.is_file():
             age(path, hours=2)
-    outcomes = lake.care(table)
+    outcomes = lake.maintenance(table)
     assert "another table's metadata" in outcomes[-1].failure
     assert (len(lake.rows(table)), len(lake.rows(inner))) == (20, 20)
-    assert "orphans" in kinds(lake.care(inner))
+    assert "orphans" in kinds(lake.maintenance(inner))
 
 
 def test_a_table_that_shares_its_files_keeps_them(lake: Lake, table: str) -> None:
     lake.fill(table, 8)
     lake.java(table).updateProperties().set("gc.enabled", "false").commit()
-    assert kinds(lake.care(table)) == ["compact", "carry"]
-    snapshots = sorted(lake.look(table).snapshots)
+    assert kinds(lake.maintenance(table)) == ["compact", "carry"]
+    snapshots = sorted(lake.metadata(table).snapshots)
     with pytest.raises(UnavailableError, match=r"snapshots cannot be expired: .*GC is disabled"):
         lake.upkeep.expire(table, snapshots[:1])
     with pytest.raises(UnavailableError, match=r"orphans cannot be looked for: .*GC is disabled"):
         lake.upkeep.orphans(table, 0)
-    assert sorted(lake.look(table).snapshots) == snapshots
+    assert sorted(lake.metadata(table).snapshots) == snapshots
 
 
 def test_an_open_retry_keeps_the_history_that_will_tell(lake: Lake, table: str) -> None:
@@ -298,15 +298,15 @@ def test_an_open_retry_keeps_the_history_that_will_tell(lake: Lake, table: str) 
     lake.create(box)
     lake.fill(table, 8)
     lake.fill(box, 8)
-    read_at = sorted(lake.look(box).snapshots.values(), key=lambda one: one.at_ms)[1].id
+    read_at = sorted(lake.metadata(box).snapshots.values(), key=lambda one: one.at_ms)[1].id
     lake.catalog.load(box)
     lake.catalog.mark(box, "retrying.1234", str(read_at))
-    assert kinds(lake.care(table)) == ["compact", "carry"]
-    lake.care(box)
-    assert read_at in {snapshot.id for snapshot in lake.look(box).ancestors()}
+    assert kinds(lake.maintenance(table)) == ["compact", "carry"]
+    lake.maintenance(box)
+    assert read_at in {snapshot.id for snapshot in lake.metadata(box).ancestors()}
     lake.catalog.load(box)
     lake.catalog.mark(box, "retrying.1234", None)
-    assert "expire" in kinds(lake.care(table))
+    assert "expire" in kinds(lake.maintenance(table))
 
 
 def test_letters_that_are_yet_to_come_are_no_orphans(lake: Lake, table: str) -> None:
@@ -318,11 +318,11 @@ def test_letters_that_are_yet_to_come_are_no_orphans(lake: Lake, table: str) -> 
     state = lake.catalog.load(box)
     assert state is not None
     lake.catalog.mark(box, "retrying.1234", f"{state.head_id} - {table}")
-    assert "orphans" not in kinds(lake.care(box))
+    assert "orphans" not in kinds(lake.maintenance(box))
     assert waiting.exists()
     lake.catalog.load(box)
     lake.catalog.mark(box, "retrying.1234", None)
-    assert "orphans" in kinds(lake.care(box))
+    assert "orphans" in kinds(lake.maintenance(box))
     assert not waiting.exists()
 
 
@@ -334,10 +334,10 @@ def test_a_step_that_dies_is_made_up_for(lake: Lake, table: str, step: str) -> N
     rows, progress = lake.rows(table), lake.told(table)
     failpoints.arm({failpoints.VARIABLE: f"{step}=error"})
     with pytest.raises(RuntimeError, match="failpoint"):
-        lake.care(table)
+        lake.maintenance(table)
     failpoints.arm({})
     assert (lake.rows(table), lake.told(table)) == (rows, progress)
-    lake.care(table)
+    lake.maintenance(table)
     assert (lake.rows(table), lake.told(table)) == (rows, progress)
     assert not Path(orphan).exists()
 
@@ -347,12 +347,12 @@ def test_an_answer_that_is_lost_is_cleared_up(lake: Lake, table: str, step: str)
     lake.fill(table, 6)
     rows, progress = lake.rows(table), lake.told(table)
     failpoints.arm({failpoints.VARIABLE: f"{step}=reset"})
-    outcomes = lake.care(table)
+    outcomes = lake.maintenance(table)
     (failed,) = [outcome for outcome in outcomes if outcome.failure]
     assert "Connection reset" in failed.failure
     assert not failed.is_lost
     failpoints.arm({})
-    lake.care(table)
+    lake.maintenance(table)
     assert (lake.rows(table), lake.told(table)) == (rows, progress)
 
 
@@ -360,7 +360,7 @@ def test_two_at_once_do_no_harm(lake: Lake, table: str) -> None:
     lake.fill(table, 12)
     rows, progress = lake.rows(table), lake.told(table)
     ended: list[list[Outcome]] = []
-    threads = [threading.Thread(target=lambda: ended.append(lake.care(table))) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: ended.append(lake.maintenance(table))) for _ in range(2)]
     for thread in threads:
         thread.start()
     lake.commit(table, [(1000, "meanwhile")])
@@ -381,16 +381,16 @@ def test_deletes_of_another_engine_are_taken_out(lake: Lake, table: str) -> None
         spark.sql(f"DELETE FROM frazil.{table} WHERE id = {number}")
     rows = lake.rows(table)
     assert len(rows) == 23
-    assert {file.kind for file in lake.look(table).deletes} == {"position"}
+    assert {file.kind for file in lake.metadata(table).deletes} == {"position"}
     lake.java(table).updateProperties().set("write.delete.parquet.compression-codec", "none-such").commit()
     with pytest.raises(UnavailableError, match="delete files cannot be rewritten"):
         lake.upkeep.rewrite_deletes(table, DELETES_OPTIONS)
     lake.java(table).updateProperties().remove("write.delete.parquet.compression-codec").commit()
     assert lake.upkeep.rewrite_deletes(table, DELETES_OPTIONS).removed > 0
     assert lake.rows(table) == rows
-    lake.care(table)
+    lake.maintenance(table)
     assert lake.rows(table) == rows
-    assert sum(file.record_count for file in lake.look(table).files) == 23
+    assert sum(file.record_count for file in lake.metadata(table).files) == 23
     lake.commit(table, [(99, "later")])
     assert lake.progress(table).offsets == {"topic": {0: 31}}
 
@@ -402,11 +402,11 @@ def test_files_with_many_deleted_rows_are_written_without_them(lake: Lake) -> No
     lake.java(table).updateSchema().renameColumn("_partition", "word").commit()
     lake.fill(table, 1)
     lake.spark().sql(f"DELETE FROM frazil.{table} WHERE id < 4")
-    rows, look = lake.rows(table), lake.look(table)
-    assert [file.kind for file in look.deletes] == ["vector"]
-    assert [(file.record_count, file.deleted) for file in look.files] == [(10, 4)]
-    assert "compact" in kinds(lake.care(table))
-    after = lake.look(table)
+    rows, metadata = lake.rows(table), lake.metadata(table)
+    assert [file.kind for file in metadata.deletes] == ["vector"]
+    assert [(file.record_count, file.deleted) for file in metadata.files] == [(10, 4)]
+    assert "compact" in kinds(lake.maintenance(table))
+    after = lake.metadata(table)
     assert [(file.record_count, file.deleted) for file in after.files] == [(6, 0)]
     assert lake.rows(table) == rows
 
@@ -416,10 +416,10 @@ def test_equality_deletes_of_another_writer_are_converted(lake: Lake, table: str
     lake.delete_equal(table, [1, 12])
     rows = lake.rows_in_java(table)
     assert len(rows) == 28
-    assert lake.look(table).deletes[0].kind == "equality"
-    assert "compact" in kinds(lake.care(table))
-    look = lake.look(table)
-    assert (len(look.deletes), lake.rows(table)) == (0, rows)
+    assert lake.metadata(table).deletes[0].kind == "equality"
+    assert "compact" in kinds(lake.maintenance(table))
+    metadata = lake.metadata(table)
+    assert (len(metadata.deletes), lake.rows(table)) == (0, rows)
 
 
 def test_what_iceberg_cannot_read_is_not_said_to_be_lost_to_another_writer(lake: Lake, table: str) -> None:
@@ -429,7 +429,7 @@ def test_what_iceberg_cannot_read_is_not_said_to_be_lost_to_another_writer(lake:
     lake.java(table).updateSchema().deleteColumn("id").commit()
     long = getattr(lake.jvm.gateway.jvm.org.apache.iceberg.types, "Types$LongType").get()
     lake.java(table).updateSchema().addColumn("id", long).commit()
-    (compact,) = [outcome for outcome in lake.care(table) if outcome.action.kind == "compact"]
+    (compact,) = [outcome for outcome in lake.maintenance(table) if outcome.action.kind == "compact"]
     assert "multiple fields for name id" in compact.failure
     assert not compact.is_lost
 
@@ -437,7 +437,7 @@ def test_what_iceberg_cannot_read_is_not_said_to_be_lost_to_another_writer(lake:
 def test_a_look_at_very_many_files_is_taken_in_lots(lake: Lake, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.fill(table, 8)
     lake.delete_equal(table, [1, 12])
-    whole = lake.look(table)
+    whole = lake.metadata(table)
     java = lake.java(table)
     described = Described(lake.catalog.gateway.jvm, java)
     (text,) = described.lots(java.newScan())
@@ -445,22 +445,22 @@ def test_a_look_at_very_many_files_is_taken_in_lots(lake: Lake, table: str, monk
     texts = list(described.lots(java.newScan()))
     assert [len(json.loads(lot)["file-scan-tasks"]) for lot in texts] == [3, 3, 2]
     assert max(map(len, texts)) < len(text) / 2
-    look = lake.look(table)
-    assert (len(look.files), len(look.deletes)) == (8, 1)
-    assert Counter(look.files) == Counter(whole.files)
-    assert look.deletes == whole.deletes
+    metadata = lake.metadata(table)
+    assert (len(metadata.files), len(metadata.deletes)) == (8, 1)
+    assert Counter(metadata.files) == Counter(whole.files)
+    assert metadata.deletes == whole.deletes
 
 
 def test_manifests_and_statistics(lake: Lake, table: str) -> None:
     lake.java(table).updateProperties().set("commit.manifest-merge.enabled", "false").commit()
     lake.fill(table, 4)
     rows = lake.rows(table)
-    assert len(lake.look(table).manifests) == 4
+    assert len(lake.metadata(table).manifests) == 4
     assert lake.upkeep.rewrite_manifests(table).removed == 4
-    assert len(lake.look(table).manifests) == 1
+    assert len(lake.metadata(table).manifests) == 1
     lake.upkeep.compute_statistics(table)
-    look = lake.look(table)
-    assert look.statistics == (look.head,)
+    metadata = lake.metadata(table)
+    assert metadata.statistics == (metadata.head,)
     java = lake.java(table)
     (statistics,) = StaticTable.from_metadata(
         str(java.operations().current().metadataFileLocation())

@@ -1,4 +1,6 @@
-"""The budget of table care: how many of its tasks run at a time, for `maintenance.cores`, whatever the size of the table."""
+"""The budget of table maintenance: how many of its tasks run at a time, for `maintenance.cores`, whatever the size of the
+table.
+"""
 
 from __future__ import annotations
 
@@ -108,11 +110,11 @@ def test_one_task_writes_files_of_about_one_size_where_there_must_be_many(lake: 
     lake.create(table)
     rows = [(number, noise(number, 40)) for number in range(20_000)]
     lake.commit(table, rows)
-    (file,) = lake.look(table).files
+    (file,) = lake.metadata(table).files
     target = file.size_bytes // 4
     options = {"target-file-size-bytes": str(target), "min-file-size-bytes": "0", "rewrite-all": "true"}
     assert lake.upkeep.compact(table, Compaction(options)).removed == 1
-    sizes = sorted(file.size_bytes for file in lake.look(table).files)
+    sizes = sorted(file.size_bytes for file in lake.metadata(table).files)
     assert len(sizes) in (4, 5)
     assert target / 2 < sizes[0] <= sizes[-1] < 1.3 * target, sizes
     assert lake.rows(table) == rows

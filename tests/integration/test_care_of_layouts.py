@@ -123,20 +123,20 @@ class Tended:
 
     def read(self) -> list[Row]:
         """All rows in DuckDB, by id and v; PyIceberg and Polars read the same."""
-        look = self.lake.look(self.name)
-        assert look.head is not None
-        assert_equal_everywhere(self.metadata, [look.head])
-        found = read_with_duckdb(self.metadata, look.head).select(list(_COLUMNS)).to_pylist()
+        metadata = self.lake.metadata(self.name)
+        assert metadata.head is not None
+        assert_equal_everywhere(self.metadata, [metadata.head])
+        found = read_with_duckdb(self.metadata, metadata.head).select(list(_COLUMNS)).to_pylist()
         return in_order([{**row, "at": row["at"] and row["at"].astimezone(UTC)} for row in found])
 
     def files(self) -> Counter[str]:
         """How many there are in each partition."""
-        return Counter(file.partition for file in self.lake.look(self.name).files)
+        return Counter(file.partition for file in self.lake.metadata(self.name).files)
 
     def orders(self) -> list[int]:
         """The sort order that each file says it is in."""
         tasks = self.lake.java(self.name).newScan().planFiles().iterator()
-        return [int(tasks.next().file().sortOrderId()) for _ in self.lake.look(self.name).files]
+        return [int(tasks.next().file().sortOrderId()) for _ in self.lake.metadata(self.name).files]
 
     def totals(self, *names: str) -> list[int]:
         """Of the newest snapshot's summary: what delete files there are even if no reader needs them."""
@@ -205,11 +205,11 @@ def test_files_of_one_partition_become_one_and_rows_stay(lake: Lake, words: str)
         table.append(rows[start : start + 20])
     progress = lake.told(table.name)
     before = table.files()
-    assert "compact" in [outcome.action.kind for outcome in lake.care(table.name) if not outcome.failure]
+    assert "compact" in [outcome.action.kind for outcome in lake.maintenance(table.name) if not outcome.failure]
     assert table.files() == Counter(before.keys())
     assert table.read() == in_order(rows)
     assert lake.told(table.name) == progress
-    assert "compact" not in [outcome.action.kind for outcome in lake.care(table.name)]
+    assert "compact" not in [outcome.action.kind for outcome in lake.maintenance(table.name)]
 
 
 def test_files_of_an_old_partition_spec_become_files_of_the_new_one(lake: Lake) -> None:
@@ -221,8 +221,8 @@ def test_files_of_an_old_partition_spec_become_files_of_the_new_one(lake: Lake) 
             batch = [table.row(number) for number in range(12)]
             table.append(batch)
             rows += batch
-    assert lake.care(table.name)[0].failure == ""
-    assert lake.care(table.name)[0].failure == ""
+    assert lake.maintenance(table.name)[0].failure == ""
+    assert lake.maintenance(table.name)[0].failure == ""
     assert table.read() == in_order(rows)
     assert {json.loads(partition)[0] for partition in table.files()} == {3}
     assert max(table.files().values()) == 1
@@ -244,7 +244,7 @@ def test_rows_of_an_old_spec_go_to_very_many_partitions_one_file_at_a_time(
         return asked[-1]
 
     monkeypatch.setattr(compaction, "_writing", noted)
-    assert lake.care(table.name)[0].failure == ""
+    assert lake.maintenance(table.name)[0].failure == ""
     assert {(words["distribution-mode"], words["fanout-enabled"]) for words in asked} == {("range", "false")}
     files = table.files()
     assert {json.loads(partition)[0] for partition in files} == {1}
@@ -272,7 +272,7 @@ def test_sorted_tables_stay_sorted(lake: Lake, partition_by: str, sort_by: str, 
     for start in range(0, 60, 20):
         table.append(rows[start : start + 20])
     before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
-    lake.care(table.name, KEEN.model_copy(update={"snapshot_count": 100}))
+    lake.maintenance(table.name, KEEN.model_copy(update={"snapshot_count": 100}))
     assert table.read() == in_order(rows)
     made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before
     assert len(made) == len(table.files())
@@ -301,7 +301,7 @@ def test_a_compaction_sorts_as_the_file_asks_whatever_the_table_s_own_order_is(
     for start in range(0, 60, 20):
         table.append(rows[start : start + 20])
     before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
-    outcomes = lake.care(table.name, KEEN.model_copy(update={"snapshot_count": 100, "sort": sort}))
+    outcomes = lake.maintenance(table.name, KEEN.model_copy(update={"snapshot_count": 100, "sort": sort}))
     assert [(one.action.kind, one.failure) for one in outcomes][:1] == [("compact", "")]
     assert table.read() == in_order(rows)
     made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before
@@ -349,7 +349,7 @@ def test_files_follow_a_z_curve_where_the_file_asks_whatever_the_table_s_own_ord
     for start in range(0, 120, 30):
         table.append(rows[start : start + 30])
     before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
-    outcomes = lake.care(table.name, KEEN.model_copy(update={"snapshot_count": 100, "zorder": columns}))
+    outcomes = lake.maintenance(table.name, KEEN.model_copy(update={"snapshot_count": 100, "zorder": columns}))
     assert [(one.action.kind, one.failure) for one in outcomes][:1] == [("compact", "")]
     assert table.read() == in_order(rows)
     made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before
@@ -370,7 +370,7 @@ def test_files_of_one_group_are_pieces_of_the_curve(lake: Lake) -> None:
     rows = [table.row(number * 37 % 240) for number in range(240)]
     for start in range(0, 240, 60):
         table.append(rows[start : start + 60])
-    target = sum(file.size_bytes for file in lake.look(table.name).files) // 3
+    target = sum(file.size_bytes for file in lake.metadata(table.name).files) // 3
     options = {"rewrite-all": "true", "target-file-size-bytes": str(target), "min-file-size-bytes": "1"}
     options["max-file-size-bytes"] = str(10 * target)
     before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
@@ -390,7 +390,7 @@ def test_a_mirror_is_put_on_a_z_curve_without_its_deleted_rows(lake: Lake, versi
     for _ in range(4):
         table.upsert(mirror, 40)
     progress = lake.told(table.name)
-    assert lake.care(table.name, KEEN.model_copy(update={"zorder": ("id", "v")}))[0].failure == ""
+    assert lake.maintenance(table.name, KEEN.model_copy(update={"zorder": ("id", "v")}))[0].failure == ""
     assert table.read() == in_order(list(mirror.values()))
     assert lake.told(table.name) == progress
     assert table.totals("total-delete-files", "total-data-files") == [0, 1]
@@ -403,15 +403,15 @@ def test_a_mirror_is_compacted_with_its_deletes(lake: Lake, version: int, words:
     mirror: dict[int, Row] = {}
     for _ in range(5):
         table.upsert(mirror, 40)
-    assert lake.look(table.name).deletes
+    assert lake.metadata(table.name).deletes
     assert table.read() == in_order(list(mirror.values()))
     progress = lake.told(table.name)
-    assert lake.care(table.name)[0].failure == ""
+    assert lake.maintenance(table.name)[0].failure == ""
     assert table.read() == in_order(list(mirror.values()))
     assert lake.told(table.name) == progress
-    look = lake.look(table.name)
-    assert [file.deleted for file in look.files if file.deleted] == []
-    assert (look.deletes, table.totals("total-delete-files", "total-position-deletes")) == ((), [0, 0])
+    metadata = lake.metadata(table.name)
+    assert [file.deleted for file in metadata.files if file.deleted] == []
+    assert (metadata.deletes, table.totals("total-delete-files", "total-position-deletes")) == ((), [0, 0])
     assert set(table.files().values()) == {1}
     for _ in range(2):
         table.upsert(mirror, 20)
@@ -425,7 +425,7 @@ def test_files_without_a_row_left_go_with_their_deletes(lake: Lake, version: int
     for deletes in (0.0, 0.0, 1.0):
         table.upsert(mirror, 900, deletes=deletes)
     assert mirror == {}
-    assert lake.care(table.name)[0].failure == ""
+    assert lake.maintenance(table.name)[0].failure == ""
     assert (table.read(), table.files()) == ([], Counter())
     assert table.totals("total-data-files", "total-delete-files") == [0, 0]
 
@@ -437,10 +437,10 @@ def test_a_compaction_by_another_process_makes_rows_be_looked_up_again(lake: Lak
     for _ in range(4):
         assert table.upsert(mirror, 40).tries == 1
     other = Lake(lake.jvm, lake.root)
-    resolved = table.upsert(mirror, 40, lambda: other.care(table.name, KEEN))
+    resolved = table.upsert(mirror, 40, lambda: other.maintenance(table.name, KEEN))
     assert resolved.tries == 2
     assert table.read() == in_order(list(mirror.values()))
-    other.care(table.name, KEEN)
+    other.maintenance(table.name, KEEN)
     for _ in range(2):
         assert table.upsert(mirror, 40).tries == 1
         assert table.read() == in_order(list(mirror.values()))
@@ -461,7 +461,7 @@ def test_a_compaction_that_is_sent_twice_keeps_what_it_wrote(
         return send(swap, lake.java(table.name).newRewrite(), *files)
 
     monkeypatch.setattr(Swap, "_replace", send_twice)
-    done = lake.care(table.name, spec)[0].rewritten
+    done = lake.maintenance(table.name, spec)[0].rewritten
     assert (done.removed, done.added, done.lost) == (2, 1, 0)
     assert table.read() == in_order(rows)
 
@@ -481,7 +481,7 @@ def test_a_compaction_that_is_lost_leaves_no_file_behind(
         return send(swap, rewrite, *files)
 
     monkeypatch.setattr(Swap, "_replace", send_late)
-    done = lake.care(table.name, spec)[0].rewritten
+    done = lake.maintenance(table.name, spec)[0].rewritten
     assert (done.removed, done.added) == (0, 0)
     assert done.lost > 0
     assert table.read() == in_order(list(mirror.values()))

@@ -47,7 +47,7 @@ def mirrored(lake: Lake, version: int = 3) -> tuple[Tended, dict[int, Row]]:
 
 def compacted(table: Tended, spec: MaintenanceSpec = KEEN, lake: Lake | None = None) -> Rewritten:
     """What the compaction of one round did. lake: of the process that cares, the table's own unless given."""
-    outcomes = (lake or table.lake).care(table.name, spec, transfer=transfer_of(table))
+    outcomes = (lake or table.lake).maintenance(table.name, spec, transfer=transfer_of(table))
     done = [one for one in outcomes if one.action.kind == "compact"]
     assert [one.failure for one in done] == [""]
     return done[0].rewritten
@@ -128,7 +128,7 @@ def test_a_batch_after_progress_was_said_again_lists_no_files_anew(lake: Lake, m
         return read(scans, name, java, snapshot_id)
 
     monkeypatch.setattr(TableScans, "_read", noted)
-    outcomes = lake.care(table.name, transfer=transfer_of(table))
+    outcomes = lake.maintenance(table.name, transfer=transfer_of(table))
     assert [(one.action.kind, one.failure) for one in outcomes][:2] == [("compact", ""), ("carry", "")]
     table.upsert(mirror, 40)
     assert table.name not in listed
@@ -155,7 +155,7 @@ def test_a_key_with_two_rows_of_which_somebody_deletes_one_is_not_guessed_at(
         table.append([table.row(number) for number in range(start, start + 10)])
     doubled = table.row(3)
     table.append([doubled])
-    before = len(lake.look(table.name).files)
+    before = len(lake.metadata(table.name).files)
     before_commits(monkeypatch, 1, lambda: table.upsert({}, 200))
     done = compacted(table)
     assert (done.removed, done.added) == (0, 0)
@@ -188,7 +188,7 @@ def test_rows_that_another_writer_deletes_by_their_values_stay_deleted(
     before_commits(monkeypatch, 1, both)
     for is_lost in (True, False):
         assert bool(compacted(table).lost) is is_lost
-        head = lake.look(table.name).head
+        head = lake.metadata(table.name).head
         assert head is not None
         rows = read_with_duckdb(table.metadata, head).to_pylist()  # PyIceberg does not read such deletes.
         assert {row["id"]: row["v"] for row in rows} == {number: row["v"] for number, row in mirror.items()}

@@ -83,7 +83,7 @@ class Kept:
 
     def read(self) -> list[Row]:
         """All rows by id, as every reader in this process has them."""
-        head = self.lake.look(self.name).head
+        head = self.lake.metadata(self.name).head
         assert head is not None
         metadata = Path(
             str(self.lake.java(self.name).operations().current().metadataFileLocation()).removeprefix("file:")
@@ -148,14 +148,14 @@ def test_files_with_times_become_one_for_each_partition(
     table = Kept(lake, TIMES, version, *partition_by)
     for start in range(0, 60, 20):
         table.append([row_with_times(start + number) for number in range(20)])
-    partitions = {file.partition for file in lake.look(table.name).files}
-    outcomes = lake.care(table.name)
+    partitions = {file.partition for file in lake.metadata(table.name).files}
+    outcomes = lake.maintenance(table.name)
     assert [(one.action.kind, one.failure) for one in outcomes if one.action.kind == "compact"] == [("compact", "")]
-    assert sorted(file.partition for file in lake.look(table.name).files) == sorted(partitions)
+    assert sorted(file.partition for file in lake.metadata(table.name).files) == sorted(partitions)
     assert table.read() == in_order(table.rows)
     for path in table.files():
         assert str(pq.ParquetFile(path).schema_arrow.field("t").type) == "time64[us]"
-    assert "compact" not in [outcome.action.kind for outcome in lake.care(table.name)]
+    assert "compact" not in [outcome.action.kind for outcome in lake.maintenance(table.name)]
 
 
 def test_files_with_times_of_an_old_partition_spec_stay_of_that_spec(lake: Lake) -> None:
@@ -166,12 +166,12 @@ def test_files_with_times_of_an_old_partition_spec_stay_of_that_spec(lake: Lake)
     lake.catalog.arrange(table.name, layout_of("bucket(id, 2)"))
     for start in range(40, 80, 20):
         table.append([row_with_times(start + number) for number in range(20)])
-    assert {one.failure for one in lake.care(table.name)} == {""}
+    assert {one.failure for one in lake.maintenance(table.name)} == {""}
     files = set(table.files())
     assert len(files) == 4
     assert table.read() == in_order(table.rows)
     table.append([row_with_times(100)])
-    lake.care(table.name)
+    lake.maintenance(table.name)
     assert len(files & set(table.files())) >= 2, "files that are alone in their old partition are left alone"
 
 
@@ -185,9 +185,9 @@ def test_deleted_rows_of_files_with_times_stay_deleted_and_the_others_keep_their
         table.append([row_with_times(start + number) for number in range(20)])
     table.delete_first(5)
     row_ids = table.row_ids() if version == 3 else {}
-    assert [one.failure for one in lake.care(table.name)][:1] == [""]
+    assert [one.failure for one in lake.maintenance(table.name)][:1] == [""]
     assert table.read() == in_order(table.rows)
-    assert (len(table.files()), lake.look(table.name).deletes) == (1, ())
+    assert (len(table.files()), lake.metadata(table.name).deletes) == (1, ())
     assert [path for path in table.files() if is_own_file(path)] == (table.files() if is_own else [])
     assert version == 2 or table.row_ids() == row_ids
     table.append([row_with_times(100)])
@@ -201,7 +201,7 @@ def test_own_writer_takes_columns_as_they_are_and_icebergs_those_that_were_widen
         table.append([plain_row(start + number) for number in range(20)])
     table.delete_first(1)
     row_ids = table.row_ids() if version == 3 else {}
-    assert {one.failure for one in lake.care(table.name)} == {""}
+    assert {one.failure for one in lake.maintenance(table.name)} == {""}
     assert all(is_own_file(path) for path in table.files())
     assert table.read() == in_order(table.rows)
     java = lake.java(table.name)
@@ -211,12 +211,12 @@ def test_own_writer_takes_columns_as_they_are_and_icebergs_those_that_were_widen
     table.rows = [{**row, "late": None} for row in table.rows]
     table.append([{**plain_row(n), "late": "x"} for n in range(60, 80)])
     assert version == 2 or {**table.row_ids(), **row_ids} == table.row_ids()
-    assert {one.failure for one in lake.care(table.name)} == {""}
+    assert {one.failure for one in lake.maintenance(table.name)} == {""}
     assert {is_own_file(path) for path in table.files()} == {False}
     assert table.read() == in_order(table.rows)
     assert version == 2 or {**table.row_ids(), **row_ids} == table.row_ids()
     table.append([{**plain_row(n), "late": None} for n in range(80, 100)])
-    assert {one.failure for one in lake.care(table.name)} == {""}
+    assert {one.failure for one in lake.maintenance(table.name)} == {""}
     assert {is_own_file(path) for path in table.files()} == {True}, "what Iceberg has widened is as the table's is"
     assert table.read() == in_order(table.rows)
     assert version == 2 or {**table.row_ids(), **row_ids} == table.row_ids()
@@ -226,11 +226,11 @@ def test_files_of_other_partitions_than_those_chosen_are_left_alone(lake: Lake) 
     table = Kept(lake, PLAIN, 2, "region", "n")
     for start in range(0, 60, 20):
         table.append([plain_row(start + number) for number in range(20)])
-    before, files = set(table.files()), lake.look(table.name).files
+    before, files = set(table.files()), lake.metadata(table.name).files
     chosen = sorted({file.partition for file in files})[:4]
     options = {"rewrite-all": "true", "max-files-to-rewrite": "7"}
     done = lake.upkeep.compact(table.name, Compaction(options, partitions=frozenset(chosen)))
-    counts = Counter(file.partition for file in lake.look(table.name).files)
+    counts = Counter(file.partition for file in lake.metadata(table.name).files)
     assert [name for name in chosen if counts[name] == 1]
     assert {name: count for name, count in counts.items() if name not in chosen} == {
         name: count for name, count in Counter(file.partition for file in files).items() if name not in chosen
@@ -249,7 +249,7 @@ def test_nothing_is_left_of_a_group_that_the_own_writer_can_write_in_part(lake: 
             java.updateSchema().updateColumn("n", java.schema().findType("id")).commit()
         table.append([{"id": start + n, "n": n, "s": chance.bytes(20_000).hex()} for n in range(10)])
     old = set(table.files())
-    assert {one.failure for one in lake.care(table.name, KEEN.model_copy(update={"cores": 2}))} == {""}
+    assert {one.failure for one in lake.maintenance(table.name, KEEN.model_copy(update={"cores": 2}))} == {""}
     new = set(table.files())
     assert {is_own_file(path) for path in new} == {False}
     assert set(next(iter(new)).parent.glob("*.parquet")) <= old | new
@@ -271,7 +271,7 @@ def test_many_manifests_of_tables_with_times_become_few(lake: Lake) -> None:
     for number in range(4):
         table.append([row_with_times(number)])
     assert lake.upkeep.rewrite_manifests(table.name).removed == 4
-    assert len(lake.look(table.name).manifests) == 1
+    assert len(lake.metadata(table.name).manifests) == 1
     assert table.read() == in_order(table.rows)
 
 
@@ -280,9 +280,9 @@ def test_columns_whose_names_differ_in_case_alone_are_kept_apart(lake: Lake, par
     table = Kept(lake, CASES, 2, *partition_by)
     for start in range(0, 40, 20):
         table.append([{"id": start + n, "Id": -n, "region": "north"} for n in range(20)])
-    partitions = {file.partition for file in lake.look(table.name).files}
+    partitions = {file.partition for file in lake.metadata(table.name).files}
     settings = KEEN.model_copy(update={"sort": ("Id",), "snapshot_count": 100, "statistics": True})
-    assert [one.failure for one in lake.care(table.name, settings) if one.failure] == []
+    assert [one.failure for one in lake.maintenance(table.name, settings) if one.failure] == []
     assert len(table.files()) == len(partitions)
     found = [dict(zip(("id", "Id"), pair, strict=True)) for path in table.files() for pair in pairs(path)]
     assert in_order(found) == [{"id": row["id"], "Id": row["Id"]} for row in in_order(table.rows)]

@@ -146,8 +146,8 @@ def test_one_topic_feeds_a_change_log_a_table_of_the_rows_that_were_written_and_
     ]  # fmt: skip
     mirrored = sorted((one["id"], one["name"]) for one in rows(folder, "mirror"))
     assert mirrored == [(1, "Ada"), (2, "Bob"), (3, "Cy")]
-    letters = rows(folder, "history__dead_letters")
-    assert [(one["partition"], one["error_class"], one["message"]) for one in letters] == [
+    dead_letters = rows(folder, "history__dead_letters")
+    assert [(one["partition"], one["error_class"], one["message"]) for one in dead_letters] == [
         (1, "unknown_operation", 'the operation is none that the envelope has: "x"')
     ]
     assert '"what": "delete"' in pipeline.said

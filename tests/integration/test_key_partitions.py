@@ -59,7 +59,7 @@ def test_every_key_is_found_in_the_files_of_its_partition(lake: Lake, kind: str)
         files = _files(lake, name)
         found = [find_rows(target, files, [keys.slice(n, 1)], [("k",)]) for n in range(len(keys))]
         assert [sum(hit.rows.size for hit in one.hits) for one in found] == [1] * len(keys), words
-        assert [one.looked_at for one in found] == [1] * len(keys), words
+        assert [one.inspected for one in found] == [1] * len(keys), words
 
 
 _WIDER: dict[str, tuple[str, list[Any], list[Any], tuple[str, ...]]] = {
@@ -90,8 +90,10 @@ def test_a_column_that_files_are_partitioned_by_may_become_wider(lake: Lake, kin
             of_each = [static.scan(f"k = {key}").to_arrow().num_rows for key in keys.to_pylist()]
             assert of_each == expected, (words, turn)
             if not turn:
-                assert [one.failure for one in lake.care(name) if one.action.kind == "compact"] == [""]
-        assert len(files) == len(lake.look(name).files) == len({file.partition for file in lake.look(name).files})
+                assert [one.failure for one in lake.maintenance(name) if one.action.kind == "compact"] == [""]
+        assert (
+            len(files) == len(lake.metadata(name).files) == len({file.partition for file in lake.metadata(name).files})
+        )
 
 
 def _create(lake: Lake, kind: str, words: str) -> str:

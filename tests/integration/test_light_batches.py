@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.clock import new_id
-from frazil.ingest.job import HEAVY_BYTES, SparkJobs
+from frazil.ingest.job import OVERSIZED_BYTES, SparkJobs
 from frazil.ingest.task import Job
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-HALF = HEAVY_BYTES // 2
+HALF = OVERSIZED_BYTES // 2
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Record:
 LARGEST = Record(b'{"id": 1}', bytes(HALF), {"h": bytes(HALF - 18)})
 SMALL = (Record(), Record(key=b"", headers={"h": None}), LARGEST)
 LARGE = {
-    "value": Record(b'{"id": 1, "text": "%s"}' % (b"x" * HEAVY_BYTES)),
-    "key": Record(key=bytes(HEAVY_BYTES)),
-    "key of a tombstone": Record(None, bytes(HEAVY_BYTES + 1)),
-    "header": Record(headers={"h": bytes(HEAVY_BYTES)}),
-    "name of a header": Record(headers={"h" * (HEAVY_BYTES + 1): None}),
-    "many headers": Record(headers={f"{n}": None for n in range(HEAVY_BYTES // 8)}),
+    "value": Record(b'{"id": 1, "text": "%s"}' % (b"x" * OVERSIZED_BYTES)),
+    "key": Record(key=bytes(OVERSIZED_BYTES)),
+    "key of a tombstone": Record(None, bytes(OVERSIZED_BYTES + 1)),
+    "header": Record(headers={"h": bytes(OVERSIZED_BYTES)}),
+    "name of a header": Record(headers={"h" * (OVERSIZED_BYTES + 1): None}),
+    "many headers": Record(headers={f"{n}": None for n in range(OVERSIZED_BYTES // 8)}),
     "key and headers": Record(key=bytes(HALF), headers={"h": bytes(HALF)}),
 }
 
@@ -66,7 +66,7 @@ class Read:
     def light(self, start: int, end: int, *metadata: MetadataField) -> TaskReport:
         """What becomes of these records in a table with these columns of metadata."""
         job = Job({self._topic: target_of(self._folder, {"id": "long"}, metadata=metadata)})
-        batch = Batch("lake.t", (OffsetRange(self._topic, 0, start, end),), is_light=True)
+        batch = Batch("lake.t", (OffsetRange(self._topic, 0, start, end),), is_small=True)
         (report,) = self._jobs.run([batch], job, with_offsets=False, pool="default")
         return report
 
@@ -79,14 +79,14 @@ def read(jvm: Jvm, broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFact
 def test_a_record_that_is_not_small_sends_the_batch_back_wherever_it_is_large(read: Read) -> None:
     first = len(SMALL)
     sent_back = {
-        where: read.light(first + n, first + n + 1, "key", "headers").has_heavy for n, where in enumerate(LARGE)
+        where: read.light(first + n, first + n + 1, "key", "headers").has_oversized for n, where in enumerate(LARGE)
     }
     assert sent_back == dict.fromkeys(LARGE, True)
 
 
 def test_small_records_come_whole(read: Read) -> None:
     report = read.light(0, len(SMALL), "key", "headers")
-    assert (report.has_heavy, report.record_count) == (False, len(SMALL))
+    assert (report.has_oversized, report.record_count) == (False, len(SMALL))
     rows = [row for file in report.files for row in pq.read_table(file.path).to_pylist()]
     assert [(row["id"], row["_key"], row["_headers"]) for row in rows] == [
         (1, None, None),
@@ -98,4 +98,4 @@ def test_small_records_come_whole(read: Read) -> None:
 def test_what_is_not_read_is_not_looked_at(read: Read) -> None:
     first, count = len(SMALL) + 1, len(LARGE) - 1
     report = read.light(first, first + count)
-    assert (report.has_heavy, report.record_count) == (False, count)
+    assert (report.has_oversized, report.record_count) == (False, count)

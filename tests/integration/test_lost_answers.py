@@ -59,7 +59,7 @@ class ProxiedLake(Lake):
 
     def history(self, table: str) -> dict[int, Rows]:
         """The rows of every snapshot."""
-        return {snapshot: self.rows(table, snapshot) for snapshot in self.look(table).snapshots}
+        return {snapshot: self.rows(table, snapshot) for snapshot in self.metadata(table).snapshots}
 
     def strike(self, fault: Fault, act: Callable[[], object], between: Callable[[], object] = lambda: None) -> None:
         """Does it while a commit meets the fault. between: what others do before it is sent the second time."""
@@ -81,7 +81,7 @@ def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied
 
 def oldest(lake: Lake, table: str) -> list[int]:
     """All snapshots but the two newest."""
-    return [one.id for one in sorted(lake.look(table).snapshots.values(), key=lambda one: one.at_ms)][:-2]
+    return [one.id for one in sorted(lake.metadata(table).snapshots.values(), key=lambda one: one.at_ms)][:-2]
 
 
 ACTIONS: Mapping[str, Callable[[Lake, str], object]] = {

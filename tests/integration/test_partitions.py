@@ -331,7 +331,7 @@ _SORTED: Mapping[str, Callable[[dict[str, Any]], Any]] = {
     "nested": lambda row: -row["id"],
     "times": lambda row: (
         row["s"] is None,
-        [-ord(letter) for letter in row["s"] or ""],
+        [-ord(dead_letter) for dead_letter in row["s"] or ""],
         _BUCKET(row["id"]),
         row["n"] is None,
         row["n"],

@@ -49,7 +49,7 @@ def test_a_row_that_an_equality_delete_has_taken_is_newer_than_no_change(lake: L
     assert (done.keys, done.deleted, done.late) == (3, 0, 1)
     newer = _row(table, 4, 11)
     assert table.change([(4, newer)], by_v).deleted == 1
-    assert "compact" in [outcome.action.kind for outcome in lake.care(table.name) if not outcome.failure]
+    assert "compact" in [outcome.action.kind for outcome in lake.maintenance(table.name) if not outcome.failure]
     found = [(row["id"], row["v"]) for row in table.read()]
     assert found == [(1, 5), (3, 10), (4, 11)]
 
@@ -72,7 +72,7 @@ def test_a_truncate_opens_only_files_that_have_older_rows_and_others(lake: Lake,
     with _hidden(files[7]), _hidden(files[3]):
         done = table.change([*new.items(), (22, _row(table, 22, 3))], by_place, emptied="00010")
     assert (done.deleted, done.late) == (9, 1)
-    assert len(lake.look(table.name).files) == 3
+    assert len(lake.metadata(table.name).files) == 3
     assert table.read() == in_order([*new.values(), rows[11], rows[12], *later.values()])
     assert lake.progress(table.name).emptied == "00010"
 
@@ -104,5 +104,5 @@ def test_rows_of_an_imported_file_are_replaced(lake: Lake, is_older_spec: bool) 
     newer, late = {**table.row(1), "region": "south"}, {**table.row(2), "region": "east"}
     done = table.change([(1, newer), (2, late), (3, None)], by_region)
     assert (done.keys, done.deleted, done.late) == (3, 2, 1)
-    assert "compact" in [outcome.action.kind for outcome in lake.care(table.name) if not outcome.failure]
+    assert "compact" in [outcome.action.kind for outcome in lake.maintenance(table.name) if not outcome.failure]
     assert table.read() == in_order([newer, old[1], old[3]])

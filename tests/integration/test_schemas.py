@@ -220,7 +220,7 @@ class Ran:
         """In the order of their records."""
         return sorted(rows(self.folder, table), key=lambda row: int(row["_offset"]))
 
-    def letters(self, table: str) -> list[tuple[int, str, str, str | None]]:
+    def dead_letters(self, table: str) -> list[tuple[int, str, str, str | None]]:
         """Offset, class, path and schema id of each dead letter."""
         found = rows(self.folder, f"{table}__dead_letters")
         return sorted((row["offset"], row["error_class"], row["path"] or "", row["schema_id"]) for row in found)
@@ -310,14 +310,14 @@ def newer(number: int, offset: int) -> dict[str, Any]:
 
 def test_ids_of_eight_bytes_lead_to_the_schemas(ran: Ran) -> None:
     assert ran.rows("long_ids") == [*orders(range(3)), newer(BIG, 3)]
-    assert ran.letters("long_ids") == [(4, "unknown_schema_id", "", str(NOBODYS_ID))]
+    assert ran.dead_letters("long_ids") == [(4, "unknown_schema_id", "", str(NOBODYS_ID))]
 
 
 def test_schemas_of_values_and_keys_are_looked_up_by_the_guid_or_the_id_in_a_header(ran: Ran) -> None:
     first = [{**row, "_key": {"desk": "d", "number": 1}} for row in orders(range(3))]
     fifth = {**newer(5, 4), "_key": {"desk": "d", "number": 5}}
     assert ran.rows("guids") == [*first, {**newer(BIG, 3), "_key": None}, fifth]
-    assert ran.letters("guids") == [(5, "unknown_schema_id", "", str(NOBODYS_GUID)), (6, "no_schema_id", "", None)]
+    assert ran.dead_letters("guids") == [(5, "unknown_schema_id", "", str(NOBODYS_GUID)), (6, "no_schema_id", "", None)]
 
 
 def test_unknown_fields_are_put_aside_and_declared_columns_widened(ran: Ran) -> None:
@@ -334,7 +334,7 @@ def test_unknown_fields_are_put_aside_and_declared_columns_widened(ran: Ran) -> 
 
 def test_a_table_that_is_only_added_to_keeps_its_types_and_says_what_it_refuses_once(ran: Ran) -> None:
     assert ran.rows("added") == [*orders(range(3)), newer(5, 3), newer(7, 5)]
-    assert ran.letters("added") == [(4, "does_not_fit", "id", str(ran.shop.new))]
+    assert ran.dead_letters("added") == [(4, "does_not_fit", "id", str(ran.shop.new))]
     said = [event for event in ran.events if event.get("event") == "schema_change_refused"]
     assert [(one["table"], one["change"], one["schemas"], one["schema_evolution"]) for one in said] == [
         ("s.added", "column id: int is not widened to long", [str(ran.shop.new)], "add_only")
@@ -363,7 +363,7 @@ def test_a_table_that_stopped_at_too_many_bad_records_goes_on_when_the_file_lets
     assert (stopped["table"], "records are bad, more than 20% of late" in stopped["reason"]) == ("s.stopped", True)
     found = [{"id": row["id"], "place": row["place"], "_offset": row["_offset"]} for row in ran.rows("stopped")]
     assert found == [{"id": n, "place": {"zip": f"z{n}"}, "_offset": n} for n in range(GOOD)]
-    assert ran.letters("stopped") == [(GOOD + n, "no_magic", "", None) for n in range(DAMAGED)]
+    assert ran.dead_letters("stopped") == [(GOOD + n, "no_magic", "", None) for n in range(DAMAGED)]
 
 
 def test_what_the_registry_is_asked_is_asked_of_the_context(ran: Ran) -> None:

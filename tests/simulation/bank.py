@@ -20,7 +20,7 @@ _OF_EVENTS = -1
 
 
 @dataclass(frozen=True)
-class Said:
+class LoggedSnapshot:
     """One thing that the connector says. number: of the transaction, by commits; 0: of none. order: of the change in it;
     0: it begins, or it ends after `count` changes. told: the change's number as the connector counts. before: where the
     transaction before it was committed; lsn: where this was written.
@@ -69,7 +69,7 @@ class Bank:
     """accounts: how many; partitions: of their topic. deliver: takes what arrives. sizes: changes of each transaction."""
 
     def __init__(
-        self, chance: np.random.Generator, accounts: int, partitions: int, deliver: Callable[[Said], None]
+        self, chance: np.random.Generator, accounts: int, partitions: int, deliver: Callable[[LoggedSnapshot], None]
     ) -> None:
         self.balances = dict.fromkeys(range(accounts), EACH)
         self.history = [dict(self.balances)]
@@ -77,12 +77,12 @@ class Bank:
         self._chance = chance
         self._partitions = partitions
         self._deliver = deliver
-        self._log: list[Said] = []
+        self._log: list[LoggedSnapshot] = []
         self._next = 0
         self._uncounted = (0, 0)
-        self._on_the_way: dict[int, deque[tuple[int, Said]]] = defaultdict(deque)
+        self._on_the_way: dict[int, deque[tuple[int, LoggedSnapshot]]] = defaultdict(deque)
         for account in self.balances:
-            deliver(Said(0, account % partitions, account=account, balance=EACH))
+            deliver(LoggedSnapshot(0, account % partitions, account=account, balance=EACH))
 
     def transfer(self, most: int = 4) -> None:
         """A transaction that moves money between a few accounts, some of them more than once."""
@@ -95,22 +95,22 @@ class Bank:
         if self._chance.random() < 0.3:  # As the halves of an update that changes a key are.
             lsns[1] = lsns[0]
         left = self._chance.integers(-20, 20, count - 1).tolist()
-        self._log.append(Said(number, _OF_EVENTS, before=before, lsn=lsns[0]))
+        self._log.append(LoggedSnapshot(number, _OF_EVENTS, before=before, lsn=lsns[0]))
         for order, (account, amount, lsn) in enumerate(zip(rows, [*left, -sum(left)], lsns, strict=True), 1):
             self.balances[account] += amount
             said = (order, account, self.balances[account], before, lsn)
-            self._log.append(Said(number, account % self._partitions, *said))
-        self._log.append(Said(number, _OF_EVENTS, before=before, lsn=commit, is_end=True, count=count))
+            self._log.append(LoggedSnapshot(number, account % self._partitions, *said))
+        self._log.append(LoggedSnapshot(number, _OF_EVENTS, before=before, lsn=commit, is_end=True, count=count))
         self.sizes[number] = count
         self.history.append(dict(self.balances))
 
     def touch(self, account: int) -> None:
         """A transaction that says one row again."""
         number, before = len(self.history), (len(self.history) - 1) * _BETWEEN_COMMITS
-        self._log.append(Said(number, _OF_EVENTS, before=before, lsn=before + 1))
+        self._log.append(LoggedSnapshot(number, _OF_EVENTS, before=before, lsn=before + 1))
         said = (1, account, self.balances[account], before, before + 1)
-        self._log.append(Said(number, account % self._partitions, *said))
-        self._log.append(Said(number, _OF_EVENTS, before=before, lsn=before + 2, is_end=True, count=1))
+        self._log.append(LoggedSnapshot(number, account % self._partitions, *said))
+        self._log.append(LoggedSnapshot(number, _OF_EVENTS, before=before, lsn=before + 2, is_end=True, count=1))
         self.sizes[number] = 1
         self.history.append(dict(self.balances))
 
@@ -157,19 +157,19 @@ class Bank:
         self._on_the_way.clear()
         self._next = max(0, lost - self.pick(0, _MOST_REPEATED))
         self._uncounted = (0, 0)
-        at = self._log[self._next] if self._next < len(self._log) else Said(0, 0)
+        at = self._log[self._next] if self._next < len(self._log) else LoggedSnapshot(0, 0)
         if (at.order or at.is_end) and self._chance.random() < 0.7:
             self._uncounted = (at.number, at.order - 1 if at.order else at.count)
-            begun = Said(at.number, _OF_EVENTS, before=at.before, lsn=at.lsn)
+            begun = LoggedSnapshot(at.number, _OF_EVENTS, before=at.before, lsn=at.lsn)
             self._on_the_way[_OF_EVENTS].append((self._next, begun))
 
 
-def check_shown(entries: Sequence[Said], counts: Counter[int]) -> dict[int, int]:
+def check_shown(entries: Sequence[LoggedSnapshot], counts: Counter[int]) -> dict[int, int]:
     """What a table shows after these changes, of each partition in their order: whole transactions alone, and of each row
     the newest change. counts: of the changes of each transaction.
     """
     orders: dict[int, set[int]] = defaultdict(set)
-    last: dict[int, Said] = {}
+    last: dict[int, LoggedSnapshot] = {}
     newest: dict[int, tuple[str, int]] = {}
     for said in entries:
         last[said.account] = said

@@ -24,7 +24,7 @@ from frazil.testing import FakeClock
 from frazil.types import Progress
 from tests.simulation.forms import UNSENT
 from tests.simulation.scene import Scene, arranged, pipeline_of
-from tests.simulation.shop import Said, Shop, Ways, key_of
+from tests.simulation.shop import LoggedSnapshot, Shop, Ways, key_of
 from tests.simulation.tables import Meddling, SharedTable, words
 
 _TABLE, _LOG, _TOPIC = "lake.orders", "lake.changes", "shop.public.orders"
@@ -69,7 +69,7 @@ class DatabaseHistory(Scene):
         self.clock: SlowClock = SlowClock()
         fate.meddle = self._meddle
         names = (_TABLE, _LOG, f"{_TABLE}__dead_letters")
-        self.table, self.log, self.letters = (SharedTable(self.catalog, name, fate) for name in names)
+        self.table, self.log, self.dead_letters = (SharedTable(self.catalog, name, fate) for name in names)
         self.is_ordered, self.has_marks = fate.maybe(0.5), fate.maybe(0.35)
         partitions = fate.pick(1, 3)
         self.has_log = fate.maybe(0.4)
@@ -77,7 +77,7 @@ class DatabaseHistory(Scene):
         self.is_plain, self.divided = is_plain, 0.0 if is_plain else self.divided
         self.is_composite, self.has_bad = (not is_plain and fate.maybe(share) for share in (0.4, 0.3))
         self.source.create(_TOPIC, partitions)
-        self.arrived: list[tuple[int, int, Said]] = []
+        self.arrived: list[tuple[int, int, LoggedSnapshot]] = []
         self.shop = Shop(
             fate.chance,
             fate.pick(2, 12),
@@ -109,7 +109,7 @@ class DatabaseHistory(Scene):
             self._check_halves(snapshot.id, said)
         return progress
 
-    def _compare(self, snapshot: int, said: list[Said]) -> None:
+    def _compare(self, snapshot: int, said: list[LoggedSnapshot]) -> None:
         """Each key that is settled, in this snapshot."""
         rows: dict[int, str] = {}
         for row in self.table.rows_at(snapshot):
@@ -126,21 +126,21 @@ class DatabaseHistory(Scene):
                 wanted = versions[last.at] if last is not None else None
                 assert found == (wanted and words(wanted)), f"snapshot {snapshot}: {found}, not {wanted}, by {last}"
 
-    def _decides(self, mine: list[Said]) -> tuple[Said | None, bool]:
+    def _decides(self, mine: list[LoggedSnapshot]) -> tuple[LoggedSnapshot | None, bool]:
         """What decides the row of a key, None where it is gone; and whether it does so already: the connector may be about
         to repeat what does. A tombstone comes right behind its delete, and says nothing more.
         """
         changes = [one for one in mine if one.op != "tombstone"]
-        state: Said | None = None
+        state: LoggedSnapshot | None = None
         for one in changes:
             state = self._after(state, one)
-        truth: Said | None = None
+        truth: LoggedSnapshot | None = None
         for _, one in sorted({one.at: one for one in changes}.items()):
             truth = self._after(truth, one)
         is_repeating = not self.is_ordered and bool(changes) and changes[-1].at != max(one.at for one in changes)
         return truth, state is truth and not is_repeating
 
-    def _after(self, state: Said | None, one: Said) -> Said | None:
+    def _after(self, state: LoggedSnapshot | None, one: LoggedSnapshot) -> LoggedSnapshot | None:
         """What decides the row after another change: it is the newer one, unless it has an older place. What comes behind a
         row of a snapshot is newer whatever its place is.
         """
@@ -148,7 +148,7 @@ class DatabaseHistory(Scene):
             return state
         return None if one.op == "t" or (one.op == "d" and not self.has_marks) else one
 
-    def _check_halves(self, snapshot: int, said: list[Said]) -> None:
+    def _check_halves(self, snapshot: int, said: list[LoggedSnapshot]) -> None:
         """A change of a key whose values are in the old row is there whole or not at all; its insert may be there alone
         where later changes of the row have told its values, or have taken it away.
         """
@@ -161,7 +161,7 @@ class DatabaseHistory(Scene):
         assert not halves, f"snapshot {snapshot} has half of what was at {sorted(halves)}"
 
     @staticmethod
-    def _needs_old_row(insert: Said, said: list[Said]) -> bool:
+    def _needs_old_row(insert: LoggedSnapshot, said: list[LoggedSnapshot]) -> bool:
         """Whether the row still has a value that was not sent when it got its key."""
         later = [one.row or {} for one in said if one.key == insert.key and one.at > insert.at]
         lacking = {name for name, value in (insert.row or {}).items() if value == UNSENT}
@@ -182,7 +182,7 @@ class DatabaseHistory(Scene):
         self.shop.finish()
         self.clock.pass_long()
 
-    def _deliver(self, said: Said) -> None:
+    def _deliver(self, said: LoggedSnapshot) -> None:
         key, value, headers = said.record
         if self.has_bad and said.op != "tombstone" and self.fate.maybe(0.02):
             self._spoil(said.partition)
@@ -218,7 +218,7 @@ class DatabaseHistory(Scene):
         """Those that go are compared before. The files that they alone name may be those of a batch in hand."""
         if self.table.has_snapshots:
             self.check()
-        for table in (self.table, self.log, self.letters):
+        for table in (self.table, self.log, self.dead_letters):
             unnamed = table.expire(table.carry()) if table.has_snapshots else ()
             for path in unnamed if not self.services else ():
                 Path(path).unlink()

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from pyiceberg.schema import Schema
 
-from frazil.catalog.history import Said
+from frazil.catalog.history import LoggedSnapshot
 from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.port import Replacement, Rewrite, StoredFile, TableSize, TableState
 from frazil.catalog.scans import Scan
@@ -181,7 +181,7 @@ class UnsureCatalog:
         self._catalog.mark(table, name, value)
         self._fate.step("catalog.marked")
 
-    def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
+    def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
         self._fate.step("catalog.history")
         return self._catalog.history(table, names)
 

@@ -126,10 +126,10 @@ class History(Scene):
             bad = sorted(self.bad.keys() & mine)
             if table.spec.on_bad_record == "dead_letter":
                 assert table.run_state is not RunState.STOPPED, f"{table.name} stopped: {table.reason} ({table.where})"
-                letters = self.check_letters(table.name)
-                missing = set(bad) - set(letters)
+                dead_letters = self.check_letters(table.name)
+                missing = set(bad) - set(dead_letters)
                 sent = self.outbox.topics.get("bad", [])
-                assert self.is_read_anew or len(sent) == len(letters), "the topic has not every letter once"
+                assert self.is_read_anew or len(sent) == len(dead_letters), "the topic has not every letter once"
                 assert not missing, f"{table.name} has no dead letter of {sorted(missing)[:5]}"
             elif table.run_state is RunState.STOPPED:
                 words = [f"topic {t}, partition {p}, offset {o}" for t, p, o in bad]
@@ -199,8 +199,8 @@ def _spec(root: Path, *, has_bad: bool, loses_records: bool) -> PipelineSpec:
     # The bad values must be bad whenever they are read: the type of `id` may not be inferred from them.
     known = (ColumnSpec(name="id", type=parse_type("long")),) if has_bad else ()
     declared = (ColumnSpec(name="id", type=parse_type("long")),)
-    letters = DeadLettersSpec(topic="bad")
-    table = TableSpec(name="lake.ab", topics=topics("ab"), columns=known, dead_letters=letters, **shared)
+    dead_letters = DeadLettersSpec(topic="bad")
+    table = TableSpec(name="lake.ab", topics=topics("ab"), columns=known, dead_letters=dead_letters, **shared)
     stopping = (
         TableSpec(
             name=f"lake.{names}",

@@ -57,26 +57,26 @@ class LateReplay(Replay):
     def check(self) -> tuple[dict[Place, int], dict[Place, bytes | None]]:
         """Nothing twice; the rows' values by key, and the letters."""
         rows: dict[Place, int] = {}
-        letters: dict[Place, bytes | None] = {}
+        dead_letters: dict[Place, bytes | None] = {}
         for row in live_rows(self.catalog, _TABLE) if self.catalog.load(_TABLE) is not None else ():
             assert (0, row["id"]) not in rows, f"{row['id']} is there twice"
             rows[0, row["id"]] = row["n"]
-        for letter in self._read(_LETTERS):
-            place = (letter["partition"], letter["offset"])
-            assert place not in letters, f"{place} is a letter twice"
-            assert letter["value"] == self.produced[place]
-            letters[place] = letter["value"]
-        return rows, letters
+        for dead_letter in self._read(_LETTERS):
+            place = (dead_letter["partition"], dead_letter["offset"])
+            assert place not in dead_letters, f"{place} is a letter twice"
+            assert dead_letter["value"] == self.produced[place]
+            dead_letters[place] = dead_letter["value"]
+        return rows, dead_letters
 
     def _check_end(self) -> None:
         mirror = Mirror(is_ordered=self.is_ordered)
         mirror.apply(self.changes)
         expected = {(0, key[0]): held.row["n"] for key, rows in mirror.rows.items() for held in rows if held.row}
-        rows, letters = self.check()
+        rows, dead_letters = self.check()
         assert rows == expected
         reasons = {(row["partition"], row["offset"]): row["error_class"] for row in self._read(_LETTERS)}
-        assert self.broken <= letters.keys()
-        assert {reasons[place] for place in letters.keys() - self.broken} <= {"superseded"}
+        assert self.broken <= dead_letters.keys()
+        assert {reasons[place] for place in dead_letters.keys() - self.broken} <= {"superseded"}
         for (_, name), value in self._marks():
             raise AssertionError(f"a retry was not finished: {name} {value}")
 

@@ -20,12 +20,12 @@ from frazil.dead_letters.files import Selection
 from frazil.dead_letters.replay import Retrier
 from frazil.errors import ConflictError, FencedError, UnavailableError
 from frazil.ingest.service import Service
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.table import Table
 from frazil.spec import PipelineSpec
 from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
 from frazil.spec.types import parse_type
-from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
+from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureSource
 from tests.simulation.scene import pipeline_of
 
@@ -89,9 +89,9 @@ class Replay:
         self._check_end()
 
     def _check_end(self) -> None:
-        rows, letters = self.check()
+        rows, dead_letters = self.check()
         assert set(rows) == self.produced.keys() - self.broken
-        assert set(letters) == self.broken - self.dropped
+        assert set(dead_letters) == self.broken - self.dropped
 
     def _retrier(self, catalog: Catalog) -> Retrier:
         return Retrier(catalog, None)
@@ -99,7 +99,7 @@ class Replay:
     def check(self) -> tuple[dict[Place, int], dict[Place, bytes | None]]:
         """Nothing twice, nothing in two places, each with its value; the rows and the letters."""
         rows: dict[Place, int] = {}
-        letters: dict[Place, bytes | None] = {}
+        dead_letters: dict[Place, bytes | None] = {}
         for row in self._read(_TABLE):
             place = (row["_partition"], row["_offset"])
             assert place not in rows, f"{place} is a row twice"
@@ -108,13 +108,13 @@ class Replay:
             assert value is not None
             record = json.loads(value)
             assert {name: row[name] for name in record} == record
-        for letter in self._read(_LETTERS):
-            place = (letter["partition"], letter["offset"])
-            assert place not in letters, f"{place} is a letter twice"
-            letters[place] = letter["value"]
-            assert letter["value"] == self.produced[place]
-        assert not rows.keys() & letters.keys()
-        return rows, letters
+        for dead_letter in self._read(_LETTERS):
+            place = (dead_letter["partition"], dead_letter["offset"])
+            assert place not in dead_letters, f"{place} is a letter twice"
+            dead_letters[place] = dead_letter["value"]
+            assert dead_letter["value"] == self.produced[place]
+        assert not rows.keys() & dead_letters.keys()
+        return rows, dead_letters
 
     def _read(self, table: str) -> list[dict[str, Any]]:
         if self.catalog.load(table) is None:
@@ -181,12 +181,12 @@ class Replay:
 
     def _start(self) -> Service | None:
         self.started += 1
-        parts = Parts(
+        parts = Services(
             source=UnsureSource(self.source, self.fate),
             catalog=UnsureCatalog(self.catalog, self.fate),
             jobs=UnsureJobs(self.source, self.fate),
             clock=self.clock,
-            lanes=StepLanes(self.clock),
+            workers=StepWorkers(self.clock),
         )
         service = Service(self._spec(), parts, f"run-{self.started:04}", lambda _: None)
         with suppress(CrashError):

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 
 from frazil.errors import FencedError
 from frazil.ingest.service import Service
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import PipelineSpec
 from frazil.spec.models import CatalogSpec, TableSpec
 from frazil.spec.partitioning import parse_sort, parse_term
-from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepLanes
+from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from frazil.types import Progress
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureOutbox, UnsureSource
 from tests.simulation.tables import SAID
@@ -177,12 +177,12 @@ class Scene(ABC):
         self.started += 1
         clock, fate = self.clock, self.fate
         source = UnsureSource(self.source, fate)
-        parts = Parts(
+        parts = Services(
             source=source,
             catalog=UnsureCatalog(self.catalog, fate, self._go_on),
             jobs=UnsureJobs(self.source, fate, divided=self.divided),
             clock=clock,
-            lanes=StepLanes(clock),
+            workers=StepWorkers(clock),
             outbox=UnsureOutbox(self.outbox, fate),
             reader=source,
         )

@@ -28,7 +28,7 @@ _EPOCH_MS = 1_700_000_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
+class LoggedSnapshot:
     """One record. at: its place among all that the connector says; lsn: in the source's log. key: None of a truncate. row:
     as it is sent; None of a tombstone. to, since: the key that the row has from now on, or had before. number: of the
     change in its transaction. is_composite: as of Shop.
@@ -119,7 +119,7 @@ class Transaction:
     """Changes that nobody else sees yet. rows: of the keys that it has changed, which nobody else may change."""
 
     number: int
-    said: list[tuple[Said, Row | None]]
+    said: list[tuple[LoggedSnapshot, Row | None]]
     rows: dict[int, Row | None]
     count: int = 0
 
@@ -146,12 +146,12 @@ class Shop:
         chance: np.random.Generator,
         keys: int,
         partitions: int,
-        deliver: Callable[[Said], None],
+        deliver: Callable[[LoggedSnapshot], None],
         ways: Ways,
     ) -> None:
         self.rows: dict[int, Row] = {}
         self.versions: dict[int, dict[int, Row | None]] = {key: {} for key in range(keys)}
-        self.log: list[Said] = []
+        self.log: list[LoggedSnapshot] = []
         self._open: list[Transaction] = []
         self._chance = chance
         self._partitions = partitions
@@ -302,7 +302,7 @@ class Shop:
             mine.count += 1
         number = mine.count if mine.number else 0
         places = (key % self._partitions, sent, to, since, mine.number, number, self._ways.is_composite)
-        said = Said(0, self._lsn, op, key, *places)
+        said = LoggedSnapshot(0, self._lsn, op, key, *places)
         mine.said.append((said, row))
 
     def _empty(self) -> None:
@@ -311,7 +311,7 @@ class Shop:
             self._commit(self._open[0])
         self._lsn += 1
         self._at += 1
-        self.log.append(Said(self._at, self._lsn, "t", None, self.pick(0, self._partitions - 1)))
+        self.log.append(LoggedSnapshot(self._at, self._lsn, "t", None, self.pick(0, self._partitions - 1)))
         self.rows.clear()
 
     def _read(self, key: int) -> None:
@@ -319,7 +319,7 @@ class Shop:
         self._at += 1
         lsn = self.log[-1].lsn if self._chance.random() < 0.3 else self._lsn
         told: dict[str, Any] = {"row": self.rows[key], "is_composite": self._ways.is_composite}
-        said = Said(self._at, lsn, "r", key, key % self._partitions, **told)
+        said = LoggedSnapshot(self._at, lsn, "r", key, key % self._partitions, **told)
         self.log.append(said)
         self.versions[key][self._at] = said.shown(self.rows[key], self._ways.marks)
 

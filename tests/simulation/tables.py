@@ -16,7 +16,7 @@ from frazil.catalog.history import COMMIT_ID
 from frazil.catalog.memory import MemorySnapshot
 from frazil.catalog.progress import key as summary_key
 from frazil.catalog.scans import LiveFile, delete_file_of
-from frazil.catalog.table_metadata import Snapshot, TableLook, carried_progress
+from frazil.catalog.table_metadata import Snapshot, TableMetadata, carried_progress
 from frazil.clock import new_id
 from frazil.maintenance.retention import Retention, expirable, needs_carrying
 from frazil.testing import MemoryCatalog
@@ -147,7 +147,7 @@ class SharedTable:
                 self._catalog.expire(self._name, snapshot)
         return named - self._named()
 
-    def _look(self, line: Sequence[MemorySnapshot]) -> TableLook:
+    def _look(self, line: Sequence[MemorySnapshot]) -> TableMetadata:
         """Of which the time is the number of the snapshot."""
         snapshots = {
             one.id: Snapshot(
@@ -161,7 +161,7 @@ class SharedTable:
         }
         state = self._catalog.load(self._name)
         assert state is not None
-        return TableLook(self._name, state.uuid, state.location, 3, 0, {}, snapshots, line[0].id if line else None)
+        return TableMetadata(self._name, state.uuid, state.location, 3, 0, {}, snapshots, line[0].id if line else None)
 
     def _named(self) -> set[str]:
         """The paths of all files that its snapshots name."""

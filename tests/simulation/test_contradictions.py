@@ -39,7 +39,7 @@ def test_what_is_not_contradicted_is_as_it_is_without_the_contradiction(seed: in
     contradicted = {n for n, record in enumerate(mixed) if record != records[n]}
     refused = {record["id"] for record in mixed} - {row["id"] for row in other.rows("n.a")}
     assert refused <= contradicted
-    assert len(other.letters("n.a") if refused else []) == len(refused)
+    assert len(other.dead_letters("n.a") if refused else []) == len(refused)
     # A record that is refused says nothing of what its other fields hold: a number may be whole without it.
     said = [record for record in records if record["id"] not in refused]
     assert _types(other) == _types(_table(tmp_path / "said", flatten, said))

@@ -15,7 +15,7 @@ from frazil.spec import PipelineSpec
 from frazil.spec.models import AtomicSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
 from frazil.testing import live_rows
 from frazil.types import Offsets
-from tests.simulation.bank import EACH, EVENTS, TOPIC, Bank, Said, check_shown
+from tests.simulation.bank import EACH, EVENTS, TOPIC, Bank, LoggedSnapshot, check_shown
 from tests.simulation.faults import Fate
 from tests.simulation.scene import Scene, pipeline_of
 from tests.simulation.tables import SharedTable
@@ -35,7 +35,7 @@ class TransferHistory(Scene):
         partitions = fate.pick(1, 3) if self.has_events else 1
         self.source.create(TOPIC, partitions)
         self.source.create(EVENTS, fate.pick(1, 2))
-        self.arrived: dict[tuple[int, int], Said] = {}
+        self.arrived: dict[tuple[int, int], LoggedSnapshot] = {}
         self.checked: set[int] = set()
         self.table = SharedTable(self.catalog, _TABLE, fate)
         self.bank = Bank(fate.chance, fate.pick(3, 12), partitions, self._deliver)
@@ -47,7 +47,7 @@ class TransferHistory(Scene):
         for _ in range(self.fate.pick(1, 40)):
             self.bank.step()
 
-    def _deliver(self, said: Said) -> None:
+    def _deliver(self, said: LoggedSnapshot) -> None:
         value = said.value(self.has_events)
         gap = self.fate.pick(1, 3) if self.fate.maybe(0.05) else 0
         if said.is_event:

@@ -60,7 +60,7 @@ class UpsertHistory(Scene):
         super().__init__(fate, root)
         fate.meddle = self._meddle
         self.table = SharedTable(self.catalog, _TABLE, fate)
-        self.letters = SharedTable(self.catalog, f"{_TABLE}__dead_letters", fate)
+        self.dead_letters = SharedTable(self.catalog, f"{_TABLE}__dead_letters", fate)
         self.forms = self._forms(draw_form(fate))
         self.form = self.forms[0]
         # Without an ordering column a key must stay in its partition for the values before a change to mean anything.
@@ -279,8 +279,8 @@ class UpsertHistory(Scene):
 
     def _expire(self) -> None:
         """Those that go are compared before. The files that they alone name may be those of a batch in hand."""
-        if self.letters.has_snapshots:
-            self.letters.expire(self.letters.carry())
+        if self.dead_letters.has_snapshots:
+            self.dead_letters.expire(self.dead_letters.carry())
         retention = self.table.carry()
         before = self.catalog.ancestors(_TABLE)
         unnamed = self.table.expire(retention)

@@ -9,24 +9,24 @@ RETRY = "retry"
 """Summary key of a dead-letter table: what the retry that made this snapshot promises."""
 RETRY_ID = "retry-id"
 """Summary key of a table: the retry whose rows this snapshot added."""
-TAKEN = "retry-letters"
+REMOVED = "retry-letters"
 """Summary key of a table whose records replace rows: the letters that go, as their rows came with this snapshot."""
 COMMIT_ID = "commit-id"
 """Summary key of a table: the commit that moved its progress."""
 OPEN_RETRY = "retrying."
 """What the mark of a retry that is not finished begins with; its value begins with the snapshot that the retry has read."""
-LETTERS_MARK = "dead-letters"
+DEAD_LETTERS_MARK = "dead-letters"
 """The mark of a table that has a dead-letter table: its name."""
 SENT_MARK = "letters-sent"
 """The mark of a dead-letter table whose letters go to a Kafka topic too: the commit whose letters are known to be there."""
 REWRITE_ID = "rewrite-id"
 """Summary key of a dead-letter table: the retry or the drop that made this snapshot."""
-CARE_ID = "care-id"
+MAINTENANCE_ID = "care-id"
 """Summary key of a table: the commit of table care that made this snapshot."""
 
 
 @dataclass(frozen=True)
-class Said:
+class LoggedSnapshot:
     """One snapshot. words: what it says under those of this pipeline's keys that were asked for, without their prefix.
     is_cut: the snapshot before it is no longer there.
     """
@@ -36,7 +36,7 @@ class Said:
     is_cut: bool = False
 
 
-def was_said(history: Iterable[Said], name: str, value: str, since: int | None) -> bool | None:
+def is_recorded(history: Iterable[LoggedSnapshot], name: str, value: str, since: int | None) -> bool | None:
     """Whether a snapshot after `since` says so; None where the history that is left does not reach back so far.
 
     since: None for the beginning of the table.
@@ -51,7 +51,7 @@ def was_said(history: Iterable[Said], name: str, value: str, since: int | None) 
     return False
 
 
-def is_undisturbed(history: Iterable[Said], name: str, since: int) -> bool:
+def is_undisturbed(history: Iterable[LoggedSnapshot], name: str, since: int) -> bool:
     """Whether the snapshot `since` is there and none after it says anything under `name`."""
     for said in history:
         if said.snapshot_id == since:
@@ -66,7 +66,7 @@ def read_by_retry(name: str, value: str) -> int | None:
     return int(value.split(" ", 1)[0]) if name.startswith(OPEN_RETRY) else None
 
 
-def is_unmoved(history: Iterable[Said], since: int | None, commit_id: str) -> bool:
+def is_unmoved(history: Iterable[LoggedSnapshot], since: int | None, commit_id: str) -> bool:
     """Whether the newest progress is that of `commit_id` (empty: none), and no snapshot after `since` has rows of a retry.
 
     since: None for the beginning of the table.
@@ -83,7 +83,7 @@ def is_unmoved(history: Iterable[Said], since: int | None, commit_id: str) -> bo
     return (newest or "") == commit_id and (not is_after or since is None)
 
 
-def has_letters_to_come(mark: str) -> bool:
+def has_uncommitted_dead_letters(mark: str) -> bool:
     """Whether an open retry, by the value of its mark, has files of the dead-letter table that no snapshot of it names yet:
     those that stand in the summary under TAKEN.
     """

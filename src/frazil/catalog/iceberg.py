@@ -17,7 +17,15 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.arranging import arrange
 from frazil.catalog.data_files import DataFiles
-from frazil.catalog.history import COMMIT_ID, RETRY_ID, REWRITE_ID, Said, is_undisturbed, is_unmoved, was_said
+from frazil.catalog.history import (
+    COMMIT_ID,
+    RETRY_ID,
+    REWRITE_ID,
+    LoggedSnapshot,
+    is_recorded,
+    is_undisturbed,
+    is_unmoved,
+)
 from frazil.catalog.java import length, make_namespaces, strings
 from frazil.catalog.java_errors import (
     cause_of,
@@ -230,7 +238,7 @@ class IcebergCatalog:
         except java_errors(ConnectionError) as error:
             raise unavailable("a property of the table cannot be set", error, table) from None
 
-    def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
+    def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
         """See the port."""
         ancestors = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])
         return said(self._pipeline, names, ancestors)
@@ -262,7 +270,7 @@ class IcebergCatalog:
         """See the port."""
         java = self._tables[table]
         validator = HistoryValidator(
-            self._pipeline, name, lambda history: was_said(history, name, value, since) is False
+            self._pipeline, name, lambda history: is_recorded(history, name, value, since) is False
         )
         try:
             append = java.newAppend()
@@ -298,10 +306,10 @@ class IcebergCatalog:
     ) -> None:
         """A commit that raised (law 4): all is well if the table says what it was to say."""
         self._load_after(error, table)
-        is_said = was_said(self.history(table, (validator.name,)), validator.name, value, since)
-        if is_said:
+        has_landed = is_recorded(self.history(table, (validator.name,)), validator.name, value, since)
+        if has_landed:
             return
-        if is_said is not None and (validator.refused or is_refused(error)):
+        if has_landed is not None and (validator.refused or is_refused(error)):
             raise ConflictError(f"the commit was refused: {cause_of(error)}", where=table) from None
         raise unavailable("the commit did not go through", error, table) from None
 

@@ -23,7 +23,7 @@ from frazil.catalog.progress import key
 from frazil.catalog.record_rewrite import is_readable_by_spark
 from frazil.catalog.sending import send
 from frazil.catalog.shared_folder import find_stranger, plain
-from frazil.catalog.table_metadata import TableLook, carried_progress, read_look
+from frazil.catalog.table_metadata import TableMetadata, carried_progress, read_table_metadata
 from frazil.catalog.table_scans import Described
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.failpoints import hit
@@ -32,7 +32,7 @@ from frazil.types import Commit, Progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-POOL = "care"
+POOL = "maintenance"
 """Spark's scheduler pool of table care."""
 _SPLIT_SIZE = "spark.sql.iceberg.read.split-size"
 _WHOLE = str(1 << 50)
@@ -72,15 +72,17 @@ class IcebergUpkeep:
         self._merge_of = merge_of
         self._own: dict[SparkSession, SparkSession] = {}
 
-    def look(self, table: str, with_files: bool) -> TableLook | None:
+    def metadata(self, table: str, with_files: bool) -> TableMetadata | None:
         """See the port."""
         iceberg = self._jvm.org.apache.iceberg
         try:
             java = self._catalog.java_table(table)
             text = str(iceberg.TableMetadataParser.toJson(java.operations().current()))
             if not with_files or java.currentSnapshot() is None:
-                return read_look(table, text)
-            return read_look(table, text, Described(self._jvm, java).lots(java.newScan()), self._manifests(java))
+                return read_table_metadata(table, text)
+            return read_table_metadata(
+                table, text, Described(self._jvm, java).lots(java.newScan()), self._manifests(java)
+            )
         except java_errors() as error:
             if is_not_there(error):
                 return None
@@ -306,7 +308,9 @@ class IcebergUpkeep:
 
 
 def _settings(cores: int) -> dict[str, str]:
-    """Of the session of table care: no stage has more tasks than it may have, for Spark cannot keep any of them waiting."""
+    """Of the session of table maintenance: no stage has more tasks than it may have, for Spark cannot keep any of them
+    waiting.
+    """
     return {
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.leafNodeDefaultParallelism": "1",

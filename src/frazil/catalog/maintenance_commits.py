@@ -1,4 +1,5 @@
-"""The commits of table care: recognised in the table where their answer was lost, cleaned up only where they are not in it.
+"""The commits of table maintenance: recognised in the table where their answer was lost, cleaned up only where they are not
+in it.
 
 Iceberg's actions commit by themselves, and remove the files they wrote when that is refused, also where it is their own
 first attempt that refuses them (see `sending`). So they work on a transaction that is never committed, where nothing can be
@@ -9,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from frazil.catalog.history import CARE_ID, was_said
+from frazil.catalog.history import MAINTENANCE_ID, is_recorded
 from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.java import Collector, each
 from frazil.catalog.java_errors import is_conflict, java_errors
 from frazil.catalog.progress import key
 from frazil.catalog.sending import remove
-from frazil.catalog.validators import CareValidator, HistoryValidator, RewriteValidator, said
+from frazil.catalog.validators import HistoryValidator, MaintenanceValidator, RewriteValidator, said
 from frazil.clock import new_id
 
 
@@ -29,15 +30,17 @@ def send_once(
     validator: asked too, on every attempt.
     """
     own, left = new_id(), Collector()
-    once = HistoryValidator(catalog.pipeline, CARE_ID, lambda history: was_said(history, CARE_ID, own, since) is False)
-    update.set(key(catalog.pipeline, CARE_ID), own).deleteWith(left)
-    update.validateWith(CareValidator(once, validator))
+    once = HistoryValidator(
+        catalog.pipeline, MAINTENANCE_ID, lambda history: is_recorded(history, MAINTENANCE_ID, own, since) is False
+    )
+    update.set(key(catalog.pipeline, MAINTENANCE_ID), own).deleteWith(left)
+    update.validateWith(MaintenanceValidator(once, validator))
     try:
         update.commit()
     except java_errors() as error:
         java.refresh()
         ancestors = catalog.gateway.jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(java)
-        landed = was_said(said(catalog.pipeline, (CARE_ID,), ancestors), CARE_ID, own, since)
+        landed = is_recorded(said(catalog.pipeline, (MAINTENANCE_ID,), ancestors), MAINTENANCE_ID, own, since)
         if landed:
             return True
         if not is_conflict(error):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from frazil.catalog.port import TableState
 from frazil.catalog.scans import LiveFile
-from frazil.catalog.table_metadata import TableLook
+from frazil.catalog.table_metadata import TableMetadata
 from frazil.types import DataFile, DeleteFile
 
 Transfer = Callable[[Sequence[LiveFile], Sequence[LiveFile], Sequence[LiveFile]], Sequence[DeleteFile] | None]
@@ -70,7 +70,7 @@ class Upkeep(Protocol):
     has died in one, what is left behind is at most files that no snapshot names.
     """
 
-    def look(self, table: str, with_files: bool) -> TableLook | None:
+    def metadata(self, table: str, with_files: bool) -> TableMetadata | None:
         """The table, fresh from the catalog; None where there is none. with_files: files and manifests too."""
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:

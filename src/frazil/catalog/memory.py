@@ -14,7 +14,15 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from frazil.catalog.columns import read_schema
-from frazil.catalog.history import COMMIT_ID, RETRY_ID, REWRITE_ID, Said, is_undisturbed, is_unmoved, was_said
+from frazil.catalog.history import (
+    COMMIT_ID,
+    RETRY_ID,
+    REWRITE_ID,
+    LoggedSnapshot,
+    is_recorded,
+    is_undisturbed,
+    is_unmoved,
+)
 from frazil.catalog.layout import (
     METRICS_OF,
     UNARRANGED,
@@ -267,7 +275,7 @@ class MemoryCatalog:
                 properties[key(self._pipeline, name)] = value
             found.state = replace(found.state, properties=properties)
 
-    def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
+    def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
         """See the port."""
         return self._said(self._there(table), names)
 
@@ -276,7 +284,7 @@ class MemoryCatalog:
         with self._lock:
             found = self._there(rewrite.table)
             loss = self._lost_question()
-            if was_said(self._said(found, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
+            if is_recorded(self._said(found, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
                 return
             there = {file.path for file in _files_of(found.line())}
             is_right = is_undisturbed(self._said(found, (REWRITE_ID,)), REWRITE_ID, rewrite.read_at)
@@ -292,10 +300,10 @@ class MemoryCatalog:
         with self._lock:
             found = self._there(table)
             loss = self._lost_question()
-            is_said = was_said(self._said(found, (name,)), name, value, since)
-            if is_said is None:
+            has_landed = is_recorded(self._said(found, (name,)), name, value, since)
+            if has_landed is None:
                 raise UnavailableError("the table's history is gone", where=table)
-            if not is_said:
+            if not has_landed:
                 self._add(found, tuple(files), {key(self._pipeline, name): value})
             _lose_outcome(loss)
 
@@ -336,12 +344,12 @@ class MemoryCatalog:
         found.head = number
         return number
 
-    def _said(self, found: _Table, names: Sequence[str]) -> Iterable[Said]:
+    def _said(self, found: _Table, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
         line = self._ancestors(found)
         for snapshot in line:
             words = {name: snapshot.summary.get(key(self._pipeline, name)) for name in names}
             is_cut = snapshot is line[-1] and snapshot.parent is not None
-            yield Said(snapshot.id, {name: text for name, text in words.items() if text is not None}, is_cut)
+            yield LoggedSnapshot(snapshot.id, {name: text for name, text in words.items() if text is not None}, is_cut)
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
         """See the port."""

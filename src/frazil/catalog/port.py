@@ -11,7 +11,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
-from frazil.catalog.history import Said
+from frazil.catalog.history import LoggedSnapshot
 from frazil.catalog.layout import UNARRANGED, Layout
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, UnavailableError
@@ -201,7 +201,7 @@ class Catalog(Protocol):
     def mark(self, table: str, name: str, value: str | None) -> None:
         """Sets one of this pipeline's own properties of a table that was loaded, or takes it away."""
 
-    def history(self, table: str, names: Sequence[str]) -> Iterable[Said]:
+    def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
         """The main branch of a table as it was loaded, newest first, with what it says under `names`."""
 
     def rewrite(self, rewrite: Rewrite) -> None:

@@ -6,7 +6,16 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from frazil.types import DataFile, LastDelete, Letters, Progress, Watermark, as_json, dump_offsets, load_offsets
+from frazil.types import (
+    DataFile,
+    LastDelete,
+    PendingDeadLetters,
+    Progress,
+    Watermark,
+    as_json,
+    dump_offsets,
+    load_offsets,
+)
 
 COMMITTED_AT = "committed-at"
 """Summary key of a snapshot that says progress again: when it was committed first, in milliseconds."""
@@ -38,14 +47,14 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
     if progress.places:
         places = {topic: {str(p): place for p, place in ps.items()} for topic, ps in progress.places.items()}
         parts["places"] = as_json(places)
-    if progress.passed_over:
-        parts["passed-over"] = as_json(dict(progress.passed_over))
-    if progress.letters is not None:
-        parts["dead-letters"] = as_json(asdict(progress.letters))
+    if progress.ignored_records:
+        parts["passed-over"] = as_json(dict(progress.ignored_records))
+    if progress.dead_letters is not None:
+        parts["dead-letters"] = as_json(asdict(progress.dead_letters))
     if progress.watermark.complete_to_ms is not None:
         parts["watermark"] = str(progress.watermark.complete_to_ms)
-    of_mirrors = {"emptied": progress.emptied, "last-deletes": _dump_last_deletes(progress.last_deletes)}
-    parts |= {name: text for name, text in of_mirrors.items() if text}
+    of_upserts = {"emptied": progress.emptied, "last-deletes": _dump_last_deletes(progress.last_deletes)}
+    parts |= {name: text for name, text in of_upserts.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
 
 
@@ -70,8 +79,8 @@ def from_summary(
         skipped=_load_skipped(summary.get(key(pipeline, "skipped"), "{}")),
         schemas=tuple(filter(None, summary.get(key(pipeline, "schemas"), "").split(","))),
         bad_skipped=int(summary.get(key(pipeline, "bad-skipped"), "0")),
-        passed_over=json.loads(summary.get(key(pipeline, "passed-over"), "{}")),
-        letters=_load_letters(summary.get(key(pipeline, "dead-letters"))),
+        ignored_records=json.loads(summary.get(key(pipeline, "passed-over"), "{}")),
+        dead_letters=_load_dead_letters(summary.get(key(pipeline, "dead-letters"))),
         places=_load_places(summary.get(key(pipeline, "places"), "{}")),
         emptied=summary.get(key(pipeline, "emptied"), ""),
         last_deletes=_load_last_deletes(summary.get(key(pipeline, "last-deletes"), "{}")),
@@ -80,13 +89,13 @@ def from_summary(
     )
 
 
-def _load_letters(text: str | None) -> Letters | None:
+def _load_dead_letters(text: str | None) -> PendingDeadLetters | None:
     if text is None:
         return None
     parsed = json.loads(text)
     since = {topic: {int(p): offset for p, offset in ps.items()} for topic, ps in parsed["since"].items()}
     files = tuple(DataFile(**file) for file in parsed["files"])
-    return Letters(parsed["table"], files, since, parsed.get("topic", ""))
+    return PendingDeadLetters(parsed["table"], files, since, parsed.get("topic", ""))
 
 
 def _load_places(text: str) -> dict[str, dict[int, str]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from frazil.catalog.history import CARE_ID
+from frazil.catalog.history import MAINTENANCE_ID
 from frazil.catalog.progress import COMMITTED_AT, key
 from frazil.types import as_json
 
@@ -25,8 +25,8 @@ _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 @dataclass(frozen=True)
 class Snapshot:
     """One snapshot. progress: per pipeline that says how far it is the commit id under which it says so. removes_files: some
-    file that the snapshot before it names is no longer part of the table. is_staged: it waits to be published. is_care: some
-    pipeline's table care has made it.
+    file that the snapshot before it names is no longer part of the table. is_staged: it waits to be published.
+    is_maintenance: some pipeline's table care has made it.
     """
 
     id: int
@@ -36,7 +36,7 @@ class Snapshot:
     progress: Mapping[str, str] = field(default_factory=dict)
     removes_files: bool = False
     is_staged: bool = False
-    is_care: bool = False
+    is_maintenance: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class StoredDeletes:
 
 
 @dataclass(frozen=True)
-class TableLook:
+class TableMetadata:
     """A table at one moment.
 
     head: the newest snapshot of the main branch. refs: the snapshot of every branch and tag but `main`. has_own_retention:
@@ -101,9 +101,9 @@ class TableLook:
             at = self.snapshots[at].parent
 
 
-def read_look(
+def read_table_metadata(
     name: str, metadata_text: str, files_texts: Iterable[str] = (), manifests: Sequence[tuple[int, int]] = ()
-) -> TableLook:
+) -> TableMetadata:
     """From the table's metadata (TableMetadataParser) and lots of its files (FetchScanTasksResponseParser), as JSON.
 
     manifests: length and partition spec of each.
@@ -113,7 +113,7 @@ def read_look(
     refs = metadata.get("refs", {})
     main = refs.get("main", {})
     head = metadata.get("current-snapshot-id")
-    return TableLook(
+    return TableMetadata(
         name=name,
         uuid=metadata["table-uuid"],
         location=metadata["location"],
@@ -213,8 +213,8 @@ def _promised(metadata: Mapping[str, Any]) -> Iterator[str]:
         summary = snapshot.get("summary", {})
         for pipeline in _pipelines(summary) - seen:
             seen.add(pipeline)
-            letters = json.loads(summary.get(key(pipeline, "dead-letters"), "{}"))
-            yield from (file["path"] for file in letters.get("files", ()))
+            dead_letters = json.loads(summary.get(key(pipeline, "dead-letters"), "{}"))
+            yield from (file["path"] for file in dead_letters.get("files", ()))
 
 
 def _snapshot(document: Mapping[str, Any]) -> Snapshot:
@@ -227,7 +227,7 @@ def _snapshot(document: Mapping[str, Any]) -> Snapshot:
         progress={p: summary.get(f"frazil.{p}.commit-id", "") for p in _pipelines(summary)},
         removes_files=any(int(summary.get(name, 0)) for name in _REMOVALS),
         is_staged="wap.id" in summary,
-        is_care=any(name.startswith("frazil.") and name.endswith(f".{CARE_ID}") for name in summary),
+        is_maintenance=any(name.startswith("frazil.") and name.endswith(f".{MAINTENANCE_ID}") for name in summary),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from frazil.catalog.history import Said
+from frazil.catalog.history import LoggedSnapshot
 from frazil.catalog.progress import key
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
@@ -83,7 +83,9 @@ class HistoryValidator:
 
         implements: tuple[str, ...] = ("org.apache.iceberg.SnapshotAncestryValidator",)
 
-    def __init__(self, pipeline: str, name: str, is_right: Callable[[Iterable[Said]], bool], *more: str) -> None:
+    def __init__(
+        self, pipeline: str, name: str, is_right: Callable[[Iterable[LoggedSnapshot]], bool], *more: str
+    ) -> None:
         self.name = name
         self._names = (name, *more)
         self.refused = False
@@ -137,9 +139,9 @@ class RewriteValidator:
         return "equality deletes came meanwhile, which Iceberg would forget"
 
 
-class CareValidator:
-    """Iceberg's SnapshotAncestryValidator for a commit of table care: true while it is not in the table already, and another
-    validator, where there is one, has nothing against it.
+class MaintenanceValidator:
+    """Iceberg's SnapshotAncestryValidator for a commit of table maintenance: true while it is not in the table already, and
+    another validator, where there is one, has nothing against it.
     """
 
     class Java:
@@ -160,7 +162,7 @@ class CareValidator:
         return self._once.errorMessage() if self._once.refused or self._other is None else self._other.errorMessage()
 
 
-def said(pipeline: str, names: Sequence[str], snapshots: Any) -> Iterator[Said]:
+def said(pipeline: str, names: Sequence[str], snapshots: Any) -> Iterator[LoggedSnapshot]:
     """What Java snapshots of one branch say, newest first."""
     iterator = snapshots.iterator()
     has_next = iterator.hasNext()
@@ -170,4 +172,4 @@ def said(pipeline: str, names: Sequence[str], snapshots: Any) -> Iterator[Said]:
         found = {name: summary.get(key(pipeline, name)) for name in names}
         has_next = iterator.hasNext()
         words = {name: str(text) for name, text in found.items() if text is not None}
-        yield Said(snapshot.snapshotId(), words, is_cut=not has_next and snapshot.parentId() is not None)
+        yield LoggedSnapshot(snapshot.snapshotId(), words, is_cut=not has_next and snapshot.parentId() is not None)

@@ -34,7 +34,7 @@ from frazil.cdc.json import put_together
 from frazil.cdc.json_members import Stretch, json_options, read_number, read_word, where
 from frazil.cdc.message_rows import MessageRows
 from frazil.cdc.origins import IN_MESSAGES
-from frazil.decode.columns import Fault, Misfit
+from frazil.decode.columns import Fault, Mismatch
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
@@ -87,7 +87,7 @@ def open_canal(
     fields: tuple[NestedField, ...],
     reading: Reading,
     limit: int,
-    large: list[Misfit],
+    large: list[Mismatch],
 ) -> MessageRows:
     """The columns `fields`, which are those of `opened`, of the rows of these messages. Raises nothing for bad records.
     large: what there is to say of values that were left out for their size.
@@ -106,13 +106,13 @@ def _open(
     fields: tuple[NestedField, ...],
     reading: Reading,
     limit: int,
-    large: list[Misfit],
+    large: list[Mismatch],
     spelt_out: bool = False,
 ) -> MessageRows | None:
     """None where keys have to be spelt out first."""
     outer = texts_of(values, replace(json_options(reading, limit), is_rescuing=False, selection=None), spelt_out)
-    outer.refused[[misfit.row for misfit in large]] = True
-    outer.misfits += large
+    outer.refused[[mismatch.row for mismatch in large]] = True
+    outer.mismatches += large
     error, whole = unreadable(values), whole_slices(values)
     scan.scan_texts(outer.base, whole.start, whole.end, whole.kind, error)
     is_tombstone = error == scan.TOMBSTONE
@@ -202,7 +202,7 @@ def _inner(messages: _Messages, rows: ImageRows) -> Stretch:
         has_slow_keys=outer.has_slow_keys,
     )
     texts.refused[messages.starts[outer.refused]] = True
-    texts.misfits += [replace(misfit, row=int(messages.starts[misfit.row])) for misfit in outer.misfits]
+    texts.mismatches += [replace(mismatch, row=int(messages.starts[mismatch.row])) for mismatch in outer.mismatches]
     return Stretch(texts, messages.stretch.reading, messages.stretch.fields)
 
 

@@ -104,7 +104,7 @@ def read_group(stretch: Stretch, rows: ImageRows, places: Places, types: Types, 
     columns = Columns([array for _, _, array in found], np.zeros(places.size, np.uint8), ())
     decoded = fit_columns(fitting, StructType(*fields), columns, stretch.fields)
     texts.refused[places] |= decoded.refused
-    texts.misfits += [replace(one, row=int(places[one.row])) for one in decoded.misfits]
+    texts.mismatches += [replace(one, row=int(places[one.row])) for one in decoded.mismatches]
     stretch.groups.append(Group(places.astype(np.int32), decoded))
 
 

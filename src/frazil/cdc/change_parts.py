@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
-from frazil.decode.columns import Decoded, Misfit
+from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.envelope import Envelope
 from frazil.write.target import TableTarget
 
@@ -69,7 +69,7 @@ class Check:
 
     def __init__(self, opened: Opened, limit: int) -> None:
         self.refused = opened.decoded.refused.copy()
-        self.misfits = list(opened.decoded.misfits)
+        self.mismatches = list(opened.decoded.mismatches)
         self.missing: frozenset[str] = frozenset()
         self._limit = limit
 
@@ -80,7 +80,7 @@ class Check:
     def refuse(self, bad: Bools, kind: str, reason: str, path: str = "") -> None:
         """These records are bad ones; of those that are already, nothing more is said."""
         rows = np.flatnonzero(bad & ~self.refused)
-        self.misfits += [Misfit(row, path, kind, reason) for row in rows[: self._limit].tolist()]
+        self.mismatches += [Mismatch(row, path, kind, reason) for row in rows[: self._limit].tolist()]
         self.refused[rows] = True
 
     def take(self, decoded: Decoded, records: Rows) -> None:
@@ -89,16 +89,16 @@ class Check:
         bad[records[decoded.refused]] = True
         new = bad & ~self.refused
         known = set()
-        for misfit in decoded.misfits:
-            row = int(records[misfit.row])
-            if new[row] and (row, misfit.path) not in known:
-                known.add((row, misfit.path))
-                self.misfits.append(replace(misfit, row=row))
+        for mismatch in decoded.mismatches:
+            row = int(records[mismatch.row])
+            if new[row] and (row, mismatch.path) not in known:
+                known.add((row, mismatch.path))
+                self.mismatches.append(replace(mismatch, row=row))
         self.refused |= bad
 
-    def first(self) -> list[Misfit]:
+    def first(self) -> list[Mismatch]:
         """As many as are noted, in the order of the records."""
-        return sorted(self.misfits, key=lambda misfit: misfit.row)[: self._limit]
+        return sorted(self.mismatches, key=lambda mismatch: mismatch.row)[: self._limit]
 
 
 @dataclass(frozen=True)

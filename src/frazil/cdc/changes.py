@@ -44,12 +44,12 @@ from frazil.cdc.envelope import (
     BARE,
     BY_KEY,
     FAULTS,
+    IGNORED,
     IMAGES,
     MESSAGE,
     NO_AFTER,
     NO_BEFORE,
     NO_OPERATION,
-    PASSED_OVER,
     TOMBSTONE,
     UNKNOWN_OPERATION,
     needed_facts,
@@ -57,7 +57,7 @@ from frazil.cdc.envelope import (
 )
 from frazil.cdc.json import united
 from frazil.cdc.message_rows import gather, spread, well_messages
-from frazil.cdc.primary_key_updates import halves_of, has_moves
+from frazil.cdc.primary_key_updates import has_key_updates, key_update_parts_of
 from frazil.cdc.primary_keys import (
     check_primary_keys,
     find_document_key,
@@ -68,7 +68,7 @@ from frazil.cdc.source_fields import Facts, change_times, own_values
 from frazil.decode.cast import Fitting, Place, require
 from frazil.decode.columns import Decoded
 from frazil.decode.envelope import Envelope
-from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Reading
 from frazil.rows.decoder import decode_messages, decode_values, has_value
 from frazil.rows.project import bindings_of, shape_columns
@@ -84,14 +84,14 @@ _UNKNOWN = 100
 _IMAGES_OF = ("after", "before")
 
 
-def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISFITS) -> Changes:
+def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> Changes:
     """The changes that these records ask of the table. What is wanted is by the paths of fields in the row.
 
     Raises nothing for bad records: they make no change, and `decoded` tells of them. limit: how many misfits are noted.
     """
     assert target.envelope is not None
     row = target.fields if target.shaping is None else target.layout.fields
-    is_told = target.envelope.needs_headers and has_moves(records)
+    is_told = target.envelope.needs_headers and has_key_updates(records)
     opened = _open(target, row, _facts(target, is_told), records, limit)
     if opened.owner is None:
         return _changes(target, row, opened, records, limit)
@@ -127,8 +127,8 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     changes = _shape(Making(target, envelope, opened, row, records, check), plan)
     changes.own = own_values(Facts(target, opened, records, own), changes)
     changes.key_columns = keys
-    if envelope.needs_headers and has_moves(records):
-        changes.halves = halves_of(records, opened)
+    if envelope.needs_headers and has_key_updates(records):
+        changes.key_update_parts = key_update_parts_of(records, opened)
         changes.positions = opened.facts["position"].take(pa.array(changes.records))
         if envelope.marks_deletes:
             changes.times = change_times(opened, records).take(pa.array(changes.records))
@@ -204,8 +204,8 @@ def _unsent_marks(marks: pa.Array) -> dict[int, Bools]:
 
 def _without_tombstones(decoded: Decoded, is_tombstone: Bools) -> Decoded:
     """Records without a value are no bad ones here: they follow a delete."""
-    misfits = [misfit for misfit in decoded.misfits if not is_tombstone[misfit.row]]
-    return replace(decoded, refused=decoded.refused & ~is_tombstone, misfits=misfits)
+    mismatches = [mismatch for mismatch in decoded.mismatches if not is_tombstone[mismatch.row]]
+    return replace(decoded, refused=decoded.refused & ~is_tombstone, mismatches=mismatches)
 
 
 def _key_fields(target: TableTarget) -> list[str]:
@@ -248,7 +248,7 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
         coerced=tuple((image, *path) for path in read_as.coerced for image in _IMAGES_OF),
         zones=tuple(((image, *path), zone) for path, zone in read_as.zones for image in _IMAGES_OF),
         aliases=under(reading.aliases, *_IMAGES_OF) + under(tops_of(reading.aliases), "unavailable"),
-        barred=tuple(((image, *path), why) for path, why in reading.barred for image in _IMAGES_OF),
+        rejected=tuple(((image, *path), why) for path, why in reading.rejected for image in _IMAGES_OF),
         hints=tuple(((image, *path), kind) for path, kind in reading.hints for image in _IMAGES_OF),
     )
 
@@ -359,7 +359,7 @@ def _shape(making: Making, plan: Plan) -> Changes:
     shaped = own
     if target.shaping is not None:
         taken = {name: array.take(pa.array(plan.records)) for name, array in making.records.items()}
-        shaped = shape_columns(target, target.shaping, own, taken, MAX_MISFITS)
+        shaped = shape_columns(target, target.shaping, own, taken, MAX_MISMATCHES)
         check.take(shaped, plan.records)
     _require(making, plan, shaped, unsent)
     keys = key_arrays(target, shaped.columns)
@@ -381,7 +381,7 @@ def _shape(making: Making, plan: Plan) -> Changes:
         decoded=_told(making, shaped),
         old_keys=old_keys,
         rescued=rescued,
-        passed_over=_passed_over(making),
+        ignored_records=_count_ignored(making),
     )
 
 
@@ -393,7 +393,7 @@ def _told(making: Making, shaped: Decoded) -> Decoded:
         of_records,
         columns=[],
         refused=check.refused,
-        misfits=check.first(),
+        mismatches=check.first(),
         wanted=united([of_records.wanted, shaped.wanted]),
         loosened=of_records.loosened | shaped.loosened,
         missing=of_records.missing | shaped.missing | check.missing,
@@ -459,21 +459,21 @@ def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
 
 def _require(making: Making, plan: Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
     """Rows that lack a value for a required column are bad ones."""
-    fitting = Fitting(making.target.reading, "", plan.records.size, MAX_MISFITS)
+    fitting = Fitting(making.target.reading, "", plan.records.size, MAX_MISMATCHES)
     for n, field in enumerate(making.target.fields):
         if field.required:
             there = (plan.ops == UPSERT) & ~unsent.get(n, np.zeros(plan.ops.size, np.bool_))
             place = Place((), np.arange(plan.ops.size, dtype=np.int32), there)
             require(fitting, shaped.columns[n], place, (field.name,))
     shaped.loosened.update(fitting.loosened)
-    making.check.take(Decoded([], fitting.refused, fitting.misfits), plan.records)
+    making.check.take(Decoded([], fitting.refused, fitting.mismatches), plan.records)
 
 
-def _passed_over(making: Making) -> dict[str, int]:
+def _count_ignored(making: Making) -> dict[str, int]:
     """How many records make no change, by what they are."""
     opened, envelope = making.opened, making.envelope
     well = well_messages(opened.owner, making.check.refused)
-    found = {word: int(np.count_nonzero(well & (opened.note == number))) for number, word in PASSED_OVER.items()}
+    found = {word: int(np.count_nonzero(well & (opened.note == number))) for number, word in IGNORED.items()}
     if not (envelope.is_log or envelope.is_upsert):
         good = (opened.note <= BARE) & well
         found["delete"] = int(np.count_nonzero(good & (opened.op == REMOVE)))

@@ -55,13 +55,15 @@ def fill_from_keys(
     image = pa.Array.from_buffers(arrow, rows.size, [None], children=found.columns)
     refused = opened.refused.copy()
     refused[rows[found.refused]] = True
-    misfits = [replace(one, row=int(rows[one.row]), path=_inside(one.path)) for one in found.misfits]
+    mismatches = [replace(one, row=int(rows[one.row]), path=_inside(one.path)) for one in found.mismatches]
     columns = list(opened.columns)
     columns[names.index("before")] = put_in(before, lacks, image)
     wanted = dict(opened.wanted)
     for path, members in found.wanted.items():
         wanted[("before", *path)] = {**members, **wanted.get(("before", *path), {})}
-    return replace(opened, columns=columns, refused=refused, misfits=[*opened.misfits, *misfits], wanted=wanted)
+    return replace(
+        opened, columns=columns, refused=refused, mismatches=[*opened.mismatches, *mismatches], wanted=wanted
+    )
 
 
 def _inside(path: str) -> str:

@@ -36,7 +36,7 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
     found = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
     texts = texts_of(pa.nulls(rows, pa.binary()), json_options(reading, fitting.limit))
     stretch = Stretch(texts, reading, tuple(fields))
-    findings = Findings(reading.unknown_fields, barred=reading.barred_at)
+    findings = Findings(reading.unknown_fields, rejected=reading.rejected_at)
     for field in fields:
         if field.name in IMAGES_OF:
             image = _read(stretch, raw.get(field.name), field, findings)
@@ -48,7 +48,7 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
         decoded,
         columns=[found[field.name] for field in fields],
         refused=decoded.refused | texts.refused,
-        misfits=sorted([*decoded.misfits, *texts.misfits], key=lambda misfit: misfit.row)[: fitting.limit],
+        mismatches=sorted([*decoded.mismatches, *texts.mismatches], key=lambda mismatch: mismatch.row)[: fitting.limit],
         wanted=findings.wanted,
         dropped=decoded.dropped | findings.dropped,
         rescued=rescued_column(texts, rows) if texts.rescued else None,

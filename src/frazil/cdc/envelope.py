@@ -25,9 +25,9 @@ IMAGES, BARE = 0, 1
 """A change with images of the row before and after it; the row itself with its operation beside it."""
 BY_KEY = 7
 """A delete that leaves it to its record's key to tell the row, as of MongoDB's documents."""
-PASSED_OVER = {2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message"}
+IGNORED = {2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message"}
 """Records that make no change of a row, by note."""
-TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE = PASSED_OVER
+TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE = IGNORED
 (
     NO_ENVELOPE, NO_OPERATION, NO_OBJECT, UNKNOWN_OPERATION, NO_AFTER, NO_BEFORE, NO_KEY, NO_ROWS, OTHER_ROWS,
 ) = range(16, 25)  # fmt: skip

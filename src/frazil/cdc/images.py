@@ -99,7 +99,7 @@ def read_documents(
         spelt = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary())
         image, inner, found, _ = read(spelt, spelt_out=True, sent=raw)
     outer.refused[owner] |= inner.refused
-    for some, mine in ((inner.misfits, outer.misfits), ([*inner.rescued, *unknown_values(inner)], outer.rescued)):
+    for some, mine in ((inner.mismatches, outer.mismatches), ([*inner.rescued, *unknown_values(inner)], outer.rescued)):
         mine += [replace(one, row=int(owner[one.row])) for one in some]
     findings.dropped |= found.dropped
     for path, members in found.wanted.items():
@@ -119,7 +119,7 @@ def _read_whole(
     sent: pa.Array | None = None,
 ) -> tuple[pa.Array, Texts, Findings, bool]:
     """The images, what was found out about their texts and besides values, and whether some are no JSON."""
-    found = Findings(findings.unknown_fields, barred=findings.barred)
+    found = Findings(findings.unknown_fields, rejected=findings.rejected)
     options = json_options(stretch.reading, stretch.texts.limit, is_extended=True)
     texts = texts_of(raw, options, spelt_out, sent)
     whole, error = whole_slices(raw), unreadable(raw)

@@ -215,7 +215,7 @@ def _maxwell_parts(stretch: Stretch, rows: NDArray[np.int32], members: dict[str,
 
 def _read_parts(stretch: Stretch, parts: Parts, good: NDArray[np.bool_]) -> None:
     """Reads the images and the facts of records without a schema."""
-    findings = Findings(stretch.reading.unknown_fields, barred=stretch.reading.barred_at)
+    findings = Findings(stretch.reading.unknown_fields, rejected=stretch.reading.rejected_at)
     is_change = (parts.note <= BARE) & good
     found: dict[str, pa.Array] = {"note": pa.array(parts.note), "op": parts.op}
     marks: dict[str, NDArray[np.bool_]] = {}
@@ -268,7 +268,7 @@ def put_together(stretch: Stretch, count: int, limit: int) -> Decoded:
     return Decoded(
         columns=columns,
         refused=texts.refused,
-        misfits=sorted(texts.misfits, key=lambda misfit: misfit.row)[:limit],
+        mismatches=sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[:limit],
         wanted=united([one.wanted for one in decoded]),
         loosened=set().union(*(one.loosened for one in decoded)),
         dropped=set().union(*(one.dropped for one in decoded)),

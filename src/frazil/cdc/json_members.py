@@ -106,7 +106,7 @@ def json_options(reading: Reading, limit: int, is_extended: bool = False) -> Jso
         limit,
         reading.selection,
         reading.units,
-        reading.barred_at,
+        reading.rejected_at,
         is_extended,
         reading.coerced,
         reading.numbers,

@@ -14,7 +14,7 @@ from frazil.decode.envelope import Envelope
 from frazil.decode.json_schema.refusals import refused_changes
 from frazil.decode.settings import Reading
 from frazil.name_length import without_long_names
-from frazil.schema.conflicts import without_barred
+from frazil.schema.conflicts import without_rejected
 from frazil.schema.evolve import lacking_of, merge_wanted, type_at
 
 _IMAGES = ("after", "before")
@@ -45,7 +45,7 @@ def open_framed(
         path: {name: type_at(row, (*path[1:], name)) or kind for name, kind in members.items()}
         for path, members in decoded.wanted.items()
     }
-    row = without_barred(row, reading.barred_at, ("after",))
+    row = without_rejected(row, reading.rejected_at, ("after",))
     lacking = {("after", *path): members for path, members in lacking_of(table, row, reading.may_widen).items()}
     return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
 

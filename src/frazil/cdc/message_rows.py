@@ -50,7 +50,7 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
     told = replace(
         decoded,
         refused=refused,
-        misfits=[replace(misfit, row=int(owner[misfit.row])) for misfit in decoded.misfits],
+        mismatches=[replace(mismatch, row=int(owner[mismatch.row])) for mismatch in decoded.mismatches],
         rescued=None,
     )
     found = replace(

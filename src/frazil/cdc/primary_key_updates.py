@@ -13,7 +13,7 @@ from frazil.cdc.envelope import BARE
 from frazil.decode.envelope import NEW_KEY, OLD_KEY
 
 
-def has_moves(records: Records) -> bool:
+def has_key_updates(records: Records) -> bool:
     """Whether a record tells of such a row."""
     if "headers" not in records:
         return False
@@ -21,15 +21,15 @@ def has_moves(records: Records) -> bool:
     return bool(pc.any(pc.is_in(names, pa.array([OLD_KEY, NEW_KEY]))).as_py())
 
 
-def halves_of(records: Records, opened: Opened) -> list[tuple[int, str, bool]]:
+def key_update_parts_of(records: Records, opened: Opened) -> list[tuple[int, str, bool]]:
     """The index of each such record, where it is in the log of the source, and whether it is the delete. Bad records are
     among them: they are told, whatever becomes of them.
     """
     positions, is_change = opened.facts["position"], opened.note <= BARE
     is_delete = is_change & (opened.op == REMOVE) & _has(records, NEW_KEY)
     is_insert = is_change & (opened.op == CREATE) & _has(records, OLD_KEY)
-    is_half = (is_delete | is_insert) & np.asarray(positions.is_valid())
-    return [(row, positions[row].as_py(), bool(is_delete[row])) for row in np.flatnonzero(is_half).tolist()]
+    is_key_update_part = (is_delete | is_insert) & np.asarray(positions.is_valid())
+    return [(row, positions[row].as_py(), bool(is_delete[row])) for row in np.flatnonzero(is_key_update_part).tolist()]
 
 
 def _has(records: Records, name: str) -> Bools:

@@ -84,7 +84,7 @@ def _open_with_schema(stretch: Stretch, slices: Slices, schema: ConnectSchema) -
         struct, columns = select_columns(reading.selection, struct, columns)
     decoded = fit_columns(Fitting(reading, "", len(slices), texts.limit), struct, columns, stretch.fields)
     texts.refused[slices.owner] |= decoded.refused
-    texts.misfits += [replace(one, row=int(slices.owner[one.row])) for one in decoded.misfits]
+    texts.mismatches += [replace(one, row=int(slices.owner[one.row])) for one in decoded.mismatches]
     dropped = {path for path in findings.dropped if path.startswith(("after.", "before."))}
     stretch.groups.append(Group(slices.owner, replace(decoded, dropped=decoded.dropped | dropped)))
 

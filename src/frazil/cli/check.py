@@ -15,12 +15,12 @@ from frazil.cli.output import Output
 from frazil.cli.wiring import (
     has_catalog,
     light_jvm,
-    look_at_catalog,
+    open_catalog_for_reading,
     open_schemas,
-    properties_to_look_with,
+    properties_for_reading,
     read_spec,
     sqlite_file,
-    topics_to_look_at,
+    topics_for_reading,
 )
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, UnavailableError
@@ -75,7 +75,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 def _check(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_machine(uses_s3(spec))
     yield from check_transport(spec)
-    source = topics_to_look_at(spec)
+    source = topics_for_reading(spec)
     discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
     of_kafka = list(check_kafka(spec, source, discovery, partial(unreadable_topics, spec.kafka)))
     yield from of_kafka
@@ -109,7 +109,7 @@ def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[
                 yield from _check_tables(jvm, spec, tables, source)
             states = [table.state for table in tables if table.state is not None]
             probe = partial(probe_store, jvm.gateway, jvm.hadoop)
-            yield check_store(warehouse, properties_to_look_with(spec), states, probe)
+            yield check_store(warehouse, properties_for_reading(spec), states, probe)
     except UnavailableError as error:
         yield failed("jvm", "started a JVM to reach catalog and store", error)
 
@@ -119,7 +119,7 @@ def _check_tables(
 ) -> Iterator[Finding]:
     tried = f"opened the catalog at {spec.catalog.uri}"
     try:
-        catalog = look_at_catalog(jvm, spec)
+        catalog = open_catalog_for_reading(jvm, spec)
         compare = comparison(spec, source, catalog)
     except UnavailableError as error:
         yield failed("catalog", tried, error)

@@ -48,7 +48,9 @@ COMMANDS = (
     Command("plan", "frazil.cli.plan:command", "Show what run would create or change."),
     Command("status", "frazil.cli.status:command", "Show each table's state, lag and last commit."),
     Command("maintain", "frazil.cli.maintain:command", "Care for the tables once."),
-    Command("dead-letters list", "frazil.cli.dead_letters:list_letters", "Show how many dead letters each table has."),
+    Command(
+        "dead-letters list", "frazil.cli.dead_letters:list_dead_letters", "Show how many dead letters each table has."
+    ),
     Command("dead-letters show", "frazil.cli.dead_letters:show", "Show the dead letters themselves."),
     Command(
         "dead-letters retry", "frazil.cli.dead_letters:retry", "Put dead letters that fit by now into their table."

@@ -13,7 +13,7 @@ import typer
 from frazil.catalog.port import Catalog, TableState
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output, plain
-from frazil.cli.wiring import catalog_to_change, open_schemas, read_spec, topics_to_look_at
+from frazil.cli.wiring import catalog_to_change, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.dead_letters.files import Selection
 from frazil.dead_letters.newer_changes import Witness
@@ -26,7 +26,7 @@ from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.kafka.reader import KafkaReader
 from frazil.literals import spell_moment
-from frazil.ops.dead_letters import LetterClass, classes_of, count_letters, find_tables, newest_letters
+from frazil.ops.dead_letters import DeadLetterClass, classes_of, count_dead_letters, find_tables, newest_dead_letters
 from frazil.ops.state_file import StateFile
 from frazil.ops.units import plural
 from frazil.spec import PipelineSpec
@@ -58,7 +58,7 @@ class _Desk:
             yield table, self.retrier.settled(table)
 
 
-def list_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = None) -> None:
+def list_dead_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = None) -> None:
     """Show how many dead letters each table has, by class of error, with the first and the last record's timestamp and
     one message as an example.
 
@@ -68,16 +68,16 @@ def list_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName
     tables: dict[str, Any] = {}
     lines: list[str] = []
     with _open(spec, table) as desk:
-        for found, letters in desk.settled():
-            classes = classes_of(desk.catalog, letters) if letters is not None else []
+        for found, dead_letters in desk.settled():
+            classes = classes_of(desk.catalog, dead_letters) if dead_letters is not None else []
             count = sum(one.count for one in classes)
-            name = letters.name if letters is not None else None
+            name = dead_letters.name if dead_letters is not None else None
             tables[found.name] = {
                 "dead_letter_table": name,
-                "letters": count,
+                "dead_letters": count,
                 "classes": [class_document(one) for one in classes],
             }
-            lines.append(f"{found.name}: {plural(count, 'letter')}" + (f" in {name}" if count else ""))
+            lines.append(f"{found.name}: {plural(count, 'dead letter')}" + (f" in {name}" if count else ""))
             lines += _class_lines(classes)
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no tables")
 
@@ -104,11 +104,13 @@ def show(  # noqa: PLR0913  (each is an option)
     tables: dict[str, Any] = {}
     lines: list[str] = []
     with _open(spec, table) as desk:
-        for found, letters in desk.settled():
-            newest = newest_letters(desk.catalog, letters, selection, limit) if letters is not None else []
-            tables[found.name] = [letter_document(letter) for letter in newest]
-            for letter in newest:
-                lines += [*_letter_lines(found.name, letter), ""]
+        for found, dead_letters in desk.settled():
+            newest = (
+                newest_dead_letters(desk.catalog, dead_letters, selection, limit) if dead_letters is not None else []
+            )
+            tables[found.name] = [dead_letter_document(dead_letter) for dead_letter in newest]
+            for dead_letter in newest:
+                lines += [*_dead_letter_lines(found.name, dead_letter), ""]
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
 
 
@@ -140,7 +142,7 @@ def retry(
             tables[found.name] = {"in_table": done.fitted, "stayed": done.stayed}
             if done.fitted or done.stayed:
                 lines.append(
-                    f"{found.name}: {plural(done.fitted, 'letter')} put into the table, {done.stayed:,} stayed"
+                    f"{found.name}: {plural(done.fitted, 'dead letter')} put into the table, {done.stayed:,} stayed"
                 )
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
 
@@ -166,14 +168,14 @@ def drop(  # noqa: PLR0913  (each is an option)
             counts = {found.name: desk.retrier.drop(found, selection) for found in desk.tables}
         else:
             counts = {
-                found.name: count_letters(desk.catalog, letters, selection) if letters is not None else 0
-                for found, letters in desk.settled()
+                found.name: count_dead_letters(desk.catalog, dead_letters, selection) if dead_letters is not None else 0
+                for found, dead_letters in desk.settled()
             }
     word = "removed" if yes else "would be removed"
-    lines = [f"{name}: {plural(count, 'letter')} {word}" for name, count in counts.items() if count]
+    lines = [f"{name}: {plural(count, 'dead letter')} {word}" for name, count in counts.items() if count]
     if not yes and lines:
         lines.append("nothing was changed; say --yes to remove them")
-    tables = {name: {"letters": count} for name, count in counts.items()}
+    tables = {name: {"dead_letters": count} for name, count in counts.items()}
     output.result(
         {"pipeline": spec.pipeline, "dropped": yes, "tables": tables}, "\n".join(lines) or "no such dead letters"
     )
@@ -183,7 +185,7 @@ def drop(  # noqa: PLR0913  (each is an option)
 @contextmanager
 def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) -> Iterator[_Desk]:
     """The catalog and the tables. What stops a table is said as an error: there is no other table to go on with."""
-    clock, topics = SystemClock(), topics_to_look_at(spec)
+    clock, topics = SystemClock(), topics_for_reading(spec)
     said = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
     tables = find_tables(spec, topics, said, name)
     witness = Witness(topics, KafkaReader(spec.kafka, clock))
@@ -197,7 +199,7 @@ def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) 
 # ---- telling
 
 
-def class_document(found: LetterClass) -> dict[str, Any]:
+def class_document(found: DeadLetterClass) -> dict[str, Any]:
     """One class of error as JSON."""
     return {
         "error_class": found.error_class,
@@ -209,7 +211,7 @@ def class_document(found: LetterClass) -> dict[str, Any]:
     }
 
 
-def _class_lines(classes: list[LetterClass]) -> Iterator[str]:
+def _class_lines(classes: list[DeadLetterClass]) -> Iterator[str]:
     width = max((len(one.error_class) for one in classes), default=0)
     for one in classes:
         yield f"  {one.error_class:<{width}}  {one.count:>9,}  {_time(one.first) or '–'} to {_time(one.last) or '–'}"
@@ -217,14 +219,14 @@ def _class_lines(classes: list[LetterClass]) -> Iterator[str]:
         yield f"  {'':<{width}}  such as: {place}{_plain(one.example)}"
 
 
-def letter_document(letter: dict[str, Any]) -> dict[str, Any]:
+def dead_letter_document(dead_letter: dict[str, Any]) -> dict[str, Any]:
     """One letter, all of its columns, as JSON."""
-    headers = [{"key": one["key"], "value": _bytes_document(one["value"])} for one in letter["headers"] or ()]
+    headers = [{"key": one["key"], "value": _bytes_document(one["value"])} for one in dead_letter["headers"] or ()]
     return {
-        **letter,
-        "timestamp": _time(letter["timestamp"]),
-        "key": _bytes_document(letter["key"]),
-        "value": _bytes_document(letter["value"]),
+        **dead_letter,
+        "timestamp": _time(dead_letter["timestamp"]),
+        "key": _bytes_document(dead_letter["key"]),
+        "value": _bytes_document(dead_letter["value"]),
         "headers": headers,
     }
 
@@ -239,17 +241,19 @@ def _bytes_document(raw: bytes | None) -> dict[str, str] | None:
         return {"base64": base64.b64encode(raw).decode()}
 
 
-def _letter_lines(table: str, letter: dict[str, Any]) -> Iterator[str]:
-    place = f"topic {letter['topic']}, partition {letter['partition']}, offset {letter['offset']}"
-    far_ms = letter.get(FAR_TIME)
-    time = _time(letter["timestamp"]) or (f"timestamp {far_ms} ms" if far_ms is not None else "no timestamp")
+def _dead_letter_lines(table: str, dead_letter: dict[str, Any]) -> Iterator[str]:
+    place = f"topic {dead_letter['topic']}, partition {dead_letter['partition']}, offset {dead_letter['offset']}"
+    far_ms = dead_letter.get(FAR_TIME)
+    time = _time(dead_letter["timestamp"]) or (f"timestamp {far_ms} ms" if far_ms is not None else "no timestamp")
     yield f"{table}: {place}, {time}"
-    field = f"field {_plain(letter['path'])}: " if letter["path"] else ""
-    yield f"  {letter['error_class']}: {field}{_plain(letter['message'] or '')}"
-    yield f"  retries: {letter['retries']}" + (f"  schema: {letter['schema_id']}" if letter["schema_id"] else "")
-    yield f"  key:     {_shown(letter['key'])}"
-    yield f"  value:   {_shown(letter['value'])}"
-    for header in letter["headers"] or ():
+    field = f"field {_plain(dead_letter['path'])}: " if dead_letter["path"] else ""
+    yield f"  {dead_letter['error_class']}: {field}{_plain(dead_letter['message'] or '')}"
+    yield f"  retries: {dead_letter['retries']}" + (
+        f"  schema: {dead_letter['schema_id']}" if dead_letter["schema_id"] else ""
+    )
+    yield f"  key:     {_shown(dead_letter['key'])}"
+    yield f"  value:   {_shown(dead_letter['value'])}"
+    for header in dead_letter["headers"] or ():
         yield f"  header:  {_plain(header['key'])} = {_shown(header['value'])}"
 
 

@@ -18,11 +18,11 @@ from frazil.cli.output import Output
 from frazil.cli.wiring import (
     has_catalog,
     light_jvm,
-    look_at_catalog,
     open_catalog,
+    open_catalog_for_reading,
     read_spec,
     running_jvm,
-    topics_to_look_at,
+    topics_for_reading,
 )
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError
@@ -31,7 +31,7 @@ from frazil.ingest.table import Table
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Carer, Charge, Outcome
-from frazil.ops.maintenance import charges, load_mirrors
+from frazil.ops.maintenance import charges, load_upsert_tables
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import known_tables
 from frazil.ops.units import count, duration, plural, size
@@ -66,19 +66,21 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
     """
     spec = read_spec(output, file)
     said = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
-    known = known_tables(spec, topics_to_look_at(spec), said)
+    known = known_tables(spec, topics_for_reading(spec), said)
     chosen = _chosen(known, table)
     if not has_catalog(spec):
         cared = []
     elif dry_run:
         with light_jvm(spec) as light:
             cared = list(
-                _plans(Carer(IcebergUpkeep(look_at_catalog(light, spec)), spec.pipeline, SystemClock()), chosen)
+                _plans(
+                    Carer(IcebergUpkeep(open_catalog_for_reading(light, spec)), spec.pipeline, SystemClock()), chosen
+                )
             )
     else:
         with running_jvm(spec) as jvm, named_jvm_death():
             catalog = open_catalog(jvm, spec)
-            load_mirrors(known, catalog)
+            load_upsert_tables(known, catalog)
             upkeep = IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores, merge_of)
             cared = list(_round(upkeep, spec, _chosen(known, table)))
     output.result(document_of(cared, dry_run), _render(cared, dry_run))
@@ -105,14 +107,14 @@ def _plans(carer: Carer, chosen: Sequence[Charge]) -> Iterator[Cared]:
             yield Cared(charge.name, failure=error.message)
             continue
         if plan is not None:
-            yield Cared(charge.name, plan if charge.care.spec.is_on else replace(plan, waiting=(_OFF,)))
+            yield Cared(charge.name, plan if charge.maintenance.spec.is_on else replace(plan, waiting=(_OFF,)))
 
 
 def _round(upkeep: Upkeep, spec: PipelineSpec, chosen: Sequence[Charge]) -> Iterator[Cared]:
     carer = Carer(upkeep, spec.pipeline, SystemClock())
     for charge in chosen:
         for cared in _plans(carer, [charge]):
-            outcomes = tuple(carer.run(cared.plan, charge.care)) if cared.plan is not None else ()
+            outcomes = tuple(carer.run(cared.plan, charge.maintenance)) if cared.plan is not None else ()
             if any(not outcome.failure for outcome in outcomes):
                 with suppress(FrazilError):  # What was done is done, and said.
                     carer.note_round(cared.name)
@@ -133,7 +135,7 @@ def document_of(cared: Sequence[Cared], dry_run: bool) -> dict[str, Any]:
 
 def _of_table(found: Cared) -> dict[str, Any]:
     plan = found.plan
-    document: dict[str, Any] = {"failure": found.failure, "actions": [], "waiting": [], "debt": None}
+    document: dict[str, Any] = {"failure": found.failure, "actions": [], "waiting": [], "health": None}
     if plan is None:
         return document
     for action, outcome in _ends(found):
@@ -142,8 +144,12 @@ def _of_table(found: Cared) -> dict[str, Any]:
             said |= {"took_s": round(outcome.took_s, 3), "failure": outcome.failure, "lost": outcome.is_lost}
             said["rewritten"] = asdict(outcome.rewritten)
         document["actions"].append(said)
-    debt = {**asdict(plan.debt), "small_share": round(plan.debt.small_share, 4), "above_cap": list(plan.debt.above_cap)}
-    return {**document, "waiting": list(plan.waiting), "debt": debt}
+    health = {
+        **asdict(plan.health),
+        "small_share": round(plan.health.small_share, 4),
+        "above_cap": list(plan.health.above_cap),
+    }
+    return {**document, "waiting": list(plan.waiting), "health": health}
 
 
 def _ends(found: Cared) -> Iterator[tuple[Action, Outcome | None]]:
@@ -164,11 +170,11 @@ def _lines(found: Cared, dry_run: bool) -> Iterator[Text]:
     if plan is None:
         yield Text.assemble((found.name, "bold"), ("  cannot be looked at: ", "red"), found.failure)
         return
-    debt = plan.debt
-    numbers = f"{plural(debt.files, 'file')} × {size(debt.p50_bytes)} (median), {debt.small_share:.0%} small"
-    if debt.delete_files:
-        numbers += f", {plural(debt.delete_files, 'delete file')} with {plural(debt.deleted_rows, 'row')}"
-    yield Text.assemble((found.name, "bold"), f"  {numbers}, {plural(debt.snapshots, 'snapshot')}")
+    health = plan.health
+    numbers = f"{plural(health.files, 'file')} × {size(health.p50_bytes)} (median), {health.small_share:.0%} small"
+    if health.delete_files:
+        numbers += f", {plural(health.delete_files, 'delete file')} with {plural(health.deleted_rows, 'row')}"
+    yield Text.assemble((found.name, "bold"), f"  {numbers}, {plural(health.snapshots, 'snapshot')}")
     for action, outcome in _ends(found):
         end = "" if outcome is None else _end(outcome)
         if outcome is None and not dry_run:

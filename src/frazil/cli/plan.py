@@ -8,7 +8,7 @@ from typing import Any
 
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
-from frazil.cli.wiring import catalog_to_look_at, open_schemas, read_spec, topics_to_look_at
+from frazil.cli.wiring import catalog_for_reading, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.kafka.sample import read_sample
 from frazil.ops.plan import FirstOffset, PlannedTable, plan_tables
@@ -38,10 +38,10 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     """
     spec = read_spec(output, file)
     clock = SystemClock()
-    with catalog_to_look_at(spec) as catalog:
+    with catalog_for_reading(spec) as catalog:
         tables = plan_tables(
             spec,
-            topics_to_look_at(spec),
+            topics_for_reading(spec),
             catalog,
             lambda ranges: read_sample(spec.kafka, ranges, clock),
             open_schemas(spec),

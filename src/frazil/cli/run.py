@@ -17,21 +17,21 @@ from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.iceberg_maintenance import IcebergUpkeep
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
-from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_to_look_at
+from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_for_reading
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
-from frazil.ingest.run_timeouts import Patience
+from frazil.ingest.run_timeouts import RunTimeouts
 from frazil.ingest.service import Service
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import Carer
-from frazil.maintenance.scheduler import Caretaker
+from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import seen_by
 from frazil.ops.state_file import StateFile, describe
 from frazil.runtime.jvm import Jvm, core_count, is_local
@@ -64,7 +64,7 @@ Grace = Annotated[
 ]
 STOPPED_TABLES = 4
 _TIMEOUT_S = 300.0
-_CARE_TIMEOUT_S = 5.0
+_MAINTENANCE_TIMEOUT_S = 5.0
 
 
 def command(
@@ -84,28 +84,28 @@ def command(
     is wrong, or none of its regular expressions matches a topic and it names none; 3 when another run of the pipeline has
     taken over; 4 when some table stopped, or could not be read to the end with --until-caught-up.
     """
-    patience = _patience(until_caught_up, timeout)
+    timeouts = _patience(until_caught_up, timeout)
     spec = read_spec(output, file)
     grace_s = parse_duration(grace)
     try:
-        tables = _run(output, spec, until_caught_up, patience, grace_s)
+        tables = _run(output, spec, until_caught_up, timeouts, grace_s)
     except NothingInHand:
         tables = ()
     return _report(output, tables, until_caught_up)
 
 
-def _patience(until_caught_up: bool, timeout: str | None) -> Patience:
+def _patience(until_caught_up: bool, timeout: str | None) -> RunTimeouts:
     """How long the run waits for what is away. Raises SpecError for what is no duration."""
     if not until_caught_up:
         if timeout is not None:
             raise SpecError("`--timeout` bounds a run that ends by itself", remedy="write --until-caught-up beside it")
-        return Patience(SystemClock())
+        return RunTimeouts(SystemClock())
     limit_s = _TIMEOUT_S if timeout is None else parse_duration(timeout)
-    return Patience(SystemClock(), limit_s, awaits_topics=timeout is not None)
+    return RunTimeouts(SystemClock(), limit_s, awaits_topics=timeout is not None)
 
 
 def _run(
-    output: Output, spec: PipelineSpec, until_caught_up: bool, patience: Patience, grace_s: float
+    output: Output, spec: PipelineSpec, until_caught_up: bool, timeouts: RunTimeouts, grace_s: float
 ) -> Sequence[Table]:
     """The tables as they are at the end. Raises NothingInHand when it is to end before it knows of any."""
     clock = SystemClock()
@@ -113,60 +113,62 @@ def _run(
     state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text)
     source = open_topics(spec)
     with suppress(UnavailableError):  # Without a broker the service waits for one, and looks then.
-        tolerate_empty_patterns(spec, topics_to_look_at(spec))
+        tolerate_empty_patterns(spec, topics_for_reading(spec))
     log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
     with running_jvm(spec) as jvm, named_jvm_death():
         # The session is the slow part of a start: it comes up while the catalog is asked for the tables.
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
-        catalog = wait_for_catalog(jvm, spec, clock, patience)
+        catalog = wait_for_catalog(jvm, spec, clock, timeouts)
         expected = core_count() if is_local(spec.spark.master) else 1
         jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected, source.answering)
         outbox = KafkaOutbox(spec.kafka)
         reader = KafkaReader(spec.kafka, clock)
         carer = Carer(IcebergUpkeep(catalog, jvm.session, spec.maintenance.cores, merge_of), spec.pipeline, clock)
-        caretaker = Caretaker(carer, clock)
+        maintenance_scheduler = MaintenanceScheduler(carer, clock)
         schemas = open_schemas(spec)
-        parts = Parts(source, catalog, jobs, clock, schemas=schemas, outbox=outbox, reader=reader, pace=caretaker)
-        service = Service(spec, parts, new_id(), partial(_publish, state_file, caretaker))
+        services = Services(
+            source, catalog, jobs, clock, schemas=schemas, outbox=outbox, reader=reader, pace=maintenance_scheduler
+        )
+        service = Service(spec, services, new_id(), partial(_publish, state_file, maintenance_scheduler))
         stopping.then(service.stop)
         if not until_caught_up:
-            caretaker.start()
+            maintenance_scheduler.start()
         try:
-            service.run(until_caught_up, patience)
+            service.run(until_caught_up, timeouts)
         finally:
-            state_file.write(service.tables, ended=True, care=caretaker.said())
+            state_file.write(service.tables, ended=True, maintenance=maintenance_scheduler.said())
             if not stopping.is_urgent:  # Else the JVM takes with it what still runs in it.
                 warming.join()
-                _end_care(caretaker, jvm)
+                _stop_maintenance(maintenance_scheduler, jvm)
     return service.tables
 
 
-def _publish(state_file: StateFile, caretaker: Caretaker, tables: Sequence[Table]) -> None:
-    caretaker.note(seen_by(tables))
-    state_file.write(tables, care=caretaker.said())
+def _publish(state_file: StateFile, maintenance_scheduler: MaintenanceScheduler, tables: Sequence[Table]) -> None:
+    maintenance_scheduler.note(seen_by(tables))
+    state_file.write(tables, maintenance=maintenance_scheduler.said())
 
 
-def _end_care(caretaker: Caretaker, jvm: Jvm) -> None:
+def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm) -> None:
     """Lets table care finish what is nearly done; a rewrite that takes longer is given up, which removes its files."""
-    if not caretaker.stop(_CARE_TIMEOUT_S):
+    if not maintenance_scheduler.stop(_MAINTENANCE_TIMEOUT_S):
         with suppress(UnavailableError, Py4JError, ConnectionError):
             jvm.session().sparkContext.cancelAllJobs()
-        caretaker.stop(_CARE_TIMEOUT_S)
+        maintenance_scheduler.stop(_MAINTENANCE_TIMEOUT_S)
 
 
-def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, patience: Patience | None = None) -> IcebergCatalog:
-    """Keeps trying: an outage at the start is no other than one later. Raises UnavailableError when `patience` has ended."""
+def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTimeouts | None = None) -> IcebergCatalog:
+    """Keeps trying: an outage at the start is no other than one later. Raises UnavailableError when `timeouts` has ended."""
     delay_s = 0.5
-    patience = patience or Patience(clock)
-    patience.reset()
+    timeouts = timeouts or RunTimeouts(clock)
+    timeouts.reset()
     while True:
         try:
             return open_catalog(jvm, spec)
         except UnavailableError as error:
             log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=delay_s)
-            patience.note_outage(error)
-            clock.sleep(min(jitter(delay_s), patience.left_s))
+            timeouts.note_outage(error)
+            clock.sleep(min(jitter(delay_s), timeouts.left_s))
             delay_s = min(30.0, delay_s * 2)
 
 

@@ -14,11 +14,11 @@ from frazil.catalog.iceberg_maintenance import IcebergUpkeep
 from frazil.catalog.port import Catalog
 from frazil.cli.options import DEFAULT_FILE, SpecFile
 from frazil.cli.output import Output
-from frazil.cli.wiring import catalog_to_look_at, read_spec, topics_to_look_at
+from frazil.cli.wiring import catalog_for_reading, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.ingest.table import Table as IngestTable
-from frazil.ops.maintenance import report_care
-from frazil.ops.reports import CareReport, PipelineReport, Problem, TableReport, as_document
+from frazil.ops.maintenance import report_maintenance
+from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, TableReport, as_document
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_pipeline
 from frazil.ops.units import NOTHING, ago, count, duration, plural, size
@@ -41,13 +41,13 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     clock = SystemClock()
     said = StateFile(spec.state_dir, spec.pipeline, clock, spec.redact).read()
 
-    def look_at_care(catalog: Catalog, table: IngestTable, told: Mapping[str, Any]) -> CareReport | None:
+    def maintenance_status(catalog: Catalog, table: IngestTable, told: Mapping[str, Any]) -> MaintenanceReport | None:
         if not isinstance(catalog, IcebergCatalog):
             return None
-        return report_care(IcebergUpkeep(catalog), spec.pipeline, table, told, clock)
+        return report_maintenance(IcebergUpkeep(catalog), spec.pipeline, table, told, clock)
 
-    catalog = catalog_to_look_at(spec)
-    report = report_pipeline(spec, topics_to_look_at(spec), catalog, said, clock.now_ms(), look_at_care)
+    catalog = catalog_for_reading(spec)
+    report = report_pipeline(spec, topics_for_reading(spec), catalog, said, clock.now_ms(), maintenance_status)
     output.result(as_document(report), render(report))
     return 0 if report.is_well else NOT_WELL
 
@@ -55,7 +55,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 def render(report: PipelineReport) -> RenderableType:
     """The report for people: one line a table, then what needs their attention."""
     lines = [Text.assemble(("pipeline ", "dim"), (report.pipeline, "bold"), ("  ", ""), _process(report))]
-    return Group(*lines, _table(report), *_storage(report), *_mirrors(report), *_remarks(report))
+    return Group(*lines, _table(report), *_storage(report), *_upsert_tables(report), *_remarks(report))
 
 
 def _process(report: PipelineReport) -> str:
@@ -95,25 +95,31 @@ def _numbers(table: TableReport, now_ms: int) -> tuple[str, ...]:
         count(table.rows) if table.rows is not None else NOTHING,
         files,
         count(table.snapshots),
-        ago(table.care.last_ms if table.care else None, now_ms),
+        ago(table.maintenance.last_ms if table.maintenance else None, now_ms),
     )
 
 
 def _storage(report: PipelineReport) -> Iterator[RenderableType]:
     """How the tables are stored, as far as they could be looked at."""
-    looked_at = [(table.name, table.care) for table in report.tables if table.care is not None]
-    if not looked_at:
+    inspected = [(table.name, table.maintenance) for table in report.tables if table.maintenance is not None]
+    if not inspected:
         return
     columns = ("median file", "small files", "delete files", "deleted rows", "manifests", "metadata")
-    table = _narrow("table", [name for name, _ in looked_at], columns)
-    for name, care in looked_at:
-        numbers = (count(care.delete_files), count(care.deleted_rows), count(care.manifests))
-        table.add_row(name, size(care.p50_bytes), f"{care.small_share:.0%}", *numbers, size(care.metadata_bytes))
+    table = _narrow("table", [name for name, _ in inspected], columns)
+    for name, maintenance in inspected:
+        numbers = (count(maintenance.delete_files), count(maintenance.deleted_rows), count(maintenance.manifests))
+        table.add_row(
+            name,
+            size(maintenance.p50_bytes),
+            f"{maintenance.small_share:.0%}",
+            *numbers,
+            size(maintenance.metadata_bytes),
+        )
     yield Text("")
     yield table
 
 
-def _mirrors(report: PipelineReport) -> Iterator[RenderableType]:
+def _upsert_tables(report: PipelineReport) -> Iterator[RenderableType]:
     """What the last batch of each mirror did, as far as the process has said it."""
     told = [(table.name, table.last_upsert) for table in report.tables if table.last_upsert is not None]
     if not told:
@@ -122,7 +128,7 @@ def _mirrors(report: PipelineReport) -> Iterator[RenderableType]:
         "mirror, its last batch", [name for name, _ in told], ("changes", "rows deleted", "files looked at")
     )
     for name, last in told:
-        looked = f"{count(last['looked_at'])} of {count(last['files'])}"
+        looked = f"{count(last['inspected'])} of {count(last['files'])}"
         table.add_row(name, count(last["changes"]), count(last["deleted"]), looked)
     yield Text("")
     yield table
@@ -148,8 +154,8 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
             yield Text(f"\n{table.name} drops unknown fields: {fields}", style="dim")
         yield from _about_layout(table)
         yield from _about_records(table)
-        if table.care is not None:
-            yield from _about_care(table.name, table.care)
+        if table.maintenance is not None:
+            yield from _maintenance_lines(table.name, table.maintenance)
 
 
 def _about_layout(table: TableReport) -> Iterator[Text]:
@@ -169,8 +175,8 @@ def _about_records(table: TableReport) -> Iterator[Text]:
     if table.skipped_offsets:
         offsets = plural(table.skipped_offsets, "offset")
         yield Text(f"\n{table.name} has passed over {offsets} that Kafka no longer had: `on_data_loss: skip`")
-    if table.passed_over:
-        kinds = ", ".join(f"{count(number)} {what}" for what, number in sorted(table.passed_over.items()))
+    if table.ignored_records:
+        kinds = ", ".join(f"{count(number)} {what}" for what, number in sorted(table.ignored_records.items()))
         yield Text(f"\n{table.name} has passed over records that are no change of a row: {kinds}", style="dim")
     for refused in table.refused_changes:
         word = "schema" if len(refused.schemas) == 1 else "schemas"
@@ -180,19 +186,19 @@ def _about_records(table: TableReport) -> Iterator[Text]:
             yield Text(f"  remedy: {refused.remedy}", style="yellow")
 
 
-def _about_care(name: str, care: CareReport) -> Iterator[Text]:
+def _maintenance_lines(name: str, maintenance: MaintenanceReport) -> Iterator[Text]:
     """What there is to do about it."""
-    if care.due or care.waiting or care.above_cap:
+    if maintenance.due or maintenance.waiting or maintenance.above_cap:
         yield Text(f"\n{name} is due for care", style="dim")
-    for words in (*care.due, *(f"waits: {words}" for words in care.waiting)):
+    for words in (*maintenance.due, *(f"waits: {words}" for words in maintenance.waiting)):
         yield Text(f"  {words}", style="dim")
-    for words in care.above_cap:
+    for words in maintenance.above_cap:
         yield Text(f"  too much for readers: {words}; see frazil maintain", style="yellow")
-    if care.slowed_by > 1:
-        words = f"commits are up to {care.slowed_by:g} times as far apart until table care has caught up"
+    if maintenance.slowed_by > 1:
+        words = f"commits are up to {maintenance.slowed_by:g} times as far apart until table care has caught up"
         yield Text.assemble((f"\nnote: {name}", "yellow"), f": {words}")
-    if care.failure:
-        yield Text.assemble((f"\nnote: {name}", "yellow"), f": table care failed: {care.failure}")
+    if maintenance.failure:
+        yield Text.assemble((f"\nnote: {name}", "yellow"), f": table care failed: {maintenance.failure}")
 
 
 def _explain(problem: Problem, mark: str, colour: str) -> Iterator[Text]:

@@ -24,7 +24,7 @@ from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
 
-_LOOK_TIMEOUT_S = 5.0
+_READ_TIMEOUT_S = 5.0
 
 
 def read_spec(output: Output, file: Path) -> PipelineSpec:
@@ -85,9 +85,9 @@ def open_topics(spec: PipelineSpec, timeout_s: float = 10.0) -> KafkaTopics:
         raise SpecError(error.message, remedy=error.remedy, where=place(spec.path, line)) from None
 
 
-def topics_to_look_at(spec: PipelineSpec) -> KafkaTopics:
+def topics_for_reading(spec: PipelineSpec) -> KafkaTopics:
     """The same for commands that only look: someone waits for the answer, so an outage is found out sooner."""
-    return open_topics(spec, _LOOK_TIMEOUT_S)
+    return open_topics(spec, _READ_TIMEOUT_S)
 
 
 @contextmanager
@@ -101,13 +101,13 @@ def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
 
 
 @contextmanager
-def catalog_to_look_at(spec: PipelineSpec) -> Iterator[Catalog]:
+def catalog_for_reading(spec: PipelineSpec) -> Iterator[Catalog]:
     """The pipeline file's catalog, of which nothing is made that is not there: neither a file nor a table."""
     if not has_catalog(spec):
         yield MemoryCatalog(spec.state_dir, spec.pipeline)
         return
     with light_jvm(spec) as jvm:
-        yield look_at_catalog(jvm, spec)
+        yield open_catalog_for_reading(jvm, spec)
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def catalog_to_change(spec: PipelineSpec) -> Iterator[Catalog]:
         return
     with light_jvm(spec) as jvm:
         jvm.listen()
-        yield look_at_catalog(jvm, spec)
+        yield open_catalog_for_reading(jvm, spec)
 
 
 def has_catalog(spec: PipelineSpec) -> bool:
@@ -127,12 +127,12 @@ def has_catalog(spec: PipelineSpec) -> bool:
     return file is None or _has_tables(file)
 
 
-def look_at_catalog(jvm: LightJvm, spec: PipelineSpec) -> IcebergCatalog:
+def open_catalog_for_reading(jvm: LightJvm, spec: PipelineSpec) -> IcebergCatalog:
     """The pipeline file's catalog, which is there."""
-    return IcebergCatalog(jvm.gateway, spec.pipeline, properties_to_look_with(spec), jvm.hadoop)
+    return IcebergCatalog(jvm.gateway, spec.pipeline, properties_for_reading(spec), jvm.hadoop)
 
 
-def properties_to_look_with(spec: PipelineSpec) -> dict[str, str]:
+def properties_for_reading(spec: PipelineSpec) -> dict[str, str]:
     """The catalog's properties without those that make Iceberg prepare a database."""
     preparing = {"jdbc.schema-version", "jdbc.journal_mode"} - spec.catalog.properties.keys()
     kept = {name: value for name, value in catalog_properties(spec).items() if name not in preparing}

@@ -48,7 +48,7 @@ class Retried:
     stayed: int = 0
 
 
-def pieces(letters: TableTarget, file: StoredFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+def pieces(dead_letters: TableTarget, file: StoredFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """The letters of one file, a row group at a time, in the dead-letter table's own columns or in `columns` of them.
 
     Raises TableStopped for a file of which another engine has deleted rows without rewriting it.
@@ -57,12 +57,12 @@ def pieces(letters: TableTarget, file: StoredFile, columns: Sequence[str] | None
         raise TableStopped(
             "rows of the dead-letter table were deleted by another engine, and its files still have them",
             "rewrite its data files there, so that no delete file is left, or use frazil dead-letters drop from now on",
-            letters.name,
+            dead_letters.name,
         )
-    wanted = letters.arrow_schema
+    wanted = dead_letters.arrow_schema
     if columns is not None:
         wanted = pa.schema([wanted.field(name) for name in columns])
-    with file_io(letters).new_input(file.path).open() as stream:
+    with file_io(dead_letters).new_input(file.path).open() as stream:
         parquet = pq.ParquetFile(stream)
         there = set(parquet.schema_arrow.names)
         for number in range(parquet.num_row_groups):
@@ -76,11 +76,11 @@ def places_of(rows: pa.Table | pa.RecordBatch) -> list[Place]:
     return list(zip(*columns, strict=True))
 
 
-def records_of(letters: pa.RecordBatch) -> dict[str, pa.Array]:
+def records_of(dead_letters: pa.RecordBatch) -> dict[str, pa.Array]:
     """The records as the source would ship them."""
-    records = {name: letters.column(name) for name in SOURCE_COLUMNS}
-    if FAR_TIME in letters.schema.names:
-        records["timestamp"] = undivided_times(records["timestamp"], letters.column(FAR_TIME))
+    records = {name: dead_letters.column(name) for name in SOURCE_COLUMNS}
+    if FAR_TIME in dead_letters.schema.names:
+        records["timestamp"] = undivided_times(records["timestamp"], dead_letters.column(FAR_TIME))
     return {**records, "headers": as_written(records["headers"], _HEADERS)}
 
 

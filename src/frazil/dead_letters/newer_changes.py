@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.dead_letters.files import Place
-from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.schema.arrow import arrow_type, pick
 from frazil.types import OffsetRange, Progress
 from frazil.upsert.change_rows import rank
 from frazil.upsert.changes import TRUNCATE, Changes
-from frazil.upsert.deduplicate import Folded, KeySet, Ranked, concat_ranked, fold
+from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate
 from frazil.upsert.read_changes import read_checked, rows_of
 from frazil.upsert.truncates import have_place
 from frazil.write.target import METADATA_TYPES, TableTarget
@@ -31,7 +31,7 @@ Stamp = tuple[bytes | None, int | None]
 """A record's key and its timestamp in milliseconds: what tells it from another one at the same place of another topic."""
 FIRST, LATER, UNTOLD = 0, 1, 2
 """Nothing that counts came after the letter; something did; nobody knows."""
-_FOLD_AT = 200_000
+_DEDUPLICATE_AT = 200_000
 _ROUNDS = 5
 _NOTHING = (None, b"null")
 """What tombstones say, the second one in JSON."""
@@ -39,7 +39,7 @@ _NOTHING = (None, b"null")
 
 @dataclass(frozen=True)
 class Witness:
-    """Who can tell what came after a letter: source says which topics there are, reader has their records."""
+    """Who can tell what came after a dead letter. source says which topics there are, reader has their records."""
 
     source: Source
     reader: RecordReader
@@ -48,14 +48,14 @@ class Witness:
 @dataclass(frozen=True)
 class Asked:
     """What is asked about. topics: by their numbers in `changes`, the letters' own. stamps: of their records, by place.
-    letters: where the records of all letters of the table lie, also of those that are not retried. unread: of these the
+    dead_letters: where the records of all letters of the table lie, also of those that are not retried. unread: of these the
     records that have ended the process which read them.
     """
 
     topics: tuple[str, ...]
     changes: Ranked
     stamps: Mapping[Place, Stamp]
-    letters: frozenset[Place]
+    dead_letters: frozenset[Place]
     unread: frozenset[Place]
 
 
@@ -67,7 +67,7 @@ class Later:
         self._asked = asked
         self._target = target
         self._fetch = fetch
-        self._known = KeySet(asked.changes.take(fold(asked.changes).last).keys)
+        self._known = KeySet(asked.changes.take(deduplicate(asked.changes).last).keys)
         self._ends: dict[Partition, int] = {}
         self._seen: set[Place] = set()
         self._last: dict[Partition, Sequence[ReadRecord]] = {}
@@ -88,13 +88,13 @@ class Later:
                     self._take(topic, number, lot)
                 self._ends[topic, number] = end
 
-    def of(self, changes: Ranked, folded: Folded) -> NDArray[np.int8]:
-        """Per key that letters decide what came after the one that does. changes, folded: of the letters alone."""
+    def of(self, changes: Ranked, latest: LatestChanges) -> NDArray[np.int8]:
+        """Per key that letters decide what came after the one that does. changes, latest: of the letters alone."""
         whole = concat_ranked([changes, *self._parts])
         decides = np.zeros(len(whole), np.bool_)
-        decides[fold(whole).last] = True
-        found = np.full(folded.last.size, LATER, np.int8)
-        for n, at in enumerate(folded.last.tolist()):
+        decides[deduplicate(whole).last] = True
+        found = np.full(latest.last.size, LATER, np.int8)
+        for n, at in enumerate(latest.last.tolist()):
             if decides[at]:
                 topic = self._asked.topics[int(changes.source[at])]
                 found[n] = self._told((topic, int(changes.partition[at]), int(changes.offset[at])))
@@ -122,7 +122,7 @@ class Later:
         places = [(topic, number, record.offset) for record in lot]
         stamps = self._asked.stamps
         self._seen.update(p for one, p in zip(lot, places, strict=True) if stamps.get(p) == (one.key, one.timestamp_ms))
-        is_taken = [n >= len(before) and place not in self._asked.letters for n, place in enumerate(places)]
+        is_taken = [n >= len(before) and place not in self._asked.dead_letters for n, place in enumerate(places)]
         # The tombstone of a delete says nothing of its own, which only the delete tells, a letter or not.
         followed = [_is_tombstone_of(one, lot[n + 1 : n + 2]) for n, one in enumerate(lot)]
         read = [n for n, p in enumerate(places) if is_taken[n] or (followed[n] and p not in self._asked.unread)]
@@ -161,9 +161,9 @@ class Later:
 
     def _keep(self, changes: Ranked) -> None:
         self._parts.append(changes)
-        if sum(len(part) for part in self._parts) > _FOLD_AT:
+        if sum(len(part) for part in self._parts) > _DEDUPLICATE_AT:
             whole = concat_ranked(self._parts)
-            self._parts = [whole.take(fold(whole).kept)]
+            self._parts = [whole.take(deduplicate(whole).kept)]
 
 
 def read_with(
@@ -171,7 +171,7 @@ def read_with(
 ) -> tuple[Changes, TableTarget]:
     """The changes of records that need not be good ones, and the target with the schemas that they name."""
     for _ in range(_ROUNDS):
-        changes = read_checked(target, topic, records, MAX_MISFITS)
+        changes = read_checked(target, topic, records, MAX_MISMATCHES)
         if not changes.decoded.missing:
             break
         target = fetch(changes.decoded.missing)

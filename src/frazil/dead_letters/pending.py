@@ -10,17 +10,17 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from frazil.catalog.history import OPEN_RETRY, RETRY, RETRY_ID, REWRITE_ID, has_letters_to_come, was_said
+from frazil.catalog.history import OPEN_RETRY, RETRY, RETRY_ID, REWRITE_ID, has_uncommitted_dead_letters, is_recorded
 from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
-from frazil.dead_letters.removal import settle_taken
+from frazil.dead_letters.removal import settle_removal
 from frazil.failpoints import hit
 from frazil.ingest.discovery import TableStopped
 from frazil.types import DataFile, as_json
 
 
 @dataclass(frozen=True)
-class Promise:
+class PendingReplay:
     """Rows of retried letters, in `files`, for the table `table`. uuid: of that table. since: its newest snapshot before
     the promise; None when it had none.
     """
@@ -36,99 +36,99 @@ class Promise:
         return as_json(asdict(self))
 
     @staticmethod
-    def load(text: str) -> Promise:
+    def load(text: str) -> PendingReplay:
         """What `dump` wrote."""
         fields = json.loads(text)
-        return Promise(**{**fields, "files": tuple(DataFile(**file) for file in fields["files"])})
+        return PendingReplay(**{**fields, "files": tuple(DataFile(**file) for file in fields["files"])})
 
 
-def announce(catalog: Catalog, letters: TableState, promise: Promise) -> None:
-    """Marks the dead-letter table before the promise is made. letters: as it was read."""
-    catalog.mark(letters.name, OPEN_RETRY + promise.id, str(letters.head_id))
+def announce(catalog: Catalog, dead_letters: TableState, pending: PendingReplay) -> None:
+    """Marks the dead-letter table before the promise is made. dead_letters: as it was read."""
+    catalog.mark(dead_letters.name, OPEN_RETRY + pending.id, str(dead_letters.head_id))
 
 
-def has_open_retries(letters: TableState) -> bool:
+def has_open_retries(dead_letters: TableState) -> bool:
     """Whether `settle_retries` has something to do."""
-    return any(name.startswith(OPEN_RETRY) for name in letters.marks)
+    return any(name.startswith(OPEN_RETRY) for name in dead_letters.marks)
 
 
-def withdraw(catalog: Catalog, letters: str, promise: Promise) -> None:
+def withdraw(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
     """Takes the mark away: the promise is kept, or was never made."""
-    catalog.mark(letters, OPEN_RETRY + promise.id, None)
+    catalog.mark(dead_letters, OPEN_RETRY + pending.id, None)
 
 
-def keep(catalog: Catalog, letters: str, promise: Promise) -> None:
+def keep(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
     """Adds the promised rows to their table, unless they are there. Both tables have been loaded.
 
     ConflictError and UnavailableError as the catalog says; the promise is then still to be kept.
     """
-    catalog.append_once(promise.table, promise.files, RETRY_ID, promise.id, promise.since)
+    catalog.append_once(pending.table, pending.files, RETRY_ID, pending.id, pending.since)
     hit("retry.appended")
-    withdraw(catalog, letters, promise)
+    withdraw(catalog, dead_letters, pending)
     hit("retry.done")
 
 
-def settle_retries(catalog: Catalog, letters: TableState) -> None:
+def settle_retries(catalog: Catalog, dead_letters: TableState) -> None:
     """Keeps every promise of this dead-letter table that is still to be kept: a retry died half-way.
 
-    letters: as loaded just now. Raises TableStopped where nobody can tell whether a promise has been kept.
+    dead_letters: as loaded just now. Raises TableStopped where nobody can tell whether a promise has been kept.
     """
-    for retry_id, mark in _open_retries(letters):
-        if has_letters_to_come(mark):
-            settle_taken(catalog, letters.name, retry_id, mark)
+    for retry_id, mark in _open_retries(dead_letters):
+        if has_uncommitted_dead_letters(mark):
+            settle_removal(catalog, dead_letters.name, retry_id, mark)
             continue
         read_at = int(mark)
-        promise = _find(catalog, letters.name, retry_id, read_at)
-        if promise is None:
+        pending = _find(catalog, dead_letters.name, retry_id, read_at)
+        if pending is None:
             # Whoever announced it may still be about to make it: not after this commit, which stands in its way.
-            catalog.append_once(letters.name, (), REWRITE_ID, new_id(), letters.head_id)
-            catalog.load(letters.name)
-            promise = _find(catalog, letters.name, retry_id, read_at)
-        if promise is None:
-            catalog.mark(letters.name, OPEN_RETRY + retry_id, None)
+            catalog.append_once(dead_letters.name, (), REWRITE_ID, new_id(), dead_letters.head_id)
+            catalog.load(dead_letters.name)
+            pending = _find(catalog, dead_letters.name, retry_id, read_at)
+        if pending is None:
+            catalog.mark(dead_letters.name, OPEN_RETRY + retry_id, None)
             continue
-        _keep_found(catalog, letters.name, promise)
+        _keep_found(catalog, dead_letters.name, pending)
 
 
-def _open_retries(letters: TableState) -> Iterator[tuple[str, str]]:
-    for name, value in sorted(letters.marks.items()):
+def _open_retries(dead_letters: TableState) -> Iterator[tuple[str, str]]:
+    for name, value in sorted(dead_letters.marks.items()):
         if name.startswith(OPEN_RETRY):
             yield name.removeprefix(OPEN_RETRY), value
 
 
-def _find(catalog: Catalog, letters: str, retry_id: str, read_at: int) -> Promise | None:
+def _find(catalog: Catalog, dead_letters: str, retry_id: str, read_at: int) -> PendingReplay | None:
     """The promise of this id, made after the snapshot `read_at`; None when it was not made."""
-    for said in catalog.history(letters, (RETRY, REWRITE_ID)):
+    for said in catalog.history(dead_letters, (RETRY, REWRITE_ID)):
         if said.words.get(REWRITE_ID) == retry_id:
-            return Promise.load(said.words[RETRY])
+            return PendingReplay.load(said.words[RETRY])
         if said.snapshot_id == read_at:
             return None
         if said.is_cut:
-            raise _untold(letters, retry_id)
+            raise _untold(dead_letters, retry_id)
     return None
 
 
-def _keep_found(catalog: Catalog, letters: str, promise: Promise) -> None:
-    state = catalog.load(promise.table)
-    if state is None or state.uuid != promise.uuid:
+def _keep_found(catalog: Catalog, dead_letters: str, pending: PendingReplay) -> None:
+    state = catalog.load(pending.table)
+    if state is None or state.uuid != pending.uuid:
         raise TableStopped(
-            f"the rows of retried dead letters are for a table that is no longer there: retry={promise.id}",
-            f"restore the table; or, to do without these rows, remove the property that ends in {OPEN_RETRY}{promise.id}",
-            letters,
+            f"the rows of retried dead letters are for a table that is no longer there: retry={pending.id}",
+            f"restore the table; or, to do without these rows, remove the property that ends in {OPEN_RETRY}{pending.id}",
+            dead_letters,
         )
-    there = was_said(catalog.history(promise.table, (RETRY_ID,)), RETRY_ID, promise.id, promise.since)
+    there = is_recorded(catalog.history(pending.table, (RETRY_ID,)), RETRY_ID, pending.id, pending.since)
     if there is None:
-        raise _untold(letters, promise.id)
+        raise _untold(dead_letters, pending.id)
     if there:
-        withdraw(catalog, letters, promise)
+        withdraw(catalog, dead_letters, pending)
     else:
-        keep(catalog, letters, promise)
+        keep(catalog, dead_letters, pending)
 
 
-def _untold(letters: str, retry_id: str) -> TableStopped:
+def _untold(dead_letters: str, retry_id: str) -> TableStopped:
     return TableStopped(
         f"snapshots were expired that say whether retried dead letters are in the table: retry={retry_id}",
         "look whether their rows are in the table, add the files if they are not, and then remove the property that ends"
         f" in {OPEN_RETRY}{retry_id} from the dead-letter table",
-        letters,
+        dead_letters,
     )

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 
 from frazil import __version__
-from frazil.decode.columns import Decoded, Misfit, as_text
+from frazil.decode.columns import Decoded, Mismatch, as_text
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import guids_of, split_frames
 from frazil.rows.record_timestamps import divided_times
@@ -21,7 +21,7 @@ from frazil.write.target import METADATA_TYPES, TableTarget
 
 FAR_TIME = "timestamp_ms"
 """The record's timestamp in milliseconds, where it is outside of the years of `timestamp`. Older tables lack the column."""
-LETTER_TYPES: Mapping[str, IcebergType] = {
+DEAD_LETTER_TYPES: Mapping[str, IcebergType] = {
     "topic": StringType(),
     "partition": IntegerType(),
     "offset": LongType(),
@@ -40,22 +40,25 @@ LETTER_TYPES: Mapping[str, IcebergType] = {
 """The columns of a dead-letter table."""
 SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
 """What of a record is needed to write its letter."""
-UNEXPLAINED = Misfit(0, "", "does_not_fit", "the value does not fit the table")
+UNEXPLAINED = Mismatch(0, "", "does_not_fit", "the value does not fit the table")
 """Said of a record whose fault nobody has named."""
 
 
-def letter_rows(
-    letters: TableTarget, records: Mapping[str, pa.Array], misfits: Sequence[Misfit], schema_ids: pa.Array | None = None
+def dead_letter_rows(
+    dead_letters: TableTarget,
+    records: Mapping[str, pa.Array],
+    mismatches: Sequence[Mismatch],
+    schema_ids: pa.Array | None = None,
 ) -> pa.Table:
-    """One row per record in the files' schema of the dead-letter table `letters`.
+    """One row per record in the files' schema of the dead-letter table `dead_letters`.
 
-    records: the source's columns of the bad records alone. misfits: what is wrong with each, in the same order.
+    records: the source's columns of the bad records alone. mismatches: what is wrong with each, in the same order.
     """
-    count = len(misfits)
+    count = len(mismatches)
     words = {
-        "error_class": pa.array([misfit.kind for misfit in misfits], pa.string()),
-        "message": pa.array([as_text(misfit.reason) for misfit in misfits], pa.string()),
-        "path": pa.array([as_text(misfit.path) or None for misfit in misfits], pa.string()),
+        "error_class": pa.array([mismatch.kind for mismatch in mismatches], pa.string()),
+        "message": pa.array([as_text(mismatch.reason) for mismatch in mismatches], pa.string()),
+        "path": pa.array([as_text(mismatch.path) or None for mismatch in mismatches], pa.string()),
         "retries": pa.repeat(pa.scalar(0, pa.int32()), count),
         "frazil_version": pa.repeat(pa.scalar(__version__), count),
         "schema_id": schema_ids if schema_ids is not None else pa.nulls(count, pa.string()),
@@ -65,9 +68,9 @@ def letter_rows(
         known["timestamp"], known[FAR_TIME] = divided_times(known["timestamp"])
     columns = [
         as_written(known[field.name], field.type) if field.name in known else pa.nulls(count, field.type)
-        for field in letters.arrow_schema
+        for field in dead_letters.arrow_schema
     ]
-    return pa.Table.from_arrays(columns, schema=letters.arrow_schema)
+    return pa.Table.from_arrays(columns, schema=dead_letters.arrow_schema)
 
 
 def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array:
@@ -84,19 +87,19 @@ def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array
     return pa.array(framed.ids, mask=~is_named).cast(pa.string())
 
 
-def first_misfits(decoded: Decoded) -> dict[int, Misfit]:
+def first_mismatches(decoded: Decoded) -> dict[int, Mismatch]:
     """By row what is wrong with it first."""
-    found: dict[int, Misfit] = {}
-    for misfit in decoded.misfits:
-        found.setdefault(misfit.row, misfit)
+    found: dict[int, Mismatch] = {}
+    for mismatch in decoded.mismatches:
+        found.setdefault(mismatch.row, mismatch)
     return found
 
 
-def explain(rows: Sequence[int], known: Mapping[int, Misfit], again: Decoded | None) -> list[Misfit]:
+def explain(rows: Sequence[int], known: Mapping[int, Mismatch], again: Decoded | None) -> list[Mismatch]:
     """What is wrong with each of `rows`. again: those rows alone, decoded once more with every misfit noted; None when
     all of them are `known`.
     """
     if again is None:
         return [known[row] for row in rows]
-    found = first_misfits(again)
+    found = first_mismatches(again)
     return [known.get(row) or found.get(place, UNEXPLAINED) for place, row in enumerate(rows)]

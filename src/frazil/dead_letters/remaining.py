@@ -18,7 +18,7 @@ from frazil.dead_letters.superseded import APPLY, OUTRUN, UNKNOWN, Verdicts
 from frazil.schema.arrow import pick
 from frazil.upsert.change_rows import rank
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.deduplicate import Folded, KeySet, Ranked, concat_ranked, fold, key_codes
+from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, key_codes
 from frazil.upsert.read_changes import rows_of
 from frazil.upsert.truncates import have_place, is_truncated
 from frazil.write.target import TableTarget
@@ -32,34 +32,34 @@ class Waiting:
 
     def __init__(
         self,
-        letters: Callable[[], Iterable[pa.Table]],
+        dead_letters: Callable[[], Iterable[pa.Table]],
         truncates: Sequence[Ranked],
         topics: Sequence[str],
         target: TableTarget,
         fetch: Fetch,
     ) -> None:
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._truncates = truncates
         self._topics = topics
         self._target = target
         self._fetch = fetch
         self._found: list[Ranked] | None = None
 
-    def verdicts(self, changes: Ranked, folded: Folded) -> Verdicts:
+    def verdicts(self, changes: Ranked, latest: LatestChanges) -> Verdicts:
         """Per key that retried letters decide, whether its row would be gone with these letters, or nobody can tell: a
-        truncate of another partition may be from before it. changes, folded: of those that are retried, always the same.
+        truncate of another partition may be from before it. changes, latest: of those that are retried, always the same.
         """
-        keys = changes.take(folded.last)
+        keys = changes.take(latest.last)
         if self._found is None:
             self._found = [*self._truncates, *self._read(KeySet(keys.keys))]
         whole = concat_ranked([changes, *self._found])
         are_placed = have_place(self._target, whole)
         is_gone = is_truncated(self._target, keys, _newest(whole, are_placed))
         whole = whole.take(np.flatnonzero(~are_placed))
-        codes, last = key_codes(whole.keys), fold(whole).last
+        codes, last = key_codes(whole.keys), deduplicate(whole).last
         stays = np.zeros(int(codes.max()) + 1, np.bool_)
         stays[codes[last[whole.ops[last] == UPSERT]]] = True
-        is_gone |= ~stays[codes[folded.last]]
+        is_gone |= ~stays[codes[latest.last]]
         is_unknown = np.zeros(len(keys), np.bool_)
         for source, partition, offset in _last_truncates(whole):
             is_same = (keys.source == source) & (keys.partition == partition)
@@ -69,16 +69,16 @@ class Waiting:
 
     def _read(self, keys: KeySet) -> Iterator[Ranked]:
         """The changes of these keys, and truncates."""
-        for letters in self._letters():
-            for topic in pc.unique(letters["topic"]).to_pylist():
-                for batch in letters.filter(pc.equal(letters["topic"], topic)).combine_chunks().to_batches():
+        for dead_letters in self._dead_letters():
+            for topic in pc.unique(dead_letters["topic"]).to_pylist():
+                for batch in dead_letters.filter(pc.equal(dead_letters["topic"], topic)).combine_chunks().to_batches():
                     found = self._changes(topic, batch)
                     if found is not None:
                         is_meant = keys.find([pa.chunked_array([key]) for key in found.keys]) >= 0
                         yield found.take(np.flatnonzero(is_meant | (found.ops == TRUNCATE)))
 
-    def _changes(self, topic: str, letters: pa.RecordBatch) -> Ranked | None:
-        records = records_of(letters)
+    def _changes(self, topic: str, dead_letters: pa.RecordBatch) -> Ranked | None:
+        records = records_of(dead_letters)
         changes, self._target = read_with(self._fetch, self._target, topic, records)
         kept = changes.without_refused()
         if not kept.ops.size:

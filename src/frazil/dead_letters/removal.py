@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from frazil.catalog.history import OPEN_RETRY, RETRY_ID, REWRITE_ID, TAKEN, was_said
+from frazil.catalog.history import OPEN_RETRY, REMOVED, RETRY_ID, REWRITE_ID, is_recorded
 from frazil.catalog.port import Catalog, Rewrite, StoredFile, TableState
 from frazil.clock import new_id
 from frazil.dead_letters.files import Place, pieces, places_of
@@ -32,7 +32,7 @@ _NONE = "-"
 
 
 @dataclass(frozen=True)
-class Taken:
+class RemovedDeadLetters:
     """Letters that go: those in files `removed` of the dead-letter table, as it was at the snapshot `read_at`, which are not
     in the files `added` that come in their place. id: of the retry. table: that has their rows, in a snapshot after `since`;
     None: it had none.
@@ -50,83 +50,87 @@ class Taken:
         return as_json(asdict(self))
 
     @staticmethod
-    def load(text: str) -> Taken:
+    def load(text: str) -> RemovedDeadLetters:
         """What `dump` wrote."""
         fields = json.loads(text)
         added = tuple(DataFile(**file) for file in fields["added"])
-        return Taken(**{**fields, "removed": tuple(fields["removed"]), "added": added})
+        return RemovedDeadLetters(**{**fields, "removed": tuple(fields["removed"]), "added": added})
 
 
-def announce_taken(catalog: Catalog, letters: str, taken: Taken) -> None:
+def announce_removal(catalog: Catalog, dead_letters: str, taken: RemovedDeadLetters) -> None:
     """Marks the dead-letter table before the rows are committed."""
     since = _NONE if taken.since is None else str(taken.since)
-    catalog.mark(letters, OPEN_RETRY + taken.id, f"{taken.read_at} {since} {taken.table}")
+    catalog.mark(dead_letters, OPEN_RETRY + taken.id, f"{taken.read_at} {since} {taken.table}")
 
 
-def withdraw_taken(catalog: Catalog, letters: str, retry_id: str) -> None:
+def withdraw_removal(catalog: Catalog, dead_letters: str, retry_id: str) -> None:
     """Takes the mark away: the letters are gone, or the rows were never committed."""
-    catalog.mark(letters, OPEN_RETRY + retry_id, None)
+    catalog.mark(dead_letters, OPEN_RETRY + retry_id, None)
 
 
-def settle_taken(catalog: Catalog, letters: str, retry_id: str, mark: str) -> None:
-    """Finishes a retry that died half-way, or stands in its way for good. letters: has been loaded.
+def settle_removal(catalog: Catalog, dead_letters: str, retry_id: str, mark: str) -> None:
+    """Finishes a retry that died half-way, or stands in its way for good. dead_letters: has been loaded.
 
     Raises TableStopped where nobody can tell what it has done, else as the catalog does.
     """
     _, since, table = mark.split(" ", 2)
-    taken = _find(catalog, letters, table, retry_id, None if since == _NONE else int(since))
+    taken = _find(catalog, dead_letters, table, retry_id, None if since == _NONE else int(since))
     if taken is not None:
-        take_out(catalog, letters, taken)
-    withdraw_taken(catalog, letters, retry_id)
+        take_out(catalog, dead_letters, taken)
+    withdraw_removal(catalog, dead_letters, retry_id)
     hit("retry.done")
 
 
-def take_out(catalog: Catalog, letters: str, taken: Taken) -> None:
+def take_out(catalog: Catalog, dead_letters: str, taken: RemovedDeadLetters) -> None:
     """Takes the letters away, unless they are gone. Both tables have been loaded.
 
-    Raises as `settle_taken`; it is then still to be done.
+    Raises as `settle_removal`; it is then still to be done.
     """
-    is_done = was_said(catalog.history(letters, (REWRITE_ID,)), REWRITE_ID, taken.id, taken.read_at)
+    is_done = is_recorded(catalog.history(dead_letters, (REWRITE_ID,)), REWRITE_ID, taken.id, taken.read_at)
     if is_done:
         return
     if is_done is False:
         with suppress(ConflictError):
-            catalog.rewrite(Rewrite(letters, taken.read_at, taken.id, taken.removed, taken.added))
+            catalog.rewrite(Rewrite(dead_letters, taken.read_at, taken.id, taken.removed, taken.added))
             return
-    _take_out_one_by_one(catalog, letters, taken)
+    _take_out_one_by_one(catalog, dead_letters, taken)
     if is_done is False:
-        catalog.delete_files(letters, [file.path for file in taken.added])
+        catalog.delete_files(dead_letters, [file.path for file in taken.added])
 
 
-def _find(catalog: Catalog, letters: str, table: str, retry_id: str, since: int | None) -> Taken | None:
+def _find(
+    catalog: Catalog, dead_letters: str, table: str, retry_id: str, since: int | None
+) -> RemovedDeadLetters | None:
     """What the table says of this retry; None where it has not got its rows, and never will."""
     state = catalog.load(table)
     if state is None:
         return None
-    taken = _said(catalog, letters, table, retry_id, since)
+    taken = _said(catalog, dead_letters, table, retry_id, since)
     if taken is None:
         # Whoever announced it may still be about to commit the rows: not after this commit, which stands in its way.
         catalog.append_once(table, (), RETRY_ID, new_id(), state.head_id)
         catalog.load(table)
-        taken = _said(catalog, letters, table, retry_id, since)
+        taken = _said(catalog, dead_letters, table, retry_id, since)
     return taken
 
 
-def _said(catalog: Catalog, letters: str, table: str, retry_id: str, since: int | None) -> Taken | None:
-    for said in catalog.history(table, (RETRY_ID, TAKEN)):
+def _said(
+    catalog: Catalog, dead_letters: str, table: str, retry_id: str, since: int | None
+) -> RemovedDeadLetters | None:
+    for said in catalog.history(table, (RETRY_ID, REMOVED)):
         if said.words.get(RETRY_ID) == retry_id:
-            return Taken.load(said.words[TAKEN])
+            return RemovedDeadLetters.load(said.words[REMOVED])
         if said.snapshot_id == since:
             return None
         if said.is_cut:
-            raise _untold(letters, retry_id)
+            raise _untold(dead_letters, retry_id)
     return None
 
 
-def _take_out_one_by_one(catalog: Catalog, letters: str, taken: Taken) -> None:
+def _take_out_one_by_one(catalog: Catalog, dead_letters: str, taken: RemovedDeadLetters) -> None:
     """The files are no longer those that were read: others have compacted them, or dropped letters."""
     for _ in range(_TRIES):
-        state = catalog.load(letters)
+        state = catalog.load(dead_letters)
         if state is None:
             return
         target = plain_target(state)
@@ -135,19 +139,19 @@ def _take_out_one_by_one(catalog: Catalog, letters: str, taken: Taken) -> None:
             _leave_out(catalog, state, gone, taken.id)
             return
     raise ConflictError(
-        "other retries of dead letters are in the way", remedy="try again when they are done", where=letters
+        "other retries of dead letters are in the way", remedy="try again when they are done", where=dead_letters
     )
 
 
-def _places(letters: TableTarget, taken: Taken, paths: Iterable[str]) -> set[Place]:
+def _places(dead_letters: TableTarget, taken: RemovedDeadLetters, paths: Iterable[str]) -> set[Place]:
     """Where the records of the letters in these files lie."""
     found: set[Place] = set()
     try:
         for path in paths:
-            for rows in pieces(letters, StoredFile(path, 0, 0), ("topic", "partition", "offset")):
+            for rows in pieces(dead_letters, StoredFile(path, 0, 0), ("topic", "partition", "offset")):
                 found.update(places_of(rows))
     except FileNotFoundError:
-        raise _untold(letters.name, taken.id) from None
+        raise _untold(dead_letters.name, taken.id) from None
     return found
 
 
@@ -173,10 +177,10 @@ def _leave_out(catalog: Catalog, state: TableState, gone: set[Place], retry_id: 
         raise
 
 
-def _untold(letters: str, retry_id: str) -> TableStopped:
+def _untold(dead_letters: str, retry_id: str) -> TableStopped:
     return TableStopped(
         f"snapshots were expired that say whether retried dead letters are in the table: retry={retry_id}",
         "look whether their rows are in the table, drop the letters if they are, and then remove the property that ends in"
         f" {OPEN_RETRY}{retry_id} from the dead-letter table",
-        letters,
+        dead_letters,
     )

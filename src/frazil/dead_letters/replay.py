@@ -2,7 +2,7 @@
 
 Letters go through the very steps that records go through in a task, with today's schemas, columns and code. Nothing here
 touches the progress of either table, so ingestion goes on beside it (docs/decisions/0010). Tables whose records replace
-rows have a way of their own (`ingest.letters.replacing`).
+rows have a way of their own (`ingest.dead_letters.replacing`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from frazil.clock import new_id
 from frazil.dead_letters.crashing import still_crashing
 from frazil.dead_letters.files import Retried, Selection, pieces, places_of, records_of
 from frazil.dead_letters.newer_changes import Witness
-from frazil.dead_letters.pending import Promise, announce, has_open_retries, keep, settle_retries, withdraw
-from frazil.dead_letters.record import UNEXPLAINED, first_misfits
-from frazil.dead_letters.replay_upserts import Letters, replace_rows
+from frazil.dead_letters.pending import PendingReplay, announce, has_open_retries, keep, settle_retries, withdraw
+from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
+from frazil.dead_letters.replay_upserts import PendingDeadLetters, replace_rows
 from frazil.dead_letters.requirements import Needs, meet
-from frazil.dead_letters.rewriting import abandoning, explained_anew, write_some
-from frazil.dead_letters.tables import LetterBox
+from frazil.dead_letters.rewriting import abandoning, with_new_reason, write_some
+from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.pieces import read_in_pieces
 from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
@@ -50,7 +50,7 @@ class _Written:
     """Files that no snapshot names yet. removed: paths of the dead-letter table's files in whose place they come."""
 
     rows: tuple[DataFile, ...]
-    letters: tuple[DataFile, ...]
+    dead_letters: tuple[DataFile, ...]
     removed: tuple[str, ...]
     fitted: int
     selected: int
@@ -65,7 +65,7 @@ class Retrier:
         self._catalog = catalog
         self._schemas = schemas
         self._witness = witness
-        self._box = LetterBox(catalog)
+        self._box = DeadLetterTables(catalog)
 
     def settled(self, table: Table) -> TableState | None:
         """The dead-letter table, with all in it that was promised to it and nothing left to do of earlier retries; None
@@ -76,10 +76,10 @@ class Retrier:
         table.state = self._catalog.load(table.name)
         self._box.deliver(table.name, table.progress)
         for _ in range(_TRIES):
-            letters = self._catalog.load(table.letters_name)
-            if letters is None or not has_open_retries(letters):
-                return letters
-            settle_retries(self._catalog, letters)
+            dead_letters = self._catalog.load(table.dead_letter_table_name)
+            if dead_letters is None or not has_open_retries(dead_letters):
+                return dead_letters
+            settle_retries(self._catalog, dead_letters)
         raise _in_the_way(table)
 
     def retry(self, table: Table, selection: Selection) -> Retried:
@@ -89,45 +89,45 @@ class Retrier:
         `settled` does. Whatever it raises and wherever it dies, it may be called again.
         """
         for _ in range(_TRIES):
-            letters = self.settled(table)
-            if letters is None:
+            dead_letters = self.settled(table)
+            if dead_letters is None:
                 return Retried()
             with suppress(ConflictError):
-                return self._retry(table, letters, selection)
+                return self._retry(table, dead_letters, selection)
         raise _in_the_way(table)
 
     def drop(self, table: Table, selection: Selection) -> int:
         """Takes the selected letters away for good; how many they were. Raises as `settled` does."""
         for _ in range(_TRIES):
-            letters = self.settled(table)
-            if letters is None:
+            dead_letters = self.settled(table)
+            if dead_letters is None:
                 return 0
             with suppress(ConflictError):
-                return self._drop(table, letters, selection)
+                return self._drop(table, dead_letters, selection)
         raise _in_the_way(table)
 
-    def _retry(self, table: Table, letters: TableState, selection: Selection) -> Retried:
+    def _retry(self, table: Table, dead_letters: TableState, selection: Selection) -> Retried:
         if table.state is None:
             raise SpecError(
                 "there is no such table to put letters into", remedy="frazil run makes it", where=table.name
             )
-        files = self._touched(letters, selection)
+        files = self._touched(dead_letters, selection)
         if not files:
             return Retried()
         since = table.state.head_id
         table.state = self._catalog.evolve(table.name, declared_adder(table.spec))
         if table.spec.mode == "upsert":
-            chosen = Letters(letters, tuple(files), selection, since)
+            chosen = PendingDeadLetters(dead_letters, tuple(files), selection, since)
             return replace_rows(self._catalog, self._schemas, self._witness, table, chosen)
-        written = self._write(table, letters, files, selection)
-        self._commit(table, letters, written)
+        written = self._write(table, dead_letters, files, selection)
+        self._commit(table, dead_letters, written)
         return Retried(written.fitted, written.selected - written.fitted)
 
-    def _drop(self, table: Table, letters: TableState, selection: Selection) -> int:
-        files = self._touched(letters, selection)
+    def _drop(self, table: Table, dead_letters: TableState, selection: Selection) -> int:
+        files = self._touched(dead_letters, selection)
         if not files:
             return 0
-        target, dropped = plain_target(letters), 0
+        target, dropped = plain_target(dead_letters), 0
         writer = FileWriter(target)
         with abandoning(writer):
             for rows in (rows for file in files for rows in pieces(target, file)):
@@ -136,27 +136,29 @@ class Retrier:
                 write_some(writer, rows.filter(pc.invert(chosen)))
             left = tuple(writer.finish())
         written = _Written((), left, tuple(file.path for file in files), 0, dropped)
-        self._replace(table, letters, written, new_id(), {})
+        self._replace(table, dead_letters, written, new_id(), {})
         return dropped
 
-    def _touched(self, letters: TableState, selection: Selection) -> list[StoredFile]:
+    def _touched(self, dead_letters: TableState, selection: Selection) -> list[StoredFile]:
         """The files with letters that are meant."""
-        if letters.head_id is None:
+        if dead_letters.head_id is None:
             return []
-        target = plain_target(letters)
+        target = plain_target(dead_letters)
         columns = list(vars(selection))
-        files = self._catalog.files(letters.name)
+        files = self._catalog.files(dead_letters.name)
         return [file for file in files if any(pc.any(selection.of(r)).as_py() for r in pieces(target, file, columns))]
 
     # ---- writing
 
-    def _write(self, table: Table, letters: TableState, files: Sequence[StoredFile], selection: Selection) -> _Written:
+    def _write(
+        self, table: Table, dead_letters: TableState, files: Sequence[StoredFile], selection: Selection
+    ) -> _Written:
         """Writes the letters anew, after what they need is there."""
         for _ in range(_ROUNDS):
-            attempt = _Attempt(table.target(), plain_target(letters), selection)
-            with abandoning(attempt.writer, attempt.letter_writer):
+            attempt = _Attempt(table.target(), plain_target(dead_letters), selection)
+            with abandoning(attempt.writer, attempt.dead_letter_writer):
                 for file in files:
-                    for rows in pieces(attempt.letters, file):
+                    for rows in pieces(attempt.dead_letters, file):
                         attempt.take(rows)
                 if attempt.needs.is_met:
                     return attempt.finish([file.path for file in files])
@@ -170,58 +172,58 @@ class Retrier:
 
     # ---- committing
 
-    def _commit(self, table: Table, letters: TableState, written: _Written) -> None:
+    def _commit(self, table: Table, dead_letters: TableState, written: _Written) -> None:
         hit("retry.written")
         if not written.rows:
-            self._replace(table, letters, written, new_id(), {})
+            self._replace(table, dead_letters, written, new_id(), {})
             return
         try:
             state = self._catalog.load(table.name)
             if state is None or table.state is None or state.uuid != table.state.uuid:
                 raise ConflictError("the table was made anew while its letters were read", where=table.name)
-            promise = Promise(new_id(), table.name, state.uuid, state.head_id, written.rows)
-            announce(self._catalog, letters, promise)
+            pending = PendingReplay(new_id(), table.name, state.uuid, state.head_id, written.rows)
+            announce(self._catalog, dead_letters, pending)
         except FrazilError:
-            self._delete(table.name, letters.name, written)
+            self._delete(table.name, dead_letters.name, written)
             raise
         hit("retry.announced")
         try:
-            self._replace(table, letters, written, promise.id, {RETRY: promise.dump()})
+            self._replace(table, dead_letters, written, pending.id, {RETRY: pending.dump()})
         except ConflictError:
-            withdraw(self._catalog, letters.name, promise)
+            withdraw(self._catalog, dead_letters.name, pending)
             raise
         hit("retry.promised")
         try:
-            keep(self._catalog, letters.name, promise)
+            keep(self._catalog, dead_letters.name, pending)
         except ConflictError:
             self.settled(table)
 
     def _replace(
-        self, table: Table, letters: TableState, written: _Written, name: str, words: Mapping[str, str]
+        self, table: Table, dead_letters: TableState, written: _Written, name: str, words: Mapping[str, str]
     ) -> None:
         """The one commit that takes letters out and puts back those that stay."""
-        assert letters.head_id is not None
-        rewrite = Rewrite(letters.name, letters.head_id, name, written.removed, written.letters, words)
+        assert dead_letters.head_id is not None
+        rewrite = Rewrite(dead_letters.name, dead_letters.head_id, name, written.removed, written.dead_letters, words)
         try:
             self._catalog.rewrite(rewrite)
         except ConflictError:
-            self._delete(table.name, letters.name, written)
+            self._delete(table.name, dead_letters.name, written)
             raise
 
-    def _delete(self, table: str, letters: str, written: _Written) -> None:
+    def _delete(self, table: str, dead_letters: str, written: _Written) -> None:
         """Removes files that no commit can name any more."""
         self._catalog.delete_files(table, [file.path for file in written.rows])
-        self._catalog.delete_files(letters, [file.path for file in written.letters])
+        self._catalog.delete_files(dead_letters, [file.path for file in written.dead_letters])
 
 
 class _Attempt:
     """Letters through the steps of a task, for as long as nothing is found that must be there first."""
 
-    def __init__(self, target: TableTarget, letters: TableTarget, selection: Selection) -> None:
+    def __init__(self, target: TableTarget, dead_letters: TableTarget, selection: Selection) -> None:
         self.target = target
-        self.letters = letters
+        self.dead_letters = dead_letters
         self.writer = FileWriter(target)
-        self.letter_writer = FileWriter(letters)
+        self.dead_letter_writer = FileWriter(dead_letters)
         self.needs = Needs()
         self._selection = selection
         self._fitted = 0
@@ -230,32 +232,32 @@ class _Attempt:
     def take(self, rows: pa.Table) -> None:
         """Letters of a file that has some that are meant."""
         chosen, room = self._selection.of(rows), self.target.reading.room
-        write_some(self.letter_writer, rows.filter(pc.invert(chosen)))
+        write_some(self.dead_letter_writer, rows.filter(pc.invert(chosen)))
         for batch in self._without_crashing(rows.filter(chosen)).to_batches():
-            for letters, records, read in read_in_pieces(batch, self._read, room, records_of):
-                self._take_read(letters, records, read)
+            for dead_letters, records, read in read_in_pieces(batch, self._read, room, records_of):
+                self._take_read(dead_letters, records, read)
 
     def finish(self, removed: Sequence[str]) -> _Written:
         """Ends the files."""
-        rows, letters = tuple(self.writer.finish()), tuple(self.letter_writer.finish())
-        return _Written(rows, letters, tuple(removed), self._fitted, self._selected)
+        rows, dead_letters = tuple(self.writer.finish()), tuple(self.dead_letter_writer.finish())
+        return _Written(rows, dead_letters, tuple(removed), self._fitted, self._selected)
 
     def abandon(self) -> None:
         """Removes the files."""
         self.writer.abandon()
-        self.letter_writer.abandon()
+        self.dead_letter_writer.abandon()
 
-    def _without_crashing(self, letters: pa.Table) -> pa.Table:
+    def _without_crashing(self, dead_letters: pa.Table) -> pa.Table:
         """The letters but for those that nobody can read without ending: they stay."""
-        found = still_crashing(self.target, letters)
+        found = still_crashing(self.target, dead_letters)
         if not found:
-            return letters
-        reasons = [found.get(place) for place in places_of(letters)]
+            return dead_letters
+        reasons = [found.get(place) for place in places_of(dead_letters)]
         is_bad = pa.array([reason is not None for reason in reasons], pa.bool_())
-        bad = letters.filter(is_bad)
+        bad = dead_letters.filter(is_bad)
         self._selected += bad.num_rows
-        self.letter_writer.write(explained_anew(bad, [reason for reason in reasons if reason is not None]))
-        return letters.filter(pc.invert(is_bad))
+        self.dead_letter_writer.write(with_new_reason(bad, [reason for reason in reasons if reason is not None]))
+        return dead_letters.filter(pc.invert(is_bad))
 
     def _read(self, records: Mapping[str, pa.Array]) -> ReadRecords:
         found = read_records(self.target, records, _ALL)
@@ -273,16 +275,18 @@ class _Attempt:
         refused = pa.array(decoded.refused)
         fitting = read.rows(self.target, records)
         self._selected += batch.num_rows
-        self._fitted += batch.num_rows - decoded.misfit_count
+        self._fitted += batch.num_rows - decoded.mismatch_count
         write_some(self.writer, fitting)
         staying = pa.Table.from_batches([batch]).filter(refused)
         if staying.num_rows:
-            known = first_misfits(decoded)
-            misfits = [known.get(row, UNEXPLAINED) for row in np.flatnonzero(decoded.refused).tolist()]
-            self.letter_writer.write(explained_anew(staying, misfits))
+            known = first_mismatches(decoded)
+            mismatches = [known.get(row, UNEXPLAINED) for row in np.flatnonzero(decoded.refused).tolist()]
+            self.dead_letter_writer.write(with_new_reason(staying, mismatches))
 
 
 def _in_the_way(table: Table) -> ConflictError:
     return ConflictError(
-        "other retries of dead letters are in the way", remedy="try again when they are done", where=table.letters_name
+        "other retries of dead letters are in the way",
+        remedy="try again when they are done",
+        where=table.dead_letter_table_name,
     )

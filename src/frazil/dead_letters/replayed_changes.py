@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from frazil.dead_letters.crashing import still_crashing
 from frazil.dead_letters.files import Place, places_of, records_of
 from frazil.dead_letters.newer_changes import Stamp
-from frazil.dead_letters.record import UNEXPLAINED, first_misfits
+from frazil.dead_letters.record import UNEXPLAINED, first_mismatches
 from frazil.dead_letters.requirements import Needs
-from frazil.decode.columns import Misfit
+from frazil.decode.columns import Mismatch
 from frazil.decode.pieces import read_in_pieces
 from frazil.rows.record_timestamps import refuse_far_times
 from frazil.schema.arrow import pick
@@ -34,9 +34,9 @@ _EMPTYING = "a truncate takes away all rows, and nobody can tell which of them c
 class Draft:
     """Takes letters for as long as nothing is found that must be there first; all of them are in memory until `finish`.
 
-    topics: of the letters. stamps: of the records that were taken, by place, also of those that were not read. misfits: of
-    those that cannot be changes, what is wrong with them. truncates: those among the letters, which all stay. lost: as in
-    ChangeRows. report: as a task's, of no letters; None unless it is finished.
+    topics: of the letters. stamps: of the records that were taken, by place, also of those that were not read. mismatches:
+    of those that cannot be changes, what is wrong with them. truncates: those among the letters, which all stay. lost: as
+    in ChangeRows. report: as a task's, of no letters; None unless it is finished.
     """
 
     def __init__(self, target: TableTarget, topics: Sequence[str]) -> None:
@@ -44,7 +44,7 @@ class Draft:
         self.topics = tuple(topics)
         self.needs = Needs()
         self.stamps: dict[Place, Stamp] = {}
-        self.misfits: dict[Place, Misfit] = {}
+        self.mismatches: dict[Place, Mismatch] = {}
         self.truncates: list[Ranked] = []
         self.report: TaskReport | None = None
         self.writer = FileWriter(target)
@@ -62,22 +62,22 @@ class Draft:
         return concat_ranked(self._ranked)
 
     @property
-    def folded(self) -> Ranked:
+    def latest(self) -> Ranked:
         """What is left of them, as a task reports it."""
         assert self.report is not None
         return load_ranked(self.report.touched[0].keys)
 
-    def take(self, letters: pa.RecordBatch) -> None:
+    def take(self, dead_letters: pa.RecordBatch) -> None:
         """Letters that are to be retried; those that nobody can read without ending are misfits."""
-        crashing = still_crashing(self.target, pa.Table.from_batches([letters]))
+        crashing = still_crashing(self.target, pa.Table.from_batches([dead_letters]))
         if crashing:
-            self.misfits |= crashing
-            is_bad = pa.array([place in crashing for place in places_of(letters)], pa.bool_())
-            bad = letters.filter(is_bad)
+            self.mismatches |= crashing
+            is_bad = pa.array([place in crashing for place in places_of(dead_letters)], pa.bool_())
+            bad = dead_letters.filter(is_bad)
             self.stamps |= dict(zip(places_of(bad), _stamps(records_of(bad)), strict=True))
-            letters = letters.filter(pc.invert(is_bad))
-        for topic in pc.unique(letters.column("topic")).to_pylist():
-            self._take(topic, letters.filter(pc.equal(letters.column("topic"), topic)))
+            dead_letters = dead_letters.filter(pc.invert(is_bad))
+        for topic in pc.unique(dead_letters.column("topic")).to_pylist():
+            self._take(topic, dead_letters.filter(pc.equal(dead_letters.column("topic"), topic)))
 
     def finish(self) -> bool:
         """Ends the files; False where they are of no use, as something is needed first or rows are lost."""
@@ -91,16 +91,16 @@ class Draft:
         self.report = TaskReport(table=self.target.name, files=files, touched=touched)
         return True
 
-    def _take(self, topic: str, letters: pa.RecordBatch) -> None:
+    def _take(self, topic: str, dead_letters: pa.RecordBatch) -> None:
         def read(records: Mapping[str, pa.Array]) -> Changes:
             changes = read_checked(self.target, topic, records, _ALL)
             return replace(changes, decoded=refuse_far_times(self.target, records, changes.decoded, _ALL))
 
-        for some, records, changes in read_in_pieces(letters, read, self.target.reading.room, records_of):
+        for some, records, changes in read_in_pieces(dead_letters, read, self.target.reading.room, records_of):
             self._take_read(topic, some, records, changes)
 
     def _take_read(
-        self, topic: str, letters: pa.RecordBatch, records: Mapping[str, pa.Array], changes: Changes
+        self, topic: str, dead_letters: pa.RecordBatch, records: Mapping[str, pa.Array], changes: Changes
     ) -> None:
         self.needs.note(changes.decoded, [topic], self.target.fixed)
         self.needs.key_columns = self.needs.key_columns or changes.key_columns
@@ -108,11 +108,11 @@ class Draft:
             return
         told = changes.without_refused()
         self._note_truncates(topic, told.only(told.ops == TRUNCATE), records)
-        known = first_misfits(changes.decoded) | {misfit.row: misfit for misfit in self._refuse(changes)}
-        places = places_of(letters)
+        known = first_mismatches(changes.decoded) | {mismatch.row: mismatch for mismatch in self._refuse(changes)}
+        places = places_of(dead_letters)
         self.stamps |= dict(zip(places, _stamps(records), strict=True))
         for row in np.flatnonzero(changes.decoded.refused).tolist():
-            self.misfits[places[row]] = known.get(row, UNEXPLAINED)
+            self.mismatches[places[row]] = known.get(row, UNEXPLAINED)
         kept = changes.without_refused()
         if kept.ops.size:
             of_change = pick(records, kept.records)
@@ -126,7 +126,7 @@ class Draft:
             rows = rows_of(self.target, truncates, of_change)
             self.truncates.append(rank(self.target, self.topics.index(topic), rows, truncates, of_change))
 
-    def _refuse(self, changes: Changes) -> list[Misfit]:
+    def _refuse(self, changes: Changes) -> list[Mismatch]:
         """What ingestion can do and a letter cannot: it does not come in its place."""
         reading = self.target.changes
         assert reading is not None

@@ -9,8 +9,8 @@ from frazil.catalog.port import Catalog
 from frazil.decode.columns import Decoded
 from frazil.errors import SpecError
 from frazil.failpoints import hit
-from frazil.ingest.no_op_changes import asked_in_vain
-from frazil.ingest.pipeline import adder, grant_columns, within_limit
+from frazil.ingest.no_op_changes import find_no_op_change
+from frazil.ingest.pipeline import accept_columns, adder, within_limit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, note_key_columns
 from frazil.schema.evolve import NamesClash, Wanted, merge_wanted
@@ -57,14 +57,14 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
         return
     assert table.state is not None
     try:
-        granted, barred = grant_columns(table, merge_wanted(needs.wanted, keeps_first=True))
-        if barred.keys() - table.barred.keys():
-            table.barred |= barred
+        accepted, rejected = accept_columns(table, merge_wanted(needs.wanted, keeps_first=True))
+        if rejected.keys() - table.rejected.keys():
+            table.rejected |= rejected
             return
-        change = within_limit(table, adder(table.spec, granted, sorted(needs.loosened)))
+        change = within_limit(table, adder(table.spec, accepted, sorted(needs.loosened)))
         hit("retry.evolving")
         state = note_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
-        table.in_vain = asked_in_vain(table.state, state, granted, needs.loosened, table.in_vain)
+        table.no_op_change = find_no_op_change(table.state, state, accepted, needs.loosened, table.no_op_change)
         table.state = state
     except NamesClash as error:
         remedy = "leave these letters out, by --offset or --error-class, or leave the field out with `exclude`"

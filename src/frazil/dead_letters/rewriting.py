@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil import __version__
-from frazil.decode.columns import Misfit, as_text
+from frazil.decode.columns import Mismatch, as_text
 from frazil.errors import UnavailableError
 from frazil.write.write import FileWriter
 
@@ -20,12 +20,12 @@ def write_some(writer: FileWriter, rows: pa.Table) -> None:
         writer.write(rows)
 
 
-def explained_anew(rows: pa.Table, misfits: Sequence[Misfit]) -> pa.Table:
+def with_new_reason(rows: pa.Table, mismatches: Sequence[Mismatch]) -> pa.Table:
     """The letters with today's reasons, and one more retry."""
     news = {
-        "error_class": pa.array([misfit.kind for misfit in misfits], pa.string()),
-        "message": pa.array([as_text(misfit.reason) for misfit in misfits], pa.string()),
-        "path": pa.array([as_text(misfit.path) or None for misfit in misfits], pa.string()),
+        "error_class": pa.array([mismatch.kind for mismatch in mismatches], pa.string()),
+        "message": pa.array([as_text(mismatch.reason) for mismatch in mismatches], pa.string()),
+        "path": pa.array([as_text(mismatch.path) or None for mismatch in mismatches], pa.string()),
         "retries": pc.add(pc.fill_null(rows["retries"], 0), pa.scalar(1, pa.int32())),
         "frazil_version": pa.repeat(pa.scalar(__version__), rows.num_rows),
     }

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from frazil.dead_letters.files import Place
 from frazil.dead_letters.newer_changes import FIRST, LATER
-from frazil.decode.columns import Misfit
+from frazil.decode.columns import Mismatch
 from frazil.types import Offsets
 from frazil.upsert.changes import DELETE, UPSERT
 from frazil.upsert.deduplicate import Ints, KeySet, Ranked
@@ -29,16 +29,16 @@ APPLY, SUPERSEDED, UNKNOWN, OUTRUN, ASK, ASK_OR_APPLY = range(6)
 """It counts; something newer is there; nobody knows; a newer letter that waits takes the row away; the topic may know, else
 nobody does; the topic may know better.
 """
-_SUPERSEDED = Misfit(
+_SUPERSEDED = Mismatch(
     0, "", "superseded", "a newer change of the row is in the table, or came after this one in its partition"
 )
-_UNKNOWN = Misfit(
+_UNKNOWN = Mismatch(
     0,
     "",
     "order_unknown",
     "nobody can tell whether a newer change of the row has come since: neither the row in the table nor the topic does",
 )
-_OUTRUN = Misfit(
+_OUTRUN = Mismatch(
     0,
     "",
     "newer_letter",
@@ -131,7 +131,7 @@ def with_log(verdicts: Verdicts, told: Verdicts) -> Verdicts:
 
 def staying(
     changes: Ranked, topics: Sequence[str], keys: Sequence[pa.Array], verdicts: Verdicts, live: Bools
-) -> tuple[Mapping[Place, Misfit], Verdicts]:
+) -> tuple[Mapping[Place, Mismatch], Verdicts]:
     """The letters that stay, with the reason, and the verdicts by key as they then are.
 
     changes: of all letters. keys: what `verdicts` and `live` (there is a row) are about. A letter goes as a whole: where a
@@ -139,13 +139,13 @@ def staying(
     """
     at = KeySet(keys).find([pa.chunked_array([key]) for key in changes.keys])
     places = np.stack([changes.source, changes.partition, changes.offset], axis=1)
-    distinct, letter = np.unique(places, axis=0, return_inverse=True)
-    letter, verdicts = letter.reshape(-1), verdicts.copy()
-    waits = {verdict: _spread(verdicts, at, letter, verdict) for verdict in (UNKNOWN, OUTRUN)}
+    distinct, dead_letter = np.unique(places, axis=0, return_inverse=True)
+    dead_letter, verdicts = dead_letter.reshape(-1), verdicts.copy()
+    waits = {verdict: _spread(verdicts, at, dead_letter, verdict) for verdict in (UNKNOWN, OUTRUN)}
     counts, late = np.zeros(len(distinct), np.bool_), np.zeros(len(distinct), np.bool_)
-    counts[letter[(verdicts[at] == APPLY) & ((changes.ops == UPSERT) | live[at])]] = True
-    late[letter[verdicts[at] == SUPERSEDED]] = True
-    found: dict[Place, Misfit] = {}
+    counts[dead_letter[(verdicts[at] == APPLY) & ((changes.ops == UPSERT) | live[at])]] = True
+    late[dead_letter[verdicts[at] == SUPERSEDED]] = True
+    found: dict[Place, Mismatch] = {}
     for n, (source, partition, offset) in enumerate(distinct.tolist()):
         waiting = _UNKNOWN if waits[UNKNOWN][n] else _OUTRUN if waits[OUTRUN][n] else None
         if waiting is not None or (late[n] and not counts[n]):
@@ -153,14 +153,14 @@ def staying(
     return found, verdicts
 
 
-def _spread(verdicts: Verdicts, at: Ints, letter: Ints, verdict: int) -> Bools:
+def _spread(verdicts: Verdicts, at: Ints, dead_letter: Ints, verdict: int) -> Bools:
     """Which letters wait for this reason; the verdicts become those of letters that wait as a whole. at: the key of each
-    change; letter: its number.
+    change; dead_letter: its number.
     """
-    waits = np.zeros(int(letter.max(initial=-1)) + 1, np.bool_)
+    waits = np.zeros(int(dead_letter.max(initial=-1)) + 1, np.bool_)
     while True:
-        waits[letter[verdicts[at] == verdict]] = True
-        more = at[waits[letter] & ~np.isin(verdicts[at], (UNKNOWN, OUTRUN))]
+        waits[dead_letter[verdicts[at] == verdict]] = True
+        more = at[waits[dead_letter] & ~np.isin(verdicts[at], (UNKNOWN, OUTRUN))]
         if not more.size:
             return waits
         verdicts[more] = verdict

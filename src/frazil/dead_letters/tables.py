@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from frazil.catalog.history import LETTERS_MARK, SENT_MARK
+from frazil.catalog.history import DEAD_LETTERS_MARK, SENT_MARK
 from frazil.catalog.port import Catalog, TableState
 from frazil.dead_letters.files import Place, places_of
 from frazil.dead_letters.pending import settle_retries
-from frazil.dead_letters.record import FAR_TIME, LETTER_TYPES
+from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME
 from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.discovery import TableStopped
@@ -28,7 +28,7 @@ from frazil.ingest.table import Table
 from frazil.kafka.port import Outbox, OutRecord
 from frazil.literals import spell_moment
 from frazil.schema.evolve import new_schema
-from frazil.types import Commit, DataFile, Letters, Progress, later
+from frazil.types import Commit, DataFile, PendingDeadLetters, Progress, later
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter, file_io
@@ -54,7 +54,7 @@ def new_table_properties(asked: Mapping[str, str]) -> dict[str, str]:
     return {**own, **asked}
 
 
-class LetterBox:
+class DeadLetterTables:
     """Dead-letter tables in `catalog`; thread-safe for different tables."""
 
     def __init__(self, catalog: Catalog, outbox: Outbox | None = None, pipeline: str = "") -> None:
@@ -67,12 +67,12 @@ class LetterBox:
 
         Raises TableStopped when a table of that name is for something else.
         """
-        name = table.letters_name
+        name = table.dead_letter_table_name
         found = self._catalog.load(name)
-        found = found or self._catalog.create(name, new_schema(LETTER_TYPES.items()), NEW_TABLE_PROPERTIES, 2)
+        found = found or self._catalog.create(name, new_schema(DEAD_LETTER_TYPES.items()), NEW_TABLE_PROPERTIES, 2)
         refuse_other_table(found, table.name)
-        if table.state is not None and table.state.marks.get(LETTERS_MARK) != name:
-            self._catalog.mark(table.name, LETTERS_MARK, name)
+        if table.state is not None and table.state.marks.get(DEAD_LETTERS_MARK) != name:
+            self._catalog.mark(table.name, DEAD_LETTERS_MARK, name)
         return found
 
     def settle(self, table: Table) -> None:
@@ -83,12 +83,12 @@ class LetterBox:
         """
         if table.state is not None:
             table.state = replace(table.state, progress=self.deliver(table.name, table.progress))
-        name = table.state.marks.get(LETTERS_MARK) if table.state is not None else None
-        letters = self._catalog.load(name) if name else None
-        if letters is not None:
-            with _store_reached(letters.name):
-                settle_retries(self._catalog, letters)
-            table.letter_count = self._catalog.size(letters.name).row_count
+        name = table.state.marks.get(DEAD_LETTERS_MARK) if table.state is not None else None
+        dead_letters = self._catalog.load(name) if name else None
+        if dead_letters is not None:
+            with _store_reached(dead_letters.name):
+                settle_retries(self._catalog, dead_letters)
+            table.dead_letter_count = self._catalog.size(dead_letters.name).row_count
 
     def deliver(self, table: str, progress: Progress) -> Progress:
         """Commits the letters that the newest progress of `table` promises, unless they have been; the progress without the
@@ -97,70 +97,74 @@ class LetterBox:
         UnavailableError when it could not be found out whether they are there: to be called again before anything else is
         done with the table.
         """
-        letters = progress.letters
-        if letters is None:
+        dead_letters = progress.dead_letters
+        if dead_letters is None:
             return progress
-        box = self._catalog.load(letters.table)
+        box = self._catalog.load(dead_letters.table)
         if box is None or box.history_lost:
             lost = "is gone" if box is None else "has lost the snapshot that says which letters it has"
             raise TableStopped(
-                f"the dead-letter table {letters.table} {lost}, and the table's newest commit has letters for it",
+                f"the dead-letter table {dead_letters.table} {lost}, and the table's newest commit has letters for it",
                 "restore it: the letters' files are named in the summary of the table's newest snapshot",
-                letters.table,
+                dead_letters.table,
             )
         # In this order: whoever commits to the table after us has kept our promise before, and if that happens only now,
         # the dead-letter table is no longer as we found it, so that our commit is refused.
         newest = self._catalog.load(table)
         if newest is None or newest.progress.commit_id != progress.commit_id:
             return progress
-        files = letters.files
+        files = dead_letters.files
         with _store_reached(box.name):
             if box.progress.commit_id != progress.commit_id:
-                files = self._commit(box, letters, progress)
-            if letters.topic and self._outbox is not None and box.marks.get(SENT_MARK) != progress.commit_id:
-                self._send(self._outbox, table, box, replace(letters, files=files), progress.commit_id)
+                files = self._commit(box, dead_letters, progress)
+            if dead_letters.topic and self._outbox is not None and box.marks.get(SENT_MARK) != progress.commit_id:
+                self._send(self._outbox, table, box, replace(dead_letters, files=files), progress.commit_id)
                 # The broker forgets what an idle group has committed, after a week unless it is told otherwise.
                 hit("letters.sent")
                 self._catalog.mark(box.name, SENT_MARK, progress.commit_id)
-        return replace(progress, letters=None)
+        return replace(progress, dead_letters=None)
 
-    def _commit(self, box: TableState, letters: Letters, progress: Progress) -> tuple[DataFile, ...]:
+    def _commit(self, box: TableState, dead_letters: PendingDeadLetters, progress: Progress) -> tuple[DataFile, ...]:
         """Adds the letters to their table; the files that were added."""
         hit("letters.before")
         # A table that was rolled back goes through its offsets again; its letters never go back.
         reached = later(box.progress.offsets, progress.offsets)
-        kept = replace(progress, offsets=reached, letters=None, snapshot_id=None, committed_at_ms=None)
-        files = self._unseen(box, letters.files) if _is_ahead(box.progress, letters) else letters.files
+        kept = replace(progress, offsets=reached, dead_letters=None, snapshot_id=None, committed_at_ms=None)
+        files = self._unseen(box, dead_letters.files) if _is_newer(box.progress, dead_letters) else dead_letters.files
         try:
-            self._catalog.commit(Commit(letters.table, files, kept, box.progress))
+            self._catalog.commit(Commit(dead_letters.table, files, kept, box.progress))
         except ConflictError:
             # Another process of this pipeline has read the same promise and was quicker to keep it.
-            again = self._catalog.load(letters.table)
+            again = self._catalog.load(dead_letters.table)
             if again is None or again.progress.commit_id != progress.commit_id:
                 raise
         hit("letters.after")
         return files
 
-    def _send(self, outbox: Outbox, table: str, box: TableState, letters: Letters, commit_id: str) -> None:
+    def _send(
+        self, outbox: Outbox, table: str, box: TableState, dead_letters: PendingDeadLetters, commit_id: str
+    ) -> None:
         """Writes the letters to their topic, in one transaction and once."""
         target = plain_target(box)
-        records = [record for file in letters.files for record in _out_records(read_letters(target, file.path))]
-        outbox.write(f"frazil-{self._pipeline}-{table}", letters.topic, commit_id, records)
+        records = [
+            record for file in dead_letters.files for record in _out_records(read_dead_letters(target, file.path))
+        ]
+        outbox.write(f"frazil-{self._pipeline}-{table}", dead_letters.topic, commit_id, records)
 
     def _unseen(self, box: TableState, files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
         """The letters of these files without those that are there already: the table was rolled back by hand and reads
         records again whose letters have stayed.
         """
         target = plain_target(box)
-        new = pa.concat_tables([read_letters(target, file.path, _PLACE) for file in files])
+        new = pa.concat_tables([read_dead_letters(target, file.path, _PLACE) for file in files])
         offsets = pc.unique(new["offset"])
         there: set[Place] = set()
         for known in self._catalog.files(box.name):
-            rows = read_letters(target, known.path, _PLACE)
+            rows = read_dead_letters(target, known.path, _PLACE)
             there.update(places_of(rows.filter(pc.is_in(rows["offset"], value_set=offsets))))
         writer = FileWriter(target)
         for file in files:
-            rows = read_letters(target, file.path)
+            rows = read_dead_letters(target, file.path)
             rows = rows.filter(pa.array([place not in there for place in places_of(rows)], pa.bool_()))
             if rows.num_rows:
                 writer.write(rows)
@@ -168,17 +172,17 @@ class LetterBox:
 
 
 @contextmanager
-def _store_reached(letters: str) -> Iterator[None]:
+def _store_reached(dead_letters: str) -> Iterator[None]:
     """In its block a store that does not answer is an outage. Py4J's broken connections are not the store's."""
     try:
         yield
     except ConnectionError:
         raise
     except OSError as error:
-        raise UnavailableError(f"the store does not give or take a file: {error}", where=letters) from None
+        raise UnavailableError(f"the store does not give or take a file: {error}", where=dead_letters) from None
 
 
-def read_letters(target: TableTarget, path: str, names: Sequence[str] | None = None) -> pa.Table:
+def read_dead_letters(target: TableTarget, path: str, names: Sequence[str] | None = None) -> pa.Table:
     """The rows of one file of a dead-letter table, in its own columns, or in those of these names."""
     chosen = pa.schema([target.arrow_schema.field(name) for name in names or target.arrow_schema.names])
     with file_io(target).new_input(path).open() as stream:
@@ -199,18 +203,18 @@ def _out_records(rows: pa.Table) -> Iterator[OutRecord]:
         yield OutRecord(row["key"], row["value"], [*headers, *own])
 
 
-def _is_ahead(box: Progress, letters: Letters) -> bool:
+def _is_newer(box: Progress, dead_letters: PendingDeadLetters) -> bool:
     """Whether the dead-letter table knows of offsets that are only now in a batch."""
     return any(
         box.offsets.get(topic, {}).get(partition, 0) > start
-        for topic, partitions in letters.since.items()
+        for topic, partitions in dead_letters.since.items()
         for partition, start in partitions.items()
     )
 
 
 def refuse_other_table(found: TableState, owner: str) -> None:
     """Raises TableStopped when a table, where dead letters of `owner` are to go, is for something else."""
-    missing = LETTER_TYPES.keys() - {FAR_TIME} - {field.name for field in found.schema.fields}
+    missing = DEAD_LETTER_TYPES.keys() - {FAR_TIME} - {field.name for field in found.schema.fields}
     if missing:
         raise TableStopped(
             f"the table {found.name} is for something else than dead letters: it has no column {min(missing)}",

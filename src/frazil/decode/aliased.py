@@ -102,7 +102,7 @@ def join_aliases(reading: Reading, fields: Sequence[NestedField], decoded: Decod
         decoded,
         columns=columns,
         refused=decoded.refused | fitting.refused,
-        misfits=sorted([*decoded.misfits, *fitting.misfits], key=lambda misfit: misfit.row)[:limit],
+        mismatches=sorted([*decoded.mismatches, *fitting.mismatches], key=lambda mismatch: mismatch.row)[:limit],
         wanted=merge_wanted(wanted, keeps_first=True),
         loosened={column_path(path, names) for path in decoded.loosened} | fitting.loosened,
     )

@@ -31,11 +31,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.decode.columns import Columns, Decoded, Misfit, UnionStruct, shortened, without_empty
+from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, shortened, without_empty
 from frazil.decode.conversions import DAY, convert, readable, spell_type
 from frazil.decode.epochs import from_numbers, inside_years
 from frazil.decode.json_texts import json_text
-from frazil.decode.limits import barred_fault, check_cells, leaf_count, long_name_fault
+from frazil.decode.limits import check_cells, leaf_count, long_name_fault, rejected_fault
 from frazil.decode.lossless import cast_exactly, may_convert
 from frazil.decode.renames import Renames
 from frazil.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
@@ -43,7 +43,7 @@ from frazil.decode.settings import Reading
 from frazil.decode.zones import convert_zone, differ_in_zone, to_local, zone_exits
 from frazil.name_length import is_long, long_name_in, shorten, without_long_names
 from frazil.schema.arrow import arrow_type, as_written
-from frazil.schema.conflicts import type_without_barred
+from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
 from frazil.schema.name_case import Spellings, both_reason, clash_reason, fraction_exits
 from frazil.schema.rejected_changes import declaration_for
@@ -70,9 +70,9 @@ class Fitting:
     limit: int
     renames: Renames = field(default_factory=Renames)
     branches: Mapping[Path, str] = field(default_factory=dict)
-    misfits: list[Misfit] = field(default_factory=list)
+    mismatches: list[Mismatch] = field(default_factory=list)
     members: list[pa.Array] = field(default_factory=list)
-    rescued: list[Misfit] = field(default_factory=list)
+    rescued: list[Mismatch] = field(default_factory=list)
     wanted: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
     loosened: set[Path] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
@@ -106,14 +106,14 @@ class Fitting:
         is_rescued = kind != "missing" and (
             self.reading.unknown_fields == "rescue" if kind == "unknown_field" else self.reading.is_rescuing
         )
-        found = self.rescued if is_rescued else self.misfits
+        found = self.rescued if is_rescued else self.mismatches
         if not is_rescued:
             self.refused[owner[rows]] = True
-            rows = rows[: max(0, self.limit - len(self.misfits))]
+            rows = rows[: max(0, self.limit - len(self.mismatches))]
         for n in rows.tolist():
             text = json_text(array[n])
             words = reason.replace("{value}", shortened(text))
-            found.append(Misfit(int(owner[n]), ".".join(path), kind, words, text if is_rescued else ""))
+            found.append(Mismatch(int(owner[n]), ".".join(path), kind, words, text if is_rescued else ""))
 
     def rescue_column(self, array: pa.Array, there: NDArray[np.bool_], path: Path) -> None:
         """Puts all values of a field aside that the table lacks; of each record there is one at most."""
@@ -131,14 +131,14 @@ def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: 
     fitting.refused |= columns.fault != 0
     for row in np.flatnonzero(columns.fault)[: fitting.limit].tolist():
         fault = columns.explain(row)
-        fitting.misfits.append(Misfit(row, columns.paths.get(row, ""), fault.kind, fault.message))
+        fitting.mismatches.append(Mismatch(row, columns.paths.get(row, ""), fault.kind, fault.message))
     count = fitting.row_count
     place = Place((), np.arange(count, dtype=np.int32), columns.fault == 0)
     arrays = fit_struct(fitting, struct, columns.arrays, fields, place)
     return Decoded(
         columns=arrays,
         refused=fitting.refused,
-        misfits=sorted(fitting.misfits, key=lambda misfit: misfit.row)[: fitting.limit],
+        mismatches=sorted(fitting.mismatches, key=lambda mismatch: mismatch.row)[: fitting.limit],
         # Where not one record can be read, it is not said that the schema is theirs.
         wanted={} if count and not (columns.fault == 0).any() else fitting.wanted,
         loosened=fitting.loosened,
@@ -395,7 +395,7 @@ def _fit_map(
             fitting.refuse_change((*place.path, "key"), what)
         keys = cast_exactly(keys, target)
         if keys.null_count:
-            array, items, keys = _without_misfits(fitting, array, keys, wanted.key_type, place)
+            array, items, keys = _without_mismatches(fitting, array, keys, wanted.key_type, place)
     values = fit_value(fitting, array.items, (written.value_type, wanted.value_type), items, top)
     if wanted.value_required:
         require(fitting, values, items, items.path)
@@ -405,7 +405,7 @@ def _fit_map(
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, children=[entries])
 
 
-def _without_misfits(
+def _without_mismatches(
     fitting: Fitting, array: pa.MapArray, keys: pa.Array, wanted: IcebergType, place: Place
 ) -> tuple[pa.MapArray, Place, pa.Array]:
     """The maps whose keys all fit, the others null: an entry without its key would be lost. keys: null where they do not."""
@@ -498,15 +498,15 @@ def _meet_unknown(
 
 def _add_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: Place, spellings: Spellings) -> None:
     """Wants a column for a field, or refuses the records that have a value in it."""
-    path, barred = (*place.path, member.name), fitting.reading.barred_at
+    path, rejected = (*place.path, member.name), fitting.reading.rejected_at
     there = np.asarray(array.is_valid()) & place.there
     long = _long_name(member)
     if spellings.others(member.name):
         reason = clash_reason(fitting.in_row(path), spellings.others(member.name))
         fitting.refuse_change(path, reason)
         fitting.refuse(array, there, place.owner, path, "name_taken", reason)
-    elif path in barred:
-        fault = barred_fault(member.name, barred[path])
+    elif path in rejected:
+        fault = rejected_fault(member.name, rejected[path])
         fitting.refuse(array, there, place.owner, path, fault.kind, fault.message)
     elif long is not None:
         fault = long_name_fault(long)
@@ -514,9 +514,11 @@ def _add_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: 
         if not is_long(member.name):
             _want_rest(fitting, member, path)
     else:
-        if any(other[: len(path)] == path for other in barred):
-            _refuse_barred(fitting, array, member.field_type, place.inside(member.name))
-        kind = without_empty(type_without_barred(member.field_type, barred, path) if barred else member.field_type)
+        if any(other[: len(path)] == path for other in rejected):
+            _refuse_rejected(fitting, array, member.field_type, place.inside(member.name))
+        kind = without_empty(
+            type_without_rejected(member.field_type, rejected, path) if rejected else member.field_type
+        )
         if kind is not None:  # Of a struct without fields nothing can be stored until it has one.
             fitting.want(path, kind)
 
@@ -534,15 +536,15 @@ def _want_rest(fitting: Fitting, member: NestedField, path: Path) -> None:
         fitting.want(path, kind)
 
 
-def _refuse_barred(fitting: Fitting, array: pa.Array, kind: IcebergType, place: Place) -> None:
+def _refuse_rejected(fitting: Fitting, array: pa.Array, kind: IcebergType, place: Place) -> None:
     """Refuses the records with values in fields that are kept out, inside a field that the table lacks."""
-    barred = fitting.reading.barred_at
-    if place.path in barred:
+    rejected = fitting.reading.rejected_at
+    if place.path in rejected:
         there = np.asarray(array.is_valid()) & place.there
-        fitting.refuse(array, there, place.owner, place.path, "name_taken", barred[place.path])
-    elif any(other[: len(place.path)] == place.path for other in barred):
+        fitting.refuse(array, there, place.owner, place.path, "name_taken", rejected[place.path])
+    elif any(other[: len(place.path)] == place.path for other in rejected):
         for values, inner_kind, _, inner in _inside(pa.concat_arrays([array]), kind, place):
-            _refuse_barred(fitting, values, inner_kind, inner)
+            _refuse_rejected(fitting, values, inner_kind, inner)
 
 
 def _is_of_each(owner: Owner) -> bool:

@@ -93,7 +93,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Misfit:
+class Mismatch:
     """One value that cannot become a value of its column. `row` counts from 0 in the decoded array; kind: the class of
     error. text: of a rescued value, as it is written.
     """
@@ -110,7 +110,7 @@ class Decoded:
     """What became of an array of record values.
 
     columns: one Arrow array per field asked for, as long as the input. refused: per record, whether it cannot become a
-    row. misfits: what is wrong with the first of them, in row order. wanted: fields with their types that the struct
+    row. mismatches: what is wrong with the first of them, in row order. wanted: fields with their types that the struct
     lacks, or has in a narrower type, by path. loosened: paths of required columns that records have no value for. dropped:
     paths of fields left out. rescued: per record a JSON object of what was put aside; None when nothing was. missing: ids of
     schemas that were not there to decode with. refusals: changes of the table that its policy does not allow.
@@ -118,7 +118,7 @@ class Decoded:
 
     columns: list[pa.Array]
     refused: NDArray[np.bool_]
-    misfits: list[Misfit] = field(default_factory=list)
+    mismatches: list[Mismatch] = field(default_factory=list)
     wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
     loosened: set[tuple[str, ...]] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
@@ -127,7 +127,7 @@ class Decoded:
     refusals: set[str] = field(default_factory=set)
 
     @property
-    def misfit_count(self) -> int:
+    def mismatch_count(self) -> int:
         """The records that cannot become rows."""
         return int(np.count_nonzero(self.refused))
 

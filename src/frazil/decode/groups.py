@@ -40,15 +40,15 @@ def in_order(groups: Sequence[Group], fields: Sequence[NestedField], count: int,
         for n, one in enumerate(fields)
     ]
     refused = np.zeros(count, np.bool_)
-    misfits = []
+    mismatches = []
     for group in groups:
         refused[group.rows] = group.decoded.refused
-        misfits += [replace(misfit, row=int(group.rows[misfit.row])) for misfit in group.decoded.misfits]
+        mismatches += [replace(mismatch, row=int(group.rows[mismatch.row])) for mismatch in group.decoded.mismatches]
     decoded = [group.decoded for group in groups]
     return Decoded(
         columns=[column.take(places) for column in columns],
         refused=refused,
-        misfits=sorted(misfits, key=lambda misfit: misfit.row)[:limit],
+        mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit],
         wanted=merge_wanted([one.wanted for one in decoded], keeps_first=True),
         loosened=set().union(*(one.loosened for one in decoded)),
         dropped=set().union(*(one.dropped for one in decoded)),

@@ -111,6 +111,6 @@ def long_name_fault(name: str) -> Fault:
     return Fault("name_too_long", say_long(name))
 
 
-def barred_fault(name: str, reason: str) -> Fault:
+def rejected_fault(name: str, reason: str) -> Fault:
     """What is said of a record with a field that the table cannot have."""
     return Fault("name_too_long", reason) if is_long(name) else Fault("name_taken", reason)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.decode.columns import Misfit, as_text
+from frazil.decode.columns import Mismatch, as_text
 from frazil.decode.json import values
 from frazil.decode.json.grammar import NULL
 from frazil.decode.json.slices import Slices, Texts
@@ -38,21 +38,21 @@ def rescued_column(texts: Texts, row_count: int) -> pa.Array:
     return join_members(whole, row_count)
 
 
-def unknown_values(texts: Texts) -> list[Misfit]:
+def unknown_values(texts: Texts) -> list[Mismatch]:
     """The values of fields that the table does not have, one by one."""
     return [one for path, column in texts.unknown_fields for one in _singles(texts, path, column)]
 
 
-def _singles(texts: Texts, path: str, column: Slices) -> list[Misfit]:
+def _singles(texts: Texts, path: str, column: Slices) -> list[Mismatch]:
     return [
-        Misfit(int(column.owner[n]), path, UNKNOWN_FIELD, UNKNOWN_FIELD, texts.text(column, n))
+        Mismatch(int(column.owner[n]), path, UNKNOWN_FIELD, UNKNOWN_FIELD, texts.text(column, n))
         for n in np.flatnonzero(column.kind > NULL).tolist()
     ]
 
 
-def add_members(rescued: pa.Array | None, misfits: Iterable[Misfit], row_count: int) -> pa.Array | None:
+def add_members(rescued: pa.Array | None, mismatches: Iterable[Mismatch], row_count: int) -> pa.Array | None:
     """The column with further members; None where there still are none."""
-    found = list(misfits)
+    found = list(mismatches)
     if not found:
         return rescued
     before = [] if rescued is None else [pc.utf8_slice_codeunits(rescued, 1, -1)]
@@ -68,16 +68,16 @@ def join_members(members: list[pa.Array], row_count: int) -> pa.Array:
     return pc.binary_join_element_wise("{", inner, "}", "")
 
 
-def members_of(misfits: Iterable[Misfit], row_count: int) -> pa.Array:
+def members_of(mismatches: Iterable[Mismatch], row_count: int) -> pa.Array:
     """The members of each record, one after another; a path that a record has more than once gets a number."""
     by_row: dict[int, dict[str, str]] = {}
-    for misfit in misfits:
-        mine = by_row.setdefault(misfit.row, {})
-        path, number = misfit.path, 1
+    for mismatch in mismatches:
+        mine = by_row.setdefault(mismatch.row, {})
+        path, number = mismatch.path, 1
         while path in mine:
             number += 1
-            path = f"{misfit.path}#{number}"
-        mine[path] = f'{{"value":{misfit.text},"reason":{json.dumps(misfit.reason, ensure_ascii=False)}}}'
+            path = f"{mismatch.path}#{number}"
+        mine[path] = f'{{"value":{mismatch.text},"reason":{json.dumps(mismatch.reason, ensure_ascii=False)}}}'
     out: list[str | None] = [None] * row_count
     for row, mine in by_row.items():
         out[row] = as_text(",".join(f"{json.dumps(path, ensure_ascii=False)}:{text}" for path, text in mine.items()))

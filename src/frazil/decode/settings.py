@@ -42,14 +42,14 @@ class Reading:
     on_bad: what becomes of a record that cannot become a row (`dead_letter`, `stop`, `skip`). max_record_bytes: larger
     values are not read. selection: the fields that count; None: all. units: of numbers in fields of time, by path;
     without one they are milliseconds in JSON, and no times elsewhere. envelope: how records wrap a change, where what is
-    read is not the record but its opened envelope (`decode.envelopes.opened`). barred: paths of fields that the table cannot
-    have, with the reason: records that have them are bad ones. room: so many columns may be added; a record that brings more
-    is a bad one. is_extended: JSON is MongoDB's extended one. coerced: paths of columns that take values of other types as
-    text. numbers: what numbers of JSON become where there is no column yet; None: what their values need. hints: as in
-    `hints`, of records before these. zones: of local times, by path. infers_times: whether text of JSON that is always a
-    time becomes one where there is no column yet. aliases: by path of a column other names that its field may have in
-    records. keys: paths of fields that identify rows, where there is no envelope to say so: equal numbers in them must be
-    written alike; the empty path is all of a key.
+    read is not the record but its opened envelope (`decode.envelopes.opened`). rejected: paths of fields that the table
+    cannot have, with the reason: records that have them are bad ones. room: so many columns may be added; a record that
+    brings more is a bad one. is_extended: JSON is MongoDB's extended one. coerced: paths of columns that take values of
+    other types as text. numbers: what numbers of JSON become where there is no column yet; None: what their values need.
+    hints: as in `hints`, of records before these. zones: of local times, by path. infers_times: whether text of JSON that
+    is always a time becomes one where there is no column yet. aliases: by path of a column other names that its field may
+    have in records. keys: paths of fields that identify rows, where there is no envelope to say so: equal numbers in them
+    must be written alike; the empty path is all of a key.
     """
 
     format: str = "json"
@@ -66,7 +66,7 @@ class Reading:
     selection: Selection | None = None
     units: tuple[tuple[Path, str], ...] = ()
     envelope: Envelope | None = None
-    barred: tuple[tuple[Path, str], ...] = ()
+    rejected: tuple[tuple[Path, str], ...] = ()
     room: int = 2**31
     is_extended: bool = False
     coerced: tuple[Path, ...] = ()
@@ -100,9 +100,9 @@ class Reading:
         return dict(self.zones)
 
     @cached_property
-    def barred_at(self) -> Mapping[Path, str]:
+    def rejected_at(self) -> Mapping[Path, str]:
         """Why fields cannot be had, by path."""
-        return dict(self.barred)
+        return dict(self.rejected)
 
     @property
     def has_rescued_column(self) -> bool:

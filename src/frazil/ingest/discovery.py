@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.table import Table
-from frazil.ingest.table_layout import layout_misfit
+from frazil.ingest.table_layout import layout_mismatch
 from frazil.kafka.port import Partition, Source, TopicDescription
-from frazil.schema.declared_columns import declared_misfit
+from frazil.schema.declared_columns import declared_mismatch
 from frazil.spec import PipelineSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
@@ -41,7 +41,7 @@ class Discovery:
         self._found: dict[str, TopicDescription] = {}
         self._behind: set[str] = set()
         self._has_looked = False
-        self._letters_of: dict[str, str] = {}
+        self._owner_of_dead_letter_table: dict[str, str] = {}
 
     def refresh_topics(self) -> None:
         """Finds new topics and partitions; a top-level topic that appears gets its table."""
@@ -66,7 +66,7 @@ class Discovery:
                 self._match(known, found)
         self._has_looked = True
         writing = (table for table in self.tables.values() if table.spec.on_bad_record == "dead_letter")
-        self._letters_of = {table.letters_name: table.name for table in writing}
+        self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
 
     def add_named(self) -> None:
         """Gives a top-level topic that is named its table before the topic exists: the table then waits for it."""
@@ -91,10 +91,10 @@ class Discovery:
         if before is not None and (table.state is None or table.state.uuid != before.uuid):
             table.forget_batches()  # The table that they were for was dropped: `start` is asked again.
         table.is_loaded = True
-        table.forget_passed_over()
-        misfit = declared_misfit(table.spec, table.state.schema if table.state is not None else None)
-        if misfit is not None:
-            raise TableStopped(*words_of(misfit))
+        table.forget_skipped()
+        mismatch = declared_mismatch(table.spec, table.state.schema if table.state is not None else None)
+        if mismatch is not None:
+            raise TableStopped(*words_of(mismatch))
         if table.state is None:
             return
         table.size = self._catalog.size(table.name)
@@ -162,7 +162,7 @@ class Discovery:
             first = beginnings.get((topic, partition), offset)
             where = f"topic {topic}, partition {partition}, offset {offset}"
             if offset > ends.get((topic, partition), offset):
-                self.verify_anew(table)
+                self.verify_again(table)
                 if (topic, partition) in table.unplaced():  # It was made anew before anything of it was committed.
                     return lost
                 raise TableStopped(
@@ -186,9 +186,9 @@ class Discovery:
     def _check_state(self, table: Table, cluster_id: str) -> None:
         state = table.state
         assert state is not None
-        misfit = layout_misfit(table.spec, state, self._spec.path)
-        if misfit is not None:
-            raise TableStopped(*words_of(misfit))
+        mismatch = layout_mismatch(table.spec, state, self._spec.path)
+        if mismatch is not None:
+            raise TableStopped(*words_of(mismatch))
         if table.spec.mode == "upsert" and state.format_version < 2:
             raise TableStopped(
                 "the table has format version 1, and rows can be replaced from 2 on",
@@ -219,7 +219,7 @@ class Discovery:
                 "leave its topic out of `topics`, and give it a table under `tables`",
                 table.name,
             )
-        owner = self._letters_of.get(table.name)
+        owner = self._owner_of_dead_letter_table.get(table.name)
         if owner is not None:
             raise TableStopped(
                 f"this table is where dead letters of {owner} go",
@@ -244,7 +244,7 @@ class Discovery:
             self._match(table, self._found)
         self._check_topic_ids(table)
 
-    def verify_anew(self, table: Table) -> None:
+    def verify_again(self, table: Table) -> None:
         """The same after asking Kafka, also for a table that is in a batch all the time."""
         names = set(table.topics)
         self._match(table, self._source.topics(names.__contains__))
@@ -257,7 +257,7 @@ class Discovery:
             # `latest` means what is produced after the start: of a topic that was made since then that is all of it.
             is_late = self._has_looked and table.spec.start.kind == "latest"
             table.at_start = frozenset() if is_late else frozenset(table.partitions())
-        _forget_made_anew(table)
+        _forget_recreated(table)
 
     @staticmethod
     def _declared(table: Table, partition: Partition) -> int | None:
@@ -266,7 +266,7 @@ class Discovery:
         return mine.get(partition[1])
 
 
-def _forget_made_anew(table: Table) -> None:
+def _forget_recreated(table: Table) -> None:
     """A topic that was deleted and created again before anything of it was committed begins as a new one does: where the old
     one began says nothing of it.
     """

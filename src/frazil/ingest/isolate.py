@@ -135,7 +135,7 @@ def _read(job: Job, records: pa.RecordBatch, folder: Path) -> None:
             location=(folder / target.name).as_uri(),
             properties=(),
             io_properties=(),
-            letters=here(target.letters) if target.letters is not None else None,
+            dead_letters=here(target.dead_letters) if target.dead_letters is not None else None,
         )
 
     targets = {topic: here(target) for topic, target in job.targets.items()}

@@ -17,7 +17,7 @@ from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search_of
 from frazil.ingest.shared_reads import read_once
 from frazil.ingest.task import (
-    HEAVY_PARTITION,
+    OVERSIZED_PARTITION,
     REPORT_SCHEMA,
     Job,
     has_few_headers,
@@ -37,7 +37,7 @@ _RECORDS_PER_TASK = 30_000
 # its threads do. At this value it does not measure.
 _NO_LIMIT = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 # A light batch leaves out records larger than this, so that twenty thousand of them, one Arrow batch, have a bound.
-HEAVY_BYTES = 8192
+OVERSIZED_BYTES = 8192
 # What is large in a record. Of many headers that say nothing Arrow's offsets count too, eight bytes each. No functions with
 # a lambda: Spark compiles none of a query's expressions beside one.
 _SIZES = {
@@ -94,26 +94,26 @@ class SparkJobs:
         self._servers = servers or (lambda: kafka["bootstrap.servers"])
         self._parallelism = parallelism
         self.parallelism = expected
-        self._light: dict[SparkSession, SparkSession] = {}
+        self._small: dict[SparkSession, SparkSession] = {}
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         """See the protocol."""
-        is_light = not with_offsets and all(batch.is_light for batch in batches)
-        rows = self._collect(batches, job, task_of(job), with_offsets=with_offsets, pool=pool, is_light=is_light)
+        is_small = not with_offsets and all(batch.is_small for batch in batches)
+        rows = self._collect(batches, job, task_of(job), with_offsets=with_offsets, pool=pool, is_small=is_small)
         return [load_report(row) for row in rows]
 
     def isolate(self, batch: Batch, job: Job) -> Found:
         """See the protocol."""
         apart = replace(batch, most_tasks=1)
         return load_found(
-            self._collect([apart], job, search_of(job), with_offsets=True, pool=_SEARCH_POOL, is_light=False)
+            self._collect([apart], job, search_of(job), with_offsets=True, pool=_SEARCH_POOL, is_small=False)
         )
 
     def _collect(
-        self, batches: Sequence[Batch], job: Job, task: Task, *, with_offsets: bool, pool: str, is_light: bool
+        self, batches: Sequence[Batch], job: Job, task: Task, *, with_offsets: bool, pool: str, is_small: bool
     ) -> list[str]:
         """The text that each task answers."""
-        spark = self._activate(pool, is_light)
+        spark = self._activate(pool, is_small)
         ranges = read_once(batches)
         self.parallelism = self._parallelism(spark)
         slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
@@ -122,18 +122,18 @@ class SparkJobs:
             frame = read_ranges(spark, kafka, ranges, source_columns(job, with_offsets), slices)
             if "headers" in frame.columns and has_few_headers(job):
                 frame = _with_few_headers(frame)
-            if is_light:
-                frame = _without_heavy(frame)
+            if is_small:
+                frame = _without_oversized(frame)
             return [row.report for row in frame.mapInArrow(task, REPORT_SCHEMA).collect()]
         except (PySparkException, Py4JJavaError) as error:
             remedy = _remedy(error)
             kind = UnavailableError if remedy or _is_elsewhere(str(error)) else TaskFailedError
             raise kind(f"a task failed: {cause_of(error)}", remedy=remedy) from None
 
-    def _activate(self, pool: str, is_light: bool) -> SparkSession:
+    def _activate(self, pool: str, is_small: bool) -> SparkSession:
         # Each thread has its own JVM thread, which knows neither the session nor the pool until it is told.
         spark = self._session()
-        if is_light:
+        if is_small:
             spark = self._unmeasured(spark)
         jvm: Any = spark.sparkContext._jvm
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
@@ -142,10 +142,10 @@ class SparkJobs:
 
     def _unmeasured(self, spark: SparkSession) -> SparkSession:
         """A session on the same context that does not measure records."""
-        if spark not in self._light:
-            self._light = {spark: spark.newSession()}
-            self._light[spark].conf.set(*_NO_LIMIT)
-        return self._light[spark]
+        if spark not in self._small:
+            self._small = {spark: spark.newSession()}
+            self._small[spark].conf.set(*_NO_LIMIT)
+        return self._small[spark]
 
 
 def slices_of(batches: Sequence[Batch], parallelism: int) -> int:
@@ -165,14 +165,14 @@ def _with_few_headers(frame: DataFrame) -> DataFrame:
     return frame.selectExpr(*(few if name == "headers" else name for name in frame.columns))
 
 
-def _without_heavy(frame: DataFrame) -> DataFrame:
+def _without_oversized(frame: DataFrame) -> DataFrame:
     """The frame without what is in records that are not small; their partition then says so. What is not shipped is not
     counted.
     """
     sizes = (f"ifnull({size}, 0)" for name, size in _SIZES.items() if name in frame.columns)
-    is_heavy = f"{' + '.join(sizes)} > {HEAVY_BYTES}"
-    replaced = {name: f"if({is_heavy}, null, {name}) as {name}" for name in _SIZES}
-    replaced["partition"] = f"if({is_heavy}, {HEAVY_PARTITION}, partition) as partition"
+    is_oversized = f"{' + '.join(sizes)} > {OVERSIZED_BYTES}"
+    replaced = {name: f"if({is_oversized}, null, {name}) as {name}" for name in _SIZES}
+    replaced["partition"] = f"if({is_oversized}, {OVERSIZED_PARTITION}, partition) as partition"
     return frame.selectExpr(*(replaced.get(name, name) for name in frame.columns))
 
 

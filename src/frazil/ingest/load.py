@@ -12,7 +12,7 @@ from frazil.ingest.discovery import Discovery
 from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.pipeline import Identity, Pipeline
 from frazil.ingest.schemas import may_change
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.table import Table
 from frazil.ingest.table_layout import arranged, has_layout_columns
 from frazil.rows.writer_schemas import LATEST
@@ -36,9 +36,9 @@ class Loader:
     until then it is 1.
     """
 
-    def __init__(self, pipeline_name: str, parts: Parts, discovery: Discovery, run_id: str) -> None:
+    def __init__(self, pipeline_name: str, services: Services, discovery: Discovery, run_id: str) -> None:
         self._name = pipeline_name
-        self._parts = parts
+        self._services = services
         self._discovery = discovery
         self._run_id = run_id
         self._epoch: int | None = None
@@ -51,7 +51,7 @@ class Loader:
     def pipeline(self) -> Pipeline:
         """Runs batches under this process's identity."""
         identity = Identity(self._name, self.cluster_id, self._epoch or 1, self._run_id)
-        return Pipeline(self._parts, identity)
+        return Pipeline(self._services, identity)
 
     def take_epoch(self, epoch: int) -> None:
         """From now on this process writes with `epoch`, unless a table that was loaded meanwhile asked for a later one."""
@@ -65,7 +65,7 @@ class Loader:
         Raises TableStopped when its progress cannot be gone on from, NamesClash when its declared columns cannot be had,
         FencedError when a later run writes it, UnavailableError and ConflictError as the catalog does.
         """
-        clock = self._parts.clock
+        clock = self._services.clock
         table.asked_at_s = clock.monotonic_s()
         was_known = table.loaded_at_s > 0
         self._discovery.load(table, self.cluster_id)
@@ -76,7 +76,7 @@ class Loader:
             table.state = self.pipeline.create(table)
         if table.state is not None:
             table.state = self.pipeline.with_declared(table, table.state)
-            table.state = arranged(self._parts.catalog, table.spec, table.state)
+            table.state = arranged(self._services.catalog, table.spec, table.state)
             if table.spec.mode == "upsert":
                 check_columns(table.target())
                 self._note_order(table, table.state)
@@ -95,7 +95,7 @@ class Loader:
                 break
             except ConflictError:  # The earlier run was quicker again.
                 continue
-        self._discovery.verify_anew(table)
+        self._discovery.verify_again(table)
 
     def claim(self, table: Table) -> bool:
         """Takes a table over at once from an earlier run that has just been quicker than this one; whether there is one. It
@@ -114,7 +114,7 @@ class Loader:
         """Whether the catalog is to be asked for a table: it is not known, its credentials end soon, or somebody may have
         changed it while nothing was committed to it.
         """
-        is_stale = self._parts.clock.monotonic_s() - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
+        is_stale = self._services.clock.monotonic_s() - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
         return not table.is_loaded or is_stale or self._needs_credentials(table)
 
     def lacks_schemas(self, table: Table) -> bool:
@@ -123,13 +123,13 @@ class Loader:
 
     def has_old_schemas(self, table: Table) -> bool:
         """Whether it is time for `refresh_schemas`."""
-        return bool(table.schemas) and self._parts.clock.monotonic_s() - table.schemas_at_s >= _SCHEMAS_EVERY_S
+        return bool(table.schemas) and self._services.clock.monotonic_s() - table.schemas_at_s >= _SCHEMAS_EVERY_S
 
     def refresh_schemas(self, table: Table) -> None:
         """Asks again for the newest schema of a table that is read with it, and forgets of which ids the registry had none,
         or none that can be used: it may by now. UnavailableError when the registry is away.
         """
-        table.schemas_at_s = self._parts.clock.monotonic_s()
+        table.schemas_at_s = self._services.clock.monotonic_s()
         # What was forgotten before a batch is read with it would be missing again, without end where batches take long.
         if not table.has_new_schemas:
             table.schemas = {name: schema for name, schema in table.schemas.items() if not may_change(schema)}
@@ -158,11 +158,11 @@ class Loader:
         missing. UnavailableError when the registry is away.
         """
         table.schemas |= self.pipeline.schemas_of(table, _first_ids(table) - table.schemas.keys())
-        table.schemas_at_s = self._parts.clock.monotonic_s()
+        table.schemas_at_s = self._services.clock.monotonic_s()
 
     def _needs_credentials(self, table: Table) -> bool:
         """A busy table knows its state from its own commits, but credentials come with a load alone."""
-        clock = self._parts.clock
+        clock = self._services.clock
         ends_ms = table.state.credentials_end_ms if table.state else None
         if ends_ms is None or clock.monotonic_s() - table.asked_at_s < _CREDENTIALS_EVERY_S:
             return False

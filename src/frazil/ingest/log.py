@@ -12,10 +12,10 @@ from frazil.clock import Clock, jitter
 from frazil.errors import FrazilError
 from frazil.ingest.discovery import TableStopped, words_of
 from frazil.ingest.isolate import Found
-from frazil.ingest.job import HEAVY_BYTES
+from frazil.ingest.job import OVERSIZED_BYTES
 from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.plan import slowed_s
-from frazil.ingest.primary_key_updates import note_moved
+from frazil.ingest.primary_key_updates import note_key_updates
 from frazil.ingest.services import Pace
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.runs import Held
@@ -56,7 +56,7 @@ def hold(planned: Planned, now_s: float) -> None:
     table.reason = HELD
 
 
-def note_made_anew(before: TableState | None, table: Table) -> None:
+def log_recreated(before: TableState | None, table: Table) -> None:
     """Says that another table has the name of the one that was known."""
     if before is not None and table.state is not None and table.state.uuid != before.uuid:
         log.warning("table_made_anew", table=table.name, offsets=table.progress.offsets)
@@ -65,19 +65,19 @@ def note_made_anew(before: TableState | None, table: Table) -> None:
 def note_obstacle(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     """What was in the way of a commit, for the batch that is planned again."""
     table = planned.table
-    table.in_vain = outcome.in_vain
-    if outcome.report.has_heavy:
-        log.info("large_records", table=table.name, larger_than_bytes=HEAVY_BYTES)
+    table.no_op_change = outcome.no_op_change
+    if outcome.report.has_oversized:
+        log.info("large_records", table=table.name, larger_than_bytes=OVERSIZED_BYTES)
     elif outcome.schemas:
         log.info("schemas_fetched", table=table.name, schemas=sorted(outcome.schemas))
-    elif outcome.letters is not None:
-        log.info("dead_letters_begin", table=table.name, dead_letter_table=outcome.letters.name)
-    elif outcome.unfilled:
-        table.unfilled |= frozenset(outcome.unfilled)
-        log.info("values_gone", table=table.name, lost=len(table.unfilled))
+    elif outcome.dead_letters is not None:
+        log.info("dead_letters_begin", table=table.name, dead_letter_table=outcome.dead_letters.name)
+    elif outcome.missing_required:
+        table.missing_required |= frozenset(outcome.missing_required)
+        log.info("values_gone", table=table.name, lost=len(table.missing_required))
     elif outcome.is_lacking:
-        note_moved(planned, outcome, clock)
-    elif not outcome.barred:  # Those are said as changes that are refused.
+        note_key_updates(planned, outcome, clock)
+    elif not outcome.rejected:  # Those are said as changes that are refused.
         log.info("schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0)
 
 
@@ -147,11 +147,11 @@ def note_refusals(table: Table, report: TaskReport) -> None:
     table.refusals = noted
 
 
-def note_passed_over(table: Table, report: TaskReport) -> None:
+def log_ignored(table: Table, report: TaskReport) -> None:
     """Counts records that are no change of a row; of each kind the first time is said."""
-    for kind in sorted(report.passed_over.keys() - table.passed_over.keys()):
-        log.info("records_passed_over", table=table.name, what=kind, records=report.passed_over[kind])
-    table.passed_over.update(report.passed_over)
+    for kind in sorted(report.ignored_records.keys() - table.ignored_records.keys()):
+        log.info("records_passed_over", table=table.name, what=kind, records=report.ignored_records[kind])
+    table.ignored_records.update(report.ignored_records)
 
 
 def backoff_s(failures: int) -> float:

@@ -14,7 +14,7 @@ from frazil.schema.projection import KEY_ROOT, spell_path
 
 
 @dataclass(frozen=True)
-class InVain:
+class NoOpChange:
     """Fields that records asked for in vain, and what the table was before and after: uuid, shape and marks as in
     TableState.
     """
@@ -25,9 +25,9 @@ class InVain:
     marks: Mapping[str, str]
 
 
-def asked_in_vain(
-    before: TableState, after: TableState, wanted: Wanted, loosened: Iterable[Path], last: InVain | None
-) -> InVain | None:
+def find_no_op_change(
+    before: TableState, after: TableState, wanted: Wanted, loosened: Iterable[Path], last: NoOpChange | None
+) -> NoOpChange | None:
     """What left the table as it was; None where it is another now, whoever has changed it.
 
     before: the table that the records were read for. after: the same when it had been changed for them. last: what this said
@@ -36,7 +36,7 @@ def asked_in_vain(
     if (before.uuid, before.shape, before.marks) != (after.uuid, after.shape, after.marks):
         return None
     fields = {(*parent, name) for parent, members in wanted.items() for name in members}
-    found = InVain(frozenset(fields.union(loosened)), after.uuid, after.shape, after.marks)
+    found = NoOpChange(frozenset(fields.union(loosened)), after.uuid, after.shape, after.marks)
     if found != last:
         return found
     names = sorted(spell_path(("_key", *path[1:]) if path[0] == KEY_ROOT else path) for path in found.fields)

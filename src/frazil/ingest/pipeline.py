@@ -14,16 +14,16 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import NotSent, TableState
 from frazil.clock import new_id
-from frazil.dead_letters.tables import LetterBox, new_table_properties
+from frazil.dead_letters.tables import DeadLetterTables, new_table_properties
 from frazil.decode.settings import WriterSchema
 from frazil.errors import ConflictError, FrazilError, RecordError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found
-from frazil.ingest.no_op_changes import InVain, asked_in_vain
+from frazil.ingest.no_op_changes import NoOpChange, find_no_op_change
 from frazil.ingest.sample import note_unsampled, sample_reads
 from frazil.ingest.schemas import UNKNOWN
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.shared_reads import own_starts
 from frazil.ingest.table import FEWEST_TO_JUDGE, Table, layout_of, note_key_columns, own_columns, shaping_of
 from frazil.ingest.table_layout import check_measured_columns
@@ -32,7 +32,7 @@ from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.watermark import advance_watermark
 from frazil.kafka.port import Partition
 from frazil.runtime.release import release_memory
-from frazil.schema.conflicts import MOST_BARRED, grant
+from frazil.schema.conflicts import MOST_REJECTED, accept
 from frazil.schema.evolve import (
     NamesClash,
     Path,
@@ -50,7 +50,17 @@ from frazil.schema.inferred_times import agree_on_times
 from frazil.schema.name_case import exits, fold
 from frazil.schema.projection import KEY_ROOT, check_reserved, document, extend_shaped
 from frazil.spec import TableSpec
-from frazil.types import Batch, Commit, Letters, Progress, Resolved, TaskReport, add_counts, advance, merge_reports
+from frazil.types import (
+    Batch,
+    Commit,
+    PendingDeadLetters,
+    Progress,
+    Resolved,
+    TaskReport,
+    add_counts,
+    advance,
+    merge_reports,
+)
 from frazil.upsert.commit import OldRowsGone, ValuesGone, commit_changes
 from frazil.upsert.first_tombstones import without_told
 from frazil.upsert.last_deletes import still_last
@@ -129,43 +139,44 @@ class Planned:
 @dataclass(frozen=True)
 class Outcome:
     """How a batch ended. state: the table afterwards. is_committed: False when its schema changed and it must be
-    planned again, or when nothing could be done with it yet (`is_empty`). letters: the dead-letter table, where the batch is
-    planned again to write to it. schemas: those that it is planned again to read with. resolved: what changes did to an
-    upsert table. unpaired: as in TaskReport; unfilled: records that have no value for a required column, which no row had
-    either; it is planned again without these records. barred: fields that the table cannot have, with the reason; it is
-    planned again, and records that have them are bad ones. in_vain: a change of the table that it asked for in vain.
+    planned again, or when nothing could be done with it yet (`is_empty`). dead_letters: the dead-letter table, where the
+    batch is planned again to write to it. schemas: those that it is planned again to read with. resolved: what changes did
+    to an upsert table. unpaired: as in TaskReport; missing_required: records that have no value for a required column,
+    which no row had either; it is planned again without these records. rejected: fields that the table cannot have, with
+    the reason; it is planned again, and records that have them are bad ones. no_op_change: a change of the table that it
+    asked for in vain.
     """
 
     state: TableState | None
     report: TaskReport
     is_committed: bool = False
     is_empty: bool = False
-    letters: TableState | None = None
+    dead_letters: TableState | None = None
     schemas: Mapping[str, WriterSchema] = field(default_factory=dict)
     resolved: Resolved | None = None
     unpaired: tuple[tuple[str, int, int], ...] = ()
-    unfilled: tuple[tuple[str, int, int], ...] = ()
-    barred: Mapping[Path, str] = field(default_factory=dict)
-    in_vain: InVain | None = None
+    missing_required: tuple[tuple[str, int, int], ...] = ()
+    rejected: Mapping[Path, str] = field(default_factory=dict)
+    no_op_change: NoOpChange | None = None
     #: Too many of a table's first records are bad: fewer are read, so that their dead letters can be looked at.
     is_too_bad: bool = False
 
     @property
     def is_lacking(self) -> bool:
         """Whether rows need values that are not in their records."""
-        return bool(self.report.has_moves or self.unpaired or self.unfilled or self.report.ends)
+        return bool(self.report.has_key_updates or self.unpaired or self.missing_required or self.report.ends)
 
 
 class Pipeline:
     """Runs planned batches; thread-safe, as long as no table is in two batches at a time."""
 
-    def __init__(self, parts: Parts, identity: Identity) -> None:
-        self._catalog = parts.catalog
-        self._source = parts.source
-        self._jobs = parts.jobs
-        self._schemas = parts.schemas
+    def __init__(self, services: Services, identity: Identity) -> None:
+        self._catalog = services.catalog
+        self._source = services.source
+        self._jobs = services.jobs
+        self._schemas = services.schemas
         self._identity = identity
-        self._letters = LetterBox(parts.catalog, parts.outbox, identity.pipeline)
+        self._dead_letters = DeadLetterTables(services.catalog, services.outbox, identity.pipeline)
 
     def run_tasks(self, planned: Sequence[Planned], pool: str) -> dict[str, TaskReport]:
         """Reads and writes all batches in one job; the merged report of each table."""
@@ -182,7 +193,7 @@ class Pipeline:
     def finish(self, planned: Planned, report: TaskReport) -> Outcome:
         """What follows from the report: the error of a bad record, a new schema, a dead-letter table, or the commit."""
         table, on_bad = planned.table, planned.table.spec.on_bad_record
-        if report.has_heavy:
+        if report.has_oversized:
             self._delete_files(table, report)
             return Outcome(table.state, report)
         if report.missing:
@@ -202,9 +213,13 @@ class Pipeline:
         if report.bad_count and table.tally.share_with(report) > table.spec.dead_letters.stop_above:
             self._delete_files(table, report)
             return self._some_first(planned, report)
-        if report.bad_count > report.letter_count and on_bad == "dead_letter" and not _moves_first(table, report):
+        if (
+            report.bad_count > report.dead_letter_count
+            and on_bad == "dead_letter"
+            and not _key_updates_first(table, report)
+        ):
             self._delete_files(table, report)
-            return Outcome(table.state, report, letters=self._letters.open(table))
+            return Outcome(table.state, report, dead_letters=self._dead_letters.open(table))
         return self._commit(planned, report)
 
     def create(self, table: Table, found: Schema | None = None) -> TableState:
@@ -239,7 +254,7 @@ class Pipeline:
             epoch=self._identity.epoch,
             run_id=self._identity.run_id,
             skipped={},
-            letters=None,
+            dead_letters=None,
         )
         commit = Commit(table.name, (), mine, state.progress, shape=state.shape)
         return replace(state, progress=self._catalog.commit(commit))
@@ -267,13 +282,13 @@ class Pipeline:
         """Commits what was promised and is not where it belongs yet: dead letters of the table's newest commit, rows of
         retried letters.
         """
-        self._letters.settle(table)
+        self._dead_letters.settle(table)
 
     def _delete_files(self, table: Table, report: TaskReport) -> None:
         """Removes the files of a batch that is not committed."""
         self._catalog.delete_files(table.name, [file.path for file in report.files])
-        if report.letters:
-            self._catalog.delete_files(table.letters_name, [file.path for file in report.letters])
+        if report.dead_letters:
+            self._catalog.delete_files(table.dead_letter_table_name, [file.path for file in report.dead_letters])
 
     def _some_first(self, planned: Planned, report: TaskReport) -> Outcome:
         """Of a batch with too many bad records: raises the error that stops the table, unless some are to be committed."""
@@ -315,21 +330,21 @@ class Pipeline:
     def _evolve(self, planned: Planned, report: TaskReport) -> Outcome:
         table = planned.table
         try:
-            wanted, barred = grant_columns(table, self._wanted(planned, report))
-            if barred.keys() - table.barred.keys():
+            wanted, rejected = accept_columns(table, self._wanted(planned, report))
+            if rejected.keys() - table.rejected.keys():
                 if table.spec.on_bad_record == "stop" and not table.spec.rescue:
-                    raise NamesClash(next(iter(barred.values())))
+                    raise NamesClash(next(iter(rejected.values())))
                 # What the records with these fields bring besides is not known to be wanted by any other.
-                said = {f"column {'.'.join(path)}: {reason}" for path, reason in barred.items()}
-                return Outcome(table.state, replace(report, refusals=report.refusals | said), barred=barred)
+                said = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
+                return Outcome(table.state, replace(report, refusals=report.refusals | said), rejected=rejected)
             if table.state is not None:
                 hit("evolve.before")
                 loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
                 change = _checked(table, adder(table.spec, wanted, loosened), report.key_columns)
                 evolved = _same(table.state, self._catalog.evolve(table.name, change))
                 state = note_key_columns(self._catalog, evolved, report.key_columns)
-                in_vain = asked_in_vain(table.state, state, wanted, loosened, table.in_vain)
-                return Outcome(state, report, in_vain=in_vain)
+                no_op_change = find_no_op_change(table.state, state, wanted, loosened, table.no_op_change)
+                return Outcome(state, report, no_op_change=no_op_change)
             schema = _checked(table, adder(table.spec, wanted), report.key_columns)(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Outcome(None, report, is_empty=True)
@@ -393,7 +408,7 @@ class Pipeline:
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state
         assert state is not None
-        if report.has_moves or report.unpaired or report.ends:
+        if report.has_key_updates or report.unpaired or report.ends:
             self._delete_files(table, report)
             return Outcome(state, report, unpaired=report.unpaired)
         before = state.progress
@@ -412,8 +427,8 @@ class Pipeline:
             skipped=table.skipped,
             schemas=_read_with(table),
             bad_skipped=before.bad_skipped + (report.bad_count if is_skipping else 0),
-            passed_over=add_counts(before.passed_over, report.passed_over),
-            letters=_promise(planned, report),
+            ignored_records=add_counts(before.ignored_records, report.ignored_records),
+            dead_letters=_pending_dead_letters(planned, report),
             places=planned.places or {},
             emptied=max(before.emptied, report.emptied),
             last_deletes=still_last(before, report, offsets),
@@ -422,7 +437,7 @@ class Pipeline:
         try:
             # The state may have come with a change of columns, and another process may have committed between that and
             # the load that looked for promises.
-            self._letters.deliver(table.name, before)
+            self._dead_letters.deliver(table.name, before)
             if table.spec.mode == "upsert":
                 committed, resolved = commit_changes(self._catalog, table.target(), state, report, commit)
             else:
@@ -437,7 +452,7 @@ class Pipeline:
             self._delete_files(table, report)
             raise
         hit("commit.after")
-        delivered = self._letters.deliver(table.name, committed)
+        delivered = self._dead_letters.deliver(table.name, committed)
         if resolved is not None and resolved.changes >= _MANY_CHANGES:
             release_memory()
         return Outcome(replace(state, progress=delivered), report, is_committed=True, resolved=resolved)
@@ -450,26 +465,26 @@ class Pipeline:
                 planned, replace(report, loosened=frozenset(json.dumps([name]) for name in gone.columns))
             )
         places = gone.places(sorted(planned.batch.topics))
-        return Outcome(planned.table.state, report, unfilled=places)
+        return Outcome(planned.table.state, report, missing_required=places)
 
 
-def _moves_first(table: Table, report: TaskReport) -> bool:
+def _key_updates_first(table: Table, report: TaskReport) -> bool:
     """Whether there are no letters because rows got another key, and not because batches do not carry what they need."""
-    return table.letters is not None and bool(report.has_moves or report.unpaired or report.ends)
+    return table.dead_letters is not None and bool(report.has_key_updates or report.unpaired or report.ends)
 
 
-def grant_columns(table: Table, wanted: Wanted) -> tuple[Wanted, dict[Path, str]]:
+def accept_columns(table: Table, wanted: Wanted) -> tuple[Wanted, dict[Path, str]]:
     """What of it the table can have, and the other fields with the reason. Raises NamesClash where these are too many, or
     where records with them should have been refused.
     """
     spec = table.spec
     declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
     schema = table.state.schema if table.state is not None else new_schema(declared.items())
-    granted, barred = grant(wanted, lambda some: adder(spec, some)(schema))
-    is_known = not granted and barred.keys() <= table.barred.keys()
-    if barred and (is_known or len(barred.keys() | table.barred.keys()) > MOST_BARRED):
-        raise NamesClash(next(iter(barred.values())))
-    return granted, barred
+    accepted, rejected = accept(wanted, lambda some: adder(spec, some)(schema))
+    is_known = not accepted and rejected.keys() <= table.rejected.keys()
+    if rejected and (is_known or len(rejected.keys() | table.rejected.keys()) > MOST_REJECTED):
+        raise NamesClash(next(iter(rejected.values())))
+    return accepted, rejected
 
 
 def _checked(table: Table, change: Callable[[Schema], Schema], keys: Sequence[str]) -> Callable[[Schema], Schema]:
@@ -508,14 +523,14 @@ def _read_with(table: Table) -> tuple[str, ...]:
     return tuple(known[-_MOST_SCHEMAS:]) or (table.spec.value.format,)
 
 
-def _promise(planned: Planned, report: TaskReport) -> Letters | None:
-    if not report.letters:
+def _pending_dead_letters(planned: Planned, report: TaskReport) -> PendingDeadLetters | None:
+    if not report.dead_letters:
         return None
     since: dict[str, dict[int, int]] = {}
     for r in planned.batch.ranges:
         since.setdefault(r.topic, {})[r.partition] = r.start
     topic = planned.table.spec.dead_letters.topic or ""
-    return Letters(planned.table.letters_name, report.letters, since, topic)
+    return PendingDeadLetters(planned.table.dead_letter_table_name, report.dead_letters, since, topic)
 
 
 def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:

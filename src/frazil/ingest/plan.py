@@ -39,9 +39,9 @@ class TableClock:
 
     next_due_s: on the monotonic clock. target_bytes: of a data file; min_bytes: of one that need not wait for the
     interval, None for the target. record_bytes: average size of its records, as far as known; row_bytes: what each takes
-    in a file, None while that is not known. is_light: they are known to be small, every one of them. is_first: nothing is
+    in a file, None while that is not known. is_small: they are known to be small, every one of them. is_first: nothing is
     known of its columns yet; empty_batches: so many first batches had no field, and more was behind them. records_per_s: how
-    fast its last batch was. tasks: that a large batch is split into. held_bytes: what a record takes in memory at least,
+    fast its last batch was. tasks: that a large batch is split into. buffered_bytes: what a record takes in memory at least,
     where tasks keep all rows of a batch until they have seen the last; None where they write them as they come.
     most_records: of a batch, where more of them together took more than a task may; None where that is not known.
     """
@@ -50,14 +50,14 @@ class TableClock:
     next_due_s: float
     target_bytes: int
     record_bytes: float = ASSUMED_RECORD_BYTES
-    is_light: bool = False
+    is_small: bool = False
     is_first: bool = False
     row_bytes: float | None = None
     min_bytes: int | None = None
     records_per_s: float = 0.0
     tasks: int = 1
     empty_batches: int = 0
-    held_bytes: int | None = None
+    buffered_bytes: int | None = None
     most_records: int | None = None
 
     def file_bytes(self, span: int) -> float:
@@ -94,8 +94,8 @@ def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClo
     ranges = tuple(limit_ranges(waiting, limit))
     span = sum(r.span for r in ranges)
     # Where memory ends a batch, its files are as small as they are, and the rest waits.
-    is_for_files = is_early and (clock.held_bytes is None or span < most)
-    return Batch(clock.table, ranges, clock.is_light, _most_tasks(clock, span, is_for_files))
+    is_for_files = is_early and (clock.buffered_bytes is None or span < most)
+    return Batch(clock.table, ranges, clock.is_small, _most_tasks(clock, span, is_for_files))
 
 
 def pace_s(interval_s: float) -> float:
@@ -126,12 +126,12 @@ def batch_limit(clock: TableClock) -> int:
 
 
 def _usual_limit(clock: TableClock) -> int:
-    by_bytes = int(MAX_BATCH_BYTES / max(1.0, clock.record_bytes, clock.held_bytes or 0))
+    by_bytes = int(MAX_BATCH_BYTES / max(1.0, clock.record_bytes, clock.buffered_bytes or 0))
     if clock.is_first:
         # It is never committed, so each try begins where the last one did: without a longer one it would find no more.
         return max(1, min(FIRST_BATCH_RECORDS, by_bytes)) << clock.empty_batches
     usual = max(1, min(MAX_BATCH_RECORDS, by_bytes))
-    most = max(usual, int(clock.records_per_s * LONGEST_BATCH_S)) if clock.held_bytes is None else usual
+    most = max(usual, int(clock.records_per_s * LONGEST_BATCH_S)) if clock.buffered_bytes is None else usual
     return span_of_whole_files(usual, most, clock.records_per_file, clock.tasks)
 
 
@@ -157,14 +157,14 @@ def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple
     groups: list[list[Batch]] = []
     catch_ups: list[list[Batch]] = []
     for batch in batches:
-        lane = groups if batch.span <= CATCH_UP_RECORDS else catch_ups
+        pool = groups if batch.span <= CATCH_UP_RECORDS else catch_ups
         # Of catch-ups one group is next, and the others are compared when they are.
-        for number, group in enumerate(lane if lane is groups else lane[:1]):
+        for number, group in enumerate(pool if pool is groups else pool[:1]):
             if _may_join(group, batch, alone) and (joined := join_read(group, batch)):
-                lane[number] = joined
+                pool[number] = joined
                 break
         else:
-            lane.append([batch])
+            pool.append([batch])
     return groups, catch_ups
 
 

@@ -189,7 +189,7 @@ def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
     """What is said of a table of whose records none has brought a column yet."""
     remedy = "produce records with fields, or declare `columns`"
     if not report.bad:
-        kinds = ", ".join(sorted(report.passed_over))
+        kinds = ", ".join(sorted(report.ignored_records))
         why = f"; those that were read make no change of a row ({kinds})" if kinds else ""
         left_out = "leave the topic out where it has no others, " if kinds else ""
         reason = f"no record has a field yet, so the table has no column{why}"

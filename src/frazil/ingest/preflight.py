@@ -25,7 +25,7 @@ def refuse_foreseen(table: Table, catalog: Catalog) -> None:
         check_partitions(table)
         _check_declared(table)
         if table.spec.on_bad_record == "dead_letter":
-            found = catalog.load(table.letters_name)
+            found = catalog.load(table.dead_letter_table_name)
             if found is not None:
                 refuse_other_table(found, table.name)
     except FrazilError as error:

@@ -14,29 +14,31 @@ from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.types import OffsetRange, TaskReport
-from frazil.upsert.incomplete_key_updates import Awaited, Place
+from frazil.upsert.incomplete_key_updates import PendingUpdate, Place
 
 log = structlog.get_logger("frazil")
 
 # The source sends both halves at once, and repeats what it has sent without a pause.
 WAITED_MS = 60_000
 LOOK_AGAIN_S = 10.0
-AWAITED = "a row gets another key, and not all records that tell of it are in Kafka yet"
+PENDING = "a row gets another key, and not all records that tell of it are in Kafka yet"
 
 
-def note_moved(planned: Planned, outcome: Outcome, clock: Clock) -> None:
+def note_key_updates(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     """Notes what the batch that is planned again must know."""
     table, report = planned.table, outcome.report
     planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
-    table.is_whole = True
-    stuck = {half.place for half in report.halves if half.is_delete} if report.ends else set[Place]()
+    table.is_single_task = True
+    stuck = {half.place for half in report.key_update_parts if half.is_delete} if report.ends else set[Place]()
     if outcome.unpaired:
         stuck.update(outcome.unpaired)
     # A shorter batch waits for another record than the whole one does, and both wait since they were met first.
-    table.awaited = {place: Awaited(planned_ms) for place in stuck} | _ahead_of(planned, table.awaited)
+    table.pending_updates = {place: PendingUpdate(planned_ms) for place in stuck} | _applied_early_before(
+        planned, table.pending_updates
+    )
     late = {place for place in stuck if not _may_follow(place, planned, planned_ms)}
     if late or not stuck:
-        table.given_up |= late.difference(outcome.unpaired)
+        table.abandoned |= late.difference(outcome.unpaired)
         table.unpaired |= late.intersection(outcome.unpaired)
         log.info("rows_moved", table=table.name, lost=len(table.unpaired))
         return
@@ -47,17 +49,17 @@ def note_moved(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     elif _can_have_more(planned):
         _hold(planned, clock, _are_old(stuck, report, planned_ms))
     else:  # The other half is further off than a batch may reach.
-        table.given_up |= stuck.difference(outcome.unpaired)
+        table.abandoned |= stuck.difference(outcome.unpaired)
         table.unpaired |= stuck.intersection(outcome.unpaired)
         log.info("rows_moved", table=table.name, lost=len(table.unpaired))
 
 
-def note_ahead(table: Table, report: TaskReport, now_ms: int) -> None:
+def note_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
     """Remembers for a while which changes of the key are in the table by their insert alone: no delete of them waits."""
-    deletes = {(half.topic, half.position) for half in report.halves if half.is_delete}
-    inserts = {(half.topic, half.position) for half in report.halves if not half.is_delete}
-    recent = {change: at_ms for change, at_ms in table.ahead.items() if now_ms - at_ms <= WAITED_MS}
-    table.ahead = recent | dict.fromkeys(inserts - deletes, now_ms)
+    deletes = {(half.topic, half.position) for half in report.key_update_parts if half.is_delete}
+    inserts = {(half.topic, half.position) for half in report.key_update_parts if not half.is_delete}
+    recent = {change: at_ms for change, at_ms in table.applied_early.items() if now_ms - at_ms <= WAITED_MS}
+    table.applied_early = recent | dict.fromkeys(inserts - deletes, now_ms)
 
 
 def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
@@ -71,10 +73,10 @@ def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
     table = planned.table
     if table.spec.atomic is not None:
         return False  # All of it is in the batch.
-    awaited = table.awaited[place]
-    if planned_ms <= awaited.since_ms + WAITED_MS:
+    pending_updates = table.pending_updates[place]
+    if planned_ms <= pending_updates.since_ms + WAITED_MS:
         return True
-    awaited.ends = awaited.ends or dict(planned.ends)
+    pending_updates.ends = pending_updates.ends or dict(planned.ends)
     ranges = {(r.topic, r.partition): r for r in planned.batch.ranges}
     for topic, number in table.partitions():
         own = ranges.get((topic, number))
@@ -83,7 +85,7 @@ def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
         if own is not None and place == (topic, number, own.start):
             continue  # The batch has as much behind the record as it may have.
         end = own.end if own is not None else planned.position.get(topic, {}).get(number, 0)
-        if end < min(awaited.ends.get((topic, number), end), planned.ends.get((topic, number), end)):
+        if end < min(pending_updates.ends.get((topic, number), end), planned.ends.get((topic, number), end)):
             return True
     return False
 
@@ -120,17 +122,21 @@ def _limited(ranges: Iterable[OffsetRange], ends: Mapping[str, Mapping[int, int]
     return tuple(r for r in cut if r.span > 0)
 
 
-def _ahead_of(planned: Planned, awaited: Mapping[Place, Awaited]) -> dict[Place, Awaited]:
+def _applied_early_before(
+    planned: Planned, pending_updates: Mapping[Place, PendingUpdate]
+) -> dict[Place, PendingUpdate]:
     """Those of the records that are not in the table yet."""
     position = planned.position
-    return {place: one for place, one in awaited.items() if place[2] >= position.get(place[0], {}).get(place[1], 0)}
+    return {
+        place: one for place, one in pending_updates.items() if place[2] >= position.get(place[0], {}).get(place[1], 0)
+    }
 
 
 def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> bool:
     """Whether a record among these has an old timestamp. That tells nothing of when the record was written; but every later
     run would find it as it is, and leave it to the next one.
     """
-    told = {half.place: half.timestamp_ms for half in report.halves}
+    told = {half.place: half.timestamp_ms for half in report.key_update_parts}
     times = (told.get(place, report.latest_ms.get(place[0], {}).get(place[1], planned_ms)) for place in stuck)
     return any(planned_ms > at_ms + WAITED_MS for at_ms in times)
 
@@ -150,4 +156,4 @@ def _hold(planned: Planned, clock: Clock, are_old: bool) -> None:
     is_all = all(planned.reach.get(partition, end) >= end for partition, end in planned.ends.items())
     until_s = clock.monotonic_s() + LOOK_AGAIN_S
     table.held = Held(planned.position, ends, until_s, LOOK_AGAIN_S, keeps_run=are_old and is_all)
-    table.run_state, table.reason, table.remedy, table.where = RunState.WAITING, AWAITED, "", ""
+    table.run_state, table.reason, table.remedy, table.where = RunState.WAITING, PENDING, "", ""

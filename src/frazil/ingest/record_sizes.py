@@ -34,7 +34,7 @@ def stored_row_bytes(size: TableSize | None) -> float | None:
     return size.size_bytes / size.row_count
 
 
-def held_row_bytes(columns: int) -> int:
+def buffered_row_bytes(columns: int) -> int:
     """What a change of a table with so many columns takes at least in the memory of a task that keeps it: where few of them
     have a value, far more than in the record.
     """

@@ -9,7 +9,7 @@ from frazil.errors import UnavailableError
 from frazil.ingest.table import RunState, Table
 
 
-class Patience:
+class RunTimeouts:
     """Counts the seconds in which nothing but waiting was done. A batch that is under way is no waiting, unless its table's
     last try has failed; so a long catch-up is never cut off. limit_s: None waits for ever.
     """

@@ -16,7 +16,7 @@ from dataclasses import replace
 import structlog
 
 from frazil.clock import Clock, SystemClock
-from frazil.decode.avro.misplaced import Misplaced, find_misplaced, with_moved
+from frazil.decode.avro.misplaced import Misplaced, find_misplaced, with_moved_logical_types
 from frazil.decode.protobuf.schema import load_message
 from frazil.decode.settings import WriterSchema
 from frazil.errors import UnavailableError
@@ -169,8 +169,8 @@ def as_read(schema: WriterSchema, value: ValueSpec) -> WriterSchema:
     """The schema as the pipeline file says that it is to be read."""
     if schema.kind != "avro" or value.logical_types != "lenient":
         return schema
-    references = tuple((name, with_moved(text)) for name, text in schema.references)
-    return replace(schema, text=with_moved(schema.text), references=references)
+    references = tuple((name, with_moved_logical_types(text)) for name, text in schema.references)
+    return replace(schema, text=with_moved_logical_types(schema.text), references=references)
 
 
 def ignored_in(schema: WriterSchema, value: ValueSpec) -> tuple[Misplaced, ...]:
@@ -180,7 +180,7 @@ def ignored_in(schema: WriterSchema, value: ValueSpec) -> tuple[Misplaced, ...]:
     return find_misplaced(schema.text, tuple(text for _, text in schema.references))
 
 
-def words_of_ignored(ignored: Iterable[Misplaced], key: str = "value") -> str:
+def ignored_phrases(ignored: Iterable[Misplaced], key: str = "value") -> str:
     """What a user should know of logical types that are ignored; empty where there are none. key: the format's setting."""
     found = list(ignored)
     if not found:

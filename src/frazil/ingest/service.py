@@ -34,28 +34,28 @@ from frazil.ingest.log import (
     backoff_s,
     explain,
     hold,
+    log_ignored,
+    log_recreated,
     not_isolated,
     note_committed,
     note_interval,
     note_isolated,
-    note_made_anew,
     note_obstacle,
-    note_passed_over,
     note_refusals,
 )
 from frazil.ingest.pipeline import Outcome, Planned
 from frazil.ingest.plan import group_batches, lag_records, pace_s
 from frazil.ingest.planner import Planner, no_columns, no_leader, no_topic
 from frazil.ingest.polling import LONGEST_POLL_S, Polling
-from frazil.ingest.primary_key_updates import note_ahead
-from frazil.ingest.run_timeouts import Patience
-from frazil.ingest.services import Parts
+from frazil.ingest.primary_key_updates import note_applied_early
+from frazil.ingest.run_timeouts import RunTimeouts
+from frazil.ingest.services import Services
 from frazil.ingest.shared_reads import company_of
 from frazil.ingest.table import FEWEST_TO_JUDGE, RunState, Table
 from frazil.ingest.transactions.lookahead import Boundaries
 from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.work import Asking, Look, Search, Topics
-from frazil.ingest.workers import Done, asking_lane, lane_of, store_of
+from frazil.ingest.workers import Done, asking_pool, pool_of, store_of
 from frazil.kafka.port import TopicDescription
 from frazil.schema.evolve import NamesClash
 from frazil.spec import PipelineSpec
@@ -82,17 +82,17 @@ class Service:
     """Runs one pipeline. `publish` gets the tables after every change that `status` shows."""
 
     def __init__(
-        self, spec: PipelineSpec, parts: Parts, run_id: str, publish: Callable[[Sequence[Table]], None]
+        self, spec: PipelineSpec, services: Services, run_id: str, publish: Callable[[Sequence[Table]], None]
     ) -> None:
         self._spec = spec
-        self._parts = parts
-        self._clock = parts.clock
+        self._services = services
+        self._clock = services.clock
         self._publish = publish
-        self._discovery = Discovery(spec, parts.source, parts.catalog)
-        self._loader = Loader(spec.pipeline, parts, self._discovery, run_id)
-        self._planner = Planner(self._discovery, parts.jobs)
-        self._boundaries = Boundaries(parts.source, parts.reader, parts.schemas)
-        self._lanes = parts.lanes
+        self._discovery = Discovery(spec, services.source, services.catalog)
+        self._loader = Loader(spec.pipeline, services, self._discovery, run_id)
+        self._planner = Planner(self._discovery, services.jobs)
+        self._boundaries = Boundaries(services.source, services.reader, services.schemas)
+        self._workers = services.workers
         self._is_stopping = False
         self._has_said_stopping = False
         self._topics_at_s = float("-inf")
@@ -101,7 +101,7 @@ class Service:
         self._topics_outage: UnavailableError | None = None
         self._leaderless: set[str] = set()
         self._polling = Polling()
-        self._patience = Patience(parts.clock)
+        self._timeouts = RunTimeouts(services.clock)
         self._has_asked: set[str] = set()
         self._has_loaded: set[str] = set()
         self._waiting_first = False
@@ -118,25 +118,25 @@ class Service:
     def stop(self) -> None:
         """Asks the loop to finish what is in hand, commit it and return; may be called from a signal handler."""
         self._is_stopping = True
-        self._lanes.wake()
+        self._workers.wake()
 
-    def run(self, until_caught_up: bool = False, patience: Patience | None = None) -> None:
+    def run(self, until_caught_up: bool = False, timeouts: RunTimeouts | None = None) -> None:
         """Returns when it was stopped, or when all that was there at the start is committed.
 
         Raises FencedError when a later run of this pipeline has taken over, SpecError when patterns are
-        all there is and none matches a topic, UnavailableError when `patience` has ended.
+        all there is and none matches a topic, UnavailableError when `timeouts` has ended.
         """
-        self._patience = patience or self._patience
-        self._patience.reset()
+        self._timeouts = timeouts or self._timeouts
+        self._timeouts.reset()
         try:
             self.connect()
             while not self.is_over(until_caught_up):
                 self.turn(until_caught_up)
         except BaseException:
             # A second Ctrl-C among others: nothing is waited for, and nothing follows from what still comes back.
-            self._lanes.close(wait=False)
+            self._workers.close(wait=False)
             raise
-        self._lanes.close()
+        self._workers.close()
         self._publish(self.tables)
         if self._fatal is not None:
             raise self._fatal
@@ -145,10 +145,10 @@ class Service:
         """One round: plan and start what is due, wait a little, take what has finished."""
         self._say_stopping()
         pause_s = 0.0 if self._is_ending else self._turn(until_caught_up)
-        self._settle(self._lanes.wait(pause_s if not self._is_ending else 1.0))
+        self._settle(self._workers.wait(pause_s if not self._is_ending else 1.0))
         self._publish_if_due()
         if not self._is_ending:
-            self._patience.check(self.tables)
+            self._timeouts.check(self.tables)
 
     def _say_stopping(self) -> None:
         if self._is_stopping and not self._has_said_stopping:
@@ -168,10 +168,10 @@ class Service:
     def is_over(self, until_caught_up: bool = False) -> bool:
         """Whether there is nothing left to do."""
         if self._is_ending:
-            return self._lanes.is_idle
-        if not until_caught_up or not self._lanes.is_idle or not self._planner.is_caught_up(self.tables):
+            return self._workers.is_idle
+        if not until_caught_up or not self._workers.is_idle or not self._planner.is_caught_up(self.tables):
             return False
-        return not self._patience.awaits_topics or all(table.topics for table in self.tables)
+        return not self._timeouts.awaits_topics or all(table.topics for table in self.tables)
 
     # ---- connecting
 
@@ -179,11 +179,11 @@ class Service:
         """Looks at Kafka and every table for the first time; waits outages out."""
         while not self._is_stopping:
             try:
-                self._loader.cluster_id = self._parts.source.cluster_id()
+                self._loader.cluster_id = self._services.source.cluster_id()
                 self._discovery.refresh_topics()
-                for error in tolerate_empty_patterns(self._spec, self._parts.source):
+                for error in tolerate_empty_patterns(self._spec, self._services.source):
                     log.warning("pattern_without_topic", reason=error.message, where=error.where, remedy=error.remedy)
-                if self._patience.is_limited:
+                if self._timeouts.is_limited:
                     self._discovery.add_named()
                 self._topics_at_s = self._clock.monotonic_s()
                 self._load_all()
@@ -206,20 +206,20 @@ class Service:
             if table.run_state is not RunState.STOPPED and not table.failures:
                 explain(table, RunState.BACKING_OFF, error)
         self._publish(self.tables)
-        self._patience.note_outage(error)
-        until_s = self._clock.monotonic_s() + min(delay_s, self._patience.left_s)
+        self._timeouts.note_outage(error)
+        until_s = self._clock.monotonic_s() + min(delay_s, self._timeouts.left_s)
         while not self._is_ending and (left_s := until_s - self._clock.monotonic_s()) > 0:
-            self._settle(self._lanes.wait(left_s))
+            self._settle(self._workers.wait(left_s))
 
     def _load_all(self) -> None:
         """Loads every table for the first time, but for those of a service that hangs."""
         answered_s, left = float("inf"), deque(self.tables)
         while not self._is_ending and self._clock.monotonic_s() < answered_s + FIRST_LOADS_S:
-            while left and self._lanes.is_free(lane_of("load", left[0])):
+            while left and self._workers.is_free(pool_of("load", left[0])):
                 self._load(left.popleft())
-            if not left and self._lanes.is_idle:
+            if not left and self._workers.is_idle:
                 break
-            finished = self._lanes.wait(LONGEST_POLL_S)
+            finished = self._workers.wait(LONGEST_POLL_S)
             self._settle(finished)
             answered_s = self._clock.monotonic_s() if finished else answered_s
         self._has_loaded.clear()
@@ -228,21 +228,21 @@ class Service:
         """Loads a table, which may end the process when a later run has taken over, while the others go on."""
         self._has_loaded.add(table.name)
         step = partial(self._loader.reload if conflict else self._loader.load, table)
-        self._ask(lane_of("load", table), Asking(table, table.state, conflict), step)
+        self._ask(pool_of("load", table), Asking(table, table.state, conflict), step)
 
     def _ask_registry(self, table: Table, step: Callable[[], None]) -> None:
         """Asks the registry on behalf of a table that waits for it, while the others go on."""
         self._has_asked.add(table.name)
-        self._ask(asking_lane(table.spec), Asking(table, table.state), step)
+        self._ask(asking_pool(table.spec), Asking(table, table.state), step)
 
-    def _ask(self, lane: str, asking: Asking, step: Callable[[], None]) -> None:
+    def _ask(self, pool: str, asking: Asking, step: Callable[[], None]) -> None:
         asking.table.in_flight = True
-        self._lanes.submit(lane, asking, step)
+        self._workers.submit(pool, asking, step)
 
     def _after_asking(self, asking: Asking, future: Future[None]) -> None:
         table = asking.table
         table.in_flight = False
-        note_made_anew(asking.before, table)
+        log_recreated(asking.before, table)
         error = future.exception()
         if isinstance(error, UnavailableError):
             self._back_off(table, error)
@@ -303,9 +303,9 @@ class Service:
         ]
 
     def _refresh(self, now_s: float) -> None:
-        if now_s - self._topics_at_s >= TOPICS_EVERY_S and self._lanes.is_free("topics"):
+        if now_s - self._topics_at_s >= TOPICS_EVERY_S and self._workers.is_free("topics"):
             self._topics_at_s = now_s
-            self._lanes.submit("topics", Topics(), self._discovery.look)
+            self._workers.submit("topics", Topics(), self._discovery.look)
         # By turns those that wait to be loaded come first and those that do not: neither may keep a slow catalog to itself.
         self._waiting_first = first = not self._waiting_first
         for table in sorted(self._free_tables(now_s), key=lambda one: (one.is_loaded is first, one.asked_at_s)):
@@ -315,7 +315,7 @@ class Service:
                 break
             if not self._is_load_due(table):
                 self._refresh_schemas(table)
-            elif self._lanes.is_free(lane_of("load", table)):
+            elif self._workers.is_free(pool_of("load", table)):
                 table.read_to = None
                 self._load(table)
 
@@ -344,7 +344,7 @@ class Service:
     def _ask_for_ends(self) -> None:
         active = [t for t in self.tables if t.run_state is not RunState.STOPPED]
         asked = {p for table in active for p in table.partitions()}
-        ends = self._parts.source.ends(asked)
+        ends = self._services.source.ends(asked)
         if asked and not ends and self._topics_outage is not None:
             raise self._topics_outage  # Partitions without leaders, and nobody who tells of topics: that is Kafka itself.
         self._planner.note_ends(asked, ends)
@@ -408,7 +408,7 @@ class Service:
         for store in dict.fromkeys(store_of(p.table.state) for p in planned):
             batches = (p.batch for p in planned if store_of(p.table.state) == store)
             for kind, groups in zip(("small", "catch-up"), group_batches(batches, alone), strict=True):
-                if groups and self._lanes.is_free(f"{kind}:{store}"):
+                if groups and self._workers.is_free(f"{kind}:{store}"):
                     self._submit(kind, store, [replace(by_name[batch.table], batch=batch) for batch in groups[0]])
 
     def _looks_first(self, planned: Planned) -> bool:
@@ -416,7 +416,7 @@ class Service:
         if planned.table.spec.atomic is None or planned.places is not None:
             return False
         planned.table.in_flight = True
-        self._lanes.submit("look", Look(planned), partial(self._boundaries.look, planned))
+        self._workers.submit("look", Look(planned), partial(self._boundaries.look, planned))
         return True
 
     def _submit(self, kind: str, store: str, planned: list[Planned]) -> None:
@@ -427,9 +427,9 @@ class Service:
             p.table.company = company_of(p.batch, (one.batch for one in planned))
             explain(p.table, RunState.RUNNING, None)
             beside = sorted(p.table.company)
-            log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, lane=kind, beside=beside)
+            log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, beside=beside)
         self._reading |= {p.table.name: p for p in planned}
-        self._lanes.submit(f"{kind}:{store}", planned, lambda: pipeline.run_tasks(planned, kind))
+        self._workers.submit(f"{kind}:{store}", planned, lambda: pipeline.run_tasks(planned, kind))
 
     def _pause_s(self) -> float:
         now_s = self._clock.monotonic_s()
@@ -487,8 +487,8 @@ class Service:
             p.table.goes_alone = False
             report = future.result()[p.table.name]
             # What the registry is asked for would else hold the threads that other tables commit in.
-            lane = asking_lane(p.table.spec) if report.missing else lane_of("commit", p.table)
-            self._lanes.submit(lane, p, partial(pipeline.finish, p, report))
+            pool = asking_pool(p.table.spec) if report.missing else pool_of("commit", p.table)
+            self._workers.submit(pool, p, partial(pipeline.finish, p, report))
 
     def _after_death(self) -> None:
         self._suspects.note_death(self._reading)
@@ -500,7 +500,7 @@ class Service:
         """Looks for the records that a table's task fails for, which has failed alone."""
         explain(search.planned.table, RunState.BACKING_OFF, search.error)
         log.warning("records_searched", table=search.planned.table.name, reason=search.error.message)
-        self._lanes.submit("search", search, partial(self._loader.pipeline.isolate, search.planned))
+        self._workers.submit("search", search, partial(self._loader.pipeline.isolate, search.planned))
 
     def _after_search(self, search: Search, future: Future[Found]) -> None:
         table = search.planned.table
@@ -538,10 +538,10 @@ class Service:
         table.state = outcome.state
         table.dropped = note_names(table.dropped, outcome.report.dropped)
         table.note_schemas(outcome.schemas, is_committed=outcome.is_committed)
-        table.barred |= outcome.barred
+        table.rejected |= outcome.rejected
         note_refusals(table, outcome.report)
-        if outcome.letters is not None:
-            table.letters, table.good_batches = outcome.letters, 0
+        if outcome.dead_letters is not None:
+            table.dead_letters, table.good_batches = outcome.dead_letters, 0
         table.note_sizes(outcome.report)
         table.loaded_at_s = table.batch_done_at_s = now_s = self._clock.monotonic_s()
         if outcome.is_committed:
@@ -574,22 +574,22 @@ class Service:
         table, report = planned.table, outcome.report
         took_s = now_s - planned.planned_at_s
         table.next_due_s = self._planner.due_s(
-            table, planned.planned_at_s + pace_s(note_interval(table, self._parts.pace))
+            table, planned.planned_at_s + pace_s(note_interval(table, self._services.pace))
         )
         table.conflicts, table.skipped = 0, {}
         table.end_batch()
         table.read_more(took_s)
         self._suspects.clear(table.name)
-        note_ahead(table, report, self._clock.now_ms())
+        note_applied_early(table, report, self._clock.now_ms())
         table.note_bad(report)
-        note_passed_over(table, report)
+        log_ignored(table, report)
         table.lag_records = lag_records(table.position(), self._planner.ends)
         explain(table, RunState.RUNNING if table.lag_records else RunState.WAITING, None)
         table.records_per_s = report.record_count / max(took_s, 1e-3)
         with suppress(UnavailableError):  # The commit is done; its numbers can wait for the next.
-            table.size = self._parts.catalog.size(table.name)
-            if report.letter_count:
-                table.letter_count = self._parts.catalog.size(table.letters_name).row_count
+            table.size = self._services.catalog.size(table.name)
+            if report.dead_letter_count:
+                table.dead_letter_count = self._services.catalog.size(table.dead_letter_table_name).row_count
         table.resolved = outcome.resolved
         latest = [ms for partitions in report.latest_ms.values() for ms in partitions.values()]
         table.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None

@@ -9,7 +9,7 @@ from frazil.catalog.port import Catalog
 from frazil.clock import Clock
 from frazil.ingest.job import JobRunner
 from frazil.ingest.schemas import Schemas
-from frazil.ingest.workers import Lanes, ThreadLanes
+from frazil.ingest.workers import ThreadWorkers, Workers
 from frazil.kafka.port import Outbox, RecordReader, Source
 
 
@@ -29,7 +29,7 @@ class UsualPace:
 
 
 @dataclass(frozen=True)
-class Parts:
+class Services:
     """The ports that the service works with; each has a twin in memory (`frazil.testing`). schemas: None where no
     registry is named. reader: for tables that show transactions whole.
     """
@@ -38,7 +38,7 @@ class Parts:
     catalog: Catalog
     jobs: JobRunner
     clock: Clock
-    lanes: Lanes = field(default_factory=ThreadLanes)
+    workers: Workers = field(default_factory=ThreadWorkers)
     schemas: Schemas | None = None
     outbox: Outbox | None = None
     reader: RecordReader | None = None

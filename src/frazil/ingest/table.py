@@ -18,10 +18,10 @@ from frazil.decode.envelope import Envelope
 from frazil.decode.settings import Framing, Reading, WriterSchema
 from frazil.decode.wire_format import KEY_HEADER
 from frazil.errors import UnavailableError
-from frazil.ingest.job import HEAVY_BYTES
-from frazil.ingest.no_op_changes import InVain
+from frazil.ingest.job import OVERSIZED_BYTES
+from frazil.ingest.no_op_changes import NoOpChange
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, MAX_BATCH_RECORDS, TableClock
-from frazil.ingest.record_sizes import held_row_bytes, learn_row_bytes, stored_row_bytes
+from frazil.ingest.record_sizes import buffered_row_bytes, learn_row_bytes, stored_row_bytes
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
@@ -31,7 +31,7 @@ from frazil.schema.projection import Shaping, counted_in
 from frazil.spec import TableSpec
 from frazil.spec.models import ValueSpec
 from frazil.types import RESCUED_COLUMN, BadRecord, Offsets, Progress, Resolved, TaskReport
-from frazil.upsert.incomplete_key_updates import Awaited
+from frazil.upsert.incomplete_key_updates import PendingUpdate
 from frazil.write.plain_target import plain_target
 from frazil.write.target import ChangeReading, TableTarget, metadata_columns
 
@@ -89,28 +89,26 @@ class Table:
     with what Kafka still has before the next read. loaded_at_s: when `state` was last known to be the table's; asked_at_s:
     when the catalog was last asked for it. record_bytes: average size of the last batch's records; largest_bytes: of one
     record in any batch of this process; row_bytes: what one takes in a file, None before this process has written a
-    telling one. letters: its dead-letter table, as last loaded; None while it is not needed.
+    telling one. dead_letters: its dead-letter table, as last loaded; None while it is not needed.
     schemas: of the registry, by id, those that its records have named; schemas_at_s: when the newest one was asked for;
     has_new_schemas: whether some came that no commit has been read with yet.
     refusals: changes of the table that records asked for and its policy forbids. conflicts: so many in a
     row without progress. skipped: offsets that are gone and that no commit has passed over yet; skipped_offsets: how many
     this process has passed over.
-    tally: records of the last batches, and bad ones among them. letter_count: rows of its dead-letter table, as last seen.
-    is_scattered: whether rows of the last batch went to very many partitions; None before the first. resolved: what its
-    last batch of changes did. passed_over: records of this process's batches that are no change of a row, by what they are.
-    is_whole, unpaired, unfilled, given_up: as tasks are told (TableTarget), the latter three for the batch that is planned
-    again.
-    company: tables that its last batch was read for too, as long as they may be waited for; batch_done_at_s: when that batch
-    was over.
-    at_start: the partitions that `start` speaks of, None before a topic was seen. empty_to: how far its records have been
-    read without finding a column; empty_batches: as planning is told (TableClock). cut, held: where the next batch ends so
-    that it divides nothing that belongs together, a transaction or the halves of a change of the key, or that there is none
-    yet. awaited: records that tell of a change of the key and lack its other half, or the row, with the time that was seen.
-    crashing: as tasks are told; searches: how often such records were searched for in vain since the last commit;
-    most_records: of a batch, since more of them together took more memory or time than a task may.
-    ahead: by topic and position in the source's log, changes of the key whose insert alone is in the table, with the time of
-    that commit. barred: as tasks are told (Reading). in_vain: what the last batch asked for, where that left the table as it
-    was.
+    tally: records of the last batches, and bad ones among them. dead_letter_count: rows of its dead-letter table, as last
+    seen. is_scattered: whether rows of the last batch went to very many partitions; None before the first. resolved: what
+    its last batch of changes did. ignored_records: records of this process's batches that are no change of a row, by what
+    they are. is_single_task, unpaired, unfilled, abandoned: as tasks are told (TableTarget), the latter three for the batch
+    that is planned again. company: tables that its last batch was read for too, as long as they may be waited for;
+    batch_done_at_s: when that batch was over. at_start: the partitions that `start` speaks of, None before a topic was
+    seen. empty_to: how far its records have been read without finding a column; empty_batches: as planning is told
+    (TableClock). cut, held: where the next batch ends so that it divides nothing that belongs together, a transaction or
+    the halves of a change of the key, or that there is none yet. pending_updates: records that tell of a change of the key
+    and lack its other half, or the row, with the time that was seen. crashing: as tasks are told; searches: how often such
+    records were searched for in vain since the last commit; most_records: of a batch, since more of them together took more
+    memory or time than a task may. applied_early: by topic and position in the source's log, changes of the key whose
+    insert alone is in the table, with the time of that commit. rejected: as tasks are told (Reading). no_op_change: what
+    the last batch asked for, where that left the table as it was.
     """
 
     spec: TableSpec
@@ -146,33 +144,33 @@ class Table:
     freshness_ms: int | None = None
     size: TableSize | None = None
     dropped: frozenset[str] = frozenset()
-    letters: TableState | None = None
+    dead_letters: TableState | None = None
     good_batches: int = 0
     schemas: dict[str, WriterSchema] = field(default_factory=dict)
     schemas_at_s: float = float("-inf")
     has_new_schemas: bool = False
     refusals: frozenset[str] = frozenset()
     tally: Tally = field(default_factory=Tally)
-    letter_count: int = 0
+    dead_letter_count: int = 0
     is_scattered: bool | None = None
     resolved: Resolved | None = None
-    passed_over: Counter[str] = field(default_factory=Counter)
-    is_whole: bool = False
+    ignored_records: Counter[str] = field(default_factory=Counter)
+    is_single_task: bool = False
     unpaired: frozenset[tuple[str, int, int]] = frozenset()
     at_start: frozenset[Partition] | None = None
     empty_to: Offsets = field(default_factory=dict)
     empty_batches: int = 0
     cut: Cut | None = None
     held: Held | None = None
-    unfilled: frozenset[tuple[str, int, int]] = frozenset()
+    missing_required: frozenset[tuple[str, int, int]] = frozenset()
     crashing: frozenset[BadRecord] = frozenset()
     searches: int = 0
     most_records: int | None = None
-    barred: dict[tuple[str, ...], str] = field(default_factory=dict)
-    given_up: frozenset[tuple[str, int, int]] = frozenset()
-    awaited: dict[tuple[str, int, int], Awaited] = field(default_factory=dict)
-    ahead: dict[tuple[str, str], int] = field(default_factory=dict)
-    in_vain: InVain | None = None
+    rejected: dict[tuple[str, ...], str] = field(default_factory=dict)
+    abandoned: frozenset[tuple[str, int, int]] = frozenset()
+    pending_updates: dict[tuple[str, int, int], PendingUpdate] = field(default_factory=dict)
+    applied_early: dict[tuple[str, str], int] = field(default_factory=dict)
+    no_op_change: NoOpChange | None = None
 
     @property
     def name(self) -> str:
@@ -211,8 +209,8 @@ class Table:
 
     def end_batch(self) -> None:
         """Forgets what was noted for a batch that is in the table."""
-        self.held, self.in_vain = None, None
-        self.unpaired = self.unfilled = self.given_up = frozenset()
+        self.held, self.no_op_change = None, None
+        self.unpaired = self.missing_required = self.abandoned = frozenset()
         self.crashing, self.searches = frozenset(), 0
 
     def read_less(self, records: int) -> bool:
@@ -234,10 +232,10 @@ class Table:
     def forget_batches(self) -> None:
         """What was learnt for batches of a table that is another one now."""
         self.end_batch()
-        self.first, self.first_ids, self.barred, self.ahead, self.awaited = {}, {}, {}, {}, {}
-        self.cut, self.is_whole, self.tally = None, False, Tally()
+        self.first, self.first_ids, self.rejected, self.applied_early, self.pending_updates = {}, {}, {}, {}, {}
+        self.cut, self.is_single_task, self.tally = None, False, Tally()
 
-    def forget_passed_over(self) -> None:
+    def forget_skipped(self) -> None:
         """After a load: what begins elsewhere than the table now does is in a commit that has landed, or was rolled back."""
         begun = self._begun()
         kept: dict[str, dict[int, tuple[int, int]]] = {}
@@ -272,19 +270,19 @@ class Table:
             next_due_s=self.next_due_s,
             target_bytes=target,
             record_bytes=self.record_bytes,
-            is_light=self.largest_bytes is not None and self.largest_bytes <= HEAVY_BYTES,
+            is_small=self.largest_bytes is not None and self.largest_bytes <= OVERSIZED_BYTES,
             is_first=self.is_first,
             row_bytes=self.row_bytes or stored_row_bytes(self.size),
             min_bytes=min(least, target) if least else None,
             records_per_s=self.records_per_s,
             tasks=tasks,
             empty_batches=self.empty_batches,
-            held_bytes=held_row_bytes(columns) if self.spec.mode == "upsert" else None,
+            buffered_bytes=buffered_row_bytes(columns) if self.spec.mode == "upsert" else None,
             most_records=self.most_records,
         )
 
     @property
-    def letters_name(self) -> str:
+    def dead_letter_table_name(self) -> str:
         """The name of its dead-letter table."""
         return self.spec.dead_letters.table or f"{self.name}__dead_letters"
 
@@ -293,12 +291,12 @@ class Table:
         self.tally.add(report)
         self.good_batches = 0 if report.bad_count else self.good_batches + 1
         if self.good_batches >= _GOOD_BATCHES:
-            self.letters, self.is_whole = None, False
+            self.dead_letters, self.is_single_task = None, False
 
     def note_sizes(self, report: TaskReport) -> None:
         """Remembers how large records are."""
-        if report.has_heavy:
-            self.largest_bytes = HEAVY_BYTES + 1
+        if report.has_oversized:
+            self.largest_bytes = OVERSIZED_BYTES + 1
         elif report.record_count:
             self.record_bytes = report.value_bytes / report.record_count
             self.largest_bytes = max(self.largest_bytes or 0, report.largest_bytes)
@@ -308,8 +306,8 @@ class Table:
     @property
     def needs_one_task(self) -> bool:
         """Whether more tasks would write each their own small file for very many partitions, or must not share changes."""
-        if self.is_whole or self.is_scattered is not None:
-            return self.is_whole or bool(self.is_scattered)
+        if self.is_single_task or self.is_scattered is not None:
+            return self.is_single_task or bool(self.is_scattered)
         buckets = (term.transform for term in self.spec.partition_by or () if term.transform.startswith("bucket"))
         return prod(int(transform[7:-1]) for transform in buckets) >= _MANY_FILES
 
@@ -332,7 +330,7 @@ class Table:
             metadata=tuple((name, column) for name, column in self.spec.metadata.items() if column != key_column),
             target_file_size_bytes=self._target_file_size(),
             reading=replace(self._reading(), aliases=self._aliases(known)),
-            letters=plain_target(self.letters) if self.letters else None,
+            dead_letters=plain_target(self.dead_letters) if self.dead_letters else None,
             shaping=shaping_of(self.spec),
             key=self._key_reading() if key_column else None,
             headers=self._header_readings(),
@@ -342,12 +340,12 @@ class Table:
             most_partitions=self.spec.limits.partitions,
             changes=changes,
             envelope=envelope_of(self.spec, changes.paths if changes else ()),
-            is_whole=self.is_whole,
+            is_single_task=self.is_single_task,
             unpaired=tuple(sorted(self.unpaired)),
-            unfilled=tuple(sorted(self.unfilled)),
+            missing_required=tuple(sorted(self.missing_required)),
             crashing=tuple(sorted(self.crashing, key=lambda one: (one.topic, one.partition, one.offset))),
-            given_up=tuple(sorted(self.given_up)),
-            ahead=tuple(sorted(self.ahead)),
+            abandoned=tuple(sorted(self.abandoned)),
+            applied_early=tuple(sorted(self.applied_early)),
             last_deletes=self.progress.last_deletes,
             told_by=self._told_by() if self.spec.envelope is not None else None,
             tombstones=self.spec.tombstones if self.spec.tombstones != "delete" else "",
@@ -369,8 +367,8 @@ class Table:
         spec = self.spec
         columns, is_key_of_record = spec.key_columns, not spec.key_columns
         reading = self._told_by() if spec.envelope is not None else self._key_reading()
-        is_whole = spec.key.format == "text" or (spec.key.format == "raw" and spec.envelope is None)
-        if is_key_of_record and is_whole:
+        is_single_task = spec.key.format == "text" or (spec.key.format == "raw" and spec.envelope is None)
+        if is_key_of_record and is_single_task:
             # The column that the key is kept in as a whole: it is there already, without another look at the key.
             columns, is_key_of_record = (spec.metadata["key"],), False
         if is_key_of_record and self.state is not None:
@@ -408,7 +406,7 @@ class Table:
             may_widen=spec.schema_evolution == "evolve",
             on_bad=spec.on_bad_record,
             max_record_bytes=spec.limits.record_bytes,
-            barred=tuple(sorted(self.barred.items())),
+            rejected=tuple(sorted(self.rejected.items())),
             room=max(0, spec.limits.columns - (len(self.state.schema.field_ids) if self.state else 0)),
             numbers=spec.numbers,
             infers_times=spec.infers_timestamps,

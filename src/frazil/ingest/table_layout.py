@@ -52,7 +52,7 @@ def arranged(catalog: Catalog, spec: TableSpec, state: TableState) -> TableState
     return catalog.arrange(state.name, layout)
 
 
-def layout_misfit(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
+def layout_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
     """Why a table that is there cannot be written as the file says: with file and line; None when it can."""
     spec_kept = state.partitioning if spec.partition_by is None else PartitionSpec()
     unknown = unknown_transform(spec_kept, state.sorting if spec.sort_by is None else UNSORTED_SORT_ORDER)
@@ -62,10 +62,10 @@ def layout_misfit(spec: TableSpec, state: TableState, file: Path) -> SpecError |
             remedy="write `partition_by` and `sort_by` with known transforms, or use another table",
             where=state.name,
         )
-    return term_misfit(spec, state.schema, file)
+    return term_mismatch(spec, state.schema, file)
 
 
-def term_misfit(spec: TableSpec, found: Schema, file: Path) -> SpecError | None:
+def term_mismatch(spec: TableSpec, found: Schema, file: Path) -> SpecError | None:
     """The first term of `partition_by` and `sort_by` that cannot be had of the columns that are `found`, the declared ones
     and the table's own: with file and line; None when all can.
     """

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from frazil.dead_letters.record import SOURCE_COLUMNS, explain, first_misfits, letter_rows, named_schemas
-from frazil.decode.columns import Decoded, Misfit
-from frazil.decode.json.slices import MAX_MISFITS
+from frazil.dead_letters.record import SOURCE_COLUMNS, dead_letter_rows, explain, first_mismatches, named_schemas
+from frazil.decode.columns import Decoded, Mismatch
+from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.pieces import plain_columns, read_in_pieces
 from frazil.failpoints import hit
 from frazil.ingest.task_limits import limited_memory, limited_time
@@ -34,7 +34,7 @@ from frazil.types import (
     BadRecord,
     DataFile,
     FirstTombstone,
-    Half,
+    KeyUpdatePart,
     LastDelete,
     Offsets,
     TaskReport,
@@ -45,7 +45,7 @@ from frazil.types import (
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.changes import Changes
 from frazil.upsert.first_tombstones import FirstTombstones
-from frazil.upsert.incomplete_key_updates import Halves
+from frazil.upsert.incomplete_key_updates import IncompleteUpdates
 from frazil.upsert.last_deletes import LastDeletes
 from frazil.upsert.read_changes import read_checked, rows_of
 from frazil.write.partition_limit import TooManyPartitions
@@ -55,10 +55,10 @@ from frazil.write.write import FileWriter
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20
 _SETS = ("dropped", "loosened", "missing", "refusals")
-_EVERY_MISFIT = 2**31
+_EVERY_MISMATCH = 2**31
 _NEVER = 2**63 - 1
 _MANY_BYTES = 32 * 1024 * 1024  # Of values whose rows were all in memory: a hundred megabytes and more.
-HEAVY_PARTITION = -1
+OVERSIZED_PARTITION = -1
 """The partition of a record in a light batch that was left out, as it is not small."""
 
 
@@ -102,9 +102,9 @@ def source_columns(job: Job, with_offsets: bool) -> list[str]:
     targets = job.all_targets
     metadata = {field for target in targets for field in target.metadata_fields}
     wanted = {"value", "partition", "timestamp"} | metadata
-    if any(target.needs_headers or _tells_moves(target) for target in targets):
+    if any(target.needs_headers or _has_key_updates(target) for target in targets):
         wanted.add("headers")
-    if any(target.letters for target in targets):
+    if any(target.dead_letters for target in targets):
         wanted.update(SOURCE_COLUMNS[1:])
     if job.only_topic is None:
         wanted.add("topic")
@@ -116,7 +116,7 @@ def source_columns(job: Job, with_offsets: bool) -> list[str]:
 def has_few_headers(job: Job) -> bool:
     """Whether no other headers are needed than those that tell of rows which get another key."""
     targets = job.all_targets
-    return not any(one.needs_headers or one.letters or "headers" in one.metadata_fields for one in targets)
+    return not any(one.needs_headers or one.dead_letters or "headers" in one.metadata_fields for one in targets)
 
 
 def _look(topic: str, target: TableTarget, records: Mapping[str, pa.Array]) -> Decoded:
@@ -128,7 +128,7 @@ def _look(topic: str, target: TableTarget, records: Mapping[str, pa.Array]) -> D
     return refuse_far_times(target, records, found, limit=0)
 
 
-def _tells_moves(target: TableTarget) -> bool:
+def _has_key_updates(target: TableTarget) -> bool:
     return target.envelope is not None and target.envelope.needs_headers
 
 
@@ -192,12 +192,12 @@ class _TableRun:
     changes: ChangeRows | None = None
     key_columns: tuple[str, ...] = ()
     writer: FileWriter | None = None
-    letter_writer: FileWriter | None = None
-    letter_count: int = 0
+    dead_letter_writer: FileWriter | None = None
+    dead_letter_count: int = 0
     record_count: int = 0
     value_bytes: int = 0
     largest_bytes: int = 0
-    has_heavy: bool = False
+    has_oversized: bool = False
     latest_ms: dict[str, dict[int, int]] = field(default_factory=dict)
     wanted: dict[str, None] = field(default_factory=dict)
     loosened: set[str] = field(default_factory=set)
@@ -207,14 +207,14 @@ class _TableRun:
     bad: list[BadRecord] = field(default_factory=list)
     bad_count: int = 0
     scattered: tuple[str, ...] = ()
-    passed_over: Counter[str] = field(default_factory=Counter)
-    has_moves: bool = False
+    ignored_records: Counter[str] = field(default_factory=Counter)
+    has_key_updates: bool = False
     unpaired: tuple[tuple[str, int, int], ...] = ()
     unplaced: tuple[tuple[str, int, int], ...] = ()
     ends: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.halves = Halves(self.target.given_up, self.target.ahead)
+        self.key_update_parts = IncompleteUpdates(self.target.abandoned, self.target.applied_early)
         self.last_deletes = LastDeletes(self.target.last_deletes)
         self.first_tombstones = FirstTombstones(self.target, self.topics)
 
@@ -222,18 +222,18 @@ class _TableRun:
     def is_writing(self) -> bool:
         """Once something must change first, the rows of this attempt are of no use."""
         is_lost = self.bad_count > 0 and not self._has_place_for_bad
-        is_refused = self.is_trial or self.has_heavy or bool(self.scattered or self.unplaced) or self._is_in_part
+        is_refused = self.is_trial or self.has_oversized or bool(self.scattered or self.unplaced) or self._is_in_part
         needs = self.wanted or self.loosened or self.missing or self.key_columns
         return not (is_refused or needs or is_lost)
 
     @property
     def _is_in_part(self) -> bool:
-        return self.has_moves or bool(self.unpaired) or bool(self.ends)
+        return self.has_key_updates or bool(self.unpaired) or bool(self.ends)
 
     @property
     def _has_place_for_bad(self) -> bool:
         on_bad = self.target.reading.on_bad
-        return on_bad == "skip" or (on_bad == "dead_letter" and self.target.letters is not None)
+        return on_bad == "skip" or (on_bad == "dead_letter" and self.target.dead_letters is not None)
 
     def take(self, topic: str, records: pa.RecordBatch) -> None:
         """Decodes, shapes and writes the records of one topic."""
@@ -241,8 +241,8 @@ class _TableRun:
             records = self._take_crashing(topic, records)
             if not records.num_rows:
                 return
-        self.has_heavy |= bool((np.asarray(records.column("partition")) == HEAVY_PARTITION).any())
-        if self.has_heavy:
+        self.has_oversized |= bool((np.asarray(records.column("partition")) == OVERSIZED_PARTITION).any())
+        if self.has_oversized:
             return
         read_one = partial(self._read, topic)
         for piece, columns, read in read_in_pieces(records, read_one, self.target.reading.room):
@@ -261,9 +261,9 @@ class _TableRun:
         self.loosened |= {json.dumps(path) for path in decoded.loosened - self.target.fixed}
         self.missing |= decoded.missing
         self.refusals = note_names(self.refusals, decoded.refusals)
-        self.passed_over.update(read.passed_over)
+        self.ignored_records.update(read.ignored_records)
         if self.is_writing and records.num_rows:
-            if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.letters):
+            if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.dead_letters):
                 columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
             with self._noting_partitions():
                 self._write(topic, columns, read)
@@ -286,10 +286,12 @@ class _TableRun:
         self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
         self.bad_count += len(named)
         self.bad += named[: _MAX_BAD - len(self.bad)]
-        if self.is_writing and self.target.letters is not None:
+        if self.is_writing and self.target.dead_letters is not None:
             columns.setdefault("topic", pa.repeat(pa.scalar(topic), len(named)))
-            misfits = [Misfit(row, one.path, one.kind, one.reason) for row, one in enumerate(named)]
-            self._add_letters(self.target.letters, letter_rows(self.target.letters, columns, misfits))
+            mismatches = [Mismatch(row, one.path, one.kind, one.reason) for row, one in enumerate(named)]
+            self._add_dead_letters(
+                self.target.dead_letters, dead_letter_rows(self.target.dead_letters, columns, mismatches)
+            )
 
     def _note_hints(self, decoded: Decoded) -> None:
         """Reads on with what these records have told, in a look at a table's first records."""
@@ -305,7 +307,7 @@ class _TableRun:
         except TooManyPartitions as error:
             self.scattered = error.some
 
-    def _read(self, topic: str, columns: Mapping[str, pa.Array], limit: int = MAX_MISFITS) -> ReadRecords:
+    def _read(self, topic: str, columns: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES) -> ReadRecords:
         if self.target.changes is None:
             found = read_records(self.target, columns, limit)
             near = refuse_far_times(self.target, columns, found.decoded, limit)
@@ -317,9 +319,9 @@ class _TableRun:
         near = refuse_far_times(self.target, columns, changes.decoded, limit)
         decoded = self._by_rows(topic, columns, near)
         self.key_columns = self.key_columns or changes.key_columns
-        self.has_moves |= changes.old_keys is not None and not self.target.is_whole
+        self.has_key_updates |= changes.old_keys is not None and not self.target.is_single_task
         if topic:  # A second look at bad records tells nothing new of them.
-            self.halves.take(topic, changes.halves, columns)
+            self.key_update_parts.take(topic, changes.key_update_parts, columns)
             self.last_deletes.take(topic, changes.last_deletes, columns)
         return ReadRecords(decoded, replace(changes, decoded=decoded))
 
@@ -328,8 +330,8 @@ class _TableRun:
         return wanted_by_rows(self.target, columns, decoded, partial(_look, topic)) if topic else decoded
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
-        if self.target.letters is not None and read.decoded.refused.any():
-            self._write_letters(self.target.letters, columns, read.decoded)
+        if self.target.dead_letters is not None and read.decoded.refused.any():
+            self._write_dead_letters(self.target.dead_letters, columns, read.decoded)
         if self.writer is None:
             self.writer = FileWriter(self.target)
         if self.target.changes is not None and read.changes is not None:
@@ -348,30 +350,32 @@ class _TableRun:
         self.changes.take(topic, *self.first_tombstones.take_out(topic, columns, rows, kept, records))
         self.unplaced = tuple(sorted(self.changes.unplaced))
 
-    def _write_letters(self, letters: TableTarget, columns: dict[str, pa.Array], decoded: Decoded) -> None:
+    def _write_dead_letters(self, dead_letters: TableTarget, columns: dict[str, pa.Array], decoded: Decoded) -> None:
         rows = np.flatnonzero(decoded.refused)
-        bad, known = pick(columns, rows), first_misfits(decoded)
+        bad, known = pick(columns, rows), first_mismatches(decoded)
         again = None
         if not known.keys() >= set(rows.tolist()):
-            again = self._read("", bad, _EVERY_MISFIT).decoded
-        misfits = explain(rows.tolist(), known, again)
-        self._add_letters(letters, letter_rows(letters, bad, misfits, named_schemas(self.target.reading, bad)))
+            again = self._read("", bad, _EVERY_MISMATCH).decoded
+        mismatches = explain(rows.tolist(), known, again)
+        self._add_dead_letters(
+            dead_letters, dead_letter_rows(dead_letters, bad, mismatches, named_schemas(self.target.reading, bad))
+        )
 
-    def _add_letters(self, letters: TableTarget, rows: pa.Table) -> None:
-        if self.letter_writer is None:
-            self.letter_writer = FileWriter(letters)
-        self.letter_writer.write(rows)
-        self.letter_count += rows.num_rows
+    def _add_dead_letters(self, dead_letters: TableTarget, rows: pa.Table) -> None:
+        if self.dead_letter_writer is None:
+            self.dead_letter_writer = FileWriter(dead_letters)
+        self.dead_letter_writer.write(rows)
+        self.dead_letter_count += rows.num_rows
 
     def report(self) -> TaskReport:
         """Ends the files, or removes them when they are of no use."""
         files: list[DataFile] = []
-        letters: list[DataFile] = []
+        dead_letters: list[DataFile] = []
         touched: tuple[Touched, ...] = ()
-        if self.target.is_whole:
-            self.ends = self.halves.ends()
+        if self.target.is_single_task:
+            self.ends = self.key_update_parts.ends()
         else:
-            self.has_moves |= self.halves.has_lone_deletes
+            self.has_key_updates |= self.key_update_parts.has_lone_deletes
         if self.is_writing:
             with self._noting_partitions():
                 left = (
@@ -382,17 +386,17 @@ class _TableRun:
                 if left is not None and left[0]:
                     touched = (Touched(left[0], left[1], tuple(file.path for file in files), left[2]),)
                 touched += self.first_tombstones.kept()
-                letters = self.letter_writer.finish() if self.letter_writer is not None else []
+                dead_letters = self.dead_letter_writer.finish() if self.dead_letter_writer is not None else []
         if not self.is_writing:
             self.abandon()
-            files, letters = [], []
+            files, dead_letters = [], []
         return TaskReport(
             table=self.target.name,
             files=tuple(files),
             record_count=self.record_count,
             value_bytes=self.value_bytes,
             largest_bytes=self.largest_bytes,
-            has_heavy=self.has_heavy,
+            has_oversized=self.has_oversized,
             latest_ms=self.latest_ms,
             wanted=tuple(self.wanted),
             loosened=frozenset(self.loosened),
@@ -401,15 +405,15 @@ class _TableRun:
             dropped=self.dropped,
             bad=tuple(self.bad),
             bad_count=self.bad_count,
-            letters=tuple(letters),
-            letter_count=self.letter_count if letters else 0,
+            dead_letters=tuple(dead_letters),
+            dead_letter_count=self.dead_letter_count if dead_letters else 0,
             scattered=self.scattered,
             touched=touched,
             key_columns=self.key_columns,
-            passed_over=dict(self.passed_over),
-            has_moves=self.has_moves,
+            ignored_records=dict(self.ignored_records),
+            has_key_updates=self.has_key_updates,
             unpaired=self.unpaired,
-            halves=self.halves.alone(),
+            key_update_parts=self.key_update_parts.alone(),
             ends=self.ends,
             emptied=self.changes.emptied if self.changes is not None else "",
             unplaced=self.unplaced,
@@ -418,7 +422,7 @@ class _TableRun:
 
     def abandon(self) -> None:
         """Removes this attempt's files."""
-        for writer in (self.writer, self.letter_writer):
+        for writer in (self.writer, self.dead_letter_writer):
             if writer is not None:
                 writer.abandon()
 
@@ -429,11 +433,11 @@ class _TableRun:
             self.largest_bytes = max(self.largest_bytes, int(np.diff(offsets).max()))
 
     def _note_bad(self, topic: str, columns: dict[str, pa.Array], decoded: Decoded) -> None:
-        self.bad_count += decoded.misfit_count
-        for misfit in decoded.misfits[: _MAX_BAD - len(self.bad)]:
-            offset = columns["offset"][misfit.row].as_py() if "offset" in columns else -1
-            partition = columns["partition"][misfit.row].as_py()
-            self.bad.append(BadRecord(topic, partition, offset, misfit.kind, misfit.path, misfit.reason))
+        self.bad_count += decoded.mismatch_count
+        for mismatch in decoded.mismatches[: _MAX_BAD - len(self.bad)]:
+            offset = columns["offset"][mismatch.row].as_py() if "offset" in columns else -1
+            partition = columns["partition"][mismatch.row].as_py()
+            self.bad.append(BadRecord(topic, partition, offset, mismatch.kind, mismatch.path, mismatch.reason))
 
 
 def _by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -453,7 +457,10 @@ def _by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordB
 def _from(records: pa.RecordBatch, starts: Mapping[int, int]) -> pa.RecordBatch:
     """The records of a topic that are a table's own."""
     partitions, codes = np.unique(np.asarray(records.column("partition")), return_inverse=True)
-    known = {HEAVY_PARTITION: 0, **starts}  # Where it is from a heavy one does not tell: all tables get to know of it.
+    known = {
+        OVERSIZED_PARTITION: 0,
+        **starts,
+    }  # Where it is from a heavy one does not tell: all tables get to know of it.
     first = np.array([known.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
     is_own = np.asarray(records.column("offset")) >= first[codes]
     return records if is_own.all() else records.filter(pa.array(is_own))
@@ -483,12 +490,12 @@ def load_report(text: str) -> TaskReport:
     """The report that `dump_report` wrote."""
     fields = json.loads(text)
     fields["files"] = tuple(DataFile(**file) for file in fields["files"])
-    fields["letters"] = tuple(DataFile(**file) for file in fields["letters"])
+    fields["dead_letters"] = tuple(DataFile(**file) for file in fields["dead_letters"])
     fields["touched"] = tuple(_load_touched(touched) for touched in fields["touched"])
     fields["key_columns"] = tuple(fields["key_columns"])
     for name in ("unpaired", "unplaced"):
         fields[name] = tuple((topic, partition, offset) for topic, partition, offset in fields[name])
-    fields["halves"] = tuple(Half(**half) for half in fields["halves"])
+    fields["key_update_parts"] = tuple(KeyUpdatePart(**half) for half in fields["key_update_parts"])
     fields["last_deletes"] = tuple(LastDelete(**last) for last in fields["last_deletes"])
     fields["ends"] = {t: {int(p): offset for p, offset in ps.items()} for t, ps in fields["ends"].items()}
     fields["bad"] = tuple(BadRecord(**bad) for bad in fields["bad"])

@@ -40,7 +40,7 @@ class Done:
 _WAKE = Done(None, Future())
 
 
-class Lanes(Protocol):
+class Workers(Protocol):
     """A lane is named for a kind of work, and behind a colon for the service that the work needs, which others do without:
     `small:s3` is another lane than `small:file`.
 
@@ -48,14 +48,14 @@ class Lanes(Protocol):
     `protoc` several.
     """
 
-    def is_free(self, lane: str) -> bool:
+    def is_free(self, pool: str) -> bool:
         """Whether work in the lane would begin at once."""
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way at all."""
 
-    def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
+    def submit(self, pool: str, about: Any, work: Callable[[], Any]) -> None:
         """Starts `work` in a lane; its end will be answered by `wait` with `about`."""
 
     def wait(self, timeout_s: float) -> list[Done]:
@@ -99,8 +99,8 @@ _WITH_BUCKETS = {"s3", "gcs"}
 
 
 @dataclass
-class _Lane:
-    """One lane: its threads, which are made as they are needed, and when each piece of work began."""
+class _Pool:
+    """One pool: its threads, which are made as they are needed, and when each piece of work began."""
 
     room: Room
     threads: ThreadPoolExecutor
@@ -122,27 +122,27 @@ class _Lane:
             self.threads.submit(_do, future, work)
 
 
-class ThreadLanes:
+class ThreadWorkers:
     """Lanes that are threads. Of its methods the service's own thread calls all but `wake`."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._done: queue.SimpleQueue[Done] = queue.SimpleQueue()
-        self._lanes: dict[str, _Lane] = {}
+        self._workers: dict[str, _Pool] = {}
 
-    def is_free(self, lane: str) -> bool:
+    def is_free(self, pool: str) -> bool:
         """See the protocol."""
-        known = self._lane(lane)
+        known = self._pool(pool)
         return not known.waiting and known.has_place
 
     @property
     def is_idle(self) -> bool:
         """See the protocol."""
-        return not any(lane.waiting or lane.began_s for lane in self._lanes.values())
+        return not any(pool.waiting or pool.began_s for pool in self._workers.values())
 
-    def submit(self, lane: str, about: Any, work: Callable[[], Any]) -> None:
+    def submit(self, pool: str, about: Any, work: Callable[[], Any]) -> None:
         """See the protocol."""
-        known, future = self._lane(lane), Future[Any]()
+        known, future = self._pool(pool), Future[Any]()
         future.add_done_callback(lambda done: self._done.put(Done((known, about), done)))
         known.waiting.append((future, work))
         known.begin()
@@ -161,8 +161,8 @@ class ThreadLanes:
         for done in finished:
             if done is _WAKE:
                 continue
-            lane, about = done.about
-            del lane.began_s[done.future]
+            pool, about = done.about
+            del pool.began_s[done.future]
             answers.append(Done(about, done.future))
         self._begin()
         return answers
@@ -175,19 +175,19 @@ class ThreadLanes:
         """Ends the threads. Those that are not waited for keep the process alive until their work has ended: whoever gives
         it up ends the JVM that it is done in.
         """
-        for lane in self._lanes.values():
-            lane.waiting.clear()
-            lane.threads.shutdown(wait=wait)
+        for pool in self._workers.values():
+            pool.waiting.clear()
+            pool.threads.shutdown(wait=wait)
 
     def _begin(self) -> None:
-        for lane in self._lanes.values():
-            lane.begin()
+        for pool in self._workers.values():
+            pool.begin()
 
-    def _lane(self, name: str) -> _Lane:
-        if name not in self._lanes:
+    def _pool(self, name: str) -> _Pool:
+        if name not in self._workers:
             room = _ROOMS[name.partition(":")[0]]
-            self._lanes[name] = _Lane(room, ThreadPoolExecutor(room.most, name), self._clock)
-        return self._lanes[name]
+            self._workers[name] = _Pool(room, ThreadPoolExecutor(room.most, name), self._clock)
+        return self._workers[name]
 
 
 def _do(future: Future[Any], work: Callable[[], Any]) -> None:
@@ -198,12 +198,12 @@ def _do(future: Future[Any], work: Callable[[], Any]) -> None:
         future.set_exception(error)
 
 
-def lane_of(kind: str, table: Table) -> str:
+def pool_of(kind: str, table: Table) -> str:
     """The lane for a table's work with its store."""
     return f"{kind}:{store_of(table.state)}"
 
 
-def asking_lane(spec: TableSpec) -> str:
+def asking_pool(spec: TableSpec) -> str:
     """In which lane the registry is asked for a table's schemas: where protoc reads them, it may keep the lane waiting."""
     return "protoc" if "protobuf" in (spec.value.format, spec.key.format) else "registry"
 

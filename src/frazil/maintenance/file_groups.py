@@ -26,14 +26,14 @@ _LARGEST_SHARE = 0.25
 itself, and rows be written again for each power of two; at 0.25 they are a quarter to a third less often. Where fewer than
 eight files are said to be worth it, it is more: so many of one size are to go together.
 """
-_LARGEST_SHARE_AT_REST = 2
+_LARGEST_SHARE_WHEN_IDLE = 2
 """When records have stopped coming, for little more comes to join."""
 
 
 @dataclass(frozen=True)
 class Packing:
     """How files are put together. target_bytes: of a file; group_bytes: what is rewritten at once at most; fewest: small
-    files that are worth it. mode: as plan_care has it.
+    files that are worth it. mode: as plan_maintenance has it.
     """
 
     target_bytes: int
@@ -107,13 +107,13 @@ def _choose(small: Mapping[str, Sequence[int]], packing: Packing) -> Chosen | No
     partitions = set()
     largest, fewest, has_rest = 0, packing.fewest_now, False
     for partition, sizes in small.items():
-        looked_at = _looked_at(sizes, packing) if packing.mode == "thorough" else sizes
-        whole = _whole(looked_at, packing)
+        inspected = _looked_at(sizes, packing) if packing.mode == "thorough" else sizes
+        whole = _whole(inspected, packing)
         few = _few(sizes, packing) if not whole and packing.mode != "thorough" else []
         groups += whole or few
         if whole or few:
             partitions.add(partition)
-        largest = max(largest, max(looked_at if whole else chain.from_iterable(few), default=0))
+        largest = max(largest, max(inspected if whole else chain.from_iterable(few), default=0))
         # Files may come in another order, and then fewer of them fill a group.
         fewest = min([fewest, *(max(2, 3 * len(group) // 4) for group in whole)])
         is_one = [len(group) for group in whole] == [len(sizes)] and sum(sizes) <= packing.target_bytes
@@ -150,7 +150,7 @@ def _few(sizes: Sequence[int], packing: Packing) -> list[tuple[int, ...]]:
     written again a few times only, however small the commits are.
     """
     fewest = packing.fewest_now
-    share = _LARGEST_SHARE_AT_REST if packing.mode == "quiet" else max(_LARGEST_SHARE, 2 / fewest)
+    share = _LARGEST_SHARE_WHEN_IDLE if packing.mode == "quiet" else max(_LARGEST_SHARE, 2 / fewest)
     ordered = sorted(sizes)
     smaller = list(accumulate(ordered))
     count = next((n for n in range(len(ordered), 1, -1) if ordered[n - 1] <= share * smaller[n - 2]), 0)

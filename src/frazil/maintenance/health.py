@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from frazil.catalog.table_metadata import TableLook
+from frazil.catalog.table_metadata import TableMetadata
 
 SMALL_SHARE_OF_TARGET = 0.75
 """A file below this share of the target size is small; Iceberg's own measure."""
@@ -28,11 +28,11 @@ _CARED = re.compile(rf"frazil\..+\.{CARED_NOTE}")
 
 
 @dataclass(frozen=True)
-class Debt:
+class TableHealth:
     """A table's figures. small_files: those that lie in a partition with another small one, so that two could be one.
     p50_bytes: the median size of data files. deleted_rows: as delete files count them; deleted_share: of the rows in data
     files those that are deleted, estimated where delete files do not say which file they are about.
-    last_care_ms: when table care of any process last changed the table's files, or a round by hand did anything.
+    last_maintenance_ms: when table care of any process last changed the table's files, or a round by hand did anything.
     """
 
     files: int = 0
@@ -46,7 +46,7 @@ class Debt:
     manifests: int = 0
     snapshots: int = 0
     metadata_bytes: int = 0
-    last_care_ms: int | None = None
+    last_maintenance_ms: int | None = None
 
     @property
     def small_share(self) -> float:
@@ -68,39 +68,39 @@ class Debt:
         return tuple(words)
 
 
-def measure(look: TableLook, target_bytes: int) -> Debt:
+def measure(metadata: TableMetadata, target_bytes: int) -> TableHealth:
     """The figures of a table that was looked at with its files. target_bytes: the size that files should have."""
-    sizes = [file.size_bytes for file in look.files]
-    cared = [snapshot.at_ms for snapshot in look.ancestors() if snapshot.is_care]
-    cared += [int(text) for name, text in look.properties.items() if _CARED.fullmatch(name) and text.isdecimal()]
-    small = small_files(look, int(target_bytes * SMALL_SHARE_OF_TARGET))
-    rows = sum(file.record_count for file in look.files)
-    return Debt(
+    sizes = [file.size_bytes for file in metadata.files]
+    cared = [snapshot.at_ms for snapshot in metadata.ancestors() if snapshot.is_maintenance]
+    cared += [int(text) for name, text in metadata.properties.items() if _CARED.fullmatch(name) and text.isdecimal()]
+    small = small_files(metadata, int(target_bytes * SMALL_SHARE_OF_TARGET))
+    rows = sum(file.record_count for file in metadata.files)
+    return TableHealth(
         files=len(sizes),
         size_bytes=sum(sizes),
         p50_bytes=int(median(sizes)) if sizes else 0,
         small_files=sum(len(sizes) for sizes in small.values()),
-        delete_files=len(look.deletes),
-        equality_deletes=sum(file.kind == "equality" for file in look.deletes),
-        deleted_rows=sum(file.record_count for file in look.deletes if file.kind != "equality"),
-        deleted_share=sum(file.deleted + file.loosely_deleted for file in look.files) / max(1, rows),
-        manifests=len(look.manifests),
-        snapshots=len(look.snapshots),
-        metadata_bytes=look.metadata_bytes,
-        last_care_ms=max(cared, default=None),
+        delete_files=len(metadata.deletes),
+        equality_deletes=sum(file.kind == "equality" for file in metadata.deletes),
+        deleted_rows=sum(file.record_count for file in metadata.deletes if file.kind != "equality"),
+        deleted_share=sum(file.deleted + file.loosely_deleted for file in metadata.files) / max(1, rows),
+        manifests=len(metadata.manifests),
+        snapshots=len(metadata.snapshots),
+        metadata_bytes=metadata.metadata_bytes,
+        last_maintenance_ms=max(cared, default=None),
     )
 
 
-def small_files(look: TableLook, below_bytes: int) -> Mapping[str, list[int]]:
+def small_files(metadata: TableMetadata, below_bytes: int) -> Mapping[str, list[int]]:
     """The sizes of small files by partition, in the order of the table; only of partitions with more than one."""
     found: dict[str, list[int]] = {}
-    for file in look.files:
+    for file in metadata.files:
         if file.size_bytes < below_bytes:
             found.setdefault(file.partition, []).append(file.size_bytes)
     return {partition: sizes for partition, sizes in found.items() if len(sizes) > 1}
 
 
-def small_beside_larger(look: TableLook, target_bytes: int) -> Mapping[str, list[int]]:
+def small_beside_larger(metadata: TableMetadata, target_bytes: int) -> Mapping[str, list[int]]:
     """Of each partition whose small files fit into one of the target size, all of them and the smallest of the larger ones:
     the sizes of these. What came while the others were put together is else a file of its own for good.
 
@@ -110,7 +110,7 @@ def small_beside_larger(look: TableLook, target_bytes: int) -> Mapping[str, list
     below_bytes = int(target_bytes * SMALL_SHARE_OF_TARGET)
     larger: dict[str, int] = {}
     small: dict[str, list[int]] = {}
-    for file in look.files:
+    for file in metadata.files:
         if file.size_bytes < below_bytes:
             small.setdefault(file.partition, []).append(file.size_bytes)
         else:

@@ -1,4 +1,5 @@
-"""Data files of one partition put together into fewer, for table care: rows are copied column by column, in Python tasks.
+"""Data files of one partition put together into fewer, for table maintenance: rows are copied column by column, in Python
+tasks.
 
 Only what is the same in all of them is copied: files with the table's columns as these are now, save for columns that were
 added since. All else, such as columns that have become wider, is for Iceberg's own writer.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from frazil.catalog.progress import key
-from frazil.catalog.table_metadata import Snapshot, TableLook
+from frazil.catalog.table_metadata import Snapshot, TableMetadata
 
 METADATA_BUDGET_BYTES = 900_000
 """What the newest snapshots may take of the metadata; as many older ones are kept at most."""
@@ -28,60 +28,62 @@ class Retention:
     count: int
 
 
-def expirable(look: TableLook, retention: Retention, keep_back_to: Iterable[int], now_ms: int) -> tuple[int, ...]:
+def expirable(
+    metadata: TableMetadata, retention: Retention, keep_back_to: Iterable[int], now_ms: int
+) -> tuple[int, ...]:
     """The snapshots that can go, oldest first.
 
     keep_back_to: snapshots that the main branch must reach without a gap, for a retry that is not finished has read them, or
     a pipeline has yet to begin.
     """
-    line = list(look.ancestors())
-    count = kept_count(look, retention.count)
+    line = list(metadata.ancestors())
+    count = kept_count(metadata, retention.count)
     oldest_ms = now_ms - retention.age_ms
     held = _unbroken(line, count, oldest_ms, keep_back_to)
     on_main = {snapshot.id for snapshot in line}
-    kept = {snapshot.id for snapshot in line[:held]} | set(look.refs.values()) | set(_counted(look))
-    kept |= {snapshot.id for snapshot in _for_readers(look, line, held, oldest_ms)[:count]}
-    branched = _of_branches(look)
+    kept = {snapshot.id for snapshot in line[:held]} | set(metadata.refs.values()) | set(_counted(metadata))
+    kept |= {snapshot.id for snapshot in _for_readers(metadata, line, held, oldest_ms)[:count]}
+    branched = _of_branches(metadata)
     return tuple(
         snapshot.id
-        for snapshot in sorted(look.snapshots.values(), key=lambda one: (one.at_ms, one.id))
+        for snapshot in sorted(metadata.snapshots.values(), key=lambda one: (one.at_ms, one.id))
         if snapshot.id not in kept
         and snapshot.id not in branched - on_main
         and (snapshot.id in on_main or snapshot.at_ms < oldest_ms or not _is_elsewhere(snapshot, line))
     )
 
 
-def before_first_commit(look: TableLook, pipeline: str) -> tuple[int, ...]:
+def before_first_commit(metadata: TableMetadata, pipeline: str) -> tuple[int, ...]:
     """What a table must be kept back to that the pipeline has made and committed nothing to: to its first snapshot. Without
     it nobody could tell such a table from one whose progress has expired.
     """
-    line = list(look.ancestors())
-    if key(pipeline, "created") not in look.properties or any(pipeline in one.progress for one in line):
+    line = list(metadata.ancestors())
+    if key(pipeline, "created") not in metadata.properties or any(pipeline in one.progress for one in line):
         return ()
     return tuple(one.id for one in line[-1:] if one.parent is None)
 
 
-def needs_carrying(look: TableLook, retention: Retention) -> bool:
+def needs_carrying(metadata: TableMetadata, retention: Retention) -> bool:
     """Whether the newest progress of some pipeline lies so far back that it holds more snapshots than should be kept."""
-    return len(look.snapshots) > 1 and progress_depth(look) > kept_count(look, retention.count)
+    return len(metadata.snapshots) > 1 and progress_depth(metadata) > kept_count(metadata, retention.count)
 
 
-def progress_depth(look: TableLook) -> int:
+def progress_depth(metadata: TableMetadata) -> int:
     """How many of the newest snapshots hold the newest progress of every pipeline: 1 where the last one has all of it, 0
     where there is none.
     """
-    return _progress_depth(list(look.ancestors()))
+    return _progress_depth(list(metadata.ancestors()))
 
 
-def _counted(look: TableLook) -> list[int]:
+def _counted(metadata: TableMetadata) -> list[int]:
     """The newest snapshot with statistics: where Iceberg has them, they are in no order."""
-    there = [look.snapshots[one] for one in look.statistics if one in look.snapshots]
+    there = [metadata.snapshots[one] for one in metadata.statistics if one in metadata.snapshots]
     return [max(there, key=lambda one: (one.at_ms, one.id)).id] if there else []
 
 
-def kept_count(look: TableLook, wanted: int) -> int:
+def kept_count(metadata: TableMetadata, wanted: int) -> int:
     """How many snapshots are kept where `wanted` are asked for: fewer where their metadata would be too much."""
-    each_bytes = look.metadata_bytes / max(1, len(look.snapshots))
+    each_bytes = metadata.metadata_bytes / max(1, len(metadata.snapshots))
     return max(min(FEWEST, wanted), min(wanted, int(METADATA_BUDGET_BYTES / max(1.0, each_bytes))))
 
 
@@ -105,13 +107,13 @@ def _progress_depth(line: Sequence[Snapshot]) -> int:
     return max(newest.values(), default=0)
 
 
-def _for_readers(look: TableLook, line: Sequence[Snapshot], held: int, oldest_ms: int) -> list[Snapshot]:
+def _for_readers(metadata: TableMetadata, line: Sequence[Snapshot], held: int, oldest_ms: int) -> list[Snapshot]:
     """The last snapshots before files were removed, newest first: those that are about to leave the unbroken part of the
     main branch, and those that have left it before.
     """
     leaving = [before for after, before in pairwise(line[max(0, held - 1) :]) if after.removes_files]
     on_main = {snapshot.id for snapshot in line}
-    left = [s for s in look.snapshots.values() if s.id not in on_main and not _is_elsewhere(s, line)]
+    left = [s for s in metadata.snapshots.values() if s.id not in on_main and not _is_elsewhere(s, line)]
     return sorted((s for s in [*leaving, *left] if s.at_ms >= oldest_ms), key=lambda one: one.at_ms, reverse=True)
 
 
@@ -120,11 +122,11 @@ def _is_elsewhere(snapshot: Snapshot, line: Sequence[Snapshot]) -> bool:
     return snapshot.is_staged or (bool(line) and snapshot.at_ms > line[-1].at_ms)
 
 
-def _of_branches(look: TableLook) -> set[int]:
+def _of_branches(metadata: TableMetadata) -> set[int]:
     found: set[int] = set()
-    for head in look.refs.values():
+    for head in metadata.refs.values():
         at: int | None = head
-        while at is not None and at in look.snapshots and at not in found:
+        while at is not None and at in metadata.snapshots and at not in found:
             found.add(at)
-            at = look.snapshots[at].parent
+            at = metadata.snapshots[at].parent
     return found

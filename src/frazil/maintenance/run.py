@@ -8,26 +8,26 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from frazil.catalog.history import LETTERS_MARK, has_letters_to_come, read_by_retry
+from frazil.catalog.history import DEAD_LETTERS_MARK, has_uncommitted_dead_letters, read_by_retry
 from frazil.catalog.maintenance_port import Rewritten, Upkeep
 from frazil.catalog.shared_folder import plain
-from frazil.catalog.table_metadata import TableLook
+from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
-from frazil.maintenance.health import CARED_NOTE, Debt, measure
+from frazil.maintenance.health import CARED_NOTE, TableHealth, measure
 from frazil.maintenance.plan import (
     BEGIN_NOTE,
     ORPHANS_NOTE,
     REWRITES,
     Action,
-    Care,
     Holds,
+    MaintenanceTask,
     Mode,
     Plan,
     as_the_table_says,
     mode_of,
-    plan_care,
+    plan_maintenance,
 )
 from frazil.maintenance.retention import before_first_commit
 
@@ -46,15 +46,15 @@ DELETES_OPTIONS = {
 
 @dataclass(frozen=True)
 class Charge:
-    """A table in care. letters: the name of its dead-letter table; owners: of a dead-letter table those whose it is.
-    is_mirror: its records replace rows, so its commits undo care's work. files_since_ms: see Plan.
+    """A table in care. dead_letters: the name of its dead-letter table; owners: of a dead-letter table those whose it is.
+    is_upsert: its records replace rows, so its commits undo care's work. files_since_ms: see Plan.
     """
 
     name: str
-    care: Care
-    letters: str = ""
+    maintenance: MaintenanceTask
+    dead_letters: str = ""
     owners: tuple[str, ...] = ()
-    is_mirror: bool = False
+    is_upsert: bool = False
     files_since_ms: int | None = None
 
 
@@ -83,31 +83,37 @@ class Carer:
 
         Raises UnavailableError as the catalog does.
         """
-        look = self._upkeep.look(charge.name, with_files=True)
-        if look is None:
+        metadata = self._upkeep.metadata(charge.name, with_files=True)
+        if metadata is None:
             return None
         now_ms = self._clock.now_ms()
-        noted = self._noted(look)
+        noted = self._noted(metadata)
         if begins and not noted:
             self._upkeep.note(charge.name, BEGIN_NOTE, str(now_ms))
             noted = {BEGIN_NOTE: now_ms}
-        holds, mode = self._holds(look, charge), mode or mode_of(look, now_ms)
-        plan = plan_care(look, charge.care, holds, now_ms, mode, noted)
+        holds, mode = self._holds(metadata, charge), mode or mode_of(metadata, now_ms)
+        plan = plan_maintenance(metadata, charge.maintenance, holds, now_ms, mode, noted)
         is_settled = not plan.actions and not plan.waiting
         if is_settled and mode != "thorough":
-            is_settled = not plan_care(look, charge.care, holds, now_ms, "thorough", noted).actions
+            is_settled = not plan_maintenance(metadata, charge.maintenance, holds, now_ms, "thorough", noted).actions
         return replace(plan, files_since_ms=charge.files_since_ms, is_settled=is_settled)
 
-    def measure(self, charge: Charge) -> Debt:
+    def measure(self, charge: Charge) -> TableHealth:
         """What the table owes now; nothing where there is none. Raises UnavailableError as the catalog does."""
-        look = self._upkeep.look(charge.name, with_files=True)
-        return measure(look, as_the_table_says(charge.care, look).target_bytes) if look is not None else Debt()
+        metadata = self._upkeep.metadata(charge.name, with_files=True)
+        return (
+            measure(metadata, as_the_table_says(charge.maintenance, metadata).target_bytes)
+            if metadata is not None
+            else TableHealth()
+        )
 
     def note_round(self, table: str) -> None:
         """Notes that a round has done something: expired snapshots and removed files leave no trace of it."""
         self._upkeep.note(table, CARED_NOTE, str(self._clock.now_ms()))
 
-    def run(self, plan: Plan, care: Care, is_stopping: Callable[[], bool] = lambda: False) -> Iterator[Outcome]:
+    def run(
+        self, plan: Plan, maintenance: MaintenanceTask, is_stopping: Callable[[], bool] = lambda: False
+    ) -> Iterator[Outcome]:
         """Does what is planned, one action after another. Where one has failed, and was not lost to another commit, no
         more files are rewritten; books are kept nevertheless, or the metadata would grow for as long as it fails.
         """
@@ -119,7 +125,7 @@ class Carer:
                 continue
             began_s = self._clock.monotonic_s()
             try:
-                rewritten = self._do(action, plan, care)
+                rewritten = self._do(action, plan, maintenance)
                 outcome = Outcome(action, self._clock.monotonic_s() - began_s, rewritten)
             except FrazilError as error:
                 took_s = self._clock.monotonic_s() - began_s
@@ -128,18 +134,18 @@ class Carer:
             yield outcome
             has_failed = has_failed or bool(outcome.failure and not outcome.is_lost)
 
-    def _do(self, action: Action, plan: Plan, care: Care) -> Rewritten:
+    def _do(self, action: Action, plan: Plan, maintenance: MaintenanceTask) -> Rewritten:
         hit("care.planned")
         upkeep, table = self._upkeep, action.table
         done = Rewritten()
         if action.kind == "compact" and action.compaction is not None:
-            done = upkeep.compact(table, action.compaction, care.transfer)
+            done = upkeep.compact(table, action.compaction, maintenance.transfer)
         elif action.kind == "deletes":
             done = upkeep.rewrite_deletes(table, DELETES_OPTIONS)
         elif action.kind == "manifests":
             done = upkeep.rewrite_manifests(table)
         elif action.kind == "orphans":
-            done = self._remove_orphans(plan, care)
+            done = self._remove_orphans(plan, maintenance)
         else:
             self._keep_books(action)
         return done
@@ -152,11 +158,11 @@ class Carer:
         elif action.kind == "statistics":
             self._upkeep.compute_statistics(action.table)
 
-    def _remove_orphans(self, plan: Plan, care: Care) -> Rewritten:
+    def _remove_orphans(self, plan: Plan, maintenance: MaintenanceTask) -> Rewritten:
         table, now_ms = plan.table, self._clock.now_ms()
         # A process that was stopped for days has files that are as old, and may commit them next.
         oldest_ms = plan.files_since_ms if plan.files_since_ms is not None else now_ms
-        found = self._upkeep.orphans(table, min(oldest_ms, now_ms - int(care.spec.orphan_age_s * 1000)))
+        found = self._upkeep.orphans(table, min(oldest_ms, now_ms - int(maintenance.spec.orphan_age_s * 1000)))
         names = {plain(path) for path in plan.spared}
         orphans = [path for path in found if plain(path) not in names]
         hit("care.orphans.found")
@@ -166,33 +172,35 @@ class Carer:
 
     # ---- what must stay
 
-    def _holds(self, look: TableLook, charge: Charge) -> Holds:
+    def _holds(self, metadata: TableMetadata, charge: Charge) -> Holds:
         """What promises to and from dead-letter tables still need (docs/decisions/0009, 0010, 0019)."""
-        marks = dict(_marks(look))
+        marks = dict(_marks(metadata))
         read = [(value, read_by_retry(name, value)) for (_, name), value in marks.items()]
         back_to = tuple(snapshot for _, snapshot in read if snapshot is not None)
-        boxes = {value for (_, name), value in marks.items() if name == LETTERS_MARK} | {charge.letters}
+        boxes = {value for (_, name), value in marks.items() if name == DEAD_LETTERS_MARK} | {charge.dead_letters}
         waits = next((words for box in sorted(boxes - {""}) if (words := self._open_retry(box))), "")
-        if any(snapshot is not None and has_letters_to_come(value) for value, snapshot in read):
-            waits = _unfinished(look.name)
+        if any(snapshot is not None and has_uncommitted_dead_letters(value) for value, snapshot in read):
+            waits = _unfinished(metadata.name)
         others = {pipeline for pipeline, name in marks if name == "created"} - {self._pipeline}
         if charge.owners and others:
             waits = f"another pipeline keeps dead letters here as well: {min(others)}"
-        back_to += before_first_commit(look, self._pipeline)
+        back_to += before_first_commit(metadata, self._pipeline)
         return Holds(back_to, waits, frozenset(path for owner in charge.owners for path in self._promised(owner)))
 
     def _open_retry(self, box: str) -> str:
-        look = self._upkeep.look(box, with_files=False)
-        is_open = look is not None and any(read_by_retry(name, value) is not None for (_, name), value in _marks(look))
+        metadata = self._upkeep.metadata(box, with_files=False)
+        is_open = metadata is not None and any(
+            read_by_retry(name, value) is not None for (_, name), value in _marks(metadata)
+        )
         return _unfinished(box) if is_open else ""
 
     def _promised(self, owner: str) -> frozenset[str]:
-        look = self._upkeep.look(owner, with_files=False)
-        return look.promised if look is not None else frozenset()
+        metadata = self._upkeep.metadata(owner, with_files=False)
+        return metadata.promised if metadata is not None else frozenset()
 
-    def _noted(self, look: TableLook) -> Mapping[str, int]:
+    def _noted(self, metadata: TableMetadata) -> Mapping[str, int]:
         texts = {
-            name: look.properties.get(f"frazil.{self._pipeline}.{name}", "") for name in (ORPHANS_NOTE, BEGIN_NOTE)
+            name: metadata.properties.get(f"frazil.{self._pipeline}.{name}", "") for name in (ORPHANS_NOTE, BEGIN_NOTE)
         }
         return {name: int(text) for name, text in texts.items() if text.isdecimal()}
 
@@ -201,9 +209,9 @@ def _unfinished(box: str) -> str:
     return f"a retry of dead letters is not finished: {box}"
 
 
-def _marks(look: TableLook) -> Iterator[tuple[tuple[str, str], str]]:
+def _marks(metadata: TableMetadata) -> Iterator[tuple[tuple[str, str], str]]:
     """The properties of every pipeline, by pipeline and name."""
-    for name, value in look.properties.items():
+    for name, value in metadata.properties.items():
         match = _MARK.fullmatch(name)
         if match is not None:
             yield (match["pipeline"], match["name"]), value

@@ -16,8 +16,8 @@ import structlog
 from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.maintenance.file_groups import fewest_files
-from frazil.maintenance.health import Debt
-from frazil.maintenance.plan import DAILY, DAILY_MS, QUIET_AFTER_MS, Kind, Mode, Plan, is_open
+from frazil.maintenance.health import TableHealth
+from frazil.maintenance.plan import DAILY, DAILY_MS, IDLE_AFTER_MS, Kind, Mode, Plan, is_open
 from frazil.maintenance.run import Carer, Charge, Outcome
 
 log = structlog.get_logger("frazil")
@@ -25,14 +25,14 @@ log = structlog.get_logger("frazil")
 ROUND_BYTES = 256 * 1024 * 1024
 """What one round rewrites of a table, for each task that care may have."""
 LOOK_AFTER_S = 10.0
-QUIET_S = QUIET_AFTER_MS / 1000
+IDLE_S = IDLE_AFTER_MS / 1000
 DAILY_S = DAILY_MS / 1000
 THOROUGH_EVERY_S = 600.0
-QUIET_MIRROR_S = 10.0
+IDLE_UPSERT_S = 10.0
 """A mirror rests sooner: while rows of it are deleted beside their files, every reader pays for that."""
 WATCHED_EVERY_S = 60.0
 """So often mirrors are looked at that are cared for by others."""
-THOROUGH_QUIET_S = 180.0
+THOROUGH_IDLE_S = 180.0
 _EARLY_TIMES = 9
 """So many times as long as an early look took, with the compaction that came of it, there is no other: all of them together
 take a tenth of the time at most.
@@ -48,7 +48,7 @@ BEHIND = 4.0
 MOST_APART = 64.0
 _NAP_S = 0.5
 _MOST_REST_S = 30.0
-_CALM_RESTS = 40
+_IDLE_PAUSES = 40
 # So many lost rounds are as far apart as commits may be; a power of a number without a limit would outgrow its type.
 _MOST_LOSSES = 16
 
@@ -85,9 +85,9 @@ class _Known:
     ended_s: float = float("-inf")
     thorough_s: float = float("-inf")
     regular_s: float = float("-inf")
-    looked_at: Seen | None = None
+    inspected: Seen | None = None
     thorough_at: str = ""
-    quiet_at: str = ""
+    idle_at: str = ""
     regular_at: str = ""
     not_before_s: float = 0.0
     has_more: bool = False
@@ -102,7 +102,7 @@ class _Known:
     put_off: dict[Kind, tuple[float, str]] = field(default_factory=dict)
 
 
-class Caretaker:
+class MaintenanceScheduler:
     """Decides when to look at which table. `start` begins, `stop` ends after the action in hand."""
 
     def __init__(self, carer: Carer, clock: Clock) -> None:
@@ -112,7 +112,7 @@ class Caretaker:
         self._spare_from_s = float("-inf")
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="care", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="maintenance", daemon=True)
 
     def start(self) -> None:
         """Begins."""
@@ -135,16 +135,16 @@ class Caretaker:
                 if known is None:
                     # All that was there before is worth one thorough look.
                     known = _Known(seen, now_s, thorough_s=now_s, regular_s=now_s, looked_s=now_s, ended_s=now_s)
-                    known.quiet_at = seen.version
+                    known.idle_at = seen.version
                     self._known[seen.charge.name] = known
                 elif known.seen.version != seen.version:
-                    if now_s - known.changed_s >= _quiet_s(seen):
+                    if now_s - known.changed_s >= _idle_s(seen):
                         known.pauses.append((now_s, now_s - known.changed_s))
                     known.changed_s = now_s
-                    if known.looked_at is not None:
+                    if known.inspected is not None:
                         # What care itself has put together is no reason to look again.
-                        left = max(0, known.looked_at.files - known.fewer_files)
-                        known.looked_at, known.fewer_files = replace(known.looked_at, files=left), 0
+                        left = max(0, known.inspected.files - known.fewer_files)
+                        known.inspected, known.fewer_files = replace(known.inspected, files=left), 0
                 known.seen, known.files_since_ms = seen, since_ms
 
     def said(self) -> Mapping[str, Mapping[str, Any]]:
@@ -175,7 +175,7 @@ class Caretaker:
         self._look_after(known, mode)
         # As much rest as work: care takes half of what it was given at most. What can hardly owe anything, as hundreds of
         # tables that a start finds, waits longer for its look.
-        times = _CALM_RESTS if is_calm and known.plan is not None and not known.plan.actions else 1
+        times = _IDLE_PAUSES if is_calm and known.plan is not None and not known.plan.actions else 1
         return min(_MOST_REST_S, max(_NAP_S, times * (self._clock.monotonic_s() - now_s)))
 
     def _loop(self) -> None:
@@ -188,26 +188,26 @@ class Caretaker:
             seen = known.seen
             charge = replace(seen.charge, files_since_ms=known.files_since_ms)
         now_s = self._clock.monotonic_s()
-        known.is_shut = not is_open(charge.care.spec.window, self._clock.now_ms())
+        known.is_shut = not is_open(charge.maintenance.spec.window, self._clock.now_ms())
         _note_look(known, seen, mode, now_s)
         try:
-            known.plan = plan = self._carer.plan(charge, mode, begins=charge.care.spec.is_on)
+            known.plan = plan = self._carer.plan(charge, mode, begins=charge.maintenance.spec.is_on)
             if plan is None:
                 known.failure, known.is_behind = "", False
                 return
             if plan.is_settled:
                 _note_look(known, seen, "thorough", now_s)
             plan = _without_put_off(plan, known, now_s)
-            known.plan, known.is_behind = plan, bool(plan.debt.above_cap)
-            outcomes = list(self._carer.run(plan, charge.care, self._stopping.is_set))
+            known.plan, known.is_behind = plan, bool(plan.health.above_cap)
+            outcomes = list(self._carer.run(plan, charge.maintenance, self._stopping.is_set))
             if mode == "eager":
                 due_s = sum(outcome.took_s for outcome in outcomes if not outcome.action.is_early)
                 ended_s = self._clock.monotonic_s()
                 self._spare_from_s = ended_s + _EARLY_TIMES * (ended_s - now_s - due_s)
             self._settle(known, outcomes, mode)
             if known.is_behind and outcomes:
-                debt = self._carer.measure(charge)
-                known.plan, known.is_behind = replace(plan, debt=debt), bool(debt.above_cap)
+                health = self._carer.measure(charge)
+                known.plan, known.is_behind = replace(plan, health=health), bool(health.above_cap)
         except FrazilError as error:
             self._put_off(known, error.message, mode)
         except Exception as error:  # noqa: BLE001  (care must never end the pipeline)
@@ -249,16 +249,16 @@ def _due(known: _Known, now_s: float, now_ms: int, is_spare: bool) -> Mode | Non
     """Whether a table may owe something, as far as the numbers of its last commit tell, and how to look at it. is_spare:
     whether there is time for what could wait.
     """
-    seen, spec, then = known.seen, known.seen.charge.care.spec, known.looked_at
+    seen, spec, then = known.seen, known.seen.charge.maintenance.spec, known.inspected
     if now_s < known.not_before_s or now_s - known.looked_s < LOOK_AFTER_S:
         return None
     if not spec.is_on:
         # Somebody else may care for it, and its commits are slowed while they cannot keep up.
         is_time = now_s - known.looked_s >= WATCHED_EVERY_S
-        return "busy" if seen.charge.is_mirror and is_time and _has_changed(known) else None
+        return "busy" if seen.charge.is_upsert and is_time and _has_changed(known) else None
     if mode := _thorough_or_regular(known, now_s):
         return mode
-    usual: Mode = "eager" if seen.charge.is_mirror and is_spare else "busy"
+    usual: Mode = "eager" if seen.charge.is_upsert and is_spare else "busy"
     if known.has_more or _has_changed(known, usual):
         return usual
     if known.again is not None:
@@ -268,8 +268,8 @@ def _due(known: _Known, now_s: float, now_ms: int, is_spare: bool) -> Mode | Non
     if now_s - known.ended_s >= min(DAILY_S, spec.orphan_age_s) or (known.is_shut and is_open(spec.window, now_ms)):
         return "thorough"
     # A look right after the last commit, as one among others, has not done what is worth it at rest.
-    is_new = then is not None and known.quiet_at != seen.version
-    return "quiet" if is_new and _rests(known, now_s, _quiet_s(seen), 2) else None
+    is_new = then is not None and known.idle_at != seen.version
+    return "quiet" if is_new and _rests(known, now_s, _idle_s(seen), 2) else None
 
 
 def _thorough_or_regular(known: _Known, now_s: float) -> Mode | None:
@@ -278,15 +278,15 @@ def _thorough_or_regular(known: _Known, now_s: float) -> Mode | None:
     """
     if known.thorough_at == known.seen.version and not known.has_more:
         return None
-    if _rests(known, now_s, THOROUGH_QUIET_S, 3) or now_s - known.thorough_s >= DAILY_S:
+    if _rests(known, now_s, THOROUGH_IDLE_S, 3) or now_s - known.thorough_s >= DAILY_S:
         return "thorough"
     is_new = known.regular_at != known.seen.version or known.has_more
     return "regular" if is_new and now_s - known.regular_s >= THOROUGH_EVERY_S else None
 
 
-def _quiet_s(seen: Seen) -> float:
+def _idle_s(seen: Seen) -> float:
     """How long a table is without a commit at least, when it rests."""
-    return QUIET_MIRROR_S if seen.charge.is_mirror else QUIET_S
+    return IDLE_UPSERT_S if seen.charge.is_upsert else IDLE_S
 
 
 def _rests(known: _Known, now_s: float, least_s: float, times: int) -> bool:
@@ -299,24 +299,24 @@ def _rests(known: _Known, now_s: float, least_s: float, times: int) -> bool:
 
 def _is_small(known: _Known) -> bool:
     """Whether the table has too few files and snapshots to owe anything soon, as far as these tell; of mirrors not."""
-    seen, spec = known.seen, known.seen.charge.care.spec
+    seen, spec = known.seen, known.seen.charge.maintenance.spec
     is_few = seen.files < spec.min_input_files and seen.snapshots <= spec.snapshot_count
-    return is_few and not seen.charge.is_mirror and known.again is None and not known.has_more
+    return is_few and not seen.charge.is_upsert and known.again is None and not known.has_more
 
 
 def _note_look(known: _Known, seen: Seen, mode: Mode, now_s: float) -> None:
-    known.looked_s, known.looked_at, known.again = now_s, seen, None
+    known.looked_s, known.inspected, known.again = now_s, seen, None
     if mode in ("regular", "thorough"):
         known.regular_s, known.regular_at = now_s, seen.version
     if mode in ("quiet", "thorough"):
-        known.quiet_at = seen.version
+        known.idle_at = seen.version
     if mode == "thorough":
         known.thorough_s, known.thorough_at = now_s, seen.version
 
 
 def _has_changed(known: _Known, mode: Mode = "busy") -> bool:
     """Whether the table has so many more files or snapshots than when it was looked at, or somebody has replaced files."""
-    seen, then, spec = known.seen, known.looked_at, known.seen.charge.care.spec
+    seen, then, spec = known.seen, known.inspected, known.seen.charge.maintenance.spec
     if then is None or seen.files - then.files >= fewest_files(spec.min_input_files, mode) or seen.files < then.files:
         return True
     kept = known.plan.kept_snapshots if known.plan is not None else None
@@ -369,11 +369,11 @@ def _slowed_by(known: _Known) -> float:
 
 
 def _said(known: _Known) -> dict[str, Any]:
-    plan, debt = known.plan, known.plan.debt if known.plan else Debt()
+    plan, health = known.plan, known.plan.health if known.plan else TableHealth()
     return {
         "last_ms": known.last_ms,
         "waiting": list(plan.waiting) if plan else [],
-        "above_cap": list(debt.above_cap),
+        "above_cap": list(health.above_cap),
         "failure": known.failure,
         "slowed_by": _slowed_by(known),
     }

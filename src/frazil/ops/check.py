@@ -21,7 +21,7 @@ from frazil.ingest.pipeline import declared_adder
 from frazil.ingest.preflight import refuse_foreseen
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
-from frazil.ops.layouts import order_misfit
+from frazil.ops.layouts import order_mismatch
 from frazil.ops.plan import PlannedTable
 from frazil.ops.status import problem_of
 from frazil.ops.topics import MissingTopics
@@ -103,7 +103,9 @@ def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) 
     ]
     wanted += _missing_events(tables, source)
     uses = [(topic, f"table {name} waits for it") for name, topic in wanted]
-    uses += [(topic, f"dead letters of {names} go there") for topic, names in _missing_letters(tables, source)]
+    uses += [
+        (topic, f"dead letters of {names} go there") for topic, names in _missing_dead_letter_topics(tables, source)
+    ]
     missing = MissingTopics(source)
     for topic, use in uses:
         found, remedy = f"the topic does not exist; {use}", missing.remedy(topic)
@@ -118,7 +120,7 @@ def _missing_events(tables: Iterable[Table], source: Source) -> list[tuple[str, 
     return [(table, topic) for table, topic in wanted.items() if topic not in there]
 
 
-def _missing_letters(tables: Iterable[Table], source: Source) -> list[tuple[str, str]]:
+def _missing_dead_letter_topics(tables: Iterable[Table], source: Source) -> list[tuple[str, str]]:
     """Topics for dead letters that are not there, and whose these are."""
     names: dict[str, list[str]] = {}
     for table in tables:
@@ -170,7 +172,7 @@ def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
 def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:
     """Tables that are there whose rows table care cannot put into the order that the file asks for."""
     for table in tables:
-        error = order_misfit(table.spec, table.state, file) if table.state is not None else None
+        error = order_mismatch(table.spec, table.state, file) if table.state is not None else None
         if error is not None:
             tried = "looked for the columns that compaction is to order rows by"
             remedy = f"{error.remedy}; files are not rewritten until then"

@@ -22,7 +22,7 @@ _ORDER = [("timestamp", "descending"), ("topic", "ascending"), ("partition", "as
 
 
 @dataclass
-class LetterClass:
+class DeadLetterClass:
     """The letters of one class of error. first, last: the earliest and the latest record timestamp, in microseconds; None
     when no record has one. example: a message and the path of its field.
     """
@@ -70,40 +70,42 @@ def _topic_of(spec: PipelineSpec, table: str) -> str:
     return topic if is_mine else ""
 
 
-def classes_of(catalog: Catalog, letters: TableState) -> list[LetterClass]:
+def classes_of(catalog: Catalog, dead_letters: TableState) -> list[DeadLetterClass]:
     """The letters of a dead-letter table that was just loaded, by class of error, the most frequent first."""
-    found: dict[str, LetterClass] = {}
-    target = plain_target(letters)
-    for file in catalog.files(letters.name):
+    found: dict[str, DeadLetterClass] = {}
+    target = plain_target(dead_letters)
+    for file in catalog.files(dead_letters.name):
         for rows in pieces(target, file, ("error_class", "timestamp", "message", "path")):
             named = _with_micros(rows).set_column(0, "error_class", pc.fill_null(rows["error_class"], ""))
             grouped = named.group_by("error_class", use_threads=False).aggregate(
                 [("timestamp", "min"), ("timestamp", "max"), ("message", "first"), ("path", "first"), ([], "count_all")]
             )
             for row in grouped.to_pylist():
-                mine = found.setdefault(row["error_class"], LetterClass(row["error_class"]))
+                mine = found.setdefault(row["error_class"], DeadLetterClass(row["error_class"]))
                 mine.add(row["count_all"], row["timestamp_min"], row["timestamp_max"])
                 if not mine.example:
                     mine.example, mine.path = row["message_first"] or "", row["path_first"]
     return sorted(found.values(), key=lambda one: (-one.count, one.error_class))
 
 
-def count_letters(catalog: Catalog, letters: TableState, selection: Selection) -> int:
+def count_dead_letters(catalog: Catalog, dead_letters: TableState, selection: Selection) -> int:
     """How many letters are meant."""
-    target = plain_target(letters)
+    target = plain_target(dead_letters)
     counts = (
         pc.sum(selection.of(rows)).as_py() or 0
-        for file in catalog.files(letters.name)
+        for file in catalog.files(dead_letters.name)
         for rows in pieces(target, file, list(vars(selection)))
     )
     return sum(counts)
 
 
-def newest_letters(catalog: Catalog, letters: TableState, selection: Selection, limit: int) -> list[dict[str, Any]]:
+def newest_dead_letters(
+    catalog: Catalog, dead_letters: TableState, selection: Selection, limit: int
+) -> list[dict[str, Any]]:
     """The newest of the letters that are meant, by record timestamp, with all their columns; timestamps in microseconds."""
-    target = plain_target(letters)
+    target = plain_target(dead_letters)
     newest = target.arrow_schema.empty_table()
-    for file in catalog.files(letters.name):
+    for file in catalog.files(dead_letters.name):
         for rows in pieces(target, file):
             newest = pa.concat_tables([newest, rows.filter(selection.of(rows))])
             newest = newest.take(pc.sort_indices(newest, _ORDER)[:limit])

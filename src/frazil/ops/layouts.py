@@ -11,7 +11,7 @@ from frazil.catalog.layout import order_of, order_words, words_of
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
 from frazil.ingest.table import Table, layout_of, own_columns
-from frazil.ingest.table_layout import check_measured_columns, term_misfit
+from frazil.ingest.table_layout import check_measured_columns, term_mismatch
 from frazil.spec import TableSpec
 from frazil.spec.maintenance import check_order
 
@@ -41,7 +41,7 @@ class PlannedLayout:
         return self.has_other_partitions or self.has_other_order
 
 
-def order_misfit(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
+def order_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
     """Why table care cannot put the rows of a table that is there into the order that the file asks for: with file and line;
     None when it can.
     """
@@ -56,9 +56,9 @@ def order_misfit(spec: TableSpec, state: TableState, file: Path) -> SpecError | 
 def plan_layout(table: Table, schema: Schema, file: Path) -> PlannedLayout:
     """Of a table with these columns, those to be made included. Raises SpecError when it cannot be had."""
     layout, state = layout_of(table.spec), table.state
-    misfit = term_misfit(table.spec, schema, file)
-    if misfit is not None:
-        raise misfit
+    mismatch = term_mismatch(table.spec, schema, file)
+    if mismatch is not None:
+        raise mismatch
     spec_before: tuple[str, ...] = ()
     order_before: tuple[str, ...] = ()
     if state is not None:

@@ -13,10 +13,10 @@ from frazil.catalog.port import Catalog
 from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.ingest.table import Table
-from frazil.maintenance.plan import Care
+from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import Carer, Charge
 from frazil.maintenance.scheduler import ROUND_BYTES, Seen
-from frazil.ops.reports import CareReport
+from frazil.ops.reports import MaintenanceReport
 from frazil.upsert.concurrent_deletes import transfer_deletes
 
 
@@ -25,10 +25,10 @@ def charges(tables: Iterable[Table], is_limited: bool = False) -> list[Charge]:
     known = list(tables)
     owners: dict[str, list[Table]] = {}
     for table in known:
-        owners.setdefault(table.letters_name, []).append(table)
+        owners.setdefault(table.dead_letter_table_name, []).append(table)
     own = [charge_of(table, is_limited) for table in known]
     boxes = [
-        Charge(name, _of_letters(_care(of[0], is_limited)), owners=tuple(table.name for table in of))
+        Charge(name, _for_dead_letters(_maintenance_task(of[0], is_limited)), owners=tuple(table.name for table in of))
         for name, of in owners.items()
     ]
     return own + boxes
@@ -36,11 +36,11 @@ def charges(tables: Iterable[Table], is_limited: bool = False) -> list[Charge]:
 
 def charge_of(table: Table, is_limited: bool = False) -> Charge:
     """One table."""
-    care, is_mirror = _care(table, is_limited), table.spec.mode == "upsert"
-    return Charge(table.name, care, letters=table.letters_name, is_mirror=is_mirror)
+    maintenance, is_upsert = _maintenance_task(table, is_limited), table.spec.mode == "upsert"
+    return Charge(table.name, maintenance, dead_letters=table.dead_letter_table_name, is_upsert=is_upsert)
 
 
-def load_mirrors(tables: Iterable[Table], catalog: Catalog) -> None:
+def load_upsert_tables(tables: Iterable[Table], catalog: Catalog) -> None:
     """Asks for the tables whose records replace rows: only with their keys is a rewrite of their files not lost to
     ingestion. What the catalog does not tell stays unknown.
     """
@@ -61,9 +61,9 @@ def seen_by(tables: Iterable[Table]) -> list[Seen]:
             continue
         version, size = table.progress.commit_id, table.size
         found.append(Seen(by_name[table.name], version, size.file_count, size.snapshot_count, in_hand.get(table.name)))
-        if table.letter_count:
-            box = table.letters_name
-            found.append(Seen(by_name[box], str(table.letter_count), 0, 0, in_hand.get(box)))
+        if table.dead_letter_count:
+            box = table.dead_letter_table_name
+            found.append(Seen(by_name[box], str(table.dead_letter_count), 0, 0, in_hand.get(box)))
     return found
 
 
@@ -71,14 +71,14 @@ def _batches(tables: Iterable[Table]) -> dict[str, float]:
     """When the oldest batch in hand of each table was planned; a batch may have letters for the dead-letter table too."""
     found: dict[str, float] = {}
     for table in tables:
-        for name in (table.name, table.letters_name) if table.in_flight else ():
+        for name in (table.name, table.dead_letter_table_name) if table.in_flight else ():
             found[name] = min(found.get(name, table.last_batch_at_s), table.last_batch_at_s)
     return found
 
 
-def report_care(
+def report_maintenance(
     upkeep: Upkeep, pipeline: str, table: Table, said: Mapping[str, Any], clock: Clock
-) -> CareReport | None:
+) -> MaintenanceReport | None:
     """What `status` says of one table's care; None where there is no table. said: by the running process, of this care.
 
     Raises UnavailableError as the catalog does.
@@ -86,33 +86,37 @@ def report_care(
     plan = Carer(upkeep, pipeline, clock).plan(charge_of(table))
     if plan is None:
         return None
-    debt = plan.debt
-    lasts = [at for at in (debt.last_care_ms, said.get("last_ms")) if at is not None]
-    return CareReport(
-        p50_bytes=debt.p50_bytes,
-        small_share=round(debt.small_share, 4),
-        delete_files=debt.delete_files,
-        deleted_rows=debt.deleted_rows,
-        manifests=debt.manifests,
-        metadata_bytes=debt.metadata_bytes,
+    health = plan.health
+    lasts = [at for at in (health.last_maintenance_ms, said.get("last_ms")) if at is not None]
+    return MaintenanceReport(
+        p50_bytes=health.p50_bytes,
+        small_share=round(health.small_share, 4),
+        delete_files=health.delete_files,
+        deleted_rows=health.deleted_rows,
+        manifests=health.manifests,
+        metadata_bytes=health.metadata_bytes,
         last_ms=max(lasts, default=None),
         due=tuple(f"{action.kind}: {action.reason}" for action in plan.actions),
         waiting=plan.waiting,
-        above_cap=debt.above_cap,
+        above_cap=health.above_cap,
         failure=said.get("failure", ""),
         slowed_by=said.get("slowed_by", 1.0) if table.spec.mode == "upsert" else 1.0,
     )
 
 
-def _of_letters(care: Care) -> Care:
+def _for_dead_letters(maintenance: MaintenanceTask) -> MaintenanceTask:
     """The same without an order of rows and without keys: both are of the table's columns, which letters do not have."""
-    return replace(care, spec=care.spec.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}), transfer=None)
+    return replace(
+        maintenance,
+        spec=maintenance.spec.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}),
+        transfer=None,
+    )
 
 
-def _care(table: Table, is_limited: bool) -> Care:
+def _maintenance_task(table: Table, is_limited: bool) -> MaintenanceTask:
     spec = table.spec.maintenance
     target = spec.target_file_size_bytes or table.spec.commit.target_file_size_bytes
-    return Care(spec, target, ROUND_BYTES * spec.cores if is_limited else None, _transfer(table))
+    return MaintenanceTask(spec, target, ROUND_BYTES * spec.cores if is_limited else None, _transfer(table))
 
 
 def _transfer(table: Table) -> Transfer | None:

@@ -18,7 +18,7 @@ from frazil.ingest.old_metadata import keeps_old_metadata
 from frazil.ingest.pipeline import CLASH_REMEDY, TOO_MANY_REMEDY, adder, remedy_for
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.preflight import refuse_columns, refuse_foreseen
-from frazil.ingest.schemas import Schemas, ignored_in, words_of_ignored
+from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.table import Table, Tally, key_column_of, own_columns, shaping_of
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
@@ -29,7 +29,7 @@ from frazil.ops.times import propose_times
 from frazil.ops.topics import MissingTopics
 from frazil.ops.units import plural
 from frazil.rows.record_keys import KEY_SCHEMA
-from frazil.schema.conflicts import grant
+from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NamesClash, Wanted, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.types import OffsetRange
@@ -245,11 +245,11 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
     schema, decoded = _read(table, before, records, looking.schemas)
     first = decode_sample(table, records, before, looking.schemas)
     draft.proposed = tuple(propose_times(table, before, records, first, looking.schemas))
-    draft.sampled, draft.bad = len(records), decoded.misfit_count
+    draft.sampled, draft.bad = len(records), decoded.mismatch_count
     draft.is_too_bad = Tally(draft.sampled, draft.bad).share > spec.dead_letters.stop_above
     draft.refused = tuple(sorted(decoded.refusals))
-    if decoded.misfits:
-        draft.problem = _misfit(decoded, records, spec, draft.is_too_bad)
+    if decoded.mismatches:
+        draft.problem = _mismatch(decoded, records, spec, draft.is_too_bad)
     draft.columns += [PlannedColumn(name, describe_type(one.type), _source_of(one)) for name, one in new.items()]
     for change in compare_schemas(state.schema, before) if state is not None else ():
         if change.path not in known or change.path in there:
@@ -311,7 +311,7 @@ def _ignored(table: Table) -> Iterator[str]:
     """What the schemas of the records say in vain."""
     for key, value in (("value", table.spec.value), ("key", table.spec.key)):
         mine = (one for name, one in table.schemas.items() if name.startswith(KEY_SCHEMA) == (key == "key"))
-        yield from filter(None, dict.fromkeys(words_of_ignored(ignored_in(one, value), key) for one in mine))
+        yield from filter(None, dict.fromkeys(ignored_phrases(ignored_in(one, value), key) for one in mine))
 
 
 def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Schemas | None) -> tuple[Schema, Decoded]:
@@ -336,20 +336,20 @@ def _without_clashes(table: Table, schema: Schema, decoded: Decoded) -> tuple[Sc
     def add(some: Wanted) -> Schema:
         return adder(table.spec, some)(schema)
 
-    granted, barred = grant(decoded.wanted, add)
-    said = {f"column {'.'.join(path)}: {reason}" for path, reason in barred.items()}
-    return add(granted), replace(decoded, refusals=decoded.refusals | said)
+    accepted, rejected = accept(decoded.wanted, add)
+    said = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
+    return add(accepted), replace(decoded, refusals=decoded.refusals | said)
 
 
-def _misfit(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_too_bad: bool) -> Problem:
-    first, more = decoded.misfits[0], decoded.misfit_count - 1
+def _mismatch(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_too_bad: bool) -> Problem:
+    first, more = decoded.mismatches[0], decoded.mismatch_count - 1
     record = records[first.row]
     where = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"
     reason = f"{f'field {first.path}: ' if first.path else ''}{first.reason}"
     reason += f" (and {more} more in the sample)" if more else ""
     if not is_too_bad or spec.on_bad_record == "stop":
         return Problem(reason, _REMEDIES[spec.on_bad_record], where)
-    share = f"{decoded.misfit_count} of {len(records)} records of the sample are bad"
+    share = f"{decoded.mismatch_count} of {len(records)} records of the sample are bad"
     reason = f"{share}, more than {100 * spec.dead_letters.stop_above:g}%: {reason}"
     return Problem(reason, remedy_for(first.kind, spec, TOO_MANY_REMEDY), where)
 

@@ -30,7 +30,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class CareReport:
+class MaintenanceReport:
     """How a table is stored, and what table care has to do about it. p50_bytes: the median size of its data files.
     deleted_rows: those that readers must leave out, as delete files say. due: what is worth doing and why; waiting: what
     must not be done yet; above_cap: what is so much that readers suffer. failure: why the running process's last care
@@ -54,7 +54,7 @@ class CareReport:
 @dataclass(frozen=True)
 class TableReport:
     """One table; None is what could not be found out. problem: why it does not go on, or what it waits for. dead_letters:
-    records in its dead-letter table; bad_skipped: records left out since it began; passed_over: records since then that
+    records in its dead-letter table; bad_skipped: records left out since it began; ignored_records: records since then that
     are no change of a row, by what they are; skipped_offsets: those that Kafka no longer had and the running process
     has passed over; refused_changes: changes of the table that its policy forbids, as the running process has met them.
     last_upsert: what its last batch of changes did: keys, rows deleted, files that were there and that were looked at.
@@ -78,10 +78,10 @@ class TableReport:
     dead_letters: int | None = None
     bad_skipped: int | None = None
     skipped_offsets: int | None = None
-    passed_over: Mapping[str, int] | None = None
+    ignored_records: Mapping[str, int] | None = None
     refused_changes: tuple[RefusedChange, ...] = ()
     last_upsert: Mapping[str, int] | None = None
-    care: CareReport | None = None
+    maintenance: MaintenanceReport | None = None
     partition_spec: tuple[str, ...] | None = None
     sort_order: tuple[str, ...] | None = None
 
@@ -146,8 +146,8 @@ def _table_document(table: TableReport) -> dict[str, Any]:
         "dead_letters": table.dead_letters,
         "bad_skipped": table.bad_skipped,
         "skipped_offsets": table.skipped_offsets,
-        "passed_over": None if table.passed_over is None else dict(table.passed_over),
+        "ignored_records": None if table.ignored_records is None else dict(table.ignored_records),
         "refused_changes": [asdict(refused) for refused in table.refused_changes],
         "last_upsert": None if table.last_upsert is None else dict(table.last_upsert),
-        "care": None if table.care is None else asdict(table.care),
+        "maintenance": None if table.maintenance is None else asdict(table.maintenance),
     }

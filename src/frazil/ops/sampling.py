@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.decode.columns import Decoded
-from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.pieces import read_in_pieces
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
@@ -60,7 +60,7 @@ def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> D
 
 def _look(topic: str, target: TableTarget, columns: Mapping[str, pa.Array]) -> Decoded:
     if target.changes is not None:
-        return read_checked(target, topic, columns, MAX_MISFITS).decoded
+        return read_checked(target, topic, columns, MAX_MISMATCHES).decoded
     return read_records(target, columns).decoded
 
 
@@ -72,7 +72,7 @@ def _together(many: Sequence[Decoded]) -> Decoded:
     return Decoded(
         [],
         np.concatenate([one.refused for one in many]),
-        [replace(m, row=m.row + start) for one, start in zip(many, starts[:-1], strict=True) for m in one.misfits],
+        [replace(m, row=m.row + start) for one, start in zip(many, starts[:-1], strict=True) for m in one.mismatches],
         merge_wanted([one.wanted for one in many], keeps_first=True),
         set().union(*(one.loosened for one in many)),
         set().union(*(one.dropped for one in many)),

@@ -20,9 +20,9 @@ from frazil.decode.renames import Renames
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.errors import UnavailableError
 from frazil.ingest.pipeline import adder
-from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, words_of_ignored
+from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored_phrases
 from frazil.ingest.table import Table, key_column_of
-from frazil.ingest.table_layout import term_misfit
+from frazil.ingest.table_layout import term_mismatch
 from frazil.ops.check import Finding, failed
 from frazil.ops.plan import describe_type
 from frazil.rows.project import in_column
@@ -47,13 +47,13 @@ _CONSEQUENCES = {
 @dataclass
 class _Gate:
     """One table before the registry's newest schemas. found: what the table becomes for records of each of them that tells
-    all of it; looked_at: how many there were to look at.
+    all of it; inspected: how many there were to look at.
     """
 
     table: Table
     schemas: Schemas
     found: list[Schema] = field(default_factory=list)
-    looked_at: int = 0
+    inspected: int = 0
 
 
 def check_registry(schemas: Schemas, urls: Sequence[str]) -> Finding:
@@ -85,13 +85,13 @@ def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iter
                 return
         # Decoded keys become columns too, which no schema of values has.
         has_more = table.spec.key.format not in ("raw", "text")
-        if table.state is None and gate.found and len(gate.found) == gate.looked_at and not has_more:
+        if table.state is None and gate.found and len(gate.found) == gate.inspected and not has_more:
             yield from _check_layout(table, gate.found, file)
 
 
 def _check_layout(table: Table, found: Sequence[Schema], file: Path) -> Iterator[Finding]:
     """A table that is to be made and cannot be arranged with the columns of any topic's schema."""
-    errors = [term_misfit(table.spec, schema, file) for schema in found]
+    errors = [term_mismatch(table.spec, schema, file) for schema in found]
     error = errors[0] if errors and None not in errors else None
     if error is not None:
         tried = "looked for the columns of `partition_by` and `sort_by` in the newest schemas"
@@ -101,7 +101,7 @@ def _check_layout(table: Table, found: Sequence[Schema], file: Path) -> Iterator
 def _check_values(gate: _Gate, topic: str) -> Iterator[Finding]:
     value = gate.table.spec.value
     for subject, schema in _newest(gate, topic, value, is_key=False):
-        gate.looked_at += 1
+        gate.inspected += 1
         if schema is None:
             yield _unnamed(topic)
         else:
@@ -121,7 +121,7 @@ def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator
 
 def _minding(finding: Finding, schema: WriterSchema, value: ValueSpec, key: str = "value") -> Finding:
     """The finding with what the schema says in vain. key: the setting of the format."""
-    words = words_of_ignored(ignored_in(schema, value), key)
+    words = ignored_phrases(ignored_in(schema, value), key)
     return replace(finding, found=f"{finding.found}; mind: {words}") if words else finding
 
 

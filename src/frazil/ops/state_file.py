@@ -31,12 +31,14 @@ class StateFile:
         self._written_ms = 0
 
     def write(
-        self, tables: Sequence[Table], ended: bool = False, care: Mapping[str, Mapping[str, Any]] | None = None
+        self, tables: Sequence[Table], ended: bool = False, maintenance: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
-        """Replaces the file when something but the time has changed, or a few seconds have passed. care: by table, what
-        table care says.
+        """Replaces the file when something but the time has changed, or a few seconds have passed. maintenance: by table,
+        what table care says.
         """
-        described = {table.name: {**describe(table), "care": (care or {}).get(table.name)} for table in tables}
+        described = {
+            table.name: {**describe(table), "maintenance": (maintenance or {}).get(table.name)} for table in tables
+        }
         now_ms = self._clock.now_ms()
         if described == self._last and not ended and now_ms - self._written_ms < _REWRITE_EVERY_MS:
             return
@@ -121,10 +123,10 @@ def describe(table: Table) -> dict[str, Any]:
         "watermark_ms": progress.watermark.complete_to_ms,
         "last_commit_ms": progress.committed_at_ms,
         "dropped_fields": list_names(table.dropped),
-        "dead_letters": table.letter_count,
+        "dead_letters": table.dead_letter_count,
         "bad_skipped": progress.bad_skipped,
         "skipped_offsets": table.skipped_offsets,
-        "passed_over": dict(progress.passed_over),
+        "ignored_records": dict(progress.ignored_records),
         "refused_changes": list_names(table.refusals),
         "size": asdict(table.size) if table.size else None,
         "last_upsert": asdict(table.resolved) if table.resolved else None,

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from frazil.catalog.history import LETTERS_MARK
+from frazil.catalog.history import DEAD_LETTERS_MARK
 from frazil.catalog.layout import order_words
 from frazil.catalog.layout import words_of as terms_of
 from frazil.catalog.memory import MemoryCatalog
@@ -19,7 +19,7 @@ from frazil.ingest.discovery import Discovery, TableStopped, empty_patterns, mis
 from frazil.ingest.plan import lag_records
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition, Source
-from frazil.ops.reports import CareReport, PipelineReport, Problem, Process, TableReport
+from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, Process, TableReport
 from frazil.ops.state_file import is_process_alive
 from frazil.ops.topics import MissingTopics
 from frazil.schema.rejected_changes import refused_changes
@@ -29,7 +29,7 @@ NOT_RUNNING = "not running"
 SILENT_AFTER_MS = 60_000
 _GIVE_UP_AFTER = 2
 _REMEDY = "see whether the service that is named runs and lets this machine in; frazil check looks at all of them"
-LookAtCare = Callable[[Catalog, Table, Mapping[str, Any]], CareReport | None]
+MaintenanceStatus = Callable[[Catalog, Table, Mapping[str, Any]], MaintenanceReport | None]
 _BAD_STATES = (RunState.STOPPED, RunState.BACKING_OFF)
 
 
@@ -40,7 +40,7 @@ class _Found:
     table: Table
     is_reached: bool = False
     problem: Problem | None = None
-    care: CareReport | None = None
+    maintenance: MaintenanceReport | None = None
     lag_records: int | None = None
 
 
@@ -50,16 +50,16 @@ def report_pipeline(
     catalog: AbstractContextManager[Catalog],
     said: Mapping[str, Any],
     now_ms: int,
-    look_at_care: LookAtCare | None = None,
+    maintenance_status: MaintenanceStatus | None = None,
 ) -> PipelineReport:
-    """Looks at every table. `catalog` is opened here, as that may fail; `said`: the state file's document. look_at_care:
-    what is asked of a table that was reached, with what the running process says of its care.
+    """Looks at every table. `catalog` is opened here, as that may fail; `said`: the state file's document.
+    maintenance_status: what is asked of a table that was reached, with what the running process says of its care.
     """
     problems: list[Problem] = []
     process = find_process(said, now_ms)
     if process.is_silent:
         problems.append(_silence(process, now_ms))
-    found = _look(spec, source, catalog, said, problems, look_at_care)
+    found = _look(spec, source, catalog, said, problems, maintenance_status)
     tables = (_report(found[name], process, said, now_ms) for name in sorted(found))
     return PipelineReport(spec.pipeline, process, tuple(problems), tuple(tables), now_ms)
 
@@ -97,7 +97,7 @@ def _look(
     catalog: AbstractContextManager[Catalog],
     said: Mapping[str, Any],
     problems: list[Problem],
-    look_at_care: LookAtCare | None,
+    maintenance_status: MaintenanceStatus | None,
 ) -> dict[str, _Found]:
     with ExitStack() as stack:
         opened: Catalog | None = None
@@ -111,8 +111,8 @@ def _look(
         found = {name: _Found(table) for name, table in discovery.tables.items()}
         if opened is not None:
             _load_all(discovery, opened, found, cluster_id)
-            if look_at_care is not None:
-                _look_at_care(look_at_care, opened, found, said)
+            if maintenance_status is not None:
+                _maintenance_status(maintenance_status, opened, found, said)
     if cluster_id:
         _measure_lags(discovery, source, found, problems)
         advice = MissingTopics(source)
@@ -126,17 +126,17 @@ def _look(
     return found
 
 
-def _look_at_care(
-    look_at_care: LookAtCare, catalog: Catalog, found: Mapping[str, _Found], said: Mapping[str, Any]
+def _maintenance_status(
+    maintenance_status: MaintenanceStatus, catalog: Catalog, found: Mapping[str, _Found], said: Mapping[str, Any]
 ) -> None:
     is_over = is_process_alive(dict(said)) is False
     for name, held in found.items():
         if held.is_reached and held.table.state is not None:
-            told = said.get("tables", {}).get(name, {}).get("care") or {}
+            told = said.get("tables", {}).get(name, {}).get("maintenance") or {}
             if is_over:  # What troubled a care that is no more is in its log; what it left undone is due.
                 told = {"last_ms": told.get("last_ms")}
             with suppress(UnavailableError):  # The table has just been loaded: what is missing is its figures alone.
-                held.care = look_at_care(catalog, held.table, told)
+                held.maintenance = maintenance_status(catalog, held.table, told)
 
 
 def _missing(topic: str, advice: MissingTopics) -> Problem:
@@ -213,13 +213,13 @@ def _load(discovery: Discovery, catalog: Catalog, table: Table, cluster_id: str)
             table.state = catalog.load(table.name)
             table.size = catalog.size(table.name) if table.state is not None else None
     finally:
-        _count_letters(catalog, table)
+        _count_dead_letters(catalog, table)
 
 
-def _count_letters(catalog: Catalog, table: Table) -> None:
-    name = table.state.marks.get(LETTERS_MARK) if table.state is not None else None
+def _count_dead_letters(catalog: Catalog, table: Table) -> None:
+    name = table.state.marks.get(DEAD_LETTERS_MARK) if table.state is not None else None
     if name and catalog.load(name) is not None:
-        table.letter_count = catalog.size(name).row_count
+        table.dead_letter_count = catalog.size(name).row_count
 
 
 def _measure_lags(discovery: Discovery, source: Source, found: Mapping[str, _Found], problems: list[Problem]) -> None:
@@ -267,13 +267,13 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         size_bytes=size.get("size_bytes"),
         snapshots=size.get("snapshot_count"),
         dropped_fields=tuple(said.get("dropped_fields", ())),
-        dead_letters=table.letter_count if found.is_reached else said.get("dead_letters"),
+        dead_letters=table.dead_letter_count if found.is_reached else said.get("dead_letters"),
         bad_skipped=progress.bad_skipped if found.is_reached else said.get("bad_skipped"),
         skipped_offsets=said.get("skipped_offsets"),
-        passed_over=progress.passed_over if found.is_reached else said.get("passed_over"),
+        ignored_records=progress.ignored_records if found.is_reached else said.get("ignored_records"),
         refused_changes=tuple(refused_changes(said.get("refused_changes", ()))),
         last_upsert=said.get("last_upsert"),
-        care=found.care,
+        maintenance=found.maintenance,
         partition_spec=terms_of(stored.partitioning, stored.schema) if stored is not None else None,
         sort_order=order_words(stored.sorting, stored.schema) if stored is not None else None,
     )

@@ -19,7 +19,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.cdc.columns import open_columns
 from frazil.decode.cast import Fitting, fit_columns
-from frazil.decode.columns import Columns, Decoded, Fault, Misfit
+from frazil.decode.columns import Columns, Decoded, Fault, Mismatch
 from frazil.decode.connect.schema import (
     ConnectType,
     give_meaning,
@@ -264,7 +264,7 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
     if reading.selection is not None:
         struct, columns = select_columns(reading.selection, struct, columns)
     fitting = Fitting(reading, "", message.rows.size, found.texts.limit)
-    return _with_misfits(found, message.rows, fit_columns(fitting, struct, columns, fields), dropped)
+    return _with_mismatches(found, message.rows, fit_columns(fitting, struct, columns, fields), dropped)
 
 
 def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergType | None, reading: Reading) -> Decoded:
@@ -284,7 +284,7 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     wanted = decoded.wanted
     if kind is None:
         wanted = {(): {name: struct.fields[0].field_type}}
-    return _with_misfits(found, message.rows, replace(decoded, wanted=wanted, dropped=set()), set())
+    return _with_mismatches(found, message.rows, replace(decoded, wanted=wanted, dropped=set()), set())
 
 
 def _below(name: str, schema: ConnectType) -> dict[Path, Meaning]:
@@ -301,8 +301,10 @@ def _paths_of(schema: ConnectType) -> Mapping[Path, Meaning]:
 def _refused(message: _Message, fields: Sequence[NestedField]) -> Decoded:
     fault, count = message.fault, message.rows.size
     assert fault is not None
-    misfits = [Misfit(row, SCHEMA, fault.kind, fault.message) for row in range(count)]
-    return Decoded([pa.nulls(count, arrow_type(one.field_type)) for one in fields], np.ones(count, np.bool_), misfits)
+    mismatches = [Mismatch(row, SCHEMA, fault.kind, fault.message) for row in range(count)]
+    return Decoded(
+        [pa.nulls(count, arrow_type(one.field_type)) for one in fields], np.ones(count, np.bool_), mismatches
+    )
 
 
 def _read(found: _Messages, rows: NDArray[np.int64], schema: ConnectType) -> tuple[StructType, Columns, set[str]]:
@@ -320,17 +322,17 @@ def _read(found: _Messages, rows: NDArray[np.int64], schema: ConnectType) -> tup
     return schema.kind, Columns(arrays, fault, (_TOMBSTONE, _NO_STRUCT)), findings.dropped
 
 
-def _with_misfits(found: _Messages, rows: NDArray[np.int64], decoded: Decoded, dropped: set[str]) -> Decoded:
+def _with_mismatches(found: _Messages, rows: NDArray[np.int64], decoded: Decoded, dropped: set[str]) -> Decoded:
     """The same with what was found wrong when the payloads were read. Where none can be read, nothing is wanted."""
     texts = found.texts
     place = np.full(texts.refused.size, -1, np.int64)
     place[rows] = np.arange(rows.size)
-    misfits = [replace(one, row=int(place[one.row])) for one in texts.misfits if place[one.row] >= 0]
+    mismatches = [replace(one, row=int(place[one.row])) for one in texts.mismatches if place[one.row] >= 0]
     refused = decoded.refused | texts.refused[rows]
     return replace(
         decoded,
         refused=refused,
-        misfits=sorted([*decoded.misfits, *misfits], key=lambda misfit: misfit.row)[: texts.limit],
+        mismatches=sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[: texts.limit],
         wanted={} if texts.refused[rows].all() else decoded.wanted,
         dropped=decoded.dropped | dropped,
     )

@@ -19,9 +19,9 @@ from frazil.cdc.json_members import json_options
 from frazil.cdc.message_rows import MessageRows
 from frazil.decode import limits
 from frazil.decode.aliased import join_aliases
-from frazil.decode.columns import Decoded, Misfit
+from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.json.records import decode_json
-from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.plain import decode_plain
 from frazil.decode.settings import Reading
 from frazil.rows.connect_messages import are_null_messages, decode_records
@@ -50,7 +50,7 @@ def has_value(reading: Reading, values: pa.Array) -> NDArray[np.bool_]:
 
 
 def decode_values(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISFITS
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES
 ) -> Decoded:
     """The columns `fields` of these records. limit: how many misfits are noted."""
     if not reading.aliases:
@@ -65,22 +65,22 @@ def _decode_values(
     kept, unread = _without_large(reading, records)
     decoded = _decode(reading, fields, kept, limit)
     if _growth(reading, fields, decoded.wanted) > reading.room:
-        wide: list[Misfit] = []
+        wide: list[Mismatch] = []
         with suppress(_NotFew):  # Then all of them count, and the table stops.
             wide = _find_wide(reading, fields, kept, np.arange(len(kept["value"])), itertools.count(1))
-        kept = _without(kept, [misfit.row for misfit in wide])
+        kept = _without(kept, [mismatch.row for mismatch in wide])
         decoded, unread = _decode(reading, fields, kept, limit) if wide else decoded, unread + wide
     if not unread:
         return decoded
-    refused, rows = decoded.refused.copy(), {misfit.row for misfit in unread}
+    refused, rows = decoded.refused.copy(), {mismatch.row for mismatch in unread}
     refused[sorted(rows)] = True
-    others = [misfit for misfit in decoded.misfits if misfit.row not in rows]
-    in_order = sorted([*unread, *others], key=lambda misfit: misfit.row)[:limit]
-    return replace(decoded, refused=refused, misfits=in_order)
+    others = [mismatch for mismatch in decoded.mismatches if mismatch.row not in rows]
+    in_order = sorted([*unread, *others], key=lambda mismatch: mismatch.row)[:limit]
+    return replace(decoded, refused=refused, mismatches=in_order)
 
 
 def decode_messages(
-    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISFITS
+    reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES
 ) -> MessageRows:
     """The columns `fields` of the rows of these records, which have several each."""
     kept, large = _without_large(reading, records)
@@ -90,18 +90,18 @@ def decode_messages(
     return replace(found, decoded=join_aliases(reading, fields, found.decoded, limit))
 
 
-def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[Mapping[str, pa.Array], list[Misfit]]:
+def _without_large(reading: Reading, records: Mapping[str, pa.Array]) -> tuple[Mapping[str, pa.Array], list[Mismatch]]:
     """The records without the values that are too large, and those."""
     refusal = limits.refusal()
     if refusal is not None:
         rows = np.flatnonzero(np.asarray(records["value"].is_valid())).tolist()
-        return _without(records, rows), [Misfit(row, "", refusal.kind, refusal.message) for row in rows]
+        return _without(records, rows), [Mismatch(row, "", refusal.kind, refusal.message) for row in rows]
     lengths = _lengths(records["value"])
     if lengths.size == 0 or lengths.max() <= reading.max_record_bytes:
         return records, []
     rows = np.flatnonzero(lengths > reading.max_record_bytes).tolist()
     reason = f"the value is larger than the {reading.max_record_bytes} bytes that `limits` lets one have"
-    return _without(records, rows), [Misfit(row, "", "too_large", reason) for row in rows]
+    return _without(records, rows), [Mismatch(row, "", "too_large", reason) for row in rows]
 
 
 def _without(records: Mapping[str, pa.Array], rows: Sequence[int]) -> dict[str, pa.Array]:
@@ -128,7 +128,7 @@ def _find_wide(
     records: Mapping[str, pa.Array],
     rows: NDArray[np.int64],
     tries: Iterator[int],
-) -> list[Misfit]:
+) -> list[Mismatch]:
     """Those of the records that each bring more columns than there is room for: looked for by halves. Raises _NotFew."""
     if next(tries) > _MOST_TRIES:
         raise _NotFew
@@ -138,9 +138,9 @@ def _find_wide(
         return []
     if rows.size > 1:
         halves = (rows[: rows.size // 2], rows[rows.size // 2 :])
-        return [misfit for half in halves for misfit in _find_wide(reading, fields, records, half, tries)]
+        return [mismatch for half in halves for mismatch in _find_wide(reading, fields, records, half, tries)]
     reason = f"the record brings {brought} new columns, and `limits: columns` lets the table get {reading.room} more"
-    return [Misfit(int(rows[0]), "", "too_many_fields", reason)]
+    return [Mismatch(int(rows[0]), "", "too_many_fields", reason)]
 
 
 def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Mapping[str, pa.Array], limit: int) -> Decoded:

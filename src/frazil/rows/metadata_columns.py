@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
 from frazil.decode.cast import Fitting
-from frazil.decode.columns import Misfit
+from frazil.decode.columns import Mismatch
 from frazil.decode.json_texts import as_json
 from frazil.decode.plain import read_text
 from frazil.decode.settings import Reading
@@ -25,7 +25,7 @@ from frazil.schema.projection import Shaping
 
 _DIGITS = r"^-?[0-9]{1,18}$"  # So many always fit 64 bits.
 _MOST_DIGITS = 40
-_EVERY_MISFIT = 2**31
+_EVERY_MISMATCH = 2**31
 _HEADERS = "_headers"
 """What paths of headers begin with."""
 
@@ -72,19 +72,19 @@ def decoded_header(
     raw = last_header(headers, name)
     is_rescuing = fitting.reading.is_rescuing
     found = decode_header(
-        reading, f"{_HEADERS}.{name}", field.field_type, raw, _EVERY_MISFIT if is_rescuing else fitting.limit
+        reading, f"{_HEADERS}.{name}", field.field_type, raw, _EVERY_MISMATCH if is_rescuing else fitting.limit
     )
     column = found.columns[0]
     if is_rescuing:
-        first: dict[int, Misfit] = {}
-        for misfit in found.misfits:
-            first.setdefault(misfit.row, misfit)
+        first: dict[int, Mismatch] = {}
+        for mismatch in found.mismatches:
+            first.setdefault(mismatch.row, mismatch)
         fitting.rescued += [replace(one, text=as_json(raw[row].as_py())) for row, one in first.items()]
         if first:
             column = column.take(pa.array(np.arange(len(raw)), mask=found.refused))
     else:
         fitting.refused |= found.refused
-        fitting.misfits += found.misfits
+        fitting.mismatches += found.mismatches
     return column, {f"{HEADER_SCHEMA}{field.name}:{schema_id}" for schema_id in found.missing}
 
 

@@ -13,7 +13,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.decode.cast import Fitting, Place, require, require_inside
 from frazil.decode.columns import Decoded
 from frazil.decode.json.records import list_paths
-from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import refusal
 from frazil.decode.regroup import member_at, regroup
 from frazil.decode.rescue import add_members
@@ -32,7 +32,7 @@ Records = Mapping[str, pa.Array]
 
 
 def decode_rows(
-    target: TableTarget, records: Records, limit: int = MAX_MISFITS, there: NDArray[np.bool_] | None = None
+    target: TableTarget, records: Records, limit: int = MAX_MISMATCHES, there: NDArray[np.bool_] | None = None
 ) -> Decoded:
     """One array per field of `target.fields`. What is wanted is by the records' paths, not by columns; limit: how many
     misfits are noted. there: the records whose values are read, None for all; the others' are null.
@@ -84,7 +84,7 @@ def spread_decoded(found: Decoded, rows: NDArray[np.int64], size: int) -> Decode
         found,
         columns=[column.take(at) for column in found.columns],
         refused=refused,
-        misfits=[replace(misfit, row=int(rows[misfit.row])) for misfit in found.misfits],
+        mismatches=[replace(mismatch, row=int(rows[mismatch.row])) for mismatch in found.mismatches],
         rescued=found.rescued.take(at) if found.rescued is not None else None,
     )
 
@@ -127,7 +127,9 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
         decoded,
         columns=columns,
         refused=fitting.refused,
-        misfits=sorted([*decoded.misfits, *fitting.misfits, *key.misfits], key=lambda misfit: misfit.row)[:limit],
+        mismatches=sorted(
+            [*decoded.mismatches, *fitting.mismatches, *key.mismatches], key=lambda mismatch: mismatch.row
+        )[:limit],
         wanted=merge_wanted([decoded.wanted, key.wanted]),
         missing=missing,
         refusals=decoded.refusals | key.refusals,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded
 from frazil.decode.envelope import OWN_TYPES
-from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.rows.project import decode_rows
 from frazil.rows.shape import shape_rows
 from frazil.rows.tombstones import decode_others, find_tombstones, read_others
@@ -33,11 +33,11 @@ class ReadRecords:
     ignored: NDArray[np.bool_] | None = None
 
     @property
-    def passed_over(self) -> Mapping[str, int]:
+    def ignored_records(self) -> Mapping[str, int]:
         """How many records make no row without being bad ones, by what they are."""
         if self.ignored is not None:
             return {"tombstone": int(np.count_nonzero(self.ignored))}
-        return self.changes.passed_over if self.changes is not None else {}
+        return self.changes.ignored_records if self.changes is not None else {}
 
     def rows(self, target: TableTarget, records: Records) -> pa.Table:
         """The rows of the good records, in the files' schema; `records` are those that were read."""
@@ -50,7 +50,7 @@ class ReadRecords:
         return rows
 
 
-def read_records(target: TableTarget, records: Records, limit: int = MAX_MISFITS) -> ReadRecords:
+def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
     """Decodes records. limit: how many misfits are noted."""
     tombstones = find_tombstones(target, records)
     if target.envelope is None:

@@ -13,7 +13,7 @@ from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, St
 
 from frazil.cdc.envelope import opened_fields
 from frazil.decode.avro.reader import avro_reader
-from frazil.decode.columns import Decoded, Misfit
+from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.groups import Group, in_order
 from frazil.decode.json.any import decode_any
 from frazil.decode.json.records import JsonOptions
@@ -61,9 +61,9 @@ def _decode_there(
     there = np.flatnonzero(np.asarray(held.is_valid()))
     unread = refusal()
     if unread is not None:
-        misfits = [Misfit(row, name, unread.kind, unread.message) for row in there.tolist()]
+        mismatches = [Mismatch(row, name, unread.kind, unread.message) for row in there.tolist()]
         nulls = [] if kind is None else [pa.nulls(len(held), arrow_type(kind))]
-        return Decoded(nulls, np.asarray(held.is_valid()), misfits)
+        return Decoded(nulls, np.asarray(held.is_valid()), mismatches)
     rows = pa.array(there)
     taken = {label: None if array is None else array.take(rows) for label, array in records.items()}
     found = _decode(reading, name, kind, taken, limit, what)
@@ -75,7 +75,7 @@ def _decode_there(
         found,
         columns=[column.take(pa.array(places, mask=places < 0)) for column in found.columns],
         refused=refused,
-        misfits=[replace(misfit, row=int(there[misfit.row])) for misfit in found.misfits],
+        mismatches=[replace(mismatch, row=int(there[mismatch.row])) for mismatch in found.mismatches],
     )
 
 
@@ -124,12 +124,12 @@ def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Arra
 def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, what: str) -> Decoded:
     found = read_text(keys)
     rows = np.flatnonzero(found.fault)[:limit].tolist()
-    misfits = [Misfit(row, name, "bad_text", f"the {what} is not UTF-8") for row in rows]
+    mismatches = [Mismatch(row, name, "bad_text", f"the {what} is not UTF-8") for row in rows]
     if isinstance(kind, StringType | BinaryType):
-        return Decoded([found.arrays[0].cast(arrow_type(kind))], found.fault != 0, misfits)
+        return Decoded([found.arrays[0].cast(arrow_type(kind))], found.fault != 0, mismatches)
     reason = f"the {what} is text, and its column is a {kind}: numbers and booleans take `format: json`"
-    misfits = [Misfit(row, name, "does_not_fit", reason) for row in range(min(len(keys), limit))]
-    return Decoded([pa.nulls(len(keys), arrow_type(kind))], np.ones(len(keys), np.bool_), misfits)
+    mismatches = [Mismatch(row, name, "does_not_fit", reason) for row in range(min(len(keys), limit))]
+    return Decoded([pa.nulls(len(keys), arrow_type(kind))], np.ones(len(keys), np.bool_), mismatches)
 
 
 def _read_framed(
@@ -150,7 +150,7 @@ def _read_framed(
     return replace(
         found,
         columns=columns,
-        misfits=[replace(one, path=_path(name, one.path, is_record)) for one in found.misfits],
+        mismatches=[replace(one, path=_path(name, one.path, is_record)) for one in found.mismatches],
         wanted=_wanted(found.wanted, name, kind, is_record),
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.decode.columns import Decoded, Misfit
+from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.epochs import inside_years, outside_years
 from frazil.write.target import TableTarget
 
@@ -29,12 +29,12 @@ def refuse_far_times(target: TableTarget, records: Mapping[str, pa.Array], decod
     micros = records["timestamp"].cast(pa.int64())
     column = dict(target.metadata).get("timestamp", "timestamp")
     reason = "the record's timestamp of {} ms is outside of the years 1 to 9999"
-    misfits = [
-        Misfit(row, column, "out_of_range", reason.format(micros[row].as_py() // 1000))
+    mismatches = [
+        Mismatch(row, column, "out_of_range", reason.format(micros[row].as_py() // 1000))
         for row in np.flatnonzero(outside & ~decoded.refused)[:limit].tolist()
     ]
-    both = sorted([*decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
-    return replace(decoded, refused=decoded.refused | outside, misfits=both)
+    both = sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
+    return replace(decoded, refused=decoded.refused | outside, mismatches=both)
 
 
 def divided_times(times: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.cast import Fitting, Place, require
-from frazil.decode.columns import Decoded, Misfit
+from frazil.decode.columns import Decoded, Mismatch
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows, spread_decoded
 from frazil.schema.arrow import pick
@@ -61,28 +61,28 @@ def read_others(
     # Changes have columns and rescued values of their own, a row for each change.
     decoded = spread_decoded(replace(changes.decoded, columns=[], rescued=None), rows, tombstones.size)
     count = int(np.count_nonzero(tombstones))
-    passed_over = dict(changes.passed_over)
+    ignored_records = dict(changes.ignored_records)
     if target.tombstones == "dead_letter":
         decoded = _refuse(decoded, tombstones, limit)
     else:
-        passed_over["tombstone"] = passed_over.get("tombstone", 0) + count
+        ignored_records["tombstone"] = ignored_records.get("tombstone", 0) + count
     return replace(
         changes,
         decoded=decoded,
         records=rows[changes.records].astype(np.int32),
         rescued=changes.rescued_rows,
-        passed_over=passed_over,
+        ignored_records=ignored_records,
         tombstones=None,
-        halves=[(int(rows[row]), key, is_delete) for row, key, is_delete in changes.halves],
+        key_update_parts=[(int(rows[row]), key, is_delete) for row, key, is_delete in changes.key_update_parts],
         last_deletes=[int(rows[row]) for row in changes.last_deletes],
     )
 
 
 def _refuse(decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:
-    others = [misfit for misfit in decoded.misfits if not tombstones[misfit.row]]
-    mine = [Misfit(row, "", "tombstone", _REASON) for row in np.flatnonzero(tombstones)[:limit].tolist()]
-    in_order = sorted([*others, *mine], key=lambda misfit: misfit.row)[:limit]
-    return replace(decoded, refused=decoded.refused | tombstones, misfits=in_order)
+    others = [mismatch for mismatch in decoded.mismatches if not tombstones[mismatch.row]]
+    mine = [Mismatch(row, "", "tombstone", _REASON) for row in np.flatnonzero(tombstones)[:limit].tolist()]
+    in_order = sorted([*others, *mine], key=lambda mismatch: mismatch.row)[:limit]
+    return replace(decoded, refused=decoded.refused | tombstones, mismatches=in_order)
 
 
 def _require(target: TableTarget, decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:
@@ -94,5 +94,7 @@ def _require(target: TableTarget, decoded: Decoded, tombstones: Bools, limit: in
     for field, column in zip(target.fields, decoded.columns, strict=True):
         if field.required:
             require(fitting, column, place, (field.name,))
-    misfits = sorted([*decoded.misfits, *fitting.misfits], key=lambda misfit: misfit.row)[:limit]
-    return replace(decoded, refused=fitting.refused, misfits=misfits, loosened=decoded.loosened | fitting.loosened)
+    mismatches = sorted([*decoded.mismatches, *fitting.mismatches], key=lambda mismatch: mismatch.row)[:limit]
+    return replace(
+        decoded, refused=fitting.refused, mismatches=mismatches, loosened=decoded.loosened | fitting.loosened
+    )

@@ -23,7 +23,7 @@ from frazil.cdc.json_schema import open_framed, row_of
 from frazil.decode.avro.json_scan import write_values
 from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.cast import Fitting, fit_columns
-from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Misfit, Reader
+from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Mismatch, Reader
 from frazil.decode.connect.protobuf_names import meanings_of_protobuf
 from frazil.decode.connect.schema import give_meaning, meanings_of_avro, with_keys, without_units
 from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, Meaning
@@ -44,7 +44,7 @@ from frazil.decode.wire_format import group_rows, guids_of, split_frames, take_b
 from frazil.name_length import without_long_names
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import arrow_type, as_written
-from frazil.schema.conflicts import without_barred
+from frazil.schema.conflicts import without_rejected
 from frazil.schema.evolve import lacking_of, merge_wanted, type_at, widest
 
 LATEST = "latest"
@@ -89,9 +89,9 @@ class _Batch:
     def refuse(self, rows: NDArray[np.int32], fault: Fault) -> None:
         """None of these records can be read, for one reason."""
         refused = np.ones(rows.size, np.bool_)
-        misfits = [Misfit(n, "", fault.kind, fault.message) for n in range(min(rows.size, self.limit))]
+        mismatches = [Mismatch(n, "", fault.kind, fault.message) for n in range(min(rows.size, self.limit))]
         nulls = [pa.nulls(rows.size, arrow_type(f.field_type)) for f in self.fields]
-        self.groups.append(_Group(rows, Decoded(nulls, refused, misfits)))
+        self.groups.append(_Group(rows, Decoded(nulls, refused, mismatches)))
 
 
 def decode_framed(
@@ -283,7 +283,7 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
         path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
         for path, members in decoded.wanted.items()
     }
-    lacking = lacking_of(table, without_barred(struct, batch.reading.barred_at), batch.reading.may_widen)
+    lacking = lacking_of(table, without_rejected(struct, batch.reading.rejected_at), batch.reading.may_widen)
     if decoded.refused.all() and decode_json(texts, (), replace(options, unknown_fields="drop")).refused.all():
         lacking = {}  # Where not one record can be read, it is not said that the schema is theirs.
     return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
@@ -416,10 +416,12 @@ def _put_together(batch: _Batch, row_count: int) -> Decoded:
     ]
     refused = np.zeros(row_count, np.bool_)
     wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {}
-    misfits = []
+    mismatches = []
     for group in groups:
         refused[group.rows] = group.decoded.refused
-        misfits += [Misfit(int(group.rows[m.row]), m.path, m.kind, m.reason, m.text) for m in group.decoded.misfits]
+        mismatches += [
+            Mismatch(int(group.rows[m.row]), m.path, m.kind, m.reason, m.text) for m in group.decoded.mismatches
+        ]
         for path, members in group.decoded.wanted.items():
             mine = wanted.setdefault(path, {})
             for name, kind in members.items():
@@ -428,7 +430,7 @@ def _put_together(batch: _Batch, row_count: int) -> Decoded:
     return Decoded(
         columns=columns,
         refused=refused,
-        misfits=sorted(misfits, key=lambda misfit: misfit.row)[: batch.limit],
+        mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[: batch.limit],
         wanted=wanted,
         loosened=set().union(*(one.loosened for one in decoded)),
         dropped=set().union(*(one.dropped for one in decoded)),

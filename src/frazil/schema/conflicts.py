@@ -13,23 +13,25 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from frazil.schema.evolve import NamesClash, Path, Wanted, extend_fields
 from frazil.schema.selection import list_with, map_with
 
-MOST_BARRED = 100
+MOST_REJECTED = 100
 """So many fields may be kept out: what makes up more of them is no record that is wrong."""
 
 
-def grant(wanted: Wanted, check: Callable[[Wanted], object]) -> tuple[Wanted, dict[Path, str]]:
+def accept(wanted: Wanted, check: Callable[[Wanted], object]) -> tuple[Wanted, dict[Path, str]]:
     """The fields that the table can have together, those that come first before others, and of the others the reason.
 
     check: raises NamesClash where the table cannot have the fields it is given; what it says of a single one is the reason.
-    Raises NamesClash itself where more than MOST_BARRED would be kept out.
+    Raises NamesClash itself where more than MOST_REJECTED would be kept out.
     """
     clashes: dict[Path, NamesClash] = {}
-    granted = set(_grant(list(_leaves(wanted)), [], lambda kept: check(_only(wanted, set(kept))), clashes))
-    barred = {path if clash.is_exact else _barred(path, wanted, granted): str(clash) for path, clash in clashes.items()}
-    return _only(wanted, granted), barred
+    accepted = set(_accept(list(_leaves(wanted)), [], lambda kept: check(_only(wanted, set(kept))), clashes))
+    rejected = {
+        path if clash.is_exact else _rejected(path, wanted, accepted): str(clash) for path, clash in clashes.items()
+    }
+    return _only(wanted, accepted), rejected
 
 
-def _grant(
+def _accept(
     paths: Sequence[Path],
     before: Sequence[Path],
     check: Callable[[Sequence[Path]], object],
@@ -41,9 +43,9 @@ def _grant(
     except NamesClash as error:
         if len(paths) > 1:
             half = len(paths) // 2
-            first = _grant(paths[:half], before, check, clashes)
-            return first + _grant(paths[half:], [*before, *first], check, clashes)
-        if len(clashes) >= MOST_BARRED:
+            first = _accept(paths[:half], before, check, clashes)
+            return first + _accept(paths[half:], [*before, *first], check, clashes)
+        if len(clashes) >= MOST_REJECTED:
             raise
         clashes[paths[0]] = error
         return []
@@ -84,34 +86,36 @@ def _pruned(kind: IcebergType, path: Path, takes: Callable[[Path], bool]) -> Ice
     return StructType(*left) if left else None
 
 
-def _barred(path: Path, wanted: Wanted, granted: Collection[Path]) -> Path:
-    """The outermost field around the one at `path` of which nothing is granted: what records have there has no place."""
+def _rejected(path: Path, wanted: Wanted, accepted: Collection[Path]) -> Path:
+    """The outermost field around the one at `path` of which nothing is accepted: what records have there has no place."""
     known = max((parent for parent in wanted if path[: len(parent)] == parent), key=len)
     for cut in range(len(known) + 1, len(path)):
-        if not any(other[:cut] == path[:cut] for other in granted):
+        if not any(other[:cut] == path[:cut] for other in accepted):
             return path[:cut]
     return path
 
 
-def without_barred(struct: StructType, barred: Collection[Path], path: Path = ()) -> StructType:
+def without_rejected(struct: StructType, rejected: Collection[Path], path: Path = ()) -> StructType:
     """A writer's struct without the fields that are kept out."""
     left = (
-        member.model_copy(update={"field_type": type_without_barred(member.field_type, barred, (*path, member.name))})
+        member.model_copy(
+            update={"field_type": type_without_rejected(member.field_type, rejected, (*path, member.name))}
+        )
         for member in struct.fields
-        if (*path, member.name) not in barred
+        if (*path, member.name) not in rejected
     )
     return StructType(*left)
 
 
-def type_without_barred(kind: IcebergType, barred: Collection[Path], path: Path) -> IcebergType:
+def type_without_rejected(kind: IcebergType, rejected: Collection[Path], path: Path) -> IcebergType:
     """The type of the field at `path` without the fields that are kept out."""
     if isinstance(kind, StructType):
-        return without_barred(kind, barred, path)
+        return without_rejected(kind, rejected, path)
     if isinstance(kind, ListType):
-        element = type_without_barred(kind.element_type, barred, (*path, "element"))
+        element = type_without_rejected(kind.element_type, rejected, (*path, "element"))
         return list_with(kind, element, kind.element_required)
     if isinstance(kind, MapType):
-        value = type_without_barred(kind.value_type, barred, (*path, "value"))
+        value = type_without_rejected(kind.value_type, rejected, (*path, "value"))
         return map_with(kind, value, kind.value_required)
     return kind
 

@@ -11,7 +11,7 @@ from frazil.schema.name_case import Spellings
 from frazil.spec import TableSpec
 
 
-def declared_misfit(spec: TableSpec, schema: Schema | None) -> SpecError | None:
+def declared_mismatch(spec: TableSpec, schema: Schema | None) -> SpecError | None:
     """Why the table, None where it is to be made, cannot have the declared columns as they are; None when it can, be it that
     a run adds or widens some.
     """

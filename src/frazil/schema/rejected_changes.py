@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from frazil.types import list_names
 
 _BY = re.compile(r"schema ([^:]+): (column .*)", re.DOTALL)
-_MISFIT = re.compile(r"column ([^:]+): (.+) does not fit (\w+)")
+_MISMATCH = re.compile(r"column ([^:]+): (.+) does not fit (\w+)")
 _WORD = re.compile(r"\w*")
 _NO_TEXT = ("string", "uuid", "binary", "fixed")
 _COUNTED = {"date": "days since the epoch", "time": "milliseconds since midnight"}
@@ -83,7 +83,7 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
 
 def remedy_of(change: str) -> str:
     """What to do about a refused change; empty where nothing is known."""
-    found = _MISFIT.search(change)
+    found = _MISMATCH.search(change)
     if found:
         path = found[1].split(".")  # In an envelope it leads through an image of the row.
         declaration = declaration_for(path[path[0] in ("after", "before") and len(path) > 1 :], found[2], found[3])

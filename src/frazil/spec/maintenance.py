@@ -1,4 +1,4 @@
-"""Table care: the section `maintenance` of the file and of a table, and every key that it may have."""
+"""Table maintenance: the section `maintenance` of the file and of a table, and every key that it may have."""
 
 from __future__ import annotations
 
@@ -178,13 +178,13 @@ def _orders(fields: Fields, problems: Problems) -> dict[str, Any]:
 
 
 def check_order(
-    care: MaintenanceSpec, fields: Mapping[str, IcebergType], is_complete: bool, others: Sequence[str] = ()
+    maintenance: MaintenanceSpec, fields: Mapping[str, IcebergType], is_complete: bool, others: Sequence[str] = ()
 ) -> Iterator[tuple[int, SpecError]]:
     """Columns that compaction is to order rows by and cannot, each with its line. fields: columns of the table; others:
     those of unknown types; is_complete: it has no more.
     """
-    key, texts = ("zorder", care.zorder) if care.zorder else ("sort", care.sort)
-    for text, line in zip(texts, care.order_lines, strict=True) if care.is_on else ():
+    key, texts = ("zorder", maintenance.zorder) if maintenance.zorder else ("sort", maintenance.sort)
+    for text, line in zip(texts, maintenance.order_lines, strict=True) if maintenance.is_on else ():
         name = text.partition(" ")[0]
         if name.split(".")[0] in others:
             continue

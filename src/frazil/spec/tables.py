@@ -61,28 +61,28 @@ def check_dotted_name(name: str, fewest_parts: int, what: str) -> None:
 
 
 def read_table(
-    entry: Entry, inherited: CommitSpec, care: MaintenanceSpec, defaults: Section | None, problems: Problems
+    entry: Entry, inherited: CommitSpec, maintenance: MaintenanceSpec, defaults: Section | None, problems: Problems
 ) -> TableSpec:
-    """The table that `entry` declares; what it leaves out of `commit` is `inherited`, of `maintenance` taken from `care`,
-    what it leaves out else from `defaults`.
+    """The table that `entry` declares; what it leaves out of `commit` is `inherited`, of `maintenance` taken from
+    `maintenance`, what it leaves out else from `defaults`.
     """
     problems.attempt(entry.line, None, check_dotted_name, entry.key, 2, "table")
     node, owner = _with_defaults(entry.value, defaults), f"table `{entry.key}`"
     with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
         fields = Fields(node, TABLE, "", problems, owner, STRANGE_IN_TABLE)
         topics = _read_topics(fields, entry, problems)
-        return _read_settings(entry, fields, topics, (inherited, care), problems)
+        return _read_settings(entry, fields, topics, (inherited, maintenance), problems)
 
 
 def read_defaults(
-    entry: Entry | None, inherited: CommitSpec, care: MaintenanceSpec, problems: Problems
+    entry: Entry | None, inherited: CommitSpec, maintenance: MaintenanceSpec, problems: Problems
 ) -> TableSpec | None:
     """The settings of tables that the file does not declare one by one."""
     if entry is None:
         return None
     settings = {name: setting for name, setting in TABLE.items() if name not in OF_ONE_TABLE}
     fields = Fields(entry.value, settings, "", problems, "`defaults`", STRANGE_IN_DEFAULTS)
-    return _read_settings(entry, fields, (), (inherited, care), problems)
+    return _read_settings(entry, fields, (), (inherited, maintenance), problems)
 
 
 def _with_defaults(node: Node, defaults: Section | None) -> Node:
@@ -139,7 +139,7 @@ def _read_settings(
         "limits": _read_limits(fields.get("limits"), problems),
         **_read_layout(fields, known, problems),
         "commit": read_commit(fields.get("commit"), inherited[0], problems),
-        "maintenance": _read_care(entry, fields, inherited[1], known, problems),
+        "maintenance": _read_maintenance(entry, fields, inherited[1], known, problems),
         "on_data_loss": fields.choice("on_data_loss"),
         "properties": fields.strings("properties", _table_property),
         "line": entry.line,
@@ -200,14 +200,14 @@ def _read_layout(fields: Fields, known: _Known, problems: Problems) -> dict[str,
     return {"partition_by": partition_by, "sort_by": sort_by}
 
 
-def _read_care(
+def _read_maintenance(
     table: Entry, fields: Fields, inherited: MaintenanceSpec, known: _Known, problems: Problems
 ) -> MaintenanceSpec:
     """`maintenance`, its order of rows checked likewise, though it is inherited."""
-    care = read_maintenance(fields.get("maintenance"), inherited, problems, TABLE_MAINTENANCE)
-    for line, error in check_order(care, known.types, known.is_complete, known.others):
+    maintenance = read_maintenance(fields.get("maintenance"), inherited, problems, TABLE_MAINTENANCE)
+    for line, error in check_order(maintenance, known.types, known.is_complete, known.others):
         problems.add(line, f"table `{table.key}`: {error.message}", error.remedy)
-    return care
+    return maintenance
 
 
 def _read_dead_letters(entry: Entry | None, problems: Problems) -> DeadLettersSpec:

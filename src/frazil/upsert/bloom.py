@@ -69,11 +69,11 @@ class KeyFilters:
         if str(file.description["file-format"]).lower() != "parquet":
             return None
         name = (file.path, field_id)
-        held = _filters.get(name)
-        if held is None:
-            held = _read(self._target, file.path, field_id)
-            _filters.put(name, held)
-        kind, *groups = held
+        buffered = _filters.get(name)
+        if buffered is None:
+            buffered = _read(self._target, file.path, field_id)
+            _filters.put(name, buffered)
+        kind, *groups = buffered
         physical = str(kind[0].as_py())
         if not physical:
             return None

@@ -41,7 +41,7 @@ class Givers:
         return tuple(column[self.numbers[rows]] for column in self.columns)
 
 
-class HeldRows:
+class BufferedRows:
     """See the module.
 
     tables: of each task that has such rows; begins: the number of the first row of each. places: per row that of its change.
@@ -50,11 +50,13 @@ class HeldRows:
     """
 
     def __init__(self, batch: MergedChanges) -> None:
-        held = [(table, begin) for table, begin in zip(batch.held, batch.begins, strict=False) if table is not None]
+        buffered = [
+            (table, begin) for table, begin in zip(batch.buffered, batch.begins, strict=False) if table is not None
+        ]
         self._ranked = batch.ranked
-        self.tables = [table for table, _ in held]
+        self.tables = [table for table, _ in buffered]
         self.begins = np.cumsum([0, *map(len, self.tables)])
-        self.places = np.concatenate([np.asarray(table[KEY_PLACE]) + begin for table, begin in held])
+        self.places = np.concatenate([np.asarray(table[KEY_PLACE]) + begin for table, begin in buffered])
         self._numbers = np.full(len(batch.ranked), NONE)
         self._numbers[self.places] = np.arange(len(self))
         before = previous_places(batch.ranked)

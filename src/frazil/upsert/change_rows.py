@@ -18,13 +18,13 @@ from frazil.cdc.positions import split_read
 from frazil.schema.arrow import pick
 from frazil.upsert.changes import UPSERT, Changes
 from frazil.upsert.deduplicate import (
-    Folded,
     Ints,
+    LatestChanges,
     Ranked,
     concat_ranked,
+    deduplicate,
     dump_ranked,
     dump_table,
-    fold,
     previous_places,
 )
 from frazil.upsert.live_rows import as_numbers
@@ -47,7 +47,7 @@ from frazil.upsert.truncates import Parted, part_truncates
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
 
-_FOLD_AT = 1_000_000
+_DEDUPLICATE_AT = 1_000_000
 KEY_PLACE = "\x00key"
 """A column of held rows: the place of the row's key in the touched keys."""
 WAITING = "\x00waits:"
@@ -88,7 +88,7 @@ class ChangeRows:
         self._topics = topics
         self._parts: list[_Part] = []
         self._pending = 0
-        self._is_kept = target.is_whole
+        self._is_kept = target.is_single_task
         self._departed: set[Place] = set()
         self.lost: set[tuple[str, int, int]] = set()
         self.unplaced: set[tuple[str, int, int]] = set()
@@ -104,7 +104,7 @@ class ChangeRows:
             kept = np.flatnonzero(parted.kept)
             rows, changes, records = rows.take(pa.array(kept)), changes.only(parted.kept), pick(records, kept)
         ranked, count = rank(self._target, self._topics.index(topic), rows, changes, records), changes.ops.size
-        is_departed = np.isin(changes.records, [row for row, _, is_delete in changes.halves if is_delete])
+        is_departed = np.isin(changes.records, [row for row, _, is_delete in changes.key_update_parts if is_delete])
         self._departed.update(record_of(ranked, place) for place in np.flatnonzero(is_departed).tolist())
         names = [one.name for one in self._target.fields]
         waits = {names[n]: mask for n, mask in changes.unavailable.items()}
@@ -115,15 +115,15 @@ class ChangeRows:
         self._pending += count
         self._is_kept |= ranked.order is not None and bool(waits)  # Which change gave a value is known for one fold.
         # What is left of a fold is in the next one again: where most keys are new, ever larger lots keep the sum small.
-        if self._pending >= max(_FOLD_AT, len(self._parts[0].ranked)) and not self._is_kept:
-            self._fold()
+        if self._pending >= max(_DEDUPLICATE_AT, len(self._parts[0].ranked)) and not self._is_kept:
+            self._deduplicate()
 
     def finish(self, writer: FileWriter) -> tuple[str, str, int]:
         """Writes a row of each key that has all its values; keys and held rows as text, and the count of changes."""
         if not self._parts:
             return "", "", 0
         if self._pending or len(self._parts) > 1:
-            self._fold()
+            self._deduplicate()
         (part,) = self._parts
         waiting = np.zeros(len(part.ranked), np.bool_)
         for mask in part.waits.values():
@@ -131,7 +131,7 @@ class ChangeRows:
         if part.ranked.order is not None:
             # One row of a key is written; what may come to decide in its place is held as well.
             is_last = np.zeros(waiting.size, np.bool_)
-            is_last[fold(part.ranked).last] = True
+            is_last[deduplicate(part.ranked).last] = True
             waiting |= ~is_last
         is_row = part.ranked.ops == UPSERT
         waiting &= is_row
@@ -139,30 +139,30 @@ class ChangeRows:
         complete = part.rows if is_complete.all() else part.rows.filter(pa.array(is_complete))
         if complete.num_rows:
             writer.write(complete)
-        held = ""
+        buffered = ""
         if waiting.any():
-            held = dump_table(_held(part, np.flatnonzero(waiting)))
+            buffered = dump_table(_buffered(part, np.flatnonzero(waiting)))
         ranked, count = part.ranked, part.count
         # The rows are written, and the text of the keys takes memory of its own.
         self._parts = []
         del part, complete
-        return dump_ranked(ranked), held, count
+        return dump_ranked(ranked), buffered, count
 
     def _note_truncates(self, topic: str, parted: Parted, records: Mapping[str, pa.Array]) -> None:
         self.emptied = max(self.emptied, parted.emptied)
         for n in np.flatnonzero(parted.unplaced).tolist():
             self.unplaced.add((topic, records["partition"][n].as_py(), records["offset"][n].as_py()))
 
-    def _fold(self) -> None:
+    def _deduplicate(self) -> None:
         whole = _concat(self._parts)
-        folded = fold(whole.ranked, np.logical_or.reduce(list(whole.waits.values())) if whole.waits else None)
+        latest = deduplicate(whole.ranked, np.logical_or.reduce(list(whole.waits.values())) if whole.waits else None)
         self._pending = 0
-        if folded.kept.size == len(whole.ranked) and not whole.waits and folded.cut < 0:
+        if latest.kept.size == len(whole.ranked) and not whole.waits and latest.cut < 0:
             self._parts = [whole]  # No key was there twice.
             return
-        filled = _fill(whole, folded, self._moves(whole))
+        filled = _fill(whole, latest, self._moves(whole))
         self.lost |= {self._place(whole.ranked, place) for place in filled.lost}
-        ranked = whole.ranked.take(folded.kept)
+        ranked = whole.ranked.take(latest.kept)
         self._parts = [_Part(ranked, filled.rows, filled.waits, whole.count, hidden=filled.hidden)]
 
     def _moves(self, part: _Part) -> Moves:
@@ -232,9 +232,9 @@ class _Filled:
     lost: list[int]
 
 
-def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
+def _fill(part: _Part, latest: LatestChanges, moves: Moves) -> _Filled:
     """Gives the changes that are kept values of the changes before them where they have none of their own."""
-    kept, waits = folded.kept, {}
+    kept, waits = latest.kept, {}
     rows = part.rows.take(pa.array(kept))
     masks = {name: mask for name, mask in part.waits.items() if mask[kept].any()}
     before = previous_places(part.ranked) if masks else kept
@@ -250,7 +250,7 @@ def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
             waiting |= givers >= 0
             given[GIVEN + name] = _places_of(part.ranked, givers)
         moved = walked.moved.items()
-        lost |= {int(kept[n]) for n, walk in moved if walk.is_lost or (walk.at < 0 and folded.cut >= 0)}
+        lost |= {int(kept[n]) for n, walk in moved if walk.is_lost or (walk.at < 0 and latest.cut >= 0)}
         for n, walk in moved:
             # One that goes further passes all that the others do.
             if (walk.at < 0 or givers[n] >= 0) and (n not in asked or len(walk.movers) > len(asked[n].movers)):
@@ -263,8 +263,8 @@ def _fill(part: _Part, folded: Folded, moves: Moves) -> _Filled:
             waits[name] = waiting
     # After a truncate there is no old row whose values could stay.
     places = np.array(sorted(lost), np.int64)
-    deciding = places[np.isin(places, folded.last)].tolist()
-    return _Filled(rows, waits if folded.cut < 0 else {}, {**_hidden(part, kept, asked, without), **given}, deciding)
+    deciding = places[np.isin(places, latest.last)].tolist()
+    return _Filled(rows, waits if latest.cut < 0 else {}, {**_hidden(part, kept, asked, without), **given}, deciding)
 
 
 @dataclass(frozen=True)
@@ -358,10 +358,10 @@ def _keys_got(ranked: Ranked, count: int, asked: Mapping[int, Walk]) -> pa.ListA
     return pa.ListArray.from_arrays(pa.array(np.cumsum(sizes, dtype=np.int32)), got)
 
 
-def _held(part: _Part, rows: Ints) -> pa.Table:
-    held = part.rows.take(pa.array(rows)).append_column(KEY_PLACE, pa.array(rows))
+def _buffered(part: _Part, rows: Ints) -> pa.Table:
+    buffered = part.rows.take(pa.array(rows)).append_column(KEY_PLACE, pa.array(rows))
     for name, mask in part.waits.items():
-        held = held.append_column(WAITING + name, pa.array(mask[rows]))
+        buffered = buffered.append_column(WAITING + name, pa.array(mask[rows]))
     for name, values in part.hidden.items():
-        held = held.append_column(name, values.take(pa.array(rows)))
-    return held
+        buffered = buffered.append_column(name, values.take(pa.array(rows)))
+    return buffered

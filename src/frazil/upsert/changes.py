@@ -26,14 +26,14 @@ class Changes:
     value per change, where one is declared; None: partition and offset. old_keys: where some UPSERT takes the place of a
     row with another key, one array per key column, null where the key is the same: what is unavailable is in the row of
     the old key; the row's own key stands for one that could not be read. own: by field of `metadata` the values that the
-    envelope gives, a row per change. passed_over: how many records of a kind make no change (docs/reference/envelopes.md).
-    key_columns: of a table that does not know its key yet, the fields of the records' keys. tombstones: which records of
-    an envelope's topic have no value, and so far make no change; not those right after the delete of their key.
-    last_deletes: the index of each record that is such a delete and the last one of its partition here. positions: where
-    each change is in the log of its source, where headers tell of rows that get another key; times: when it was made, where
-    deleted rows are marked with that; halves: the index of each record that is one of two which tell of such a row, its
-    position, and whether it is the delete. rescued: what was put aside of each change, headers included; None: `decoded`
-    says it of records.
+    envelope gives, a row per change. ignored_records: how many records of a kind make no change
+    (docs/reference/envelopes.md). key_columns: of a table that does not know its key yet, the fields of the records' keys.
+    tombstones: which records of an envelope's topic have no value, and so far make no change; not those right after the
+    delete of their key. last_deletes: the index of each record that is such a delete and the last one of its partition
+    here. positions: where each change is in the log of its source, where headers tell of rows that get another key; times:
+    when it was made, where deleted rows are marked with that; key_update_parts: the index of each record that is one of two
+    which tell of such a row, its position, and whether it is the delete. rescued: what was put aside of each change,
+    headers included; None: `decoded` says it of records.
     """
 
     columns: list[pa.Array]
@@ -44,13 +44,13 @@ class Changes:
     order: pa.Array | None = None
     old_keys: list[pa.Array] | None = None
     own: Mapping[str, pa.Array] = field(default_factory=dict)
-    passed_over: Mapping[str, int] = field(default_factory=dict)
+    ignored_records: Mapping[str, int] = field(default_factory=dict)
     key_columns: tuple[str, ...] = ()
     tombstones: NDArray[np.bool_] | None = None
     positions: pa.Array | None = None
     rescued: pa.Array | None = None
     times: pa.Array | None = None
-    halves: Sequence[tuple[int, str, bool]] = ()
+    key_update_parts: Sequence[tuple[int, str, bool]] = ()
     last_deletes: Sequence[int] = ()
 
     @property

@@ -24,7 +24,7 @@ class ColumnCache:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._held: OrderedDict[Name, tuple[pa.Array, ...]] = OrderedDict()
+        self._buffered: OrderedDict[Name, tuple[pa.Array, ...]] = OrderedDict()
         self._of_file: dict[str, set[Name]] = {}
         self._lock = threading.Lock()
         self.size_bytes = 0
@@ -33,20 +33,20 @@ class ColumnCache:
     def get(self, name: Name) -> tuple[pa.Array, ...] | None:
         """What is held under this name."""
         with self._lock:
-            if name in self._held:
-                self._held.move_to_end(name)
-            return self._held.get(name)
+            if name in self._buffered:
+                self._buffered.move_to_end(name)
+            return self._buffered.get(name)
 
     def put(self, name: Name, columns: tuple[pa.Array, ...]) -> None:
         """Holds these; the ones that were not asked for longest make room."""
         with self._lock:
-            if name in self._held:
+            if name in self._buffered:
                 self._drop(name)
-            self._held[name] = columns
+            self._buffered[name] = columns
             self._of_file.setdefault(name[0], set()).add(name)
             self.size_bytes += _size(columns)
             while self.size_bytes > self._limit:
-                self._drop(next(iter(self._held)))
+                self._drop(next(iter(self._buffered)))
 
     def forget(self, paths: Set[str]) -> None:
         """Lets go of these files."""
@@ -55,7 +55,7 @@ class ColumnCache:
                 self._drop(name)
 
     def _drop(self, name: Name) -> None:
-        self.size_bytes -= _size(self._held.pop(name))
+        self.size_bytes -= _size(self._buffered.pop(name))
         self._of_file[name[0]].remove(name)
         if not self._of_file[name[0]]:
             del self._of_file[name[0]]

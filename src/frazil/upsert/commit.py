@@ -19,7 +19,7 @@ from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, DeleteFile, Progress, Resolved, RowDelta, TaskReport
 from frazil.upsert.column_cache import forget_files, note_live
-from frazil.upsert.deduplicate import Folded, Ranked
+from frazil.upsert.deduplicate import LatestChanges, Ranked
 from frazil.upsert.delete_files import bits_of, write_deletes
 from frazil.upsert.lineage import kept_ids
 from frazil.upsert.lookup import Found, find_rows, newest_order
@@ -32,7 +32,7 @@ from frazil.write.lineage import has_lineage
 from frazil.write.target import TableTarget
 
 _TRIES = 20
-Judge = Callable[[Ranked, Folded, Found], Bools]
+Judge = Callable[[Ranked, LatestChanges, Found], Bools]
 """Says which keys are to stay as they are, in view of all changes, what is left of them and the live rows."""
 
 
@@ -120,8 +120,8 @@ class Prepared:
 def _by_order(target: TableTarget, emptied: str) -> Judge:
     """The verdict of the ordering column: what is older than the live row, or than the truncate at the place `emptied`."""
 
-    def judge(changes: Ranked, folded: Folded, found: Found) -> Bools:
-        return _late(target, changes, folded, found) | is_truncated(target, changes.take(folded.last), emptied)
+    def judge(changes: Ranked, latest: LatestChanges, found: Found) -> Bools:
+        return _late(target, changes, latest, found) | is_truncated(target, changes.take(latest.last), emptied)
 
     return judge
 
@@ -171,11 +171,11 @@ def _resolve(
     """Finds the rows that go, writes which they are, and the rows that had to wait for them."""
     assert target.changes is not None
     note_live(state.name, scan.files)
-    keys, is_emptied = batch.keys, batch.folded.cut >= 0
+    keys, is_emptied = batch.keys, batch.latest.cut >= 0
     files = () if is_emptied else scan.files
     truncated = find_truncated(target, files, batch.emptied) if batch.emptied and files else Truncated()
     found = truncated.without_rows(find_rows(target, truncated.left(files), keys.keys, target.changes.paths))
-    late = judge(batch.ranked, batch.folded, found)
+    late = judge(batch.ranked, batch.latest, found)
     gone, deleted = dict(truncated.gone), truncated.row_count
     for hits in (replace(one, rows=one.rows[~late[one.keys]]) for one in found.hits):
         if hits.rows.size:
@@ -194,7 +194,7 @@ def _resolve(
     for file, bits in own.superseded:
         gone[file.path] = (file, bits)
     attempt.deletes = write_deletes(target, dict(gone.values()), state.format_version)
-    attempt.rows, unfilled = write_rows(batch, found, late, scan.files, own)
+    attempt.rows, missing_required = write_rows(batch, found, late, scan.files, own)
     attempt.unused = own.unused
     attempt.delta = RowDelta(scan.read_at, tuple(attempt.deletes), replaced, removed, touched)
     attempt.resolved = Resolved(
@@ -202,20 +202,20 @@ def _resolve(
         len(keys),
         sum(file.record_count for file in removed) if is_emptied else deleted,
         int(late.sum()),
-        unfilled,
+        missing_required,
         len(scan.files),
-        found.looked_at,
+        found.inspected,
     )
 
 
-def _late(target: TableTarget, changes: Ranked, folded: Folded, found: Found) -> Bools:
+def _late(target: TableTarget, changes: Ranked, latest: LatestChanges, found: Found) -> Bools:
     """Which keys have a live row that is newer than their change."""
     if changes.order is None or not found.hits:
-        return np.zeros(folded.last.size, np.bool_)
-    live = newest_order(target, found, folded.last.size)
-    highest = changes.order.take(pa.array(folded.highest))
+        return np.zeros(latest.last.size, np.bool_)
+    live = newest_order(target, found, latest.last.size)
+    highest = changes.order.take(pa.array(latest.highest))
     is_older = np.asarray(pc.fill_null(pc.less(highest, live.order), False), np.bool_)
-    return is_older & ~live.were_read_in(changes.partition[folded.last]) & ~folded.is_sure
+    return is_older & ~live.were_read_in(changes.partition[latest.last]) & ~latest.is_sure
 
 
 __all__ = ["Judge", "OldRowsGone", "Prepared", "ValuesGone", "commit_changes", "prepare_changes"]

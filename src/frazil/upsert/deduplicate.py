@@ -66,7 +66,7 @@ class Ranked:
 
 
 @dataclass(frozen=True)
-class Folded:
+class LatestChanges:
     """What is left of some changes, as places.
 
     last: per key the change that decides it. is_sure: whether that holds whatever the table has of the key: a delete without
@@ -100,10 +100,10 @@ def concat_ranked(parts: Sequence[Ranked]) -> Ranked:
     )
 
 
-def fold(changes: Ranked, lacking: NDArray[np.bool_] | None = None) -> Folded:
+def deduplicate(changes: Ranked, lacking: NDArray[np.bool_] | None = None) -> LatestChanges:
     """The last change of each key, and what it rests on. lacking: changes that have some value from one before them."""
     if changes.order is None and not (changes.ops == TRUNCATE).any():
-        return _fold_plainly(changes)
+        return _deduplicate_plainly(changes)
     state = _State(changes)
     last, highest = state.last(state.order), state.last(state.by_place)
     is_kept = state.is_barrier.copy()
@@ -115,19 +115,19 @@ def fold(changes: Ranked, lacking: NDArray[np.bool_] | None = None) -> Folded:
     kept = np.flatnonzero(is_kept)
     if state.cut >= 0:
         kept = np.append(kept, state.cut)
-    return Folded(last, state.barrier[state.codes[last]] >= 0, kept, highest, state.cut)
+    return LatestChanges(last, state.barrier[state.codes[last]] >= 0, kept, highest, state.cut)
 
 
-def refold(changes: Ranked) -> Folded:
-    """The same as `fold`, of changes that are what one fold has kept."""
+def refold(changes: Ranked) -> LatestChanges:
+    """The same as `deduplicate`, of changes that are what one fold has kept."""
     if changes.order is not None or (changes.ops == TRUNCATE).any():
-        return fold(changes)
+        return deduplicate(changes)
     return _all_kept(changes)
 
 
-def _all_kept(changes: Ranked) -> Folded:
+def _all_kept(changes: Ranked) -> LatestChanges:
     every = np.arange(len(changes))
-    return Folded(every, np.zeros(every.size, np.bool_), every, every)
+    return LatestChanges(every, np.zeros(every.size, np.bool_), every, every)
 
 
 def _candidates(state: _State) -> Ints:
@@ -160,7 +160,7 @@ def _givers(state: _State, lanes: Ints, lacking: NDArray[np.bool_]) -> NDArray[n
     return found
 
 
-def _fold_plainly(changes: Ranked) -> Folded:
+def _deduplicate_plainly(changes: Ranked) -> LatestChanges:
     """By arrival alone: nothing needs to be sorted."""
     if _are_distinct(changes.keys):
         return _all_kept(changes)
@@ -169,7 +169,7 @@ def _fold_plainly(changes: Ranked) -> Folded:
     last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
     last[codes[places]] = places  # Of equal ones the last assignment stays.
     last.sort()
-    return Folded(last, np.zeros(last.size, np.bool_), last, last)
+    return LatestChanges(last, np.zeros(last.size, np.bool_), last, last)
 
 
 def _are_distinct(keys: Sequence[pa.Array]) -> bool:

@@ -219,9 +219,9 @@ def read_deletes(target: TableTarget, path: str, deletes: Iterable[DeleteFile]) 
 def _read_vector(target: TableTarget, delete: DeleteFile) -> BitMap64:
     described = json.loads(delete.content)
     name = (delete.path, described["content-offset"])
-    held = _vectors.get(name)
-    if held is not None:
-        return load_vector(held[0][0].as_py())
+    buffered = _vectors.get(name)
+    if buffered is not None:
+        return load_vector(buffered[0][0].as_py())
     with file_io(target).new_input(delete.path).open() as stream:
         stream.seek(described["content-offset"])
         blob = stream.read(described["content-size-in-bytes"])

@@ -30,7 +30,7 @@ class FirstTombstones:
         self._topics = topics
         changes = target.changes
         # By arrival a tombstone does what its delete has done; and one task alone knows what came before in the batch.
-        self._may_be_told = changes is not None and bool(changes.order_by) and not target.is_whole
+        self._may_be_told = changes is not None and bool(changes.order_by) and not target.is_single_task
         self._begun: set[tuple[str, int]] = set()
         self._kept: list[Touched] = []
 
@@ -80,7 +80,7 @@ def without_told(report: TaskReport) -> TaskReport:
     return replace(
         report,
         touched=tuple(one for one in report.touched if one not in told),
-        passed_over=add_counts(report.passed_over, {"tombstone": len(told)}),
+        ignored_records=add_counts(report.ignored_records, {"tombstone": len(told)}),
     )
 
 

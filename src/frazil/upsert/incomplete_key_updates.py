@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from frazil.kafka.port import Partition
-from frazil.types import Half
+from frazil.types import KeyUpdatePart
 
 Place = tuple[str, int, int]
 
 
 @dataclass
-class Awaited:
+class PendingUpdate:
     """What is known of a record whose change of the key is not complete yet."""
 
     #: When the table met the record first, by the clock of the process.
@@ -31,29 +31,29 @@ class Awaited:
 class _Pair:
     """What there is of one change: a source that repeats itself tells the halves more than once."""
 
-    deletes: list[Half] = field(default_factory=list)
-    inserts: list[Half] = field(default_factory=list)
+    deletes: list[KeyUpdatePart] = field(default_factory=list)
+    inserts: list[KeyUpdatePart] = field(default_factory=list)
 
 
-class Halves:
-    """The halves among the records of one task. given_up: places of those whose other half is not waited for any longer.
-    ahead: topic and position of changes whose insert is in the table, as it came first and had all of its values.
+class IncompleteUpdates:
+    """The halves among the records of one task. abandoned: places of those whose other half is not waited for any longer.
+    applied_early: topic and position of changes whose insert is in the table, as it came first and had all of its values.
     """
 
-    def __init__(self, given_up: Collection[Place] = (), ahead: Collection[tuple[str, str]] = ()) -> None:
-        self._given_up = frozenset(given_up)
-        self._ahead = frozenset(ahead)
+    def __init__(self, abandoned: Collection[Place] = (), applied_early: Collection[tuple[str, str]] = ()) -> None:
+        self._abandoned = frozenset(abandoned)
+        self._applied_early = frozenset(applied_early)
         self._pairs: dict[tuple[str, str], _Pair] = defaultdict(_Pair)
 
     def take(self, topic: str, found: Sequence[tuple[int, str, bool]], records: Mapping[str, pa.Array]) -> None:
         """More of them. found: as Changes has them, of these records."""
         for row, position, is_delete in found:
-            if is_delete and (topic, position) in self._ahead:
+            if is_delete and (topic, position) in self._applied_early:
                 continue
             partition, offset = records["partition"][row].as_py(), records["offset"][row].as_py()
             at_ms = records["timestamp"].cast(pa.int64())[row].as_py() // 1000
-            half = Half(topic, partition, offset, at_ms, position, is_delete)
-            if half.place not in self._given_up:
+            half = KeyUpdatePart(topic, partition, offset, at_ms, position, is_delete)
+            if half.place not in self._abandoned:
                 pair = self._pairs[topic, position]
                 (pair.deletes if is_delete else pair.inserts).append(half)
 
@@ -62,7 +62,7 @@ class Halves:
         """Whether there is a delete without its insert."""
         return any(pair.deletes and not pair.inserts for pair in self._pairs.values())
 
-    def alone(self) -> tuple[Half, ...]:
+    def alone(self) -> tuple[KeyUpdatePart, ...]:
         """Those without their other half."""
         lone = (pair for pair in self._pairs.values() if not (pair.deletes and pair.inserts))
         return tuple(half for pair in lone for half in (*pair.deletes, *pair.inserts))
@@ -83,11 +83,11 @@ class Halves:
         return found
 
 
-def _divided(pair: _Pair, ends: Mapping[Partition, int]) -> list[Half]:
+def _divided(pair: _Pair, ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:
     """The halves before these ends of a change whose others are all behind them."""
     deletes, inserts = _before(pair.deletes, ends), _before(pair.inserts, ends)
     return [] if deletes and inserts else [*deletes, *inserts]
 
 
-def _before(halves: Iterable[Half], ends: Mapping[Partition, int]) -> list[Half]:
-    return [half for half in halves if half.offset < ends.get((half.topic, half.partition), math.inf)]
+def _before(key_update_parts: Iterable[KeyUpdatePart], ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:
+    return [half for half in key_update_parts if half.offset < ends.get((half.topic, half.partition), math.inf)]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from frazil.cdc.document_ids import ID
 from frazil.cdc.json_members import either
 from frazil.cdc.maxwell_keys import PRIMARY
-from frazil.decode.columns import Misfit
+from frazil.decode.columns import Mismatch
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT
 from frazil.decode.json.records import JsonOptions, spell_out, texts_of, unreadable, whole_slices
@@ -70,13 +70,13 @@ def check_key_fields(target: TableTarget, records: Mapping[str, pa.Array], chang
         return changes
     refused = refused.copy()
     refused[rows] = True
-    misfits = list(changes.decoded.misfits)
+    mismatches = list(changes.decoded.mismatches)
     for row in rows[:limit].tolist():
         kind, reason = ("no_key", _NO_KEY) if found.lacks[row] else ("key_differs", reasons[found.codes[row]])
-        misfits.append(Misfit(row, "", kind, reason))
-    in_order = sorted(misfits, key=lambda misfit: misfit.row)[:limit]
+        mismatches.append(Mismatch(row, "", kind, reason))
+    in_order = sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit]
     missing = changes.decoded.missing | found.missing
-    decoded = replace(changes.decoded, refused=refused, misfits=in_order, missing=missing)
+    decoded = replace(changes.decoded, refused=refused, mismatches=in_order, missing=missing)
     return _without_tombstones(replace(changes, decoded=decoded), refused)
 
 
@@ -120,9 +120,9 @@ def _without_tombstones(changes: Changes, refused: Bools) -> Changes:
     if changes.tombstones is None or not (changes.tombstones & refused).any():
         return changes
     count = int(np.count_nonzero(changes.tombstones & refused))
-    left = {word: n - (count if word == "tombstone" else 0) for word, n in changes.passed_over.items()}
-    passed_over = {word: n for word, n in left.items() if n}
-    return replace(changes, tombstones=changes.tombstones & ~refused, passed_over=passed_over)
+    left = {word: n - (count if word == "tombstone" else 0) for word, n in changes.ignored_records.items()}
+    ignored_records = {word: n for word, n in left.items() if n}
+    return replace(changes, tombstones=changes.tombstones & ~refused, ignored_records=ignored_records)
 
 
 def find_key_fields(target: TableTarget, records: Mapping[str, pa.Array]) -> KeyFields:

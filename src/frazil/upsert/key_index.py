@@ -80,11 +80,11 @@ def _index(target: TableTarget, file: LiveFile, path: Path) -> tuple[Ints, NDArr
     """
     column = target.schema.find_field(".".join(path))
     name = (file.path, column.field_id, str(column.field_type))
-    held = _indexes.get(name)
-    if held is None:
-        held = _made(read_columns(target, file, [path])[0])
-        _indexes.put(name, held)
-    return np.asarray(held[0]), np.asarray(held[1]) if len(held) > 1 else None
+    buffered = _indexes.get(name)
+    if buffered is None:
+        buffered = _made(read_columns(target, file, [path])[0])
+        _indexes.put(name, buffered)
+    return np.asarray(buffered[0]), np.asarray(buffered[1]) if len(buffered) > 1 else None
 
 
 def _made(column: pa.Array) -> tuple[pa.Array, ...]:

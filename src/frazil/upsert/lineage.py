@@ -27,7 +27,7 @@ def kept_ids(batch: MergedChanges, found: Found, late: Bools) -> Ints:
     """Per change the id of the live row in whose place it writes one; NO_ID where there is none. Of the rows of one key the
     least id stays. late: the keys whose change comes too late. OSError as the store.
     """
-    last = batch.folded.last
+    last = batch.latest.last
     is_row = (batch.ranked.ops[last] == UPSERT) & ~late
     hits = [replacing for one in found.hits if (replacing := _only(one, is_row)).rows.size]
     ids = np.full(len(batch.ranked), _NONE_YET)
@@ -46,11 +46,11 @@ def row_ids(target: TableTarget, file: LiveFile, rows: Ints) -> Ints:
     """The ids of the rows at these places; NO_ID where no commit has given them any yet. OSError as the store."""
     first = file.first_row_id
     inherited = np.full(rows.size, NO_ID) if first is None else first + rows
-    held = _ids.get((file.path,))
-    if held is None:
-        held = _packed(reserved_column(target, file, ROW_ID_FIELD))
-        _ids.put((file.path,), held)
-    least, *column = held
+    buffered = _ids.get((file.path,))
+    if buffered is None:
+        buffered = _packed(reserved_column(target, file, ROW_ID_FIELD))
+        _ids.put((file.path,), buffered)
+    least, *column = buffered
     if not column:
         return inherited
     own = column[0].take(pa.array(rows))

@@ -77,13 +77,13 @@ class Hits:
 
 @dataclass
 class Found:
-    """All hits, and what it took. file_count: files at the snapshot; looked_at: those whose keys were read. newest: the rows
+    """All hits, and what it took. file_count: files at the snapshot; inspected: those whose keys were read. newest: the rows
     that are the newest in the order of a column, once they were asked for.
     """
 
     hits: list[Hits] = field(default_factory=list)
     file_count: int = 0
-    looked_at: int = 0
+    inspected: int = 0
     newest: Newest | None = field(default=None, init=False)
 
     def keys(self) -> Ints:
@@ -98,7 +98,7 @@ def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.
         return found
     pruners = (KeyPartitions(target, keys, paths), _Pruner(target, keys, paths), KeyFilters(target, keys, paths))
     candidates = [file for file in files if all(pruner.may_have(file) for pruner in pruners)]
-    found.looked_at = len(candidates)
+    found.inspected = len(candidates)
     known, index, near = KeySet(keys), KeyIndex(keys), KeyRange(keys)
     large, others = ([file for file in candidates if index.is_for(file) is is_large] for is_large in (True, False))
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 from frazil.catalog.scans import LiveFile
 from frazil.types import TaskReport
 from frazil.upsert.deduplicate import (
-    Folded,
     Ints,
+    LatestChanges,
     Ranked,
     concat_ranked,
-    fold,
+    deduplicate,
     key_codes,
     load_ranked,
     load_table,
@@ -27,7 +27,7 @@ from frazil.write.target import TableTarget
 @dataclass(frozen=True)
 class MergedChanges:
     """All tasks' changes. owner: per change the number of its task; begins: per task its first change; files: per task
-    those with its rows; held: per task its rows that wait for values of the rows they replace, which are in no file.
+    those with its rows; buffered: per task its rows that wait for values of the rows they replace, which are in no file.
     emptied: the place of the batch's own newest truncate, among changes that have one; empty: there was none.
     """
 
@@ -35,16 +35,16 @@ class MergedChanges:
     ranked: Ranked
     owner: Ints
     begins: list[int]
-    folded: Folded
+    latest: LatestChanges
     files: list[list[LiveFile]]
-    held: list[pa.Table | None]
+    buffered: list[pa.Table | None]
     change_count: int
     emptied: str
 
     @property
     def keys(self) -> Ranked:
         """The changes that decide a key."""
-        return self.ranked.take(self.folded.last)
+        return self.ranked.take(self.latest.last)
 
 
 def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") -> MergedChanges:
@@ -61,22 +61,22 @@ def merge_changes(target: TableTarget, report: TaskReport, emptied: str = "") ->
         ranked,
         np.repeat(np.arange(len(sizes)), sizes),
         [0, *np.cumsum(sizes).tolist()],
-        _folded(target, ranked, emptied, is_one=len(sizes) == 1),
+        _deduplicated(target, ranked, emptied, is_one=len(sizes) == 1),
         [[by_path[path] for path in touched.files] for touched in report.touched],
-        [load_table(touched.held) if touched.held else None for touched in report.touched],
+        [load_table(touched.buffered) if touched.buffered else None for touched in report.touched],
         sum(touched.change_count for touched in report.touched),
         report.emptied,
     )
 
 
-def _folded(target: TableTarget, ranked: Ranked, emptied: str, *, is_one: bool) -> Folded:
+def _deduplicated(target: TableTarget, ranked: Ranked, emptied: str, *, is_one: bool) -> LatestChanges:
     """is_one: the changes are what one fold has kept."""
     rows = _counting(ranked, is_truncated(target, ranked, emptied))
     if rows.size == len(ranked):
-        return refold(ranked) if is_one else fold(ranked)
-    found = fold(ranked.take(rows))
+        return refold(ranked) if is_one else deduplicate(ranked)
+    found = deduplicate(ranked.take(rows))
     cut = int(rows[found.cut]) if found.cut >= 0 else -1
-    return Folded(rows[found.last], found.is_sure, rows[found.kept], rows[found.highest], cut)
+    return LatestChanges(rows[found.last], found.is_sure, rows[found.kept], rows[found.highest], cut)
 
 
 def _counting(ranked: Ranked, is_gone: Bools) -> Ints:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
 from frazil.cdc.positions import split_read
-from frazil.upsert.buffered_rows import Givers, HeldRows
+from frazil.upsert.buffered_rows import BufferedRows, Givers
 from frazil.upsert.change_rows import WAITING
 from frazil.upsert.changes import UPSERT
 from frazil.upsert.deduplicate import Ranked, key_codes
@@ -54,7 +54,7 @@ class ValuesGone(RowsLost):
         self.columns = tuple(columns)
 
 
-def complete_held(
+def complete_buffered(
     batch: MergedChanges, found: Found, late: Bools, files: Sequence[LiveFile]
 ) -> Iterator[tuple[pa.Table, Ints, int]]:
     """The held rows of keys that they decide, with what the old rows had; the places of their changes, and the count of
@@ -63,11 +63,11 @@ def complete_held(
     found: the live rows of the keys; late: the keys whose change comes too late; files: of the table. Raises
     OldRowsGone, and ValuesGone where that is no null.
     """
-    if not any(held is not None for held in batch.held):
+    if not any(buffered is not None for buffered in batch.buffered):
         return
     old = _OldRows(batch, found)
     is_wanted = np.zeros(len(batch.ranked), np.bool_)
-    is_wanted[batch.folded.last[~late]] = True
+    is_wanted[batch.latest.last[~late]] = True
     old.ask_other_keys(files, is_wanted)
     yield from old.complete(is_wanted)
 
@@ -80,24 +80,24 @@ class _OldRows:
     def __init__(self, batch: MergedChanges, found: Found) -> None:
         self._target = batch.target
         self._batch = batch
-        self._held = HeldRows(batch)
+        self._buffered = BufferedRows(batch)
         self._files: list[LiveFile] = []
         self._numbers: dict[str, int] = {}
-        self._live = RowPlaces.nowhere(len(self._held))
+        self._live = RowPlaces.nowhere(len(self._buffered))
         for hits in found.hits:
-            rows = self._held.of(batch.folded.last[hits.keys])
+            rows = self._buffered.of(batch.latest.last[hits.keys])
             mine = rows != NONE
             self._live.put(rows[mine], self._number(hits.file), hits.rows[mine])
         self._others = RowPlaces.nowhere(0)  # By other orders than that of the log: the rows of their own keys.
-        self._are_moved = np.zeros(len(self._held), np.bool_)
-        self._are_behind = np.zeros(len(self._held), np.bool_)
+        self._are_moved = np.zeros(len(self._buffered), np.bool_)
+        self._are_behind = np.zeros(len(self._buffered), np.bool_)
         self._put_in_order(found)
         self._written = self._find_written()
 
     def _number(self, file: LiveFile) -> int:
         """The number of a file among the sources."""
         if file.path not in self._numbers:
-            self._numbers[file.path] = len(self._held.tables) + len(self._files)
+            self._numbers[file.path] = len(self._buffered.tables) + len(self._files)
             self._files.append(file)
         return self._numbers[file.path]
 
@@ -105,20 +105,20 @@ class _OldRows:
         """Notes of the held rows that decide a key whether the live row may be newer, and whether that is one of a snapshot
         which the change came behind.
         """
-        folded, changes = self._batch.folded, self._batch.ranked
+        latest, changes = self._batch.latest, self._batch.ranked
         if changes.order is None or not found.hits:
-            self._held.put_in_order(None, np.zeros(0, np.int64))
+            self._buffered.put_in_order(None, np.zeros(0, np.int64))
             return
-        newest = newest_order(self._target, found, folded.last.size)
-        rows = self._held.of(folded.last)
-        self._are_behind[rows[newest.were_read_in(changes.partition[folded.last]) & (rows != NONE)]] = True
-        keys = np.flatnonzero(np.asarray(newest.order.is_valid()) & ~folded.is_sure & (rows != NONE))
-        self._held.put_in_order(newest.order.take(pa.array(keys)), rows[keys])
+        newest = newest_order(self._target, found, latest.last.size)
+        rows = self._buffered.of(latest.last)
+        self._are_behind[rows[newest.were_read_in(changes.partition[latest.last]) & (rows != NONE)]] = True
+        keys = np.flatnonzero(np.asarray(newest.order.is_valid()) & ~latest.is_sure & (rows != NONE))
+        self._buffered.put_in_order(newest.order.take(pa.array(keys)), rows[keys])
 
     def _find_written(self) -> RowPlaces:
         """Where the changes are that held rows follow, of those in the batch's own files."""
-        follows, ranked = self._held.follows, self._batch.ranked
-        rows = np.flatnonzero((follows != NONE) & (self._held.previous == NONE) & (ranked.ops[follows] == UPSERT))
+        follows, ranked = self._buffered.follows, self._batch.ranked
+        rows = np.flatnonzero((follows != NONE) & (self._buffered.previous == NONE) & (ranked.ops[follows] == UPSERT))
         places, numbers = np.unique(follows[rows], return_inverse=True)
         there = RowPlaces.nowhere(places.size)
         assert self._target.changes is not None
@@ -137,39 +137,39 @@ class _OldRows:
         """
         gone: list[Ints] = []
         assert self._target.changes is not None
-        if any(MOVED in held.schema.names for held in self._held.tables):
+        if any(MOVED in buffered.schema.names for buffered in self._buffered.tables):
             is_told = self._target.changes.has_source_order
-            self._others = RowPlaces.nowhere(len(self._held)) if is_told else self._live.copy()
-        for held, begin in zip(self._held.tables, self._held.begins.tolist(), strict=False):
-            if MOVED not in held.schema.names:
+            self._others = RowPlaces.nowhere(len(self._buffered)) if is_told else self._live.copy()
+        for buffered, begin in zip(self._buffered.tables, self._buffered.begins.tolist(), strict=False):
+            if MOVED not in buffered.schema.names:
                 continue
-            every = np.arange(begin, begin + len(held))
-            names = [name for name in held.schema.names if name.startswith(OLD_KEY)]
-            named = np.flatnonzero(np.asarray(held[names[0]].is_valid()))
-            found, asked = RowPlaces.nowhere(len(held)), held.select(names).take(pa.array(named))
+            every = np.arange(begin, begin + len(buffered))
+            names = [name for name in buffered.schema.names if name.startswith(OLD_KEY)]
+            named = np.flatnonzero(np.asarray(buffered[names[0]].is_valid()))
+            found, asked = RowPlaces.nowhere(len(buffered)), buffered.select(names).take(pa.array(named))
             there = self._of_other_keys([one_array(column) for column in asked.columns], files)
             found.put(named, there.sources, there.rows)
-            self._keep_own_marks(held, every, found)
-            self._drop_newer(held, found)
-            self._take_got(held, every, found, files)
+            self._keep_own_marks(buffered, every, found)
+            self._drop_newer(buffered, found)
+            self._take_got(buffered, every, found, files)
             others = np.flatnonzero(found.are_there)
             self._live.put(every[others], found.sources[others], found.rows[others])
             if self._target.changes.has_source_order:
                 self._others.put(every[others], found.sources[others], found.rows[others])
-            moved = every[np.asarray(held[MOVED])]
+            moved = every[np.asarray(buffered[MOVED])]
             self._are_moved[moved] = True
-            if GOT in held.schema.names:
-                self._are_moved[every[np.asarray(pc.list_value_length(held[GOT])) > 0]] = True
-            places = self._held.places[moved]
+            if GOT in buffered.schema.names:
+                self._are_moved[every[np.asarray(pc.list_value_length(buffered[GOT])) > 0]] = True
+            places = self._buffered.places[moved]
             gone.append(places[is_wanted[places] & ~self._live.take(moved).are_there])
         if any(places.size for places in gone):
             raise OldRowsGone(self._batch.ranked.take(np.concatenate(gone)))
 
-    def _keep_own_marks(self, held: pa.Table, every: Ints, found: RowPlaces) -> None:
+    def _keep_own_marks(self, buffered: pa.Table, every: Ints, found: RowPlaces) -> None:
         """Of the rows that stay when they are deleted those alone count that the very change has deleted which gave them
         another key; and the row of the new key while it is not deleted itself.
         """
-        times = one_array(held[MOVED_AT])
+        times = one_array(buffered[MOVED_AT])
         if times.null_count == len(times):
             return
         column = dict(self._target.metadata)["deleted_at"]
@@ -179,14 +179,14 @@ class _OldRows:
         found.drop(np.flatnonzero(others))
         self._live.drop(every[others & np.asarray(own.is_valid())])
 
-    def _drop_newer(self, held: pa.Table, found: RowPlaces) -> None:
+    def _drop_newer(self, buffered: pa.Table, found: RowPlaces) -> None:
         """Of rows in the order of a column those do not count that were written after the row had got its key. One of a
         snapshot was there before its delete comes, whatever its place.
         """
-        if MOVED_ORDER not in held.schema.names:
+        if MOVED_ORDER not in buffered.schema.names:
             return
         assert self._target.changes is not None
-        orders, partitions = (one_array(held[name]) for name in (MOVED_ORDER, MOVED_IN))
+        orders, partitions = (one_array(buffered[name]) for name in (MOVED_ORDER, MOVED_IN))
         old = self._gather(self._target.changes.order_by, found, orders.type)
         if self._target.changes.has_source_order:
             old, read_in = split_read(old)
@@ -196,18 +196,18 @@ class _OldRows:
             is_behind = np.zeros(len(old), np.bool_)
         found.drop(np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False)) & ~is_behind))
 
-    def _take_got(self, held: pa.Table, every: Ints, found: RowPlaces, files: Sequence[LiveFile]) -> None:
+    def _take_got(self, buffered: pa.Table, every: Ints, found: RowPlaces, files: Sequence[LiveFile]) -> None:
         """Rows that are there under a key which they have got already have the values. A connector that repeats itself may
         have brought the row of the old key again, as its last changes are, without what these did not send. A row that its
         own key had before has gone, as by a truncate that is told elsewhere; one that a key has got since is another row.
         """
-        if GOT not in held.schema.names:
+        if GOT not in buffered.schema.names:
             return
-        reading, got = self._target.changes, one_array(held[GOT])
+        reading, got = self._target.changes, one_array(buffered[GOT])
         assert reading is not None
         *keys, orders, partitions = got.flatten().flatten()
         lengths = np.asarray(pc.list_value_length(got))
-        of = np.repeat(np.arange(len(held)), lengths)
+        of = np.repeat(np.arange(len(buffered)), lengths)
         there = self._of_other_keys(keys, files)
         newest, read_in = split_read(self._gather(reading.order_by, there, orders.type))
         # A row of a snapshot may be one that the key had before: what gave the key came behind it.
@@ -238,12 +238,12 @@ class _OldRows:
         return there.take(numbers)
 
     def complete(self, is_wanted: Bools) -> Iterator[tuple[pa.Table, Ints, int]]:
-        """As complete_held. A lot of rows at a time, those of one file together: their values may be large."""
+        """As complete_buffered. A lot of rows at a time, those of one file together: their values may be large."""
         bad: list[Ints] = []
         columns: dict[str, None] = {}
-        for lot in self._lots(np.flatnonzero(is_wanted[self._held.places])):
+        for lot in self._lots(np.flatnonzero(is_wanted[self._buffered.places])):
             rows, lacking = self._complete(lot)
-            places = self._held.places[lot]
+            places = self._buffered.places[lot]
             names, are_bad = self._lack_required(rows)
             if names:
                 bad.append(places[are_bad])
@@ -255,10 +255,10 @@ class _OldRows:
 
     def _lots(self, rows: Ints) -> Iterator[Ints]:
         """Held rows of one table each, in the order of the live rows."""
-        held, live = self._held, self._live
+        buffered, live = self._buffered, self._live
         stored = [file.description["file-size-in-bytes"] / max(1, file.record_count) for file in self._files]
-        own = [table.nbytes / len(table) for table in held.tables]
-        tables = held.here(rows).sources
+        own = [table.nbytes / len(table) for table in buffered.tables]
+        tables = buffered.here(rows).sources
         order = np.lexsort((live.rows[rows], live.sources[rows], tables))
         rows, tables = rows[order], tables[order]
         # Where there is no row a number is the last one's: no more than an estimate is wanted.
@@ -269,11 +269,11 @@ class _OldRows:
 
     def _complete(self, lot: Ints) -> tuple[pa.Table, int]:
         """Held rows of one table with all their values; and how many values nothing had."""
-        here, names, lacking = self._held.here(lot), self._target.arrow_schema.names, 0
-        held = self._held.tables[here.sources[0]]
-        rows = held.select(names).take(pa.array(here.rows))
-        for column in [name.removeprefix(WAITING) for name in held.schema.names if name.startswith(WAITING)]:
-            waits = self._held.wait_for(column)[lot]
+        here, names, lacking = self._buffered.here(lot), self._target.arrow_schema.names, 0
+        buffered = self._buffered.tables[here.sources[0]]
+        rows = buffered.select(names).take(pa.array(here.rows))
+        for column in [name.removeprefix(WAITING) for name in buffered.schema.names if name.startswith(WAITING)]:
+            waits = self._buffered.wait_for(column)[lot]
             values, count = self._values(column, lot, waits, one_array(rows[column]))
             lacking += count
             place = rows.schema.get_field_index(column)
@@ -311,7 +311,7 @@ class _OldRows:
         return pa.concat_arrays(pieces).take(pa.array(at, mask=at == NONE))
 
     def _read(self, column: str, source: int, rows: Ints) -> pa.Array:
-        tables = self._held.tables
+        tables = self._buffered.tables
         if source < len(tables):
             return one_array(tables[source][column]).take(pa.array(rows))
         (values,) = read_columns(self._target, self._files[source - len(tables)], [(column,)], rows)
@@ -320,14 +320,14 @@ class _OldRows:
     def _sources(self, column: str, rows: Ints) -> RowPlaces:
         """Where the values are that these held rows wait for."""
         # Looked for on behalf of the changes that decide their keys.
-        found = self._live.take(rows) if self._batch.folded.cut < 0 else RowPlaces.nowhere(rows.size)
-        givers = self._held.givers(column)
+        found = self._live.take(rows) if self._batch.latest.cut < 0 else RowPlaces.nowhere(rows.size)
+        givers = self._buffered.givers(column)
         is_moved = self._are_moved[rows]
         if givers is not None and is_moved.any():
             given = np.flatnonzero(is_moved & (givers.all_numbers[rows] != NONE))
             is_newer = self._are_others_newer(givers, rows[given])
             newer, given = given[is_newer], given[~is_newer]
-            there, here = self._others.take(rows[newer]), self._held.here(rows[given])
+            there, here = self._others.take(rows[newer]), self._buffered.here(rows[given])
             found.put(newer, there.sources, there.rows)
             found.put(given, here.sources, here.rows)
         self._look_back(column, rows, np.flatnonzero(~is_moved), found)
@@ -346,7 +346,7 @@ class _OldRows:
         orders = as_numbers(order).cast(givers.orders.type)
         is_newer = np.asarray(pc.fill_null(pc.greater(orders, givers.orders.take(pa.array(numbers))), False))
         given = tuple(column[numbers] for column in givers.columns[1:])
-        mine = self._held.arrivals(self._held.places[rows])
+        mine = self._buffered.arrivals(self._buffered.places[rows])
         is_same_lane = (given[0] == mine[0]) & (given[1] == mine[1])
         is_before = (read_in >= 0) & (read_in == given[1]) & reading.is_one_topic
         return np.asarray(is_newer & ~(is_before & ~(is_same_lane & are_less(mine, given))), np.bool_)
@@ -355,21 +355,21 @@ class _OldRows:
         """Looks through the changes before these, one step for all of them at a time, and notes in `found` which have the
         value. left: the rows that are not decided.
         """
-        held, givers, waits = self._held, self._held.givers(column), self._held.wait_for(column)
+        buffered, givers, waits = self._buffered, self._buffered.givers(column), self._buffered.wait_for(column)
         here = rows.copy()
         by = givers.of(rows) if givers is not None else np.full(rows.size, NONE)
         while left.size:
-            now, previous = here[left], held.previous[here[left]]
+            now, previous = here[left], buffered.previous[here[left]]
             is_given = by[left] != NONE
             if givers is not None and is_given.any():
-                is_given[is_given] = held.are_given_later(givers, by[left][is_given], now[is_given])
+                is_given[is_given] = buffered.are_given_later(givers, by[left][is_given], now[is_given])
                 done = left[is_given]
-                self._settle(rows, done, held.here(by[done]), givers.places(by[done]), found)
+                self._settle(rows, done, buffered.here(by[done]), givers.places(by[done]), found)
             is_end = ~is_given & ((previous == NONE) | ~waits[previous])
-            for is_held in (True, False):
-                done = left[is_end & (held.follows[now] != NONE) & ((previous != NONE) == is_held)]
-                there = held.here(held.previous[here[done]]) if is_held else self._written.take(here[done])
-                self._settle(rows, done, there, held.places_followed(here[done]), found)
+            for is_buffered in (True, False):
+                done = left[is_end & (buffered.follows[now] != NONE) & ((previous != NONE) == is_buffered)]
+                there = buffered.here(buffered.previous[here[done]]) if is_buffered else self._written.take(here[done])
+                self._settle(rows, done, there, buffered.places_followed(here[done]), found)
             goes_on = ~is_given & ~is_end
             left, previous = left[goes_on], previous[goes_on]
             here[left] = previous
@@ -381,10 +381,10 @@ class _OldRows:
         no change to it. A row of a snapshot is not newer than what came behind it, before the change that decides; what came
         later is repeated.
         """
-        newest = self._held.newest[rows[done]]
+        newest = self._buffered.newest[rows[done]]
         is_newer = (newest > 0) & (places[0] > 0) & (newest > places[0])
         if is_newer.any():
-            mine = self._held.arrivals(self._held.places[rows[done]])
+            mine = self._buffered.arrivals(self._buffered.places[rows[done]])
             is_newer &= ~(self._are_behind[rows[done]] & are_less(places[1:], mine))
         counts = np.flatnonzero(~is_newer)
         found.put(done[counts], there.sources[counts], there.rows[counts])

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, StringType, StructType, UUIDType
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.columns import Decoded, Misfit
-from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.columns import Decoded, Mismatch
+from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows, spread_decoded
 from frazil.rows.shape import shape_rows
@@ -42,7 +42,7 @@ _NO_VALUE = "a required column has no value: the record does not have it, and th
 _NO_FIELDS = "the record's key has no field, and the table has no key columns yet"
 
 
-def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: int = MAX_MISFITS) -> Changes:
+def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: int = MAX_MISMATCHES) -> Changes:
     """The changes of these records. limit: how many misfits are noted."""
     reading = target.changes
     assert reading is not None
@@ -51,7 +51,7 @@ def read_changes(target: TableTarget, records: Mapping[str, pa.Array], limit: in
     needs_key = np.ones(there.size, np.bool_) if reading.is_key_of_record else ~there
     is_known = bool(reading.key_columns)
     keys = read_keys(target, records, needs_key if is_known else first_alike(target, records, needs_key), limit)
-    decoded = _with_misfits(decoded, keys, reading.key.format, limit)
+    decoded = _with_mismatches(decoded, keys, reading.key.format, limit)
     columns = decoded.columns
     if reading.key_columns and columns:
         if reading.is_key_of_record:
@@ -83,11 +83,11 @@ def _read_enveloped(target: TableTarget, records: Mapping[str, pa.Array], limit:
     has_key[changes.records[changes.ops != TRUNCATE]] = True
     keys = read_keys(target, records, first_alike(target, records, has_key), limit)
     found = keys.decoded
-    misfits = sorted([*changes.decoded.misfits, *found.misfits], key=lambda misfit: misfit.row)[:limit]
+    mismatches = sorted([*changes.decoded.mismatches, *found.mismatches], key=lambda mismatch: mismatch.row)[:limit]
     decoded = replace(
         changes.decoded,
         refused=changes.decoded.refused | found.refused,
-        misfits=misfits,
+        mismatches=mismatches,
         missing=changes.decoded.missing | found.missing,
     )
     fields = dict.fromkeys(_as_in_row(target, changes.decoded.wanted, path) for path in keys.fields)
@@ -121,7 +121,7 @@ def _refuse_other_keys(
     target: TableTarget, decoded: Decoded, keys: Keys, there: NDArray[np.bool_], limit: int
 ) -> Decoded:
     """Refuses the records whose value names another key than their key does: one of the two is wrong."""
-    refused, misfits = decoded.refused.copy(), list(decoded.misfits)
+    refused, mismatches = decoded.refused.copy(), list(decoded.mismatches)
     by_name = {field_.name: column for field_, column in zip(target.fields, decoded.columns, strict=True)}
     for path, key in keys.columns.items():
         if path[0] in by_name:
@@ -129,9 +129,11 @@ def _refuse_other_keys(
             differs = _differ(own, key.cast(own.type)) & there & ~refused
             name = ".".join(path)
             reason = f"the field {name} of the value is not that of the key"
-            misfits += [Misfit(row, name, "key_differs", reason) for row in np.flatnonzero(differs)[:limit].tolist()]
+            mismatches += [
+                Mismatch(row, name, "key_differs", reason) for row in np.flatnonzero(differs)[:limit].tolist()
+            ]
             refused |= differs
-    return replace(decoded, refused=refused, misfits=sorted(misfits, key=lambda misfit: misfit.row)[:limit])
+    return replace(decoded, refused=refused, mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit])
 
 
 def _differ(own: pa.Array, key: pa.Array) -> NDArray[np.bool_]:
@@ -165,12 +167,12 @@ def _rows_there(target: TableTarget, records: Mapping[str, pa.Array], there: NDA
     return spread_decoded(found, rows, there.size)
 
 
-def _with_misfits(decoded: Decoded, keys: Keys, key_format: str, limit: int) -> Decoded:
+def _with_mismatches(decoded: Decoded, keys: Keys, key_format: str, limit: int) -> Decoded:
     found = keys.decoded
     return replace(
         decoded,
         refused=decoded.refused | found.refused,
-        misfits=sorted([*decoded.misfits, *found.misfits], key=lambda misfit: misfit.row)[:limit],
+        mismatches=sorted([*decoded.mismatches, *found.mismatches], key=lambda mismatch: mismatch.row)[:limit],
         wanted=_united(decoded.wanted, found.wanted, key_format),
         missing=decoded.missing | found.missing,
         refusals=decoded.refusals | found.refusals,
@@ -207,17 +209,17 @@ def read_checked(target: TableTarget, topic: str, records: Mapping[str, pa.Array
     if not reading.paths or not all(has_column(target, path) for path in reading.paths):
         return _without_key_columns(target, changes, limit)
     of_change = pick(records, changes.records)
-    misfits = _without_key(target, rows_of(target, changes, of_change), changes, limit)
+    mismatches = _without_key(target, rows_of(target, changes, of_change), changes, limit)
     if reading.order_by:
         of_change = {**of_change, **changes.own}
         order = changes.order if changes.order is not None else ordering_values(target, changes.columns, of_change)
         changes = replace(changes, order=order, unavailable=_without_ordered(target, changes, order))
-        misfits += _without_order(reading.order_by, changes, limit)
-    misfits += refuse_unpaired(target, topic, records, changes, limit)
-    if not misfits:
+        mismatches += _without_order(reading.order_by, changes, limit)
+    mismatches += refuse_unpaired(target, topic, records, changes, limit)
+    if not mismatches:
         return changes
-    in_order = sorted([*changes.decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
-    return replace(changes, decoded=replace(changes.decoded, misfits=in_order))
+    in_order = sorted([*changes.decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
+    return replace(changes, decoded=replace(changes.decoded, mismatches=in_order))
 
 
 def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> Changes:
@@ -232,9 +234,9 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
         changes = changes.only(changes.ops != DELETE)
     name = next((name for name in reading.key_columns if not has_column(target, tuple(name.split(".")))), "")
     reason = f"the table has no key column {name}, and the record does not bring it" if name else _NO_FIELDS
-    misfits = refuse(changes, changes.ops != TRUNCATE, name, "no_key", reason, limit)
-    in_order = sorted([*found.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
-    return replace(changes, decoded=replace(found, misfits=in_order))
+    mismatches = refuse(changes, changes.ops != TRUNCATE, name, "no_key", reason, limit)
+    in_order = sorted([*found.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
+    return replace(changes, decoded=replace(found, mismatches=in_order))
 
 
 def with_topic(target: TableTarget, topic: str, records: Mapping[str, pa.Array]) -> Mapping[str, pa.Array]:
@@ -255,10 +257,10 @@ def rows_of(target: TableTarget, changes: Changes, records: Mapping[str, pa.Arra
     return shape_rows(target, rows, {**records, **changes.own})
 
 
-def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: int) -> list[Misfit]:
+def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: int) -> list[Mismatch]:
     """Marks the records of changes that lack a key column as refused: their rows could not be found again."""
     assert target.changes is not None
-    found: list[Misfit] = []
+    found: list[Mismatch] = []
     for path, name in zip(target.changes.paths, target.changes.key_columns, strict=True):
         lacks = np.asarray(key_of(rows, path).is_null()) & (changes.ops != TRUNCATE)
         found += _refuse_empty(changes, lacks, name, "no_key", f"the key column {name}", limit)
@@ -277,7 +279,7 @@ def _without_ordered(target: TableTarget, changes: Changes, order: pa.Array | No
     return unavailable
 
 
-def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
+def _without_order(name: str, changes: Changes, limit: int) -> list[Mismatch]:
     lacks = changes.ops == UPSERT
     if changes.order is not None:
         lacks &= np.asarray(changes.order.is_null())
@@ -286,7 +288,7 @@ def _without_order(name: str, changes: Changes, limit: int) -> list[Misfit]:
 
 def _refuse_empty(
     changes: Changes, lacks: NDArray[np.bool_], name: str, kind: str, what: str, limit: int
-) -> list[Misfit]:
+) -> list[Mismatch]:
     """Refuses changes whose column is empty: because there was no value, or because `rescue` has put it aside."""
     unfit = lacks & _are_rescued(changes, name)
     found = refuse(changes, unfit, name, kind, f"{what} has a value that does not fit its type", limit)
@@ -304,13 +306,15 @@ def _are_rescued(changes: Changes, name: str) -> NDArray[np.bool_]:
 
 def refuse_unpaired(
     target: TableTarget, topic: str, records: Mapping[str, pa.Array], changes: Changes, limit: int
-) -> list[Misfit]:
+) -> list[Mismatch]:
     """Refuses records that give a row another key without all of its values, and nobody knows the row of the old key; and
     those without a value for a required column that no row had either.
     """
-    moved, unfilled = (_are_among(lost, topic, records)[changes.records] for lost in (target.unpaired, target.unfilled))
+    moved, missing_required = (
+        _are_among(lost, topic, records)[changes.records] for lost in (target.unpaired, target.missing_required)
+    )
     found = refuse(changes, moved, "", "moved_in_part", _MOVED_IN_PART, limit)
-    return found + refuse(changes, unfilled, "", "missing", _NO_VALUE, limit)
+    return found + refuse(changes, missing_required, "", "missing", _NO_VALUE, limit)
 
 
 def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Mapping[str, pa.Array]) -> NDArray[np.bool_]:
@@ -322,14 +326,14 @@ def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Mappin
     return np.fromiter((place in mine for place in places), np.bool_, len(records["partition"]))
 
 
-def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Misfit]:
+def refuse(changes: Changes, lacks: NDArray[np.bool_], path: str, kind: str, reason: str, limit: int) -> list[Mismatch]:
     """Marks the records of these changes as bad ones, for one reason."""
     refused = changes.decoded.refused
     is_bad = np.zeros(refused.size, np.bool_)
     is_bad[changes.records[lacks]] = True
     rows = np.flatnonzero(is_bad & ~refused)
     refused[rows] = True
-    return [Misfit(row, path, kind, reason) for row in rows[:limit].tolist()]
+    return [Mismatch(row, path, kind, reason) for row in rows[:limit].tolist()]
 
 
 def keys_of(target: TableTarget, rows: pa.Table) -> tuple[pa.Array, ...]:

@@ -22,7 +22,7 @@ from pyiceberg.types import (
 from frazil.cdc.document_ids import ID, read_ids
 from frazil.cdc.maxwell_keys import PRIMARY, flat_keys
 from frazil.decode.cast import Fitting
-from frazil.decode.columns import Decoded, Misfit, shortened
+from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_meaning
 from frazil.decode.envelope import NO_ENVELOPE
 from frazil.decode.json.bare_keys import bare_keys
@@ -69,12 +69,12 @@ def read_keys(target: TableTarget, records: Mapping[str, pa.Array], rows: NDArra
         records = {**records, "key": bare(records["key"])}
     keys = records["key"]
     lacking = rows & np.asarray(keys.is_null())
-    misfits = [
-        Misfit(row, "", "no_key", "the record has no key, and its row is found by it")
+    mismatches = [
+        Mismatch(row, "", "no_key", "the record has no key, and its row is found by it")
         for row in np.flatnonzero(lacking)[:limit].tolist()
     ]
     nothing.decoded.refused[lacking] = True
-    nothing.decoded.misfits.extend(misfits)
+    nothing.decoded.mismatches.extend(mismatches)
     there = np.flatnonzero(rows & ~lacking)
     if not there.size:
         return nothing
@@ -111,9 +111,9 @@ def _with_own(
     own = own_key_columns(fitting, target, records)
     if not own:
         return keys
-    more = [misfit for misfit in fitting.misfits if rows[misfit.row]]
-    misfits = sorted([*keys.decoded.misfits, *more], key=lambda misfit: misfit.row)[:limit]
-    decoded = replace(keys.decoded, refused=keys.decoded.refused | (fitting.refused & rows), misfits=misfits)
+    more = [mismatch for mismatch in fitting.mismatches if rows[mismatch.row]]
+    mismatches = sorted([*keys.decoded.mismatches, *more], key=lambda mismatch: mismatch.row)[:limit]
+    decoded = replace(keys.decoded, refused=keys.decoded.refused | (fitting.refused & rows), mismatches=mismatches)
     return replace(keys, decoded=decoded, columns={**keys.columns, **own})
 
 
@@ -142,11 +142,11 @@ def _spread(found: Keys, others: Keys, there: NDArray[np.int64], limit: int) -> 
     places = np.full(refused.size, -1, np.int64)
     places[there] = np.arange(there.size)
     at = pa.array(places, mask=places < 0)
-    misfits = [replace(misfit, row=int(there[misfit.row])) for misfit in found.decoded.misfits]
+    mismatches = [replace(mismatch, row=int(there[mismatch.row])) for mismatch in found.decoded.mismatches]
     decoded = replace(
         found.decoded,
         refused=refused,
-        misfits=sorted([*others.decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit],
+        mismatches=sorted([*others.decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit],
         refusals=found.decoded.refusals | others.decoded.refusals,
         dropped=found.decoded.dropped | others.decoded.dropped,
     )
@@ -206,8 +206,8 @@ def _read_records(target: TableTarget, changes: ChangeReading, records: Mapping[
     for place in scaled:
         decoded, found[place] = _unscaled(decoded, found[place], place, kinds[place], limit)
     columns = {path: pc.coalesce(*(found[place] for place in mine)) for path, mine in places.items()}
-    misfits = [_as_other_key(misfit) for misfit in decoded.misfits]
-    return Keys(replace(_sans_wanted(decoded), misfits=misfits), columns)
+    mismatches = [_as_other_key(mismatch) for mismatch in decoded.mismatches]
+    return Keys(replace(_sans_wanted(decoded), mismatches=mismatches), columns)
 
 
 def _unscaled(
@@ -218,22 +218,22 @@ def _unscaled(
     assert meant is not None
     bad = np.flatnonzero(meant.bad & ~decoded.refused)
     path, reason = ".".join((_ROOT, *place)), f"{{value}} is out of the range of {kind}"
-    misfits = [
-        Misfit(row, path, "out_of_range", reason.replace("{value}", shortened(json_text(array[row]))))
+    mismatches = [
+        Mismatch(row, path, "out_of_range", reason.replace("{value}", shortened(json_text(array[row]))))
         for row in bad[:limit].tolist()
     ]
     refused = decoded.refused | meant.bad
-    both = sorted([*decoded.misfits, *misfits], key=lambda misfit: misfit.row)[:limit]
-    return replace(decoded, refused=refused, misfits=both), meant.array
+    both = sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[:limit]
+    return replace(decoded, refused=refused, mismatches=both), meant.array
 
 
-def _as_other_key(misfit: Misfit) -> Misfit:
+def _as_other_key(mismatch: Mismatch) -> Mismatch:
     """A field that is none of the key columns is no matter of `schema_evolution`."""
-    if misfit.kind != "unknown_field":
-        return misfit
-    name = misfit.path.removeprefix(f"{_ROOT}.")
+    if mismatch.kind != "unknown_field":
+        return mismatch
+    name = mismatch.path.removeprefix(f"{_ROOT}.")
     reason = f"the record's key has the field {name}, which is none of the table's key columns: name its `key_columns`"
-    return replace(misfit, kind="key_differs", reason=reason)
+    return replace(mismatch, kind="key_differs", reason=reason)
 
 
 def _with_scales(
@@ -309,8 +309,8 @@ def _without_fields(decoded: Decoded, is_value: NDArray[np.bool_], limit: int, i
     or_text = "" if is_framed else "write `key: {format: text}`, or "
     reason = f"the key is no record; {or_text}name the `key_columns`"
     rows = np.flatnonzero(is_value & ~decoded.refused)[:limit].tolist()
-    misfits = [*decoded.misfits, *(Misfit(row, "", "no_key", reason) for row in rows)]
-    return replace(decoded, refused=decoded.refused | is_value, misfits=misfits)
+    mismatches = [*decoded.mismatches, *(Mismatch(row, "", "no_key", reason) for row in rows)]
+    return replace(decoded, refused=decoded.refused | is_value, mismatches=mismatches)
 
 
 def _is_json(target: TableTarget) -> bool:

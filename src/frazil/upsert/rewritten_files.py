@@ -24,7 +24,7 @@ from frazil.upsert.delete_files import bits_of
 from frazil.upsert.live_rows import one_array
 from frazil.upsert.lookup import Found, find_rows
 from frazil.upsert.merged_changes import MergedChanges
-from frazil.upsert.old_values import complete_held
+from frazil.upsert.old_values import complete_buffered
 from frazil.upsert.primary_key_updates import Bools
 from frazil.write.lineage import NO_ID, lineage_schema, with_row_ids
 from frazil.write.target import TableTarget
@@ -58,15 +58,15 @@ class OwnFiles:
 
 def sort_out(batch: MergedChanges, late: Bools, ids: Ints | None) -> OwnFiles:
     """late: the keys whose change comes too late; ids: per change the id that its row keeps. OSError as the store."""
-    held = _held(batch)
-    lost = _lost(batch, late) & ~held
+    buffered = _buffered(batch)
+    lost = _lost(batch, late) & ~buffered
     if ids is None or not (ids != NO_ID).any():
         ids = np.full(len(batch.ranked), NO_ID)
         own = OwnFiles()
     else:
         own = OwnFiles(ids=ids)
     # Of a key with a row in a file and a held one, only the first is looked for: a file's keys must be distinct.
-    for file, rows, places in _own_rows(batch, (lost | (ids != NO_ID)) & ~held):
+    for file, rows, places in _own_rows(batch, (lost | (ids != NO_ID)) & ~buffered):
         gone = rows[lost[places]]
         if (ids[places] == NO_ID).all():
             own.superseded.append((file, bits_of(gone)))
@@ -82,17 +82,17 @@ def _lost(batch: MergedChanges, late: Bools) -> Bools:
     row.
     """
     lost = batch.ranked.ops == UPSERT
-    lost[batch.folded.last[~late]] = False
+    lost[batch.latest.last[~late]] = False
     return np.asarray(lost, np.bool_)
 
 
-def _held(batch: MergedChanges) -> Bools:
+def _buffered(batch: MergedChanges) -> Bools:
     """Changes whose rows are in no file yet."""
-    is_held = np.zeros(len(batch.ranked), np.bool_)
-    for held, begin in zip(batch.held, batch.begins, strict=False):
-        if held is not None:
-            is_held[np.asarray(held[KEY_PLACE]) + begin] = True
-    return is_held
+    is_buffered = np.zeros(len(batch.ranked), np.bool_)
+    for buffered, begin in zip(batch.buffered, batch.begins, strict=False):
+        if buffered is not None:
+            is_buffered[np.asarray(buffered[KEY_PLACE]) + begin] = True
+    return is_buffered
 
 
 def _own_rows(batch: MergedChanges, is_wanted: Bools) -> Iterator[tuple[LiveFile, Ints, Ints]]:
@@ -109,17 +109,17 @@ def _own_rows(batch: MergedChanges, is_wanted: Bools) -> Iterator[tuple[LiveFile
 def write_rows(
     batch: MergedChanges, found: Found, late: Bools, files: Sequence[LiveFile], own: OwnFiles
 ) -> tuple[list[DataFile], int]:
-    """Writes what the driver has to write, and counts the values that no row had. As complete_held."""
+    """Writes what the driver has to write, and counts the values that no row had. As complete_buffered."""
     writer = FileWriter(batch.target, lineage_schema(batch.target) if own.ids is not None else None)
-    unfilled = 0
+    missing_required = 0
     try:
-        for rows, places, lacking in complete_held(batch, found, late, files):
+        for rows, places, lacking in complete_buffered(batch, found, late, files):
             writer.write(rows if own.ids is None else with_row_ids(batch.target, rows, own.ids[places]))
-            unfilled += lacking
+            missing_required += lacking
         for again in own.again:
             for rows in _read_again(batch.target, again):
                 writer.write(rows)
-        return writer.finish(), unfilled
+        return writer.finish(), missing_required
     except BaseException:
         writer.abandon()
         raise

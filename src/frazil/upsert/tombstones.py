@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import BooleanType, IntegerType, LongType, StringType
 
-from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.schema.arrow import arrow_type
 from frazil.upsert.changes import DELETE, Changes
 from frazil.upsert.live_rows import has_column
@@ -32,7 +32,7 @@ def take_tombstones(target: TableTarget, records: Records, changes: Changes) -> 
     if changes.tombstones is None or not changes.tombstones.any():
         return changes
     read = read_keys if _is_plain(target) else read_row_keys
-    keys = read(target, records, changes.tombstones & np.asarray(records["key"].is_valid()), MAX_MISFITS)
+    keys = read(target, records, changes.tombstones & np.asarray(records["key"].is_valid()), MAX_MISMATCHES)
     missing = replace(changes.decoded, missing=changes.decoded.missing | keys.decoded.missing)
     rows = np.flatnonzero(_named(changes.tombstones, keys))
     if not rows.size:
@@ -81,8 +81,8 @@ def _merged(target: TableTarget, changes: Changes, keys: Keys, rows: NDArray[np.
         kind = arrow_type(field.field_type)
         own = put_keys(field, pa.nulls(rows.size, kind), mine, every)
         columns.append(joined(column.cast(kind) if column.type != kind else column, own))
-    left = changes.passed_over.get("tombstone", 0) - rows.size
-    passed_over = {word: count for word, count in changes.passed_over.items() if word != "tombstone"}
+    left = changes.ignored_records.get("tombstone", 0) - rows.size
+    ignored_records = {word: count for word, count in changes.ignored_records.items() if word != "tombstone"}
     return replace(
         changes,
         columns=columns,
@@ -93,5 +93,5 @@ def _merged(target: TableTarget, changes: Changes, keys: Keys, rows: NDArray[np.
         positions=None if changes.positions is None else padded(changes.positions),
         rescued=None if changes.rescued is None else padded(changes.rescued),
         own={name: padded(values) for name, values in changes.own.items()},
-        passed_over=passed_over | ({"tombstone": left} if left else {}),
+        ignored_records=ignored_records | ({"tombstone": left} if left else {}),
     )

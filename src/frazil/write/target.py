@@ -93,19 +93,19 @@ class TableTarget:
     """One table, as a task sees it.
 
     schema_json: Iceberg's JSON; empty while there is no table. location, properties, io_properties: as in TableState,
-    sorted pairs. metadata: fields of record metadata, each with its column. letters: its dead-letter table, while bad
+    sorted pairs. metadata: fields of record metadata, each with its column. dead_letters: its dead-letter table, while bad
     records are to be expected. shaping: where its columns are not simply the fields of the record. key: how record keys are
     read, where the table has them decoded. headers: by column how those are read that are more than text, digits or bytes.
     partition_spec, sort_order, older_specs: as in TableState. most_partitions: how many of them a task may write; 0: any
     number. changes: how records become changes; None where they are appended. envelope: how records wrap a change; None
-    where they are rows. is_whole: a batch is read by one task, which keeps
+    where they are rows. is_single_task: a batch is read by one task, which keeps
     every change until it has seen the last: rows that had another key are looked for among them. unpaired: topic,
-    partition and offset of records whose row had another key, and the row of that key is not known; unfilled: of those that
-    lack a value for a required column, which no row had either; crashing: records that end the task that reads them, which
-    are refused unread; given_up: of halves of a change of the key whose other half
-    is not waited for any longer; ahead: topic and position in the source's log of those whose insert is in the table;
-    last_deletes: as in Progress. told_by: how record keys are read, where an envelope may leave it to them to tell a row.
-    tombstones: what becomes of records without a value (`ignore`, `dead_letter`, `row`); empty: as the mode has it.
+    partition and offset of records whose row had another key, and the row of that key is not known; missing_required: of
+    those that lack a value for a required column, which no row had either; crashing: records that end the task that reads
+    them, which are refused unread; abandoned: of halves of a change of the key whose other half is not waited for any
+    longer; applied_early: topic and position in the source's log of those whose insert is in the table; last_deletes: as in
+    Progress. told_by: how record keys are read, where an envelope may leave it to them to tell a row. tombstones: what
+    becomes of records without a value (`ignore`, `dead_letter`, `row`); empty: as the mode has it.
     """
 
     name: str
@@ -117,7 +117,7 @@ class TableTarget:
     metadata: tuple[tuple[str, str], ...]
     target_file_size_bytes: int
     reading: Reading = field(default_factory=Reading)
-    letters: TableTarget | None = None
+    dead_letters: TableTarget | None = None
     shaping: Shaping | None = None
     key: Reading | None = None
     headers: tuple[tuple[str, Reading], ...] = ()
@@ -127,12 +127,12 @@ class TableTarget:
     most_partitions: int = 0
     changes: ChangeReading | None = None
     envelope: Envelope | None = None
-    is_whole: bool = False
+    is_single_task: bool = False
     unpaired: tuple[tuple[str, int, int], ...] = ()
-    unfilled: tuple[tuple[str, int, int], ...] = ()
+    missing_required: tuple[tuple[str, int, int], ...] = ()
     crashing: tuple[BadRecord, ...] = ()
-    given_up: tuple[tuple[str, int, int], ...] = ()
-    ahead: tuple[tuple[str, str], ...] = ()
+    abandoned: tuple[tuple[str, int, int], ...] = ()
+    applied_early: tuple[tuple[str, str], ...] = ()
     last_deletes: tuple[LastDelete, ...] = ()
     told_by: Reading | None = None
     tombstones: str = ""

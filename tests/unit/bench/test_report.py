@@ -197,7 +197,7 @@ def test_the_sinks_numbers_get_our_names_and_only_those_that_are_there() -> None
 
 
 def care_run(variant: str, invocation: str = "one", **numbers: float) -> Result:
-    one = result("frazil", variant, 0.0, benchmark="care", invocation=invocation)
+    one = result("frazil", variant, 0.0, benchmark="maintenance", invocation=invocation)
     return dataclasses.replace(one, content={**one.content, "summary": summary([numbers])})
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from frazil.catalog.iceberg_maintenance import _is_own
 from frazil.catalog.progress import from_summary, to_summary
-from frazil.catalog.table_metadata import Snapshot, StoredData, StoredDeletes, carried_progress, read_look
-from frazil.types import DataFile, LastDelete, Letters, Progress, Watermark
+from frazil.catalog.table_metadata import Snapshot, StoredData, StoredDeletes, carried_progress, read_table_metadata
+from frazil.types import DataFile, LastDelete, PendingDeadLetters, Progress, Watermark
 
 
 def snapshot(number: int, parent: int | None = None, summary: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -36,14 +36,14 @@ def progress(pipeline: str, commit: str, **more: str) -> dict[str, str]:
 
 
 def test_snapshots_references_and_promises_are_read() -> None:
-    letters = json.dumps({"files": [{"path": "/x/1.parquet"}]})
-    look = read_look(
+    dead_letters = json.dumps({"files": [{"path": "/x/1.parquet"}]})
+    look = read_table_metadata(
         "t.a",
         metadata(
             snapshot(
                 1, None, progress("p", "old", **{"dead-letters": json.dumps({"files": [{"path": "/x/0.parquet"}]})})
             ),
-            snapshot(2, 1, progress("p", "c2", **{"dead-letters": letters})),
+            snapshot(2, 1, progress("p", "c2", **{"dead-letters": dead_letters})),
             snapshot(3, 2, {"operation": "replace", "deleted-data-files": "2"}),
             refs={"main": {"snapshot-id": 3, "type": "branch"}, "tag": {"snapshot-id": 1, "type": "tag"}},
             statistics=[{"snapshot-id": 2}],
@@ -64,11 +64,11 @@ def test_snapshots_references_and_promises_are_read() -> None:
 
 def test_a_retention_of_the_main_branch_is_noticed() -> None:
     main = {"snapshot-id": 1, "type": "branch", "max-snapshot-age-ms": 1000}
-    assert read_look("t.a", metadata(snapshot(1), refs={"main": main})).has_own_retention
+    assert read_table_metadata("t.a", metadata(snapshot(1), refs={"main": main})).has_own_retention
 
 
 def test_an_empty_table_has_no_head() -> None:
-    look = read_look("t.a", metadata(**{"sort-orders": [{"order-id": 0, "fields": []}]}))
+    look = read_table_metadata("t.a", metadata(**{"sort-orders": [{"order-id": 0, "fields": []}]}))
     assert (look.head, look.is_sorted) == (None, False)
 
 
@@ -80,7 +80,7 @@ def test_files_come_with_the_deletes_that_count_for_them() -> None:
     equal |= {"file-path": "/t/2.parquet"}
     tasks = [{"data-file": file, "delete-file-references": [0]}, {"data-file": file, "delete-file-references": [1]}]
     found = json.dumps({"file-scan-tasks": tasks, "delete-files": [{**vector, "file-size-in-bytes": 100}, equal]})
-    look = read_look("t.a", metadata(snapshot(1)), [found], [(7, 0), (8, 1)])
+    look = read_table_metadata("t.a", metadata(snapshot(1)), [found], [(7, 0), (8, 1)])
     assert look.deletes == (StoredDeletes("vector", 3, 2, True), StoredDeletes("equality", 4, 1))
     assert look.files == (StoredData(10, 5, '[1,["x"]]', 2, True), StoredData(10, 5, '[1,["x"]]', 0, True))
     assert (look.manifests, look.rewritable_manifests) == ((7, 8), (7,))
@@ -98,7 +98,9 @@ def test_files_come_in_lots_and_deletes_that_are_in_several_count_once() -> None
         {"file-scan-tasks": [{"data-file": file, "delete-file-references": [0]}], "delete-files": [vector, shared]}
         for vector, shared in zip(vectors, [{**equal, "file-path": "/t/e"}] * 2, strict=True)
     ]
-    look = read_look("t.a", metadata(snapshot(1)), [json.dumps(lot) for lot in [*lots, {"file-scan-tasks": []}]])
+    look = read_table_metadata(
+        "t.a", metadata(snapshot(1)), [json.dumps(lot) for lot in [*lots, {"file-scan-tasks": []}]]
+    )
     assert [file.deleted for file in look.files] == [1, 2]
     assert [(one.kind, one.record_count) for one in look.deletes] == [("vector", 1), ("equality", 1), ("vector", 2)]
 
@@ -113,7 +115,7 @@ def test_deletes_that_name_no_file_are_dealt_out_to_all_that_they_count_for() ->
         }
         for file in sizes
     ]
-    look = read_look("t.a", metadata(snapshot(1)), [json.dumps(lot) for lot in lots])
+    look = read_table_metadata("t.a", metadata(snapshot(1)), [json.dumps(lot) for lot in lots])
     assert [(file.deleted, file.loosely_deleted) for file in look.files] == [(0, 15), (0, 5)]
 
 
@@ -132,7 +134,7 @@ def test_progress_is_carried_word_for_word_but_for_what_happened_once() -> None:
 def test_all_progress_is_carried_but_what_its_commit_alone_has_passed_over() -> None:
     whole = Progress(
         {"a": {0: 5}}, {"a": "id"}, "cluster", "commit", 3, "run", Watermark({"a": {0: 7}}, 6), {"a": {0: (1, 2)}},
-        ("7",), 4, {"heartbeat": 1}, Letters("t.x", (DataFile("/x/1.parquet", 1, 2, "{}"),)), {"a": {0: "0001"}},
+        ("7",), 4, {"heartbeat": 1}, PendingDeadLetters("t.x", (DataFile("/x/1.parquet", 1, 2, "{}"),)), {"a": {0: "0001"}},
         "0002", (LastDelete("a", 0, 4, "k"),),
     )  # fmt: skip
     usual = Progress()

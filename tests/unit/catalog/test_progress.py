@@ -16,7 +16,7 @@ _PROGRESS = Progress(
     run_id="run",
     watermark=Watermark({"a": {0: 1790000000000}}, 1780000000000),
     skipped={"a": {0: (2, 4)}},
-    passed_over={"heartbeat": 4, "delete": 1},
+    ignored_records={"heartbeat": 4, "delete": 1},
     last_deletes=(LastDelete("a", 0, 4, "k"), LastDelete("b", 0, 7, "l")),
 )
 

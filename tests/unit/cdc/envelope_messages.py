@@ -66,7 +66,7 @@ def read_changes(
 
 def bad_records(changes: Changes) -> list[tuple[int, str, str]]:
     """Row, class of error and path of each bad record."""
-    return [(one.row, one.kind, one.path) for one in changes.decoded.misfits]
+    return [(one.row, one.kind, one.path) for one in changes.decoded.mismatches]
 
 
 def avro(*messages: Mapping[str, Any], schema: Mapping[str, Any] = AVRO) -> tuple[Reading, dict[str, pa.Array]]:

@@ -30,7 +30,7 @@ def test_avro_is_read_as_json_is() -> None:
     assert changes.unavailable[1].tolist() == [False, True, False, False, False]
     assert changes.own["position"].to_pylist() == ["00000000000000000009"] * 5
     assert bad_records(changes) == [(4, "missing_image", ""), (5, "unknown_operation", "")]
-    assert changes.passed_over == {"message": 1}
+    assert changes.ignored_records == {"message": 1}
     assert changes.decoded.wanted == {(): {"tags": ListType(0, StringType(), element_required=False)}}
 
 

@@ -83,7 +83,7 @@ def _of(kind: str, text: str | None) -> Message:
 
 
 def _bad(changes: Changes) -> list[tuple[int, str, str]]:
-    return [(one.row, one.kind, one.path) for one in changes.decoded.misfits]
+    return [(one.row, one.kind, one.path) for one in changes.decoded.mismatches]
 
 
 @pytest.mark.parametrize(("kind", "text", "becomes", "value"), KINDS, ids=[one[0] for one in KINDS])
@@ -224,15 +224,15 @@ def test_what_is_no_change_of_a_row_is_counted_by_message() -> None:
     changes = _read(
         Envelope("canal"), Message("DELETE", rows), Message("TRUNCATE", None, more={"isDdl": True}), *others
     )
-    assert changes.passed_over == {
+    assert changes.ignored_records == {
         "delete": 1, "truncate": 1, "schema_change": 4, "message": 1, "heartbeat": 2, "transaction": 1,
     }  # fmt: skip
-    assert (changes.records.size, changes.decoded.misfits) == (0, [])
+    assert (changes.records.size, changes.decoded.mismatches) == (0, [])
 
 
 def test_a_truncate_takes_all_rows_away() -> None:
     changes = _read(MIRROR, _insert({"id": "1"}), Message("TRUNCATE", None, more={"isDdl": True}))
-    assert (changes.ops.tolist(), changes.passed_over) == ([UPSERT, TRUNCATE], {})
+    assert (changes.ops.tolist(), changes.ignored_records) == ([UPSERT, TRUNCATE], {})
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_what_is_no_message_is_a_bad_record(value: bytes) -> None:
     good = _insert({"id": "1", "name": "a"}).value()
     changes = read_envelope(target_for(MIRROR, {"id": "int"}), records_of([good, value, None, good]))
     assert (changes.decoded.refused.tolist(), changes.records.tolist()) == ([False, True, False, False], [0, 3])
-    assert changes.passed_over == {"tombstone": 1}
+    assert changes.ignored_records == {"tombstone": 1}
 
 
 def test_a_message_that_is_too_large_is_a_bad_record() -> None:
@@ -331,7 +331,7 @@ def test_the_key_is_the_primary_key_that_messages_name() -> None:
     changes = _read(unknown, *rows, changes=BY_PRIMARY_KEY)
     assert changes.key_columns == ("id", "name")
     assert _bad(changes) == [(1, "key_differs", "")]
-    (reason,) = [one.reason for one in changes.decoded.misfits]
+    (reason,) = [one.reason for one in changes.decoded.mismatches]
     assert reason == (
         "the message's primary key is id, and the table's rows are found by id, name: name the table's `key_columns`"
     )

@@ -70,7 +70,7 @@ def test_canal(use: dict[str, Any], messages: list[Message]) -> None:
     envelope = replace(Envelope("canal"), **use)
     target = target_for(envelope, COLUMNS)
     changes = read_envelope(target, records_of([message.value() for message in messages]))
-    assert changes.decoded.misfits == []
+    assert changes.decoded.mismatches == []
     assert changes.decoded.wanted == {}
     table = pa.table(changes.columns, names=list(COLUMNS)).to_pylist()
     found = []
@@ -88,4 +88,4 @@ def test_the_columns_that_messages_ask_for_hold_all_of_them(messages: list[Messa
         COLUMNS if any(message.data for message in messages) else {}
     )
     again = read_envelope(target_for(envelope, wanted), records)
-    assert (again.decoded.wanted, again.decoded.misfits) == ({}, [])
+    assert (again.decoded.wanted, again.decoded.mismatches) == ({}, [])

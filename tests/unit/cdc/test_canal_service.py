@@ -56,13 +56,13 @@ def test_the_rows_of_each_message_are_changes_in_their_order(tmp_path: Path, tas
     world.write("ALTER", sql="alter table t add x int")
     table = world.end()
     assert world.by_id() == _mirrored((1, "c", "1"), (2, "a", "1"), (3, "a", "1"))
-    assert (table.passed_over, table.progress.passed_over) == ({"schema_change": 1}, {"schema_change": 1})
+    assert (table.ignored_records, table.progress.ignored_records) == ({"schema_change": 1}, {"schema_change": 1})
     world.write("DELETE", _row(2), _row(3))
     world.write("INSERT", _row(3, "d", "-9999.99"))
     world.write("ALTER")
     table = world.end()
     assert world.by_id() == _mirrored((1, "c", "1"), (3, "d", "-9999.99"))
-    assert table.progress.passed_over == {"schema_change": 2}
+    assert table.progress.ignored_records == {"schema_change": 2}
 
 
 def test_a_row_that_gets_another_key_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_message_with_a_bad_row_is_one_letter_and_changes_nothing(tmp_path: Pa
     world.write("INSERT", _row(3))
     world.end()
     assert world.by_id() == _mirrored((1, "a", "1"), (2, "a", "1"), (3, "a", "1"))
-    assert world.letters() == [("out_of_range", '"1.005" (decimal(6,2)) is out of the range of decimal(6, 2)')]
+    assert world.dead_letters() == [("out_of_range", '"1.005" (decimal(6,2)) is out of the range of decimal(6, 2)')]
 
 
 def test_a_wider_type_of_the_source_widens_the_column(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_another_primary_key_than_the_tables_is_a_letter_that_says_what_to_do(tm
     world.write("INSERT", _row(3))
     world.end()
     assert world.by_id() == _mirrored((1, "a", "1"), (3, "a", "1"))
-    assert world.letters() == [
+    assert world.dead_letters() == [
         (
             "key_differs",
             "the message's primary key is id, v, and the table's rows are found by id: name the table's `key_columns`",

@@ -88,7 +88,7 @@ def test_a_value_that_its_type_cannot_hold_makes_one_bad_record(name: str, value
     row = _row(name)
     (kind, _), _ = read_both(row)
     changes = _read(row, kind, row.value, value, row.value)
-    assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [(1, "after.v", "does_not_fit")]
+    assert [(one.row, one.path, one.kind) for one in changes.decoded.mismatches] == [(1, "after.v", "does_not_fit")]
     assert changes.records.tolist() == [0, 2]
 
 
@@ -123,8 +123,8 @@ def test_a_value_beyond_the_range_of_its_type_is_out_of_range_and_is_shown(name:
     row = _row(name)
     (kind, _), _ = read_both(row)
     changes = _read(row, kind, row.value, value, row.value)
-    assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [(1, "after.v", "out_of_range")]
-    assert json.dumps(value, separators=(",", ":"))[:60] in changes.decoded.misfits[0].reason
+    assert [(one.row, one.path, one.kind) for one in changes.decoded.mismatches] == [(1, "after.v", "out_of_range")]
+    assert json.dumps(value, separators=(",", ":"))[:60] in changes.decoded.mismatches[0].reason
     assert changes.records.tolist() == [0, 2]
 
 
@@ -144,7 +144,7 @@ def test_what_is_less_than_a_microsecond_is_cut_off_towards_the_past(name: str, 
     row = _row(name)
     (kind, _), _ = read_both(row)
     changes = _read(row, kind, row.value, value, None)
-    assert (changes.columns[0].to_pylist()[1:], changes.decoded.misfits) == ([found, None], [])
+    assert (changes.columns[0].to_pylist()[1:], changes.decoded.mismatches) == ([found, None], [])
 
 
 @pytest.mark.parametrize("kind", [FloatType(), DoubleType()], ids=str)
@@ -153,7 +153,7 @@ def test_numbers_that_json_lacks_are_taken_as_the_converter_writes_them(kind: Ic
     values = ["Infinity", 1.5, "-Infinity", None, "NaN", "nan", "1.5"]
     changes = _read(row, kind, *values)
     assert list(map(str, changes.columns[0].to_pylist())) == ["inf", "1.5", "-inf", "None", "nan"]
-    assert [(one.row, one.path, one.kind) for one in changes.decoded.misfits] == [
+    assert [(one.row, one.path, one.kind) for one in changes.decoded.mismatches] == [
         (5, "after.v", "does_not_fit"),
         (6, "after.v", "does_not_fit"),
     ]
@@ -165,7 +165,7 @@ def test_without_a_schema_a_text_is_no_number() -> None:
     raw = [json.dumps({"after": {"v": value}, "op": "c"}).encode() for value in ("NaN", 1.5)]
     target = target_of({"v": DoubleType()}, Envelope("debezium"), Reading())
     changes = read_envelope(target, {"value": pa.array(raw, pa.binary())})
-    assert (changes.records.tolist(), [one.row for one in changes.decoded.misfits]) == ([1], [0])
+    assert (changes.records.tolist(), [one.row for one in changes.decoded.mismatches]) == ([1], [0])
 
 
 def test_a_time_that_is_a_duration_is_kept_as_the_number_that_is_written() -> None:
@@ -177,7 +177,7 @@ def test_a_time_that_is_a_duration_is_kept_as_the_number_that_is_written() -> No
 def test_a_decimal_whose_scale_no_column_has_stays_its_unscaled_number(scale: int) -> None:
     row = replace(_row("data.Decimal"), parameters={"scale": str(scale)})
     changes = _read(row, BinaryType(), "JxE=")
-    assert (changes.columns[0].to_pylist(), changes.decoded.misfits) == ([bytes.fromhex("2711")], [])
+    assert (changes.columns[0].to_pylist(), changes.decoded.mismatches) == ([bytes.fromhex("2711")], [])
 
 
 def _with_map(name: str, keys: str, value: Any, kind: str = "double") -> tuple[dict[str, IcebergType], Changes]:
@@ -188,7 +188,7 @@ def _with_map(name: str, keys: str, value: Any, kind: str = "double") -> tuple[d
     raw = json.dumps({"schema": schema, "payload": {"after": {"v": 1, "m": value}, "op": "c"}}).encode()
     records = {"value": pa.array([raw], pa.binary())}
     found = read_envelope(target_of({}, Envelope("debezium"), Reading()), records).decoded
-    assert found.misfits == []
+    assert found.mismatches == []
     kinds = dict(found.wanted[()])
     return kinds, read_envelope(target_of(kinds, Envelope("debezium"), Reading()), records)
 
@@ -209,7 +209,7 @@ def test_a_map_whose_keys_are_no_texts_is_a_map_with_keys_of_their_type(
 ) -> None:
     kinds, changes = _with_map("x", keys, value, kind)
     assert (str(kinds["m"]), changes.columns[1].to_pylist()) == (column, [stored])
-    assert (changes.decoded.misfits, changes.decoded.dropped) == ([], set())
+    assert (changes.decoded.mismatches, changes.decoded.dropped) == ([], set())
 
 
 def test_a_column_that_is_declared_as_the_number_that_is_written_gets_it() -> None:
@@ -225,7 +225,7 @@ def test_a_number_with_a_scale_of_its_own_becomes_the_decimal_that_is_declared_o
     assert texts.columns[0].to_pylist() == ["100.01", "10.001", "100", None, str(10**60)]
     changes = _read(row, DecimalType(10, 2), *values)
     assert changes.columns[0].to_pylist() == [Decimal("100.01"), Decimal("100.00"), None]
-    assert [one.row for one in changes.decoded.misfits] == [1, 4]
+    assert [one.row for one in changes.decoded.mismatches] == [1, 4]
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(10**38) + 1, 10**38 - 1)), max_size=30), st.integers(0, 3))

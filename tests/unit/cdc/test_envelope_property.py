@@ -57,7 +57,7 @@ def _messages(draw: st.DrawFn, forms: st.SearchStrategy[str], is_debezium: bool)
 def _check(messages: list[Message], envelope: Envelope) -> None:
     target = target_for(envelope)
     changes = read_envelope(target, records_of([message.value() for message in messages]))
-    assert changes.decoded.misfits == []
+    assert changes.decoded.mismatches == []
     assert as_rows(target, changes) == expected_changes(messages, envelope)
     assert changes.decoded.wanted == {}
 

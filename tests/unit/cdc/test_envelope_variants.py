@@ -140,7 +140,7 @@ def test_whole_messages_in_avro_become_the_rows_of_their_source(tmp_path: Path, 
         "_transaction_id": "transaction 2",
         "_total_order": 2,
     }
-    assert (world.mirror(), world.letters()) == ([{source.key: 1, **_shown(source, "avro"), **facts}], [])
+    assert (world.mirror(), world.dead_letters()) == ([{source.key: 1, **_shown(source, "avro"), **facts}], [])
 
 
 @pytest.mark.parametrize("form", ["plain", "schema", "avro"])
@@ -151,7 +151,7 @@ def test_unwrapped_messages_become_the_rows_of_their_source(tmp_path: Path, sour
     world.tell_all(*told[:3])
     assert len(world.mirror()) == 2
     world.tell_all(told[3], (told[3][0], None))
-    assert (world.mirror(), world.letters()) == ([{source.key: 1, **_shown(source, form)}], [])
+    assert (world.mirror(), world.dead_letters()) == ([{source.key: 1, **_shown(source, form)}], [])
 
 
 @pytest.mark.parametrize("form", ["plain", "schema", "avro"])
@@ -167,7 +167,7 @@ def test_what_lies_is_a_letter_in_every_form_and_its_neighbours_are_rows(tmp_pat
     world = _world(tmp_path, source, form)
     world.tell_all(read, lies[0], made, *lies[1:], changed)
     assert [row["Id"] for row in world.mirror("Id")] == [1, 2]
-    kinds = [kind for kind, _ in world.letters()]
+    kinds = [kind for kind, _ in world.dead_letters()]
     assert kinds == ["missing_image", "missing_image", "missing_key", "unknown_operation"]
 
 

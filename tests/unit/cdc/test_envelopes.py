@@ -39,7 +39,7 @@ def test_a_real_table_of_postgresql_is_mirrored_with_its_key_changes_and_what_wa
     assert changes.columns[0].to_pylist() == [1, 2, 2, 2, 1, None, 3]
     assert {n: flags.nonzero()[0].tolist() for n, flags in changes.unavailable.items()} == {2: [2, 6]}
     assert [one.to_pylist() for one in changes.old_keys or []] == [[None] * 6 + [2]]
-    assert changes.passed_over == {"tombstone": 2}
+    assert changes.ignored_records == {"tombstone": 2}
 
 
 def test_a_row_that_moved_to_a_new_key_without_a_large_value_is_a_bad_record_while_its_old_key_is_not_known() -> None:
@@ -68,7 +68,7 @@ def test_a_real_change_log_names_transactions_places_and_images() -> None:
 )
 def test_records_that_are_no_changes_of_rows_are_counted(topic: str, kind: str, count: int) -> None:
     changes = read_envelope(target_for(LOG), _samples(topic))
-    assert (changes.passed_over, changes.records.size, changes.decoded.misfits) == ({kind: count}, 0, [])
+    assert (changes.ignored_records, changes.records.size, changes.decoded.mismatches) == ({kind: count}, 0, [])
 
 
 _SCHEMA_CHANGE = {"source": {"table": "t"}, "databaseName": "d", "ddl": "ALTER TABLE t", "tableChanges": []}
@@ -76,7 +76,7 @@ _SCHEMA_CHANGE = {"source": {"table": "t"}, "databaseName": "d", "ddl": "ALTER T
 
 def test_heartbeats_and_schema_changes_are_counted() -> None:
     changes = read_changes(LOG, b'{"ts_ms":1}', json.dumps(_SCHEMA_CHANGE).encode())
-    assert changes.passed_over == {"heartbeat": 1, "schema_change": 1}
+    assert changes.ignored_records == {"heartbeat": 1, "schema_change": 1}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_heartbeats_and_schema_changes_are_counted() -> None:
 def test_a_row_that_is_in_no_envelope_is_no_heartbeat_or_the_like(value: dict[str, Any]) -> None:
     wrapped = {"schema": None, "payload": value}
     changes = read_changes(LOG, *(json.dumps(one).encode() for one in (value, wrapped)))
-    assert (bad_records(changes), changes.passed_over) == ([(n, "not_an_envelope", "") for n in (0, 1)], {})
+    assert (bad_records(changes), changes.ignored_records) == ([(n, "not_an_envelope", "") for n in (0, 1)], {})
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_an_envelope_that_lies_is_one_bad_record_and_changes_no_other(value: byt
 def test_the_reason_names_the_operation() -> None:
     changes = read_changes(MIRROR, debezium("x", after={"id": 1}), debezium("y", after={"id": 1}))
     reason = "the operation is none that the envelope has"
-    assert [one.reason for one in changes.decoded.misfits] == [f'{reason}: "x"', f'{reason}: "y"']
+    assert [one.reason for one in changes.decoded.mismatches] == [f'{reason}: "x"', f'{reason}: "y"']
 
 
 def test_a_record_whose_key_changes_takes_the_old_row_away_and_keeps_what_was_not_sent() -> None:
@@ -252,10 +252,10 @@ def test_a_tombstone_is_passed_over_and_a_value_that_is_too_large_is_a_bad_recor
     reading, records = avro({"op": "c", "before": None, "after": {"id": 1, "v": "a", "tags": None}})
     records = records_of([None, records["value"][0].as_py()])
     changes = read_envelope(target_for(MIRROR, {"id": "long", "v": "string"}, reading=reading), records)
-    assert (changes.passed_over, changes.records.tolist()) == ({"tombstone": 1}, [1])
+    assert (changes.ignored_records, changes.records.tolist()) == ({"tombstone": 1}, [1])
     small = Reading(max_record_bytes=60, on_bad="dead_letter")
     changes = read_changes(MIRROR, None, debezium("c", after={"id": 1, "v": "x" * 99}), reading=small)
-    assert (changes.passed_over, bad_records(changes)) == ({"tombstone": 1}, [(1, "too_large", "")])
+    assert (changes.ignored_records, bad_records(changes)) == ({"tombstone": 1}, [(1, "too_large", "")])
 
 
 def test_maxwell_tells_of_more_than_rows() -> None:
@@ -271,7 +271,7 @@ def test_maxwell_tells_of_more_than_rows() -> None:
     assert changes.columns[1].to_pylist() == ["x", None]
     assert changes.own["image"].to_pylist() == ["before", "after"]
     assert changes.own["transaction_id"].to_pylist() == ["5", "5"]
-    assert changes.passed_over == {"schema_change": 1, "heartbeat": 1}
+    assert changes.ignored_records == {"schema_change": 1, "heartbeat": 1}
     assert bad_records(changes) == [(3, "unknown_operation", ""), (4, "not_an_envelope", "")]
 
 

@@ -64,7 +64,7 @@ def test_an_envelope_behind_the_frame_of_a_json_schema_is_read_as_json_is() -> N
     assert changes.unavailable[1].tolist() == [False, False, True, False]
     assert changes.own["position"].to_pylist()[0] == f"{9:020}"
     assert bad_records(changes) == [(4, "unknown_operation", ""), (5, "malformed", "")]
-    assert (changes.passed_over, changes.decoded.wanted) == ({"tombstone": 1}, {})
+    assert (changes.ignored_records, changes.decoded.wanted) == ({"tombstone": 1}, {})
 
 
 def test_a_json_schema_tells_the_columns_that_a_table_of_rows_may_not_get() -> None:
@@ -97,7 +97,7 @@ def test_a_json_schema_of_something_else_adds_no_column() -> None:
     schema = {"type": "object", "properties": {"status": {"type": "string"}, "id": {"type": "string"}}}
     reading, records = _framed(schema, b'{"status":"BEGIN","id":"1","event_count":null}')
     changes = read_envelope(target_for(LOG, {}, reading=reading), records)
-    assert (changes.passed_over, changes.decoded.wanted) == ({"transaction": 1}, {})
+    assert (changes.ignored_records, changes.decoded.wanted) == ({"transaction": 1}, {})
 
 
 def test_a_delete_of_mongodb_behind_a_frame_is_known_by_its_key() -> None:

@@ -55,11 +55,11 @@ def test_a_type_of_mysql(row: tuple[str, str, str, Any, str, Any]) -> None:
     _, text, becomes, value, declared, exact = row
     found = _read({}, text).decoded
     assert [_spelt(kind) for kind in found.wanted[()].values()] == [becomes or "long"]
-    assert [one.kind for one in found.misfits] == ([] if becomes else ["out_of_range"])
+    assert [one.kind for one in found.mismatches] == ([] if becomes else ["out_of_range"])
     for kind, expected in ((becomes, value), (declared, exact)):
         if kind:
             changes = _read({"v": kind}, text, "null")
-            assert (changes.columns[0].to_pylist(), changes.decoded.misfits) == ([expected, None], [])
+            assert (changes.columns[0].to_pylist(), changes.decoded.mismatches) == ([expected, None], [])
 
 
 def _spelt(kind: Any) -> str:
@@ -86,4 +86,4 @@ def test_the_page_has_every_type() -> None:
 )
 def test_a_value_that_its_column_cannot_hold_makes_one_bad_record(text: str, kind: str) -> None:
     changes = _read({"v": kind}, "null", text, "null")
-    assert ([one.row for one in changes.decoded.misfits], changes.records.tolist()) == ([1], [0, 2])
+    assert ([one.row for one in changes.decoded.mismatches], changes.records.tolist()) == ([1], [0, 2])

@@ -68,10 +68,10 @@ def test_documents_are_found_by_their_id(tmp_path: Path, form: str, kind: str) -
     whole = {n: json.loads(document(kind, n, "b" if n == 1 else "a")) for n in (0, 1, 4, 5)}
     if kind in HELD:
         whole = {n: {**row, "_id": HELD[kind](n)} for n, row in whole.items()}
-    assert world.letters() == []
+    assert world.dead_letters() == []
     assert sorted(world.mirror(), key=str) == sorted(whole.values(), key=str)
     world.tell((key(kind, 4), None), (key(kind, 0), change("d")), (key(kind, 9), change("d")))
-    assert world.letters() == []
+    assert world.dead_letters() == []
     assert sorted(world.mirror(), key=str) == sorted((whole[n] for n in (1, 5)), key=str)
 
 
@@ -109,7 +109,7 @@ def test_ids_in_columns_of_their_own(tmp_path: Path, form: str) -> None:
     world.tell((key("object id", 1), change("u", text.replace('"a": 1', '"a": 5'))))
     assert [(row["_id"], row["inner_a"]) for row in world.mirror()] == [(_OID.format(1), 5), (_OID.format(2), 1)]
     world.tell((key("object id", 1), change("d")), (key("object id", 2), None))
-    assert (world.mirror(), world.letters()) == ([], [])
+    assert (world.mirror(), world.dead_letters()) == ([], [])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -128,7 +128,7 @@ def test_documents_that_do_not_hold_together_are_dead_letters_and_change_no_othe
     world.tell(*odd, (key("int", 6), change("c", document("int", 6, "b"))))
     assert [row["_id"] for row in world.mirror()] == [1, 6]
     kinds = ["does_not_fit", "malformed", "malformed", "missing_image", "not_an_object"]
-    assert [kind for kind, _ in world.letters()] == kinds
+    assert [kind for kind, _ in world.dead_letters()] == kinds
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -149,7 +149,7 @@ def test_a_field_of_a_document_that_no_table_can_have_makes_a_dead_letter(tmp_pa
     table = world.tell(told[0], (key("int", 2), change("c", '{"_id": 2,"v": "a","_offset": 9}')), told[1])
     assert (table.run_state, table.reason) == (RunState.WAITING, "")
     assert [row["_id"] for row in world.mirror()] == [1, 3]
-    assert [kind for kind, _ in world.letters()] == ["name_taken"]
+    assert [kind for kind, _ in world.dead_letters()] == ["name_taken"]
 
 
 @pytest.mark.parametrize("text", ['{"$date": "2020-01-01"}', '"\\ud800"', '{"$date": {"$numberLong": "x"}}', "{"])
@@ -164,7 +164,7 @@ def test_names_of_a_documents_fields_may_have_escapes(tmp_path: Path, form: str)
     world = DocumentWorld(tmp_path, form)
     world.tell((key("int", 1), change("c", '{"_id": 1,"a\\"b": 1,"in": {"c\\\\d": "x"}}')))
     world.tell((key("int", 1), change("u", '{"_\\u0069d": 1,"a\\u0022b": 2,"in": {"c\\u005cd": "y"}}')))
-    assert (world.mirror(), world.letters()) == ([{"_id": 1, 'a"b': 2, "in": {"c\\d": "y"}}], [])
+    assert (world.mirror(), world.dead_letters()) == ([{"_id": 1, 'a"b': 2, "in": {"c\\d": "y"}}], [])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -172,13 +172,13 @@ def test_a_mirror_whose_first_record_is_a_delete_of_a_document(tmp_path: Path, f
     world = DocumentWorld(tmp_path, form)
     world.tell((key("object id", 1), change("d")), (key("object id", 1), None))
     world.tell((key("object id", 2), change("c", document("object id", 2, "a"))))
-    assert (world.mirror("v"), world.letters()) == ([{"v": "a"}], [])
+    assert (world.mirror("v"), world.dead_letters()) == ([{"v": "a"}], [])
 
 
 def test_a_document_without_an_id_names_no_key(tmp_path: Path) -> None:
     world = DocumentWorld(tmp_path, "plain")
     world.tell((key("int", 1), change("c", '{"v": "a"}')))
-    assert world.letters() == [("no_key", "the document has no `_id`, and its row is found by it")]
+    assert world.dead_letters() == [("no_key", "the document has no `_id`, and its row is found by it")]
     table = world.catch_up()
     assert table.run_state is RunState.WAITING
     world.tell((key("int", 1), change("c", document("int", 1, "a"))))
@@ -201,7 +201,7 @@ def test_a_struct_that_a_table_has_of_an_id_stays_what_it_is(tmp_path: Path, for
     world = DocumentWorld(tmp_path, form, columns=columns, key_columns=(f"_id.{name}",))
     world.tell(*((key(kind, n), change("c", document(kind, n, "a"))) for n in (1, 2, 3)))
     world.tell((key(kind, 1), change("d")), (key(kind, 2), None))
-    assert ([row["_id"] for row in world.mirror()], world.letters()) == (
+    assert ([row["_id"] for row in world.mirror()], world.dead_letters()) == (
         [json.loads(document(kind, 3, "a"))["_id"]],
         [],
     )
@@ -218,9 +218,9 @@ def test_a_number_that_outgrows_its_size_stays_in_its_column(tmp_path: Path, for
     world.tell((key("int", 1), change("u", text.replace("%s", _LARGE))))
     large = 5_000_000_000
     row = {"_id": 1, "n": large, "list": [large, 2], "in": {"n": large}}
-    assert (world.mirror(), world.letters()) == ([row], [])
+    assert (world.mirror(), world.dead_letters()) == ([row], [])
     world.tell((key("int", large), change("c", f'{{"_id": {_LARGE},"n": 1}}')), (key("int", 1), change("d")))
-    assert ([(row["_id"], row["n"]) for row in world.mirror()], world.letters()) == ([(large, 1)], [])
+    assert ([(row["_id"], row["n"]) for row in world.mirror()], world.dead_letters()) == ([(large, 1)], [])
 
 
 def test_times_and_ids_of_documents_are_times_and_texts_wherever_they_are(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_times_and_ids_of_documents_are_times_and_texts_wherever_they_are(tmp_pa
     world.tell((key("int", 2), change("c", '{"_id": 2,"at": {"$date": {"$numberLong": "-1"}}}')))
     world.tell((key("int", 3), change("c", '{"_id": 3,"at": "2026-11-22"}')))
     assert [row["at"].year for row in world.mirror("at")] == [1969, 2026]
-    assert [kind for kind, _ in world.letters()] == ["does_not_fit"]
+    assert [kind for kind, _ in world.dead_letters()] == ["does_not_fit"]
 
 
 def test_changes_of_documents_are_ordered_by_a_time_of_theirs(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_doubles_that_are_not_finite_are_doubles_in_every_form(tmp_path: Path, f
     world.tell(
         ("10", change("c", shape.format(10, *["0.5"] * 3))), ("11", change("c", shape.format(11, *[endless] * 3)))
     )
-    assert world.letters() == []
+    assert world.dead_letters() == []
     numbers = {1: math.nan, 10: 0.5, 11: -math.inf}
     told = [{"_id": n, "x": x, "l": [x, 1.5], "d": {"e": x}} for n, x in numbers.items()]
     assert str(sorted(world.mirror(), key=lambda row: int(row["_id"]))) == str(told)

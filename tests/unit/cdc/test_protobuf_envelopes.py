@@ -137,7 +137,7 @@ def test_a_mirror_follows_inserts_updates_and_deletes_in_protobuf(tmp_path: Path
         },
         {**empty, "id": 4, "v": "moved", "seen": _after(0), "days": [], "prices": []},
     ]
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 def test_what_an_envelope_in_protobuf_tells_besides_the_row(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_message_that_is_no_day_makes_a_bad_record(tmp_path: Path, day: Row) -
     world.change("c", None, {"id": 2, "day": day})
     world.catch_up()
     assert [row["day"] for row in world.by_id()] == [dt.date(2024, 1, 1)]
-    assert [(kind, "no Date" in words) for kind, words in world.letters()] == [("does_not_fit", True)]
+    assert [(kind, "no Date" in words) for kind, words in world.dead_letters()] == [("does_not_fit", True)]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_confluents_decimal_is_a_decimal_without_an_envelope_too(
     reading = Reading("protobuf", schemas=schemas)
     wanted = decode_values(reading, (), records).wanted[()]
     found = decode_values(reading, new_schema(wanted.items()).fields, records)
-    assert ({name: str(kind) for name, kind in wanted.items()}, found.misfits) == ({"price": column}, [])
+    assert ({name: str(kind) for name, kind in wanted.items()}, found.mismatches) == ({"price": column}, [])
     assert found.columns[0].to_pylist() == [stored, None]
 
 

@@ -68,8 +68,8 @@ def test_every_record_is_a_change_a_bad_record_or_passed_over(envelope: Envelope
     changed = set(changes.records.tolist())
     refused = set(changes.decoded.refused.nonzero()[0].tolist())
     assert not changed & refused
-    assert len(changed) + len(refused) + sum(changes.passed_over.values()) == len(values)
-    assert {one.row for one in changes.decoded.misfits} == refused
+    assert len(changed) + len(refused) + sum(changes.ignored_records.values()) == len(values)
+    assert {one.row for one in changes.decoded.mismatches} == refused
     assert all(len(column) == changes.records.size for column in [*changes.columns, *changes.own.values()])
 
 

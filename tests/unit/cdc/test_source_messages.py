@@ -257,7 +257,7 @@ def test_whole_messages_of_a_source_become_its_rows(tmp_path: Path, source: Sour
         "_transaction_id": "transaction 2",
         "_total_order": 2,
     }
-    assert (world.mirror(), world.letters()) == ([{source.key: 1, **shown, **facts}], [])
+    assert (world.mirror(), world.dead_letters()) == ([{source.key: 1, **shown, **facts}], [])
 
 
 def test_a_schema_change_of_mysql_is_no_row(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_schema_change_of_mysql_is_no_row(tmp_path: Path) -> None:
              "ddl": "ALTER TABLE orders ADD COLUMN note TEXT", "tableChanges": [change]}  # fmt: skip
     source = SOURCES[0]
     told = world.say(*source.messages()[:2], ({"databaseName": "shop"}, event))
-    assert (told.run_state, told.passed_over, world.letters()) == (RunState.WAITING, {"schema_change": 1}, [])
+    assert (told.run_state, told.ignored_records, world.dead_letters()) == (RunState.WAITING, {"schema_change": 1}, [])
     assert [row["id"] for row in world.by_id()] == [1, 2]
 
 
@@ -313,4 +313,4 @@ def test_a_snapshot_that_a_signal_has_asked_for_is_read_beside_the_stream(
     for start in range(0, len(said), at_once):
         world.say(*said[start : start + at_once])
     rows = [(row["id"], row["v"]) for row in world.by_id()]
-    assert (rows, world.letters()) == ([(1, "b"), (3, "b"), (4, "b"), (5, "anew")], [])
+    assert (rows, world.dead_letters()) == ([(1, "b"), (3, "b"), (4, "b"), (5, "anew")], [])

@@ -43,7 +43,7 @@ def _schema_with(source: dict[str, Any]) -> dict[str, Any]:
 
 def _told(envelope: Envelope, *values: bytes) -> list[tuple[Any, ...]]:
     changes = read_envelope(target_for(envelope, {"id": "long", "v": "string"}, FIELDS), records_of(values))
-    assert changes.decoded.misfits == []
+    assert changes.decoded.mismatches == []
     return list(zip(*(changes.own[name].to_pylist() for name in FIELDS), strict=True))
 
 

@@ -21,7 +21,7 @@ Command = Callable[..., tuple[int, Any]]
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    """Five letters: two that are no JSON, one that is no UTF-8, one with a number too large, and a tombstone."""
+    """Five dead_letters: two that are no JSON, one that is no UTF-8, one with a number too large, and a tombstone."""
     made = Scene(tmp_path, {"id": "int"})
     made.feed(b"{", partition=1)
     return made.feed({"id": 1}, b"{\x1b[31m", b"\x00\xff", {"id": 3_000_000_000, "text": "x" * 1000}, None)
@@ -34,7 +34,7 @@ def frazil(
     """Runs a command; its exit code, and its JSON document or, with form="text", its text."""
     monkeypatch.setattr(dead_letters, "read_spec", lambda _output, _file: scene.pipeline)
     monkeypatch.setattr(dead_letters, "catalog_to_change", lambda _spec: nullcontext(scene.catalog))
-    monkeypatch.setattr(dead_letters, "topics_to_look_at", lambda _spec: scene.source)
+    monkeypatch.setattr(dead_letters, "topics_for_reading", lambda _spec: scene.source)
     capsys.readouterr()
 
     def run(*words: str, form: str = "json") -> tuple[int, Any]:
@@ -50,7 +50,7 @@ def test_list_counts_letters_by_class_with_their_times_and_an_example(frazil: Co
     code, document = frazil("list")
     assert code == 0
     found = document["tables"][TABLE]
-    assert (found["dead_letter_table"], found["letters"]) == (LETTERS, 5)
+    assert (found["dead_letter_table"], found["dead_letters"]) == (LETTERS, 5)
     assert [(one["error_class"], one["count"]) for one in found["classes"]] == [
         ("malformed", 2), ("bad_text", 1), ("out_of_range", 1), ("tombstone", 1),
     ]  # fmt: skip
@@ -60,7 +60,7 @@ def test_list_counts_letters_by_class_with_their_times_and_an_example(frazil: Co
     )
     assert (found["classes"][2]["path"], "3000000000" in found["classes"][2]["example"]) == ("id", True)
     _, text = frazil("list", form="text")
-    assert f"{TABLE}: 5 letters in {LETTERS}\n" in text
+    assert f"{TABLE}: 5 dead letters in {LETTERS}\n" in text
     assert "  malformed             2  1970-01-01T00:00:01.000+00:00 to 1970-01-01T00:00:02.000+00:00\n" in text
 
 
@@ -83,12 +83,12 @@ def test_records_from_after_the_year_9999_are_listed_and_shown_with_their_millis
 def test_show_has_the_newest_first_and_the_record_whole(frazil: Command) -> None:
     code, document = frazil("show", "--limit", "3")
     assert code == 0
-    letters = document["tables"][TABLE]
-    assert [letter["offset"] for letter in letters] == [4, 3, 2]
-    assert letters[0]["value"] is None
-    assert json.loads(letters[1]["value"]["text"]) == {"id": 3_000_000_000, "text": "x" * 1000}
-    assert letters[2]["value"] == {"base64": "AP8="}
-    assert {name: letters[1][name] for name in ("topic", "partition", "error_class", "path", "retries", "headers")} == {
+    dead_letters = document["tables"][TABLE]
+    assert [dead_letter["offset"] for dead_letter in dead_letters] == [4, 3, 2]
+    assert dead_letters[0]["value"] is None
+    assert json.loads(dead_letters[1]["value"]["text"]) == {"id": 3_000_000_000, "text": "x" * 1000}
+    assert dead_letters[2]["value"] == {"base64": "AP8="}
+    assert {name: dead_letters[1][name] for name in ("topic", "partition", "error_class", "path", "retries", "headers")} == {
         "topic": "a", "partition": 0, "error_class": "out_of_range", "path": "id", "retries": 0, "headers": [],
     }  # fmt: skip
 
@@ -99,8 +99,10 @@ def test_show_filters_and_cuts_and_lets_no_record_paint_the_screen(frazil: Comma
     assert "value:   {\\x1b[31m" in text
     assert "value:   base64 AP8=" in text
     assert "… (1,030 bytes)" in text
-    assert [letter["offset"] for letter in frazil("show", "--error-class", "tombstone")[1]["tables"][TABLE]] == [4]
-    assert [letter["offset"] for letter in frazil("show", "--offset", "4")[1]["tables"][TABLE]] == [4]
+    assert [
+        dead_letter["offset"] for dead_letter in frazil("show", "--error-class", "tombstone")[1]["tables"][TABLE]
+    ] == [4]
+    assert [dead_letter["offset"] for dead_letter in frazil("show", "--offset", "4")[1]["tables"][TABLE]] == [4]
     for words in (["--topic", "b"], ["--partition", "5"]):
         assert frazil("show", *words)[1]["tables"][TABLE] == []
     assert frazil("show", "--partition", "5", form="text") == (0, "no such dead letters\n")
@@ -109,7 +111,7 @@ def test_show_filters_and_cuts_and_lets_no_record_paint_the_screen(frazil: Comma
 def test_retry_says_how_many_letters_are_rows_now(frazil: Command, scene: Scene) -> None:
     assert frazil("retry")[1]["tables"][TABLE] == {"in_table": 0, "stayed": 5}
     scene.declare({"id": "long"})
-    assert frazil("retry", form="text") == (0, f"{TABLE}: 1 letter put into the table, 4 stayed\n")
+    assert frazil("retry", form="text") == (0, f"{TABLE}: 1 dead letter put into the table, 4 stayed\n")
     assert frazil("retry", "--offset", "3") == (0, {"pipeline": "p", "tables": {TABLE: {"in_table": 0, "stayed": 0}}})
 
 
@@ -119,7 +121,7 @@ def test_retry_asks_the_topics_where_records_replace_rows(
     mirrored = Mirrored(tmp_path / "m").tell((1, 10), (1, LARGE), (2, LARGE), (2, 20), (3, LARGE)).cure()
     monkeypatch.setattr(dead_letters, "read_spec", lambda _output, _file: mirrored.pipeline)
     monkeypatch.setattr(dead_letters, "catalog_to_change", lambda _spec: nullcontext(mirrored.catalog))
-    monkeypatch.setattr(dead_letters, "topics_to_look_at", lambda _spec: mirrored.source)
+    monkeypatch.setattr(dead_letters, "topics_for_reading", lambda _spec: mirrored.source)
     monkeypatch.setattr(dead_letters, "KafkaReader", lambda _properties, _clock: mirrored.source)
     capsys.readouterr()
 
@@ -130,21 +132,24 @@ def test_retry_asks_the_topics_where_records_replace_rows(
     assert run("retry") == {"in_table": 2, "stayed": 1}
     assert mirrored.mirror() == {1: LARGE, 2: 20, 3: LARGE}
     assert [(one["error_class"], one["count"]) for one in run("list")["classes"]] == [("superseded", 1)]
-    assert [(letter["offset"], letter["retries"]) for letter in run("show")] == [(2, 1)]
-    assert run("drop", "--yes", "--error-class", "superseded") == {"letters": 1}
+    assert [(dead_letter["offset"], dead_letter["retries"]) for dead_letter in run("show")] == [(2, 1)]
+    assert run("drop", "--yes", "--error-class", "superseded") == {"dead_letters": 1}
 
 
 def test_drop_asks_first(frazil: Command, scene: Scene) -> None:
     code, document = frazil("drop", "--error-class", "malformed")
-    assert (code, document["dropped"], document["tables"]) == (1, False, {TABLE: {"letters": 2}})
+    assert (code, document["dropped"], document["tables"]) == (1, False, {TABLE: {"dead_letters": 2}})
     assert "would be removed\nnothing was changed" in frazil("drop", form="text")[1]
-    assert len(scene.letters()) == 5
-    assert frazil("drop", "--error-class", "malformed", "--yes", form="text") == (0, f"{TABLE}: 2 letters removed\n")
-    assert len(scene.letters()) == 3
+    assert len(scene.dead_letters()) == 5
+    assert frazil("drop", "--error-class", "malformed", "--yes", form="text") == (
+        0,
+        f"{TABLE}: 2 dead letters removed\n",
+    )
+    assert len(scene.dead_letters()) == 3
 
 
 def test_a_table_is_named_or_all_are_meant(frazil: Command) -> None:
-    assert frazil("list", TABLE)[1]["tables"][TABLE]["letters"] == 5
+    assert frazil("list", TABLE)[1]["tables"][TABLE]["dead_letters"] == 5
     code, document = frazil("list", "lake.b")
     assert (code, document["error"]["remedy"]) == (2, "did you mean `lake.a`?")
 

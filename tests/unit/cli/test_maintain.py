@@ -26,10 +26,10 @@ def frazil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     """Runs the command on a file whose table `t.a` has these settings: its JSON document, or with form="text" its words."""
     monkeypatch.chdir(tmp_path)
     world, upkeep = World(tmp_path), PaperUpkeep(table(line(1), {"": [MIB]}), FakeClock())
-    monkeypatch.setattr(maintain, "topics_to_look_at", lambda _spec: world.source)
+    monkeypatch.setattr(maintain, "topics_for_reading", lambda _spec: world.source)
     monkeypatch.setattr(maintain, "has_catalog", lambda _spec: True)
     monkeypatch.setattr(maintain, "light_jvm", lambda _spec: nullcontext())
-    monkeypatch.setattr(maintain, "look_at_catalog", lambda _jvm, _spec: None)
+    monkeypatch.setattr(maintain, "open_catalog_for_reading", lambda _jvm, _spec: None)
     monkeypatch.setattr(maintain, "IcebergUpkeep", lambda _catalog: upkeep)
 
     def run(settings: str = "", form: str = "json") -> Any:
@@ -45,7 +45,7 @@ def test_a_plan_says_what_is_due_why_and_what_it_brings(frazil: Command) -> None
     reason, gain = "files that no snapshot names were never looked for", "the space of those older than 72 h"
     found = frazil()["tables"]["t.a"]
     assert found["actions"] == [{"action": "orphans", "reason": reason, "gain": gain}]
-    assert (found["debt"]["files"], found["debt"]["p50_bytes"], found["waiting"]) == (1, MIB, [])
+    assert (found["health"]["files"], found["health"]["p50_bytes"], found["waiting"]) == (1, MIB, [])
     assert frazil(form="text") == f"{SIZES}orphans: {reason}; {gain}"
 
 

@@ -12,13 +12,13 @@ from structlog.testing import capture_logs
 from frazil.dead_letters.replay import Retrier
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.table import RunState, Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec
 from frazil.spec.types import parse_type
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepLanes
+from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 
 TABLE, LETTERS = "lake.a", "lake.a__dead_letters"
 
@@ -71,13 +71,13 @@ class Scene:
     def catch_up(self) -> list[Table]:
         """A run to the ends of the topics; its tables."""
         clock = FakeClock()
-        parts = Parts(
+        parts = Services(
             source=self.source,
             catalog=self.catalog,
             jobs=MemoryJobs(self.source),
             clock=clock,
             schemas=self.schemas,
-            lanes=StepLanes(clock),
+            workers=StepWorkers(clock),
         )
         service = Service(self.pipeline, parts, "run", lambda _: None)
         with capture_logs():
@@ -99,7 +99,7 @@ class Scene:
         """The table."""
         return self._read(TABLE)
 
-    def letters(self) -> list[dict[str, Any]]:
+    def dead_letters(self) -> list[dict[str, Any]]:
         """The dead-letter table."""
         return self._read(LETTERS)
 

@@ -33,10 +33,10 @@ def test_a_letter_becomes_a_row_once_the_file_knows_its_operation(tmp_path: Path
     words = EnvelopeSpec(kind="operation", operation="ops", insert=("I",), update=("U",), delete=("D",))
     scene = Scene(tmp_path, {"id": "long"}, envelope=words, **LOG)
     scene.feed({"id": 1, "ops": "I"}, {"id": 2, "ops": "NEW"}, {"id": 3, "ops": "D"})
-    assert [(letter["error_class"], letter["message"]) for letter in scene.letters()] == [
+    assert [(dead_letter["error_class"], dead_letter["message"]) for dead_letter in scene.dead_letters()] == [
         ("unknown_operation", 'the operation is none that the envelope has: "NEW"')
     ]
     scene.declare({"id": "long"}, envelope=words.model_copy(update={"insert": ("I", "NEW")}))
     retried = scene.retrier.retry(scene.table, Selection())
-    assert (retried.fitted, scene.letters()) == (1, [])
+    assert (retried.fitted, scene.dead_letters()) == (1, [])
     assert _rows(scene) == [(1, None, "c", "after"), (2, None, "c", "after"), (3, None, "d", "before")]

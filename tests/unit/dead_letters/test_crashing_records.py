@@ -51,7 +51,7 @@ def _make_letters(scene: Scene, *offsets: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Table, "target", lambda *args: replace(target(*args), crashing=found))
         scene.catch_up()
-    assert [letter["error_class"] for letter in scene.letters()].count("crashes_decoder") == len(offsets)
+    assert [dead_letter["error_class"] for dead_letter in scene.dead_letters()].count("crashes_decoder") == len(offsets)
 
 
 def _scene(root: Path) -> Scene:
@@ -71,7 +71,7 @@ def test_a_letter_that_ends_its_reader_stays_and_the_others_become_rows(
     with monkeypatch.context() as patch:
         _plant(patch)
         assert scene.retrier.retry(scene.table, ALL) == Retried(2, 1)
-        [left] = scene.letters()
+        [left] = scene.dead_letters()
         assert (left["offset"], left["error_class"], left["message"], left["retries"]) == (
             1,
             "crashes_decoder",
@@ -87,7 +87,7 @@ def test_letters_that_are_not_meant_are_not_read(tmp_path: Path, monkeypatch: py
     scene = _scene(tmp_path)
     _plant(monkeypatch)
     assert scene.retrier.retry(scene.table, Selection(offset=4)) == Retried(1, 0)
-    assert [(one["offset"], one["retries"]) for one in scene.letters()] == [(1, 0), (2, 0)]
+    assert [(one["offset"], one["retries"]) for one in scene.dead_letters()] == [(1, 0), (2, 0)]
 
 
 def test_letters_that_end_their_reader_only_together_all_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

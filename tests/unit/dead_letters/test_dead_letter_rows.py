@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from frazil.dead_letters.record import named_schemas
-from frazil.dead_letters.rewriting import explained_anew
-from frazil.decode.columns import Misfit
+from frazil.dead_letters.rewriting import with_new_reason
+from frazil.decode.columns import Mismatch
 from frazil.decode.rescue import members_of
 from frazil.decode.settings import Reading
 
@@ -44,9 +44,13 @@ def test_the_schema_that_a_record_names_is_read_from_its_frame_or_its_header(
 
 
 def test_words_that_quote_half_of_a_character_have_it_as_an_escape() -> None:
-    misfit = Misfit(0, "a\ud800", "does_not_fit", "\udc00 is no text", '"x"')
-    (told,) = members_of([misfit], 1).to_pylist()
+    mismatch = Mismatch(0, "a\ud800", "does_not_fit", "\udc00 is no text", '"x"')
+    (told,) = members_of([mismatch], 1).to_pylist()
     assert json.loads(f"{{{told}}}") == {"a\ud800": {"value": "x", "reason": "\udc00 is no text"}}
     words = {name: pa.array(["old"]) for name in ("error_class", "message", "path", "frazil_version")}
-    (letter,) = explained_anew(pa.table({**words, "retries": pa.array([0], pa.int32())}), [misfit]).to_pylist()
-    assert (letter["message"], letter["path"], letter["retries"]) == ("\\udc00 is no text", "a\\ud800", 1)
+    (dead_letter,) = with_new_reason(pa.table({**words, "retries": pa.array([0], pa.int32())}), [mismatch]).to_pylist()
+    assert (dead_letter["message"], dead_letter["path"], dead_letter["retries"]) == (
+        "\\udc00 is no text",
+        "a\\ud800",
+        1,
+    )

@@ -42,14 +42,14 @@ def test_a_store_that_does_not_give_them_for_a_while_stops_no_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(topic="bad", stop_above=1.0))
-    read, refusals = tables.read_letters, ["reset", "timed out", "no route"]
+    read, refusals = tables.read_dead_letters, ["reset", "timed out", "no route"]
 
     def refuse(*about: Any) -> Any:
         if refusals:
             raise OSError(refusals.pop())
         return read(*about)
 
-    monkeypatch.setattr(tables, "read_letters", refuse)
+    monkeypatch.setattr(tables, "read_dead_letters", refuse)
     scene.feed("a", {"x": 1}, b"not json")
     service = scene.start()
     assert turn_until(service, lambda: sent(scene), 600), only(service.tables).reason

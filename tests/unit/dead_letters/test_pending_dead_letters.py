@@ -29,7 +29,7 @@ def test_a_promise_that_comes_to_light_with_a_change_of_columns_is_kept(
     scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(stop_above=1.0))
     first, second = scene.start(), scene.start()
     scene.feed("a", {"x": 1}, b"bad")
-    assert turn_until(second, lambda: _offset(scene) == 2 and scene.letters("n.a") == [("a", 0, 1)])
+    assert turn_until(second, lambda: _offset(scene) == 2 and scene.dead_letters("n.a") == [("a", 0, 1)])
     assert turn_until(first, lambda: first.tables[0].progress.offsets == {"a": {0: 2}})
     evolve, commit, is_meanwhile = scene.catalog.evolve, scene.catalog.commit, [False]
 
@@ -53,7 +53,7 @@ def test_a_promise_that_comes_to_light_with_a_change_of_columns_is_kept(
     assert turn_until(second, lambda: is_meanwhile[0])
     scene.feed("a", {"x": 3})
     assert turn_until(second, lambda: _offset(scene) == 5)
-    assert scene.letters("n.a") == [("a", 0, 1), ("a", 0, 3)]
+    assert scene.dead_letters("n.a") == [("a", 0, 1), ("a", 0, 3)]
 
 
 def test_letters_of_a_table_that_was_rolled_back_are_known_by_their_places_alone(
@@ -65,16 +65,16 @@ def test_letters_of_a_table_that_was_rolled_back_are_known_by_their_places_alone
         scene.catch_up()
     scene.catalog.roll_back("n.a", scene.catalog.ancestors("n.a")[-1].id)
     there = {file.path for file in scene.catalog.files("n.a__dead_letters")}
-    read, read_letters = list[tuple[str, Sequence[str] | None]](), tables.read_letters
+    read, read_dead_letters = list[tuple[str, Sequence[str] | None]](), tables.read_dead_letters
 
     def noted(target: TableTarget, path: str, names: Sequence[str] | None = None) -> pa.Table:
         read.append((path, names))
-        return read_letters(target, path, names)
+        return read_dead_letters(target, path, names)
 
-    monkeypatch.setattr(tables, "read_letters", noted)
+    monkeypatch.setattr(tables, "read_dead_letters", noted)
     scene.feed("a", b"worse")
     scene.catch_up()
-    assert scene.letters("n.a") == [("a", 0, offset) for offset in (1, 3, 5, 6)]
+    assert scene.dead_letters("n.a") == [("a", 0, offset) for offset in (1, 3, 5, 6)]
     assert [row["x"] for row in scene.rows("n.a")] == [0, 1, 2]
     assert {path for path, names in read if names == ("topic", "partition", "offset")} >= there
     # The first one is what the commit has promised that the table went back to.

@@ -15,10 +15,10 @@ import pytest
 from frazil import failpoints
 from frazil.catalog.port import Rewrite
 from frazil.dead_letters.files import Retried, Selection
-from frazil.dead_letters.pending import Promise, announce, settle_retries
-from frazil.dead_letters.record import LETTER_TYPES, letter_rows
+from frazil.dead_letters.pending import PendingReplay, announce, settle_retries
+from frazil.dead_letters.record import DEAD_LETTER_TYPES, dead_letter_rows
 from frazil.dead_letters.replay import Retrier
-from frazil.decode.columns import Misfit
+from frazil.decode.columns import Mismatch
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.discovery import TableStopped
 from frazil.spec.models import METADATA_COLUMNS, LimitsSpec, ValueSpec
@@ -60,24 +60,28 @@ def _die_at(step: str, scene: Scene) -> None:
 
 def test_letters_that_fit_by_now_become_rows_and_the_others_stay_with_one_more_retry(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
-    assert [(letter["offset"], letter["retries"]) for letter in scene.letters()] == [(1, 0), (3, 0), (5, 0)]
+    assert [(dead_letter["offset"], dead_letter["retries"]) for dead_letter in scene.dead_letters()] == [
+        (1, 0),
+        (3, 0),
+        (5, 0),
+    ]
     assert scene.retrier.retry(scene.table, ALL) == Retried(0, 3)
     scene.declare({"id": "long"})
     assert scene.retrier.retry(scene.table, ALL) == Retried(2, 1)
     assert _ids(scene.rows()) == [0, 2, 4, 6, LARGE, LARGE + 1]
     assert [row["new"] for row in scene.rows() if row["id"] == LARGE + 1] == ["x"]
-    [left] = scene.letters()
+    [left] = scene.dead_letters()
     assert (left["offset"], left["value"], left["error_class"], left["retries"]) == (3, b"{", "malformed", 2)
     assert scene.retrier.retry(scene.table, ALL) == Retried(0, 1)
 
 
 def test_what_fails_again_has_the_reason_of_today(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {"id": "int"}, limits=LimitsSpec(record_bytes=12)).feed({"id": 0}, {"id": "a text"})
-    [before] = scene.letters()
+    [before] = scene.dead_letters()
     assert (before["error_class"], before["path"]) == ("too_large", None)
     scene.declare({"id": "int"}, limits=LimitsSpec())
     assert scene.retrier.retry(scene.table, ALL) == Retried(0, 1)
-    [after] = scene.letters()
+    [after] = scene.dead_letters()
     changed = {name: after[name] for name in after if after[name] != before[name]}
     assert changed == {
         "error_class": "does_not_fit",
@@ -86,7 +90,7 @@ def test_what_fails_again_has_the_reason_of_today(tmp_path: Path) -> None:
         "retries": 1,
     }
     assert scene.retrier.retry(scene.table, ALL) == Retried(0, 1)
-    assert scene.letters() == [{**after, "retries": 2}]
+    assert scene.dead_letters() == [{**after, "retries": 2}]
 
 
 @pytest.mark.parametrize(
@@ -103,14 +107,14 @@ def test_what_fails_again_has_the_reason_of_today(tmp_path: Path) -> None:
 def test_only_letters_that_are_meant_are_tried(tmp_path: Path, selection: Selection, left: list[int]) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"})
-    before = scene.letters()
+    before = scene.dead_letters()
     scene.retrier.retry(scene.table, selection)
-    after = scene.letters()
-    assert sorted(letter["offset"] for letter in after) == left
-    tried = {letter["offset"] for letter in after if letter["retries"]}
+    after = scene.dead_letters()
+    assert sorted(dead_letter["offset"] for dead_letter in after) == left
+    tried = {dead_letter["offset"] for dead_letter in after if dead_letter["retries"]}
     assert tried == ({3} if selection.error_class == "malformed" else set())
-    assert [letter for letter in after if not letter["retries"]] == [
-        letter for letter in before if letter["offset"] in set(left) - tried
+    assert [dead_letter for dead_letter in after if not dead_letter["retries"]] == [
+        dead_letter for dead_letter in before if dead_letter["offset"] in set(left) - tried
     ]
 
 
@@ -134,7 +138,7 @@ def test_columns_of_record_metadata_are_those_of_the_letter(tmp_path: Path) -> N
         "value": pa.array([b'{"id": 5}'], pa.binary()),
     }
     writer = FileWriter(target)
-    writer.write(letter_rows(target, record, [Misfit(0, "id", "does_not_fit", "once upon a time")]))
+    writer.write(dead_letter_rows(target, record, [Mismatch(0, "id", "does_not_fit", "once upon a time")]))
     scene.catalog.append_once(LETTERS, writer.finish(), "test", "1", None)
     assert scene.retrier.retry(scene.table, Selection(offset=77)) == Retried(1, 0)
     assert next(row for row in scene.rows() if row["id"] == 5) == {
@@ -153,13 +157,13 @@ def test_a_far_timestamp_is_that_of_the_record_when_its_letter_is_retried(tmp_pa
     scene.source.produce("a", 0, b'{"id": 1}', 10**15)
     scene.source.produce("a", 0, b'{"id": %d}' % LARGE, 10**15)
     scene.catch_up()
-    assert [(one["timestamp"], one["timestamp_ms"]) for one in scene.letters()] == [(None, 10**15)] * 2
+    assert [(one["timestamp"], one["timestamp_ms"]) for one in scene.dead_letters()] == [(None, 10**15)] * 2
     scene.declare({"id": "long"})
     assert scene.retrier.retry(scene.table, ALL) == Retried(0, 2)
-    assert {one["message"] for one in scene.letters()} == {
+    assert {one["message"] for one in scene.dead_letters()} == {
         f"the record's timestamp of {10**15} ms is outside of the years 1 to 9999"
     }
-    assert [one["timestamp_ms"] for one in scene.letters()] == [10**15] * 2
+    assert [one["timestamp_ms"] for one in scene.dead_letters()] == [10**15] * 2
     scene.declare({"id": "long"}, metadata={})
     assert scene.retrier.retry(scene.table, ALL) == Retried(2, 0)
     assert _ids(scene.rows()) == [1, LARGE]
@@ -169,13 +173,14 @@ def test_a_dead_letter_table_from_before_far_timestamps_were_kept_is_one_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "frazil.dead_letters.tables.LETTER_TYPES", {n: k for n, k in LETTER_TYPES.items() if n != "timestamp_ms"}
+        "frazil.dead_letters.tables.DEAD_LETTER_TYPES",
+        {n: k for n, k in DEAD_LETTER_TYPES.items() if n != "timestamp_ms"},
     )
     scene = Scene(tmp_path, {"id": "int"}).feed({"id": LARGE})
     monkeypatch.undo()
     scene.source.produce("a", 0, b'{"id": %d}' % LARGE, 10**15)
     scene.catch_up()
-    known = sorted((one["timestamp"] is None, "timestamp_ms" in one) for one in scene.letters())
+    known = sorted((one["timestamp"] is None, "timestamp_ms" in one) for one in scene.dead_letters())
     assert known == [(False, False), (True, False)]
     scene.declare({"id": "long"})
     assert scene.retrier.retry(scene.table, ALL) == Retried(2, 0)
@@ -187,12 +192,12 @@ def test_schemas_that_the_registry_knows_by_now_are_fetched(tmp_path: Path) -> N
         '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}, {"name": "s", "type": "string"}]}'
     )
     scene.feed(b"\x00" + struct.pack(">i", 1) + b"\x06\x04ab")
-    assert [(one["error_class"], one["schema_id"]) for one in scene.letters()] == [("unknown_schema_id", "1")]
+    assert [(one["error_class"], one["schema_id"]) for one in scene.dead_letters()] == [("unknown_schema_id", "1")]
     scene.registry.register("avro", text)
     scene.registry.is_down = True
     with pytest.raises(UnavailableError):
         scene.retrier.retry(scene.table, ALL)
-    assert [letter["retries"] for letter in scene.letters()] == [0]
+    assert [dead_letter["retries"] for dead_letter in scene.dead_letters()] == [0]
     scene.registry.is_down = False
     scene.clock.sleep(3)
     assert scene.retrier.retry(scene.table, ALL) == Retried(1, 0)
@@ -216,11 +221,11 @@ def test_without_dead_letters_there_is_nothing_to_do(tmp_path: Path) -> None:
 
 def test_dropped_letters_are_gone_and_the_others_are_as_they_were(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
-    before = scene.letters()
+    before = scene.dead_letters()
     assert scene.retrier.drop(scene.table, Selection(offset=3)) == 1
-    assert scene.letters() == [letter for letter in before if letter["offset"] != 3]
+    assert scene.dead_letters() == [dead_letter for dead_letter in before if dead_letter["offset"] != 3]
     assert scene.retrier.drop(scene.table, ALL) == 2
-    assert (scene.letters(), scene.retrier.drop(scene.table, ALL)) == ([], 0)
+    assert (scene.dead_letters(), scene.retrier.drop(scene.table, ALL)) == ([], 0)
     assert scene.catalog.files(LETTERS) == []
 
 
@@ -241,7 +246,7 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     is_in_table = who == "retry" or step in PROMISED
     assert _ids(scene.rows()) == [0, 2, 4, 6, *([LARGE, LARGE + 1] if is_in_table else [])]
     expected = [*([] if is_in_table else [1, 5]), *([] if who == "drop" else [3])]
-    assert sorted(letter["offset"] for letter in scene.letters()) == sorted(expected)
+    assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == sorted(expected)
     state = scene.catalog.load(LETTERS)
     assert state is not None
     assert [name for name in state.marks if name.startswith("retrying")] == []
@@ -294,7 +299,7 @@ def test_a_lost_question_or_answer_changes_nothing_in_the_end(tmp_path: Path, lo
         scene.retrier.retry(scene.table, ALL)
     scene.retrier.retry(scene.table, ALL)
     assert _ids(scene.rows()) == [0, 2, 4, 6, LARGE, LARGE + 1]
-    assert [letter["offset"] for letter in scene.letters()] == [3]
+    assert [dead_letter["offset"] for dead_letter in scene.dead_letters()] == [3]
 
 
 def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(tmp_path: Path) -> None:
@@ -306,7 +311,7 @@ def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(t
     retry_id = next(name.removeprefix("retrying.") for name in state.marks if name.startswith("retrying."))
     main = scene.catalog.load(TABLE)
     assert main is not None
-    promise = Promise(retry_id, TABLE, main.uuid, main.head_id, ())
+    promise = PendingReplay(retry_id, TABLE, main.uuid, main.head_id, ())
     late = [Rewrite(LETTERS, state.head_id, retry_id, (), (), {"retry": promise.dump()})]
 
     class Deciding(MemoryCatalog):
@@ -325,7 +330,7 @@ def test_a_promise_that_comes_after_it_was_given_up_is_refused(tmp_path: Path) -
     scene = _narrow(tmp_path)
     state, main = scene.catalog.load(LETTERS), scene.catalog.load(TABLE)
     assert state is not None and state.head_id is not None and main is not None  # noqa: PT018  (for the type checker)
-    promise = Promise("slow", TABLE, main.uuid, main.head_id, ())
+    promise = PendingReplay("slow", TABLE, main.uuid, main.head_id, ())
     announce(scene.catalog, state, promise)
     scene.retrier.settled(scene.table)
     with pytest.raises(ConflictError):
@@ -381,7 +386,7 @@ def test_a_field_that_the_table_cannot_have_keeps_its_letters_back_and_no_others
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"}, metadata={"offset": "new"}, on_bad_record="stop")
     assert scene.retrier.retry(scene.table, ALL) == Retried(1, 2)
-    classes = {letter["offset"]: letter["error_class"] for letter in scene.letters()}
+    classes = {dead_letter["offset"]: dead_letter["error_class"] for dead_letter in scene.dead_letters()}
     assert classes == {3: "malformed", 5: "name_taken"}
 
 
@@ -410,7 +415,7 @@ def test_rows_that_another_engine_deleted_do_not_come_back(tmp_path: Path) -> No
 
 def test_the_running_pipeline_says_how_many_letters_there_are(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
-    assert [table.letter_count for table in scene.catch_up()] == [3]
+    assert [table.dead_letter_count for table in scene.catch_up()] == [3]
     state = scene.catalog.load(TABLE)
     assert state is not None
     assert state.marks["dead-letters"] == LETTERS

@@ -61,7 +61,7 @@ def test_a_retry_that_dies_at_any_step_is_finished_or_undone_by_whoever_comes_ne
     is_in = who == "retry" or step in LANDED
     assert scene.mirror() == {1: LARGE if is_in else 10, 2: 20}
     left = [*([] if is_in else [1]), 2, *([] if who == "drop" else [4])]
-    assert sorted(letter["offset"] for letter in scene.letters()) == left
+    assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == left
     state = scene.catalog.load(LETTERS)
     assert state is not None
     assert [name for name in state.marks if name.startswith("retrying")] == []
@@ -81,7 +81,10 @@ def test_a_lost_question_or_answer_changes_nothing_in_the_end(tmp_path: Path, lo
         with pytest.raises(UnavailableError):
             scene.retry()
     scene.retry()
-    assert (scene.mirror(), sorted(letter["offset"] for letter in scene.letters())) == ({1: LARGE, 2: 20}, [2, 4])
+    assert (scene.mirror(), sorted(dead_letter["offset"] for dead_letter in scene.dead_letters())) == (
+        {1: LARGE, 2: 20},
+        [2, 4],
+    )
 
 
 class Between(MemoryCatalog):
@@ -128,7 +131,7 @@ def test_a_retry_that_a_quicker_one_overtakes_starts_over(tmp_path: Path) -> Non
     scene = Mirrored(tmp_path).tell((9, 90), (1, LARGE), (2, LARGE)).cure()
     catalog = Between.of(scene, lambda: scene.retry(Selection(offset=1)))
     assert scene.retrier_on(catalog).retry(scene.table, ALL) == Retried(1, 0)
-    assert (scene.mirror(), scene.letters()) == ({9: 90, 1: LARGE, 2: LARGE}, [])
+    assert (scene.mirror(), scene.dead_letters()) == ({9: 90, 1: LARGE, 2: LARGE}, [])
     scene.check_files()
 
 
@@ -136,7 +139,10 @@ def test_letters_that_were_dropped_or_compacted_before_they_are_taken_out(tmp_pa
     scene = _struck(tmp_path)
     catalog = Between.of(scene, rewrites=(lambda: _compact_letters(scene),))
     assert scene.retrier_on(catalog).retry(scene.table, ALL) == Retried(1, 2)
-    assert (scene.mirror(), sorted(letter["offset"] for letter in scene.letters())) == ({1: LARGE, 2: 20}, [2, 4])
+    assert (scene.mirror(), sorted(dead_letter["offset"] for dead_letter in scene.dead_letters())) == (
+        {1: LARGE, 2: 20},
+        [2, 4],
+    )
 
 
 def _compact_letters(scene: Mirrored) -> None:
@@ -178,7 +184,7 @@ def test_a_table_that_was_dropped_leaves_its_letters_letters(tmp_path: Path) -> 
     _die_at("retry.replaced", scene)
     scene.catalog.drop(TABLE)
     scene.retrier.settled(scene.table)
-    assert sorted(letter["offset"] for letter in scene.letters()) == [1, 2, 4]
+    assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == [1, 2, 4]
 
 
 def test_a_slow_retry_that_was_given_up_is_refused_and_starts_over(tmp_path: Path) -> None:
@@ -210,11 +216,11 @@ def test_a_table_of_format_version_1_takes_no_letters(tmp_path: Path) -> None:
     vars(found.state)["format_version"] = 1
     with pytest.raises(SpecError, match="format version 1"):
         scene.retry()
-    assert len(scene.letters()) == 3
+    assert len(scene.dead_letters()) == 3
 
 
 def test_letters_are_listed_and_dropped_as_everywhere(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
     assert scene.retrier.drop(scene.table, Selection(offset=1)) == 1
-    assert sorted(letter["offset"] for letter in scene.letters()) == [2, 4]
+    assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == [2, 4]
     assert scene.mirror() == {1: 10, 2: 20}

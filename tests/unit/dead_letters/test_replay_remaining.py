@@ -35,7 +35,7 @@ def test_a_row_that_the_letter_of_a_delete_takes_away_does_not_come_back(tmp_pat
     assert scene.retry(_FIRST) == Retried(0, 1)
     assert (scene.mirror(), scene.reasons()) == ({9: 9}, ["newer_letter", "unknown_operation"])
     scene.check_files()
-    assert (scene.retry(), scene.mirror(), scene.letters()) == (Retried(2, 0), {9: 9}, [])
+    assert (scene.retry(), scene.mirror(), scene.dead_letters()) == (Retried(2, 0), {9: 9}, [])
 
 
 def test_when_the_delete_is_no_letter_any_more_it_is_newer_still(tmp_path: Path) -> None:

@@ -46,18 +46,18 @@ def test_a_later_record_that_cannot_be_read_any_more_may_have_been_newer(
     partition = scene.source.by_name["a"].partitions[0]
     partition[4] = replace(partition[4], value=b"{", key=key)
     assert scene.retry() == Retried(2 - len(left), len(left))
-    assert sorted(letter["offset"] for letter in scene.letters()) == left
+    assert sorted(dead_letter["offset"] for dead_letter in scene.dead_letters()) == left
     assert set(scene.reasons()) <= {"order_unknown"}
 
 
 def test_kafka_that_does_not_answer_changes_nothing(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10), (1, LARGE)).cure()
-    before = scene.letters()
+    before = scene.dead_letters()
     scene.source.is_down = True
     with pytest.raises(UnavailableError):
         scene.retry()
     scene.source.is_down = False
-    assert (scene.letters(), scene.mirror()) == (before, {1: 10})
+    assert (scene.dead_letters(), scene.mirror()) == (before, {1: 10})
     scene.check_files()
 
 
@@ -75,7 +75,7 @@ def test_a_letter_that_a_table_has_yet_to_reach_again_waits(tmp_path: Path, know
     assert (scene.retry(), scene.reasons(), scene.mirror()) == (Retried(0, 1), ["order_unknown"], {1: 10})
     scene.catch_up()
     assert scene.mirror() == {1: LARGE, 2: 20}
-    assert (scene.retry(), scene.mirror(), scene.letters()) == (Retried(1, 0), {1: LARGE, 2: 20}, [])
+    assert (scene.retry(), scene.mirror(), scene.dead_letters()) == (Retried(1, 0), {1: LARGE, 2: 20}, [])
 
 
 @pytest.mark.parametrize("knows", KNOWERS)

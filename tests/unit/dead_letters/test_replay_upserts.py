@@ -20,7 +20,7 @@ OPS = EnvelopeSpec(kind="operation", operation="op", insert=("I",), update=("U",
 def test_a_letter_takes_the_place_of_an_older_row(tmp_path: Path, knows: str) -> None:
     scene = Mirrored(tmp_path, knows).tell((1, 10), (2, 20), (1, LARGE)).cure()
     assert scene.retry() == Retried(1, 0)
-    assert (scene.mirror(), scene.letters()) == ({1: LARGE, 2: 20}, [])
+    assert (scene.mirror(), scene.dead_letters()) == ({1: LARGE, 2: 20}, [])
     scene.check_files()
 
 
@@ -29,7 +29,7 @@ def test_a_letter_never_takes_the_place_of_a_newer_row(tmp_path: Path, knows: st
     scene = Mirrored(tmp_path, knows).tell((1, 10), (1, LARGE)).tell((1, 11)).cure()
     assert scene.retry() == Retried(0, 1)
     assert (scene.mirror(), scene.reasons()) == ({1: 11}, ["superseded"])
-    assert [letter["retries"] for letter in scene.letters()] == [1]
+    assert [dead_letter["retries"] for dead_letter in scene.dead_letters()] == [1]
     scene.check_files()
 
 
@@ -85,15 +85,15 @@ def test_a_newer_letter_that_cannot_be_read_yet_is_not_in_the_way(tmp_path: Path
 def test_what_fails_again_stays_with_its_reason(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10), (2, LARGE))
     assert (scene.retry(), scene.reasons(), scene.mirror()) == (Retried(0, 1), ["out_of_range"], {1: 10})
-    assert [letter["retries"] for letter in scene.letters()] == [1]
+    assert [dead_letter["retries"] for dead_letter in scene.dead_letters()] == [1]
     scene.check_files()
 
 
 def test_only_letters_that_are_meant_are_tried_and_all_others_stay_as_they_were(tmp_path: Path) -> None:
     scene = Mirrored(tmp_path).tell((1, 10), (1, LARGE), (2, LARGE), (3, LARGE), partition=1).cure()
-    before = scene.letters()
+    before = scene.dead_letters()
     assert scene.retry(Selection(offset=2)) == Retried(1, 0)
-    assert scene.letters() == [letter for letter in before if letter["offset"] != 2]
+    assert scene.dead_letters() == [dead_letter for dead_letter in before if dead_letter["offset"] != 2]
     assert scene.mirror() == {1: 10, 2: LARGE}
 
 
@@ -106,7 +106,7 @@ def test_the_letter_of_a_delete_deletes_an_older_row_and_no_newer_one(tmp_path: 
     scene.cure(envelope=OPS.model_copy(update={"delete": ("D", "GONE")}))
     assert scene.retry() == Retried(2, 1)
     assert (scene.mirror(), scene.reasons()) == ({2: 2}, ["superseded"])
-    assert [json.loads(letter["key"]) for letter in scene.letters()] == [2]
+    assert [json.loads(dead_letter["key"]) for dead_letter in scene.dead_letters()] == [2]
 
 
 def test_a_letter_brings_new_columns_along(tmp_path: Path) -> None:

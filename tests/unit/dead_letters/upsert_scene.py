@@ -21,7 +21,7 @@ KNOWERS = ("columns", "topic", "both")
 
 class Mirrored(Scene):
     """A table that mirrors topic `a`; `v` is too narrow for large numbers until `cure`. knows: who can tell what came after
-    a letter: the `columns` of the rows, the `topic`, both or none of them.
+    a dead letter: the `columns` of the rows, the `topic`, both or none of them.
     """
 
     def __init__(self, root: Path, knows: str = "topic", **settings: Any) -> None:
@@ -72,7 +72,7 @@ class Mirrored(Scene):
 
     def reasons(self) -> list[str]:
         """Why letters have stayed."""
-        return sorted(letter["error_class"] for letter in self.letters())
+        return sorted(dead_letter["error_class"] for dead_letter in self.dead_letters())
 
     def check_files(self) -> None:
         """Nothing is left that no snapshot names."""

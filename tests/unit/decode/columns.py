@@ -39,4 +39,4 @@ def decode(
 
 def faults(decoded: Decoded) -> list[tuple[int, str, str]]:
     """The misfits as plain tuples."""
-    return [(misfit.row, misfit.path, misfit.reason) for misfit in decoded.misfits]
+    return [(mismatch.row, mismatch.path, mismatch.reason) for mismatch in decoded.mismatches]

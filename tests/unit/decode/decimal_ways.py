@@ -104,8 +104,8 @@ Found = list[Decimal | None]
 def _of_values(values: Sequence[str], kind: DecimalType) -> Found:
     raw = pa.array([f'{{"v":{value}}}'.encode() for value in values], pa.binary())
     decoded = decode_json(raw, (NestedField(1, "v", kind, required=False),), JsonOptions(limit=len(values)))
-    assert {one.kind for one in decoded.misfits} <= {"out_of_range"}
-    assert np.flatnonzero(decoded.refused).tolist() == [one.row for one in decoded.misfits]
+    assert {one.kind for one in decoded.mismatches} <= {"out_of_range"}
+    assert np.flatnonzero(decoded.refused).tolist() == [one.row for one in decoded.mismatches]
     return _checked(decoded.columns[0], decoded.refused)
 
 
@@ -129,7 +129,7 @@ def json_keys(pairs: Sequence[Pair], kind: DecimalType) -> Found:
     """Record keys that are numbers."""
     keys = pa.array([pair.text.encode() for pair in pairs], pa.binary())
     decoded = decode_any(keys, "key", kind, JsonOptions("drop", limit=len(pairs)), "the key")
-    assert {one.kind for one in decoded.misfits} <= {"out_of_range"}
+    assert {one.kind for one in decoded.mismatches} <= {"out_of_range"}
     return _checked(decoded.columns[0], decoded.refused)
 
 

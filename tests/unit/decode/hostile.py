@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import IcebergType, StringType
 
-from frazil.dead_letters.record import LETTER_TYPES
+from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.envelope import Envelope
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.schemas import UNKNOWN
@@ -103,13 +103,13 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class Seen:
-    """What became of some records. rows: of each the rows that it made, as text; refused: bad ones; passed_over: how many
-    are neither.
+    """What became of some records. rows: of each the rows that it made, as text; refused: bad ones; ignored_records: how
+    many are neither.
     """
 
     rows: Mapping[int, tuple[str, ...]]
     refused: frozenset[int]
-    passed_over: int
+    ignored_records: int
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class World:
         table = read.rows(target, columns)
         table.validate(full=True)
         refused = frozenset(np.flatnonzero(read.decoded.refused).tolist())
-        assert {misfit.row for misfit in read.decoded.misfits} == refused
+        assert {mismatch.row for mismatch in read.decoded.mismatches} == refused
         owner = [n for n in range(batch.num_rows) if n not in refused]
         ops: list[int] = [0] * len(owner)
         if read.changes is not None:
@@ -176,12 +176,14 @@ class World:
         rows: dict[int, tuple[str, ...]] = {}
         for n, op, row in zip(owner, ops, _plain_rows(table), strict=True):
             rows[n] = (*rows.get(n, ()), f"{op} {row}")
-        return Seen(rows, refused, sum(read.passed_over.values()))
+        return Seen(rows, refused, sum(read.ignored_records.values()))
 
     def write(self, folder: Path, unknown_fields: str, batch: pa.RecordBatch) -> None:
         """Does all that a task does; what it says of the records must add up."""
-        letters = target_of(folder, {name: _word(kind) for name, kind in LETTER_TYPES.items()}, name="lake.letters")
-        target = self.target(folder, unknown_fields, letters=letters)
+        letters = target_of(
+            folder, {name: _word(kind) for name, kind in DEAD_LETTER_TYPES.items()}, name="lake.letters"
+        )
+        target = self.target(folder, unknown_fields, dead_letters=letters)
         [report] = run(Job({"a": target}), batch).values()
         if report.missing:
             target = _with_unknown(target, report.missing)
@@ -189,7 +191,7 @@ class World:
         assert report.record_count == batch.num_rows
         assert report.missing == frozenset()
         if not report.wanted:
-            assert report.letter_count == report.bad_count
+            assert report.dead_letter_count == report.bad_count
 
 
 def _plain_rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -141,8 +141,8 @@ def _types() -> Iterator[str]:
     for kind, edges in EDGES.items():
         texts = list(dict.fromkeys([*_KINDS, *edges]))
         decoded = decode([f'{{"v": {text}}}' for text in texts], "drop", v=kind)
-        reasons = {misfit.row: misfit.reason for misfit in reversed(decoded.misfits)}
-        assert decoded.misfit_count <= 20, "the decoder describes only the first misfits: use fewer values"
+        reasons = {mismatch.row: mismatch.reason for mismatch in reversed(decoded.mismatches)}
+        assert decoded.mismatch_count <= 20, "the decoder describes only the first misfits: use fewer values"
         yield f"\n### `{kind}`\n\n| JSON | stored |\n|---|---|"
         for row, (text, stored) in enumerate(zip(texts, decoded.columns[0], strict=True)):
             outcome = (
@@ -160,7 +160,7 @@ def _troubles() -> Iterator[str]:
         stored = f"a row: `a` is {_words(decoded.columns[0][0].as_py())}"
         wanted = [f"`{name or '(empty)'} {kind}`" for name, kind in decoded.wanted.get((), {}).items()]
         added = f"; wants {', '.join(wanted)}" if wanted else ""
-        refused = decoded.misfits[0] if decoded.misfits else None
+        refused = decoded.mismatches[0] if decoded.mismatches else None
         outcome = f"refused: {_cell(refused.reason)}" if refused else stored + added
         yield f"| {_cell(words)} | {outcome} |"
 

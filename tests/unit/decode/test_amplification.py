@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.types import IcebergType
 
 from frazil.clock import SystemClock
-from frazil.dead_letters.record import LETTER_TYPES
+from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode import limits
 from frazil.decode.json.records import JsonOptions, decode_json, spell_out
 from frazil.decode.settings import Reading, WriterSchema
@@ -78,8 +78,10 @@ FORMATS = {
 
 def target(folder: Path, reading: Reading, columns: dict[str, str], **other: Any) -> TableTarget:
     """A table with a dead-letter table."""
-    words = {name: word(kind) for name, kind in LETTER_TYPES.items()}
-    return target_of(folder, columns, reading=reading, letters=target_of(folder, words, name="lake.letters"), **other)
+    words = {name: word(kind) for name, kind in DEAD_LETTER_TYPES.items()}
+    return target_of(
+        folder, columns, reading=reading, dead_letters=target_of(folder, words, name="lake.letters"), **other
+    )
 
 
 def word(kind: IcebergType) -> str:
@@ -93,8 +95,10 @@ def took(table: TableTarget, values: Sequence[bytes]) -> tuple[TaskReport, list[
     )
     [report] = run(Job({"a": table}), batch).values()
     rows = [row for file in report.files for row in pq.read_table(file.path, columns=["id"])["id"].to_pylist()]
-    letters = [pq.read_table(file.path, columns=["offset", "error_class"]).to_pylist() for file in report.letters]
-    return report, rows, [(one["offset"], one["error_class"]) for part in letters for one in part]
+    dead_letters = [
+        pq.read_table(file.path, columns=["offset", "error_class"]).to_pylist() for file in report.dead_letters
+    ]
+    return report, rows, [(one["offset"], one["error_class"]) for part in dead_letters for one in part]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -104,8 +108,8 @@ def test_a_batch_that_becomes_too_much_is_read_in_pieces_in_its_order(
     reading, record = FORMATS[name]
     monkeypatch.setattr(limits, "MAX_BATCH_CELLS", 3 * WIDTH * ITEMS)
     values = [record(n, ITEMS if n % 3 else 0) for n in range(40)]
-    report, rows, letters = took(target(tmp_path, reading, {"id": "long", "l": WIDE}), values)
-    assert (report.record_count, report.bad_count, rows, letters) == (40, 0, list(range(40)), [])
+    report, rows, dead_letters = took(target(tmp_path, reading, {"id": "long", "l": WIDE}), values)
+    assert (report.record_count, report.bad_count, rows, dead_letters) == (40, 0, list(range(40)), [])
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -116,9 +120,9 @@ def test_a_record_that_is_too_much_by_itself_is_a_dead_letter_and_its_neighbours
     monkeypatch.setattr(limits, "MAX_BATCH_CELLS", 3 * WIDTH * ITEMS)
     monkeypatch.setattr(limits, "MAX_RECORD_CELLS", 2 * WIDTH * ITEMS)
     values = [record(n, {5: 3 * ITEMS, 17: 4 * ITEMS}.get(n, ITEMS // 2)) for n in range(30)]
-    report, rows, letters = took(target(tmp_path, reading, {"id": "long", "l": WIDE}), values)
+    report, rows, dead_letters = took(target(tmp_path, reading, {"id": "long", "l": WIDE}), values)
     assert rows == [n for n in range(30) if n not in (5, 17)]
-    assert letters == [(5, "too_large"), (17, "too_large")]
+    assert dead_letters == [(5, "too_large"), (17, "too_large")]
     assert all(": split it" in bad.reason for bad in report.bad)
 
 
@@ -152,10 +156,12 @@ def test_no_record_of_any_format_is_lost_for_what_it_would_become(
     world = worlds()[name]
     monkeypatch.setattr(limits, "MAX_BATCH_CELLS", -1)
     monkeypatch.setattr(limits, "MAX_RECORD_CELLS", -(2**40))
-    letters = target_of(tmp_path, {one: word(kind) for one, kind in LETTER_TYPES.items()}, name="lake.letters")
-    [report] = run(Job({"a": world.target(tmp_path, letters=letters)}), world.records(world.values)).values()
+    dead_letters = target_of(
+        tmp_path, {one: word(kind) for one, kind in DEAD_LETTER_TYPES.items()}, name="lake.letters"
+    )
+    [report] = run(Job({"a": world.target(tmp_path, dead_letters=dead_letters)}), world.records(world.values)).values()
     count = len(world.values)
-    assert (report.record_count, report.bad_count, report.letter_count, report.files) == (count, count, count, ())
+    assert (report.record_count, report.bad_count, report.dead_letter_count, report.files) == (count, count, count, ())
     assert {bad.kind for bad in report.bad} == {"too_large"}
 
 
@@ -169,9 +175,9 @@ def test_a_record_with_very_many_names_inside_is_a_dead_letter_soon(unknown_fiel
     columns = {"id": "long"} | ({"_rescued": "string"} if unknown_fields == "rescue" else {})
     clock = SystemClock()
     began_s = clock.monotonic_s()
-    _, rows, letters = took(target(tmp_path, reading, columns), values)
+    _, rows, dead_letters = took(target(tmp_path, reading, columns), values)
     expected = {"add": "too_many_fields", "refuse": "unknown_field"}.get(unknown_fields)
-    assert (rows, letters) == (([0, 2], [(1, expected)]) if expected else ([0, 1, 2], []))
+    assert (rows, dead_letters) == (([0, 2], [(1, expected)]) if expected else ([0, 1, 2], []))
     assert clock.monotonic_s() - began_s < 60
 
 
@@ -215,5 +221,5 @@ def test_what_is_known_of_one_batch_is_no_bound_for_a_record_alone(tmp_path: Pat
     reading, record = FORMATS["protobuf"]
     table = target(tmp_path, reading, {"id": "long", "l": WIDE})
     most = limits.MAX_RECORD_CELLS // WIDTH - 100
-    _, rows, letters = took(table, [record(n, most) for n in range(3)])
-    assert (rows, letters) == ([0, 1, 2], [])
+    _, rows, dead_letters = took(table, [record(n, most) for n in range(3)])
+    assert (rows, dead_letters) == ([0, 1, 2], [])

@@ -76,7 +76,7 @@ def test_a_new_field_has_the_type_of_what_is_held(text: str, kind: str, value: A
 )
 def test_a_column_takes_what_is_held_where_it_takes_such_values(text: str, kind: str, value: Any) -> None:
     found = _read([text], kind)
-    assert (found.columns[0].to_pylist(), found.misfits) == ([value], [])
+    assert (found.columns[0].to_pylist(), found.mismatches) == ([value], [])
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_a_column_takes_what_is_held_where_it_takes_such_values(text: str, kind:
     ],
 )
 def test_a_column_of_another_type_takes_it_no_more_than_the_plain_value(text: str, kind: str) -> None:
-    assert [(one.path, one.row) for one in _read([text, "null"], kind).misfits] == [("v", 0)]
+    assert [(one.path, one.row) for one in _read([text, "null"], kind).mismatches] == [("v", 0)]
 
 
 def test_a_time_is_no_number_of_another_unit() -> None:
     units = ((("v",), "s"),)
-    assert len(_read(['{"$date": 5}'], "timestamptz", units=units).misfits) == 1
+    assert len(_read(['{"$date": 5}'], "timestamptz", units=units).mismatches) == 1
     (millis,) = _read(['{"$date": 5}'], "timestamptz", units=((("v",), "ms"),)).columns
     assert millis.cast("int64").to_pylist() == [5000]
 
@@ -157,7 +157,7 @@ def test_of_times_and_other_values_under_one_name_the_first_kind_has_the_column(
     assert found.refused.tolist() == [False, True, False]
     found = _read(["7", '{"$date": 5}', '{"$numberLong": "8"}'])
     assert str(found.wanted[()]["v"]) == "long"
-    assert [(one.row, one.reason.split(" meets")[0]) for one in found.misfits] == [(1, "moment 5")]
+    assert [(one.row, one.reason.split(" meets")[0]) for one in found.mismatches] == [(1, "moment 5")]
 
 
 @pytest.mark.parametrize("text", ['{"$numberDouble": "NaN"}', "NaN"])
@@ -178,7 +178,7 @@ def test_a_double_that_is_not_finite_has_the_type_of_the_numbers_that_come_later
     for texts in ([first], [first, later], [later, first]):
         assert _bare(_read(texts).wanted[()]["v"]) == _bare(told)
     found = _read([first, later], kind)
-    assert found.misfits == []
+    assert found.mismatches == []
     assert str(found.columns[0].to_pylist()) == str([json.loads(first.replace(text, "NaN")), json.loads(later)])
 
 
@@ -193,11 +193,11 @@ def test_a_bare_word_in_a_text_or_a_key_is_text() -> None:
 
 @pytest.mark.parametrize("text", ["nan", "-NaN", "+Infinity", "Infin", "NaN1", "--Infinity", "[NaN", "NaN NaN"])
 def test_another_word_is_no_json(text: str) -> None:
-    assert [one.kind for one in _read([text, "1.5"], "double").misfits] == ["malformed"]
+    assert [one.kind for one in _read([text, "1.5"], "double").mismatches] == ["malformed"]
 
 
 def test_outside_of_documents_bare_words_are_no_json() -> None:
-    assert [one.kind for one in _read(["NaN"], "double", is_extended=False).misfits] == ["malformed"]
+    assert [one.kind for one in _read(["NaN"], "double", is_extended=False).mismatches] == ["malformed"]
 
 
 def _bare(kind: IcebergType) -> str:

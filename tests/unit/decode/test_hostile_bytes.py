@@ -35,7 +35,7 @@ def _strike(world: World, folder: Path, seed: int) -> None:
     seen = world.look(target, batch)
     assert not seen.rows.keys() & seen.refused
     if not world.name.startswith("canal"):  # A message of Canal's may have no row at all.
-        assert len(seen.rows) + len(seen.refused) + seen.passed_over == len(values)
+        assert len(seen.rows) + len(seen.refused) + seen.ignored_records == len(values)
     for n, is_struck in enumerate(struck):
         if not is_struck:
             assert n not in seen.refused

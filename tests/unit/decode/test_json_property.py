@@ -114,8 +114,8 @@ def test_generated_records_are_inferred_and_decoded_as_python_reads_them(
 ) -> None:
     kind, _, texts = generated
     parsed = [json.loads(text) for text in texts]
-    inferred, misfits = infer_json(values_of(texts))
-    assert misfits == []
+    inferred, mismatches = infer_json(values_of(texts))
+    assert mismatches == []
     assert _plain(inferred) == _plain(_seen(kind, parsed))
     decoded = decode_json(values_of(texts), kind.fields)
     for array in decoded.columns:
@@ -125,7 +125,7 @@ def test_generated_records_are_inferred_and_decoded_as_python_reads_them(
         for row in zip(*(c.to_pylist() for c in decoded.columns), strict=True)
     ]
     assert [repr(row) for row in rows] == [repr(_stored(kind, record)) for record in parsed]
-    assert (decoded.misfits, decoded.wanted) == ([], {})
+    assert (decoded.mismatches, decoded.wanted) == ([], {})
 
 
 _json = st.recursive(
@@ -188,13 +188,13 @@ def _reference(text: bytes) -> dict[str, Any] | None:
 def test_a_damaged_record_is_refused_exactly_when_python_refuses_it(text: bytes) -> None:
     expected = _reference(text)
     decoded = decode([text], "drop", a="string")
-    whole = [m for m in decoded.misfits if m.path == ""]
+    whole = [m for m in decoded.mismatches if m.path == ""]
     inferred = decode([text])
     if expected is None:
-        assert inferred.misfit_count == 1
+        assert inferred.mismatch_count == 1
     else:
         assert whole == []
-        assert not [m for m in inferred.misfits if any(words in m.reason for words in _TEXT_FAULTS)]
+        assert not [m for m in inferred.mismatches if any(words in m.reason for words in _TEXT_FAULTS)]
         columns = decode([text], "drop", a="boolean")
         assert columns.columns[0].to_pylist() == [expected["a"] if isinstance(expected.get("a"), bool) else None]
 
@@ -210,4 +210,4 @@ def test_a_record_s_row_is_the_same_whatever_its_neighbours_are(texts: list[byte
         assert [repr(c.to_pylist()[row]) for c in together.columns] == [repr(c.to_pylist()[0]) for c in alone.columns]
         if not add:
             # Not the reasons: they quote the record, in which escapes of keys may have been spelt out.
-            assert [m.path for m in together.misfits if m.row == row] == [m.path for m in alone.misfits]
+            assert [m.path for m in together.mismatches if m.row == row] == [m.path for m in alone.mismatches]

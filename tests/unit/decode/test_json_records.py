@@ -8,18 +8,18 @@ import pyarrow as pa
 from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from frazil.decode.json.records import decode_json, infer_json
-from frazil.decode.json.slices import MAX_MISFITS, MAX_NAMES
+from frazil.decode.json.slices import MAX_MISMATCHES, MAX_NAMES
 from tests.unit.decode.columns import decode, faults, fields_of, values_of
 
 
 def test_the_first_misfits_are_described_in_row_order_and_all_bad_records_counted_once() -> None:
     texts = [json.dumps({"a": "x" if row > 30 else 1, "b": "y" if row in (3, 40) else 1}) for row in range(100)]
     decoded = decode(texts, a="long", b="long")
-    assert decoded.misfit_count == 70
-    assert [(m.row, m.path) for m in decoded.misfits] == [(3, "b"), *((row, "a") for row in range(31, 40)), *(
+    assert decoded.mismatch_count == 70
+    assert [(m.row, m.path) for m in decoded.mismatches] == [(3, "b"), *((row, "a") for row in range(31, 40)), *(
         [(40, "a"), (40, "b")] + [(row, "a") for row in range(41, 49)]
     )]  # fmt: skip
-    assert len(decoded.misfits) == MAX_MISFITS
+    assert len(decoded.mismatches) == MAX_MISMATCHES
 
 
 def test_a_malformed_record_has_no_values_and_wants_no_columns() -> None:
@@ -40,7 +40,7 @@ def test_unknown_fields_are_dropped_by_name_when_the_table_says_so() -> None:
     decoded = decode(['{"a": 1, "x": {"y": 1}}', '{"s": {"b": 1, "z": 2}}'], "drop", a="long", s="struct<b: long>")
     assert decoded.dropped == {"x", "s.z"}
     assert decoded.wanted == {}
-    assert decoded.misfits == []
+    assert decoded.mismatches == []
 
 
 def test_wanted_fields_are_found_at_any_depth() -> None:
@@ -60,7 +60,7 @@ def test_keys_that_escapes_make_equal_are_one_key() -> None:
         [r'{"\u0061": 1, "s": {"\u0062\/": 2}}', '{"a": 3, "s": {"b/": 4}}'], a="long", s="struct<b/: long>"
     )
     assert [column.to_pylist() for column in decoded.columns] == [[1, 3], [{"b/": 2}, {"b/": 4}]]
-    assert decoded.misfits == []
+    assert decoded.mismatches == []
 
 
 def test_a_key_that_is_no_text_refuses_its_record_and_no_other() -> None:
@@ -82,8 +82,8 @@ def test_more_names_than_a_table_may_get_at_once_are_refused() -> None:
     texts = [json.dumps({f"k{row}_{n}": 1 for n in range(50)}) for row in range(60)]
     decoded = decode(texts)
     assert len(decoded.wanted[()]) <= MAX_NAMES
-    assert decoded.misfit_count > 0
-    assert decoded.misfits[0].reason == f"the object has one of more than {MAX_NAMES} names"
+    assert decoded.mismatch_count > 0
+    assert decoded.mismatches[0].reason == f"the object has one of more than {MAX_NAMES} names"
 
 
 def test_required_columns_elements_and_values_refuse_null() -> None:
@@ -118,7 +118,7 @@ def test_slices_and_null_values_are_read_from_where_they_lie() -> None:
         for end in range(start, len(texts) + 1):
             part = decode_json(values_of(texts).slice(start, end - start), fields_of(columns))
             assert [c.to_pylist() for c in part.columns] == [c.to_pylist()[start:end] for c in whole.columns]
-            assert [m.row + start for m in part.misfits] == [m.row for m in whole.misfits if start <= m.row < end]
+            assert [m.row + start for m in part.mismatches] == [m.row for m in whole.mismatches if start <= m.row < end]
 
 
 def test_no_records_give_empty_columns() -> None:
@@ -135,18 +135,18 @@ def test_a_value_of_another_kind_does_not_take_the_new_field_from_its_neighbours
         '{"n": 2.5, "l": [1]}',
         '{"l": ["x"]}',
     ]
-    found, misfits = infer_json(values_of(texts))
+    found, mismatches = infer_json(values_of(texts))
     assert found is not None
     kinds = {field.name: str(field.field_type) for field in found.fields}
     assert kinds == {"n": "double", "o": "struct<0: x: optional long>", "l": "list<long>"}
-    assert [(misfit.row, misfit.path) for misfit in misfits] == [(1, "n"), (2, "o.x"), (4, "l.element")]
+    assert [(mismatch.row, mismatch.path) for mismatch in mismatches] == [(1, "n"), (2, "o.x"), (4, "l.element")]
 
 
 def test_a_record_that_is_refused_brings_no_column_along_and_has_no_say_in_its_type() -> None:
     texts = ['{"id": "bad", "new": "x", "only": 1}', '{"id": 1, "new": 2}', "{", '{"id": 3, "new": 4.5}']
     decoded = decode(texts, id="long")
     assert decoded.wanted == {(): {"new": DoubleType()}}
-    assert [(misfit.row, misfit.path) for misfit in decoded.misfits] == [(0, "id"), (2, "")]
+    assert [(mismatch.row, mismatch.path) for mismatch in decoded.mismatches] == [(0, "id"), (2, "")]
     assert decoded.refused.tolist() == [True, False, True, False]
 
 
@@ -158,7 +158,7 @@ def test_a_field_of_records_that_are_all_refused_is_not_wanted() -> None:
 def test_records_that_contradict_the_first_ones_bring_no_column_along() -> None:
     decoded = decode(['{"n": 1}', '{"n": "x", "only": 1}', '{"n": 2, "more": true}'])
     assert {name: str(kind) for name, kind in decoded.wanted[()].items()} == {"n": "long", "more": "boolean"}
-    assert [(misfit.row, misfit.path) for misfit in decoded.misfits] == [(1, "n")]
+    assert [(mismatch.row, mismatch.path) for mismatch in decoded.mismatches] == [(1, "n")]
 
 
 def test_a_frozen_table_says_which_fields_it_does_not_take() -> None:
@@ -176,4 +176,4 @@ def test_twenty_thousand_records_agree_with_python() -> None:
     assert [c.to_pylist() for c in decoded.columns] == [
         [record[name] for record in parsed] for name in ("n", "x", "s", "l")
     ]
-    assert decoded.misfit_count == 0
+    assert decoded.mismatch_count == 0

@@ -69,7 +69,7 @@ def test_a_record_with_everything_is_read_as_its_schema_says() -> None:
     }  # fmt: skip
     struct = struct_of_json_schema(json.dumps(schema))
     decoded = decode_json(values_of([json.dumps(value)]), struct.fields)
-    assert (decoded.misfits, decoded.wanted) == ([], {})
+    assert (decoded.mismatches, decoded.wanted) == ([], {})
     row = {field.name: column[0].as_py() for field, column in zip(struct.fields, decoded.columns, strict=True)}
     assert row == {
         **value,
@@ -92,7 +92,7 @@ def test_what_is_left_out_is_inferred_from_the_records_at_any_depth() -> None:
         "d.element": "its schema allows values of any type",
     }
     decoded = decode_json(values_of(['{"a": {"b": 1, "c": "x"}, "d": [1.5]}']), found.struct.fields)
-    assert decoded.misfits == []
+    assert decoded.mismatches == []
     assert {path: {name: str(kind) for name, kind in wanted.items()} for path, wanted in decoded.wanted.items()} == {
         (): {"d": "list<double>"},
         ("a",): {"b": "long"},
@@ -159,7 +159,7 @@ def test_no_expression_of_a_producer_is_ever_tried() -> None:
     assert fields(**schema) == {"v": "string"}
     text = json.dumps({"v": "a" * 100 + "!", "a" * 100 + "!": 1})
     decoded = decode_json(pa.array([text.encode()], pa.binary()), struct_of_json_schema(json.dumps(schema)).fields)
-    assert (decoded.columns[0].to_pylist(), decoded.misfits) == (["a" * 100 + "!"], [])
+    assert (decoded.columns[0].to_pylist(), decoded.mismatches) == (["a" * 100 + "!"], [])
     assert time.monotonic() - started < 5
 
 

@@ -95,7 +95,7 @@ def _outcome(decoded: Decoded) -> dict[str, Any]:
     return {
         "columns": [repr(array.to_pylist()) for array in decoded.columns],
         "refused": decoded.refused.tolist(),
-        "misfits": sorted(map(repr, decoded.misfits)),
+        "mismatches": sorted(map(repr, decoded.mismatches)),
         "wanted": {path: dict(sorted(members.items())) for path, members in decoded.wanted.items()},
         "dropped": decoded.dropped,
         "rescued": None if decoded.rescued is None else decoded.rescued.to_pylist(),

@@ -58,7 +58,7 @@ def test_absurd_exponents_cost_nothing() -> None:
     texts = ["1e99999999999999999999", "1e-99999999999999999999", "0e99999999999999999999", "1" + "0" * 5000 + "e-5000"]
     decoded = decode([f'{{"v": {text}}}' for text in texts], v="long")
     assert decoded.columns[0].to_pylist() == [None, None, 0, 1]
-    assert decoded.misfit_count == 2
+    assert decoded.mismatch_count == 2
 
 
 _FAR = "is out of the range of"

@@ -55,13 +55,13 @@ def test_a_first_batch_gets_keys_that_hold_all_of_them(
 def test_keys_go_over_where_each_of_them_fits(schemas: dict[int, WriterSchema]) -> None:
     wide = read(schemas, LongType(), (INT, SMALL), (LONG, LARGE), (INT, EMPTY))
     assert wide.columns[0].to_pylist() == [[(5, "x"), (6, "y")], [(5, "x"), (2**40, "y")], []]
-    assert (wide.misfit_count, wide.wanted, wide.refusals) == (0, {}, set())
+    assert (wide.mismatch_count, wide.wanted, wide.refusals) == (0, {}, set())
     narrow = read(schemas, IntegerType(), (LONG, SMALL), (LONG, LARGE), (LONG, EMPTY), (INT, SMALL))
     assert narrow.refused.tolist() == [False, True, False, False]
     assert narrow.columns[0].take([0, 2, 3]).to_pylist() == [[(5, "x"), (6, "y")], [], [(5, "x"), (6, "y")]]
-    (misfit,) = narrow.misfits
-    assert (misfit.row, misfit.kind, misfit.path) == (1, "does_not_fit", "m")
-    assert misfit.reason.endswith("has a key that does not fit int")
+    (mismatch,) = narrow.mismatches
+    assert (mismatch.row, mismatch.kind, mismatch.path) == (1, "does_not_fit", "m")
+    assert mismatch.reason.endswith("has a key that does not fit int")
     assert (narrow.wanted, narrow.refusals) == ({}, {"schema 2: column m.key: int is not widened to long"})
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from frazil.decode.avro.misplaced import find_misplaced, with_moved
+from frazil.decode.avro.misplaced import find_misplaced, with_moved_logical_types
 from frazil.decode.avro.schema import parse_avro
 from frazil.ingest.schemas import Schemas
 from frazil.registry.memory import MemoryRegistry
@@ -74,9 +74,9 @@ def test_a_logical_type_beside_its_type_is_found_and_moved(field: dict[str, Any]
     path = {"top": "f", "record": "o.f", "list": "o.element.f", "map": "o.value.f"}[place]
     text = schema(field)
     kept = {key: value for key, value in field.items() if key != "type"}
-    assert json.loads(with_moved(text)) == json.loads(schema({**kept, "type": moved}))
+    assert json.loads(with_moved_logical_types(text)) == json.loads(schema({**kept, "type": moved}))
     assert [one.path for one in find_misplaced(text)] == [path]
-    assert parse_avro(with_moved(text)).kind == "record"
+    assert parse_avro(with_moved_logical_types(text)).kind == "record"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_logical_type_beside_its_type_is_found_and_moved(field: dict[str, Any]
 )
 def test_what_is_in_its_place_or_could_not_apply_is_left_alone(field: dict[str, Any]) -> None:
     text = _record({"name": "f", **field})
-    assert (find_misplaced(text), with_moved(text)) == ((), text)
+    assert (find_misplaced(text), with_moved_logical_types(text)) == ((), text)
 
 
 _BESIDE = _record({"name": "ts", "type": "long", **_MILLIS})

@@ -16,20 +16,20 @@ from frazil import errors
 from frazil.catalog import history
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
-from frazil.cli.dead_letters import class_document, letter_document
+from frazil.cli.dead_letters import class_document, dead_letter_document
 from frazil.cli.maintain import Cared, document_of
-from frazil.dead_letters.record import LETTER_TYPES
+from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.ingest.table import Table
-from frazil.maintenance.health import Debt
+from frazil.maintenance.health import TableHealth
 from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Outcome
 from frazil.ops.check import Finding
-from frazil.ops.dead_letters import LetterClass
+from frazil.ops.dead_letters import DeadLetterClass
 from frazil.ops.plan import PlannedTable
-from frazil.ops.reports import CareReport, PipelineReport, Process, TableReport, as_document
+from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, as_document
 from frazil.ops.state_file import describe
 from frazil.spec import TableSpec, json_schema
-from frazil.types import LastDelete, Letters, Progress, Resolved, Watermark
+from frazil.types import LastDelete, PendingDeadLetters, Progress, Resolved, Watermark
 
 
 def test_the_generated_pages_are_fresh() -> None:
@@ -41,8 +41,8 @@ def test_every_summary_key_has_a_meaning() -> None:
         skipped={"a": {0: (1, 2)}},
         watermark=Watermark({"a": {0: 1}}, 1),
         bad_skipped=1,
-        passed_over={"delete": 1},
-        letters=Letters("a.b", ()),
+        ignored_records={"delete": 1},
+        dead_letters=PendingDeadLetters("a.b", ()),
         places={"a": {0: "b"}},
         emptied="b",
         last_deletes=(LastDelete("a", 0, 1, "k"),),
@@ -51,12 +51,12 @@ def test_every_summary_key_has_a_meaning() -> None:
 
 
 def test_every_summary_key_of_a_retry_has_a_meaning() -> None:
-    assert sorted(RETRY_KEYS) == sorted([history.RETRY, history.RETRY_ID, history.TAKEN, history.REWRITE_ID])
+    assert sorted(RETRY_KEYS) == sorted([history.RETRY, history.RETRY_ID, history.REMOVED, history.REWRITE_ID])
 
 
 def test_every_column_and_class_of_dead_letters_has_a_meaning() -> None:
     columns, classes = (REFERENCE / "dead-letters.md").read_text().split("## Classes of error")
-    assert re.findall(r"^\| `(\w+)` \|", columns, re.MULTILINE) == list(LETTER_TYPES)
+    assert re.findall(r"^\| `(\w+)` \|", columns, re.MULTILINE) == list(DEAD_LETTER_TYPES)
     assert sorted(re.findall(r"^\| `(\w+)` \|", classes, re.MULTILINE)) == error_classes()
 
 
@@ -70,26 +70,26 @@ def test_every_name_has_a_meaning_and_every_meaning_a_name(found: Any, described
 
 
 def test_every_key_of_json_output_has_a_meaning() -> None:
-    table = TableReport("a.b", "running", care=CareReport(), last_upsert=asdict(Resolved()))
+    table = TableReport("a.b", "running", maintenance=MaintenanceReport(), last_upsert=asdict(Resolved()))
     status = as_document(PipelineReport("p", Process(), (), (table,), 0))
     action = Action("compact", "a.b", "c", "d")
-    cared = Cared("a.b", Plan("a.b", Debt(), (action,)), (Outcome(action, 1.0),))
+    cared = Cared("a.b", Plan("a.b", TableHealth(), (action,)), (Outcome(action, 1.0),))
     maintained = document_of([cared], dry_run=False)["tables"]["a.b"]
-    letter = dict.fromkeys(LETTER_TYPES)
+    dead_letter = dict.fromkeys(DEAD_LETTER_TYPES)
     found = {
         outputs.STATUS: status,
         outputs.PROCESS: status["process"],
         outputs.TABLE: status["tables"]["a.b"],
         outputs.LAST_UPSERT: status["tables"]["a.b"]["last_upsert"],
-        outputs.CARE: status["tables"]["a.b"]["care"],
+        outputs.CARE: status["tables"]["a.b"]["maintenance"],
         outputs.RUN: describe(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: Finding("a", True, "b", "c").document(),
         outputs.MAINTAIN: maintained,
         outputs.ACTION: maintained["actions"][0],
-        outputs.DEBT: maintained["debt"],
-        outputs.LETTER_CLASS: class_document(LetterClass("a")),
-        outputs.LETTER: letter_document(letter),
+        outputs.DEBT: maintained["health"],
+        outputs.LETTER_CLASS: class_document(DeadLetterClass("a")),
+        outputs.LETTER: dead_letter_document(dead_letter),
     }
     assert [document.title for document, keys in found.items() if sorted(document.keys) != sorted(keys)] == []
     assert list(found) == list(outputs.DOCUMENTS)

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 
 from frazil.ingest.pipeline import Planned
 from frazil.ingest.service import Service
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.table import Table
-from frazil.ingest.workers import Done, Lanes
+from frazil.ingest.workers import Done, Workers
 from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepLanes, live_rows
+from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
 
 
 class HandLanes:
@@ -119,21 +119,21 @@ class Scene:
             state_dir=self.root,
         )
 
-    def start(self, *topics: str, lanes: Lanes | None = None) -> Service:
+    def start(self, *topics: str, workers: Workers | None = None) -> Service:
         """A process that has connected; it works for all topics unless some are named."""
-        service = self.unconnected(*topics, lanes=lanes)
+        service = self.unconnected(*topics, workers=workers)
         service.connect()
         return service
 
-    def unconnected(self, *topics: str, lanes: Lanes | None = None) -> Service:
+    def unconnected(self, *topics: str, workers: Workers | None = None) -> Service:
         """The same before it has asked for anything."""
         self.started += 1
-        parts = Parts(
+        parts = Services(
             source=self.source,
             catalog=self.catalog,
             jobs=self.jobs,
             clock=self.clock,
-            lanes=lanes or StepLanes(self.clock),
+            workers=workers or StepWorkers(self.clock),
             outbox=self.outbox,
         )
         return Service(self.spec(*(topics or self.topics)), parts, f"run-{self.started:04}", lambda _: None)
@@ -156,7 +156,7 @@ class Scene:
         """The rows of a table, oldest first."""
         return live_rows(self.catalog, table)
 
-    def letters(self, table: str) -> list[tuple[str, int, int]]:
+    def dead_letters(self, table: str) -> list[tuple[str, int, int]]:
         """The places of the records in the table's dead-letter table."""
         files = self.catalog.data_files(f"{table}__dead_letters")
         rows = [row for file in files for row in pq.read_table(file.path).to_pylist()]

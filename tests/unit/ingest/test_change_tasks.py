@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.dead_letters.record import LETTER_TYPES
+from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.envelope import Envelope
 from frazil.decode.settings import Reading
 from frazil.ingest.task import Job
@@ -48,7 +48,7 @@ def test_every_image_of_a_change_is_a_row_with_the_place_of_its_record(tmp_path:
     assert found == [(10, "u", "before", 1), (10, "u", "after", 2), (13, "d", "before", 2)]
     assert [row["_source_ts"].microsecond for row in _rows(report)] == [1000, 1000, 2000]
     assert (report.record_count, report.bad_count) == (4, 0)
-    assert report.passed_over == {"heartbeat": 1, "tombstone": 1}
+    assert report.ignored_records == {"heartbeat": 1, "tombstone": 1}
 
 
 def test_a_table_of_rows_counts_the_deletes_that_it_passes_over(tmp_path: Path) -> None:
@@ -56,18 +56,18 @@ def test_a_table_of_rows_counts_the_deletes_that_it_passes_over(tmp_path: Path) 
     batch = records_of([{"value": _value(op, {"id": 1}, {"id": 2} if op != "d" else None)} for op in "cudt"])
     (report,) = run(Job({"a": target}), batch).values()
     assert [row["id"] for row in _rows(report)] == [2, 2]
-    assert report.passed_over == {"delete": 1, "truncate": 1}
-    assert merge_reports("lake.t", [report, report]).passed_over == {"delete": 2, "truncate": 2}
+    assert report.ignored_records == {"delete": 1, "truncate": 1}
+    assert merge_reports("lake.t", [report, report]).ignored_records == {"delete": 2, "truncate": 2}
 
 
 def test_an_envelope_that_lies_becomes_a_letter_and_its_neighbours_become_rows(tmp_path: Path) -> None:
-    letters = target_of(tmp_path, {name: str(kind) for name, kind in _letter_columns()}, name="lake.letters")
-    target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING, letters=letters)
+    dead_letters = target_of(tmp_path, {name: str(kind) for name, kind in _letter_columns()}, name="lake.letters")
+    target = target_of(tmp_path, {"id": "long"}, envelope=LOG, reading=READING, dead_letters=dead_letters)
     values = [_value("c", after={"id": 1}), _value("?", after={"id": 2}), _value("c"), _value("c", after={"id": "x"})]
     keyed = [{"topic": "a", "offset": n, "key": b"k", "headers": [], "value": value} for n, value in enumerate(values)]
     (report,) = run(Job({"a": target}), records_of(keyed)).values()
     assert [row["id"] for row in _rows(report)] == [1]
-    found = _rows_of([file.path for file in report.letters])
+    found = _rows_of([file.path for file in report.dead_letters])
     assert [(row["offset"], row["error_class"], row["path"]) for row in found] == [
         (1, "unknown_operation", None),
         (2, "missing_image", None),
@@ -78,7 +78,7 @@ def test_an_envelope_that_lies_becomes_a_letter_and_its_neighbours_become_rows(t
 
 def _letter_columns() -> list[tuple[str, Any]]:
     words = {"headers": "list<struct<key: string, value: binary>>"}
-    return [(name, words.get(name, kind)) for name, kind in LETTER_TYPES.items()]
+    return [(name, words.get(name, kind)) for name, kind in DEAD_LETTER_TYPES.items()]
 
 
 def test_a_new_column_of_the_row_is_wanted_by_its_path_in_the_row(tmp_path: Path) -> None:
@@ -124,14 +124,16 @@ def test_stretches_without_a_change_are_no_part_of_what_a_task_folds(
 ) -> None:
     mirror = Envelope("debezium", is_upsert=True, keys=(("id",),))
     changes = ChangeReading(Reading(format="json"), ("id",))
-    letters = target_of(tmp_path, {name: str(kind) for name, kind in _letter_columns()}, name="lake.letters")
-    target = target_of(tmp_path, {"id": "long"}, envelope=mirror, changes=changes, reading=READING, letters=letters)
+    dead_letters = target_of(tmp_path, {name: str(kind) for name, kind in _letter_columns()}, name="lake.letters")
+    target = target_of(
+        tmp_path, {"id": "long"}, envelope=mirror, changes=changes, reading=READING, dead_letters=dead_letters
+    )
     keyed: list[dict[str, Any]] = [
         {"topic": "a", "offset": n, "key": None, "headers": [], "value": value} for n, value in enumerate(values)
     ]
     (report,) = run(Job({"a": target}), *(records_of([one]) for one in keyed)).values()
     assert [row["id"] for row in _rows(report)] == [1]
-    assert (report.record_count, report.bad_count, report.letter_count) == (4, 1, 1)
+    assert (report.record_count, report.bad_count, report.dead_letter_count) == (4, 1, 1)
     assert [touched.change_count for touched in report.touched] == [1]
     (report,) = run(Job({"a": target}), *(records_of([one]) for one in keyed if one["value"] is None)).values()
-    assert (report.files, report.touched, report.passed_over) == ((), (), {"tombstone": 2})
+    assert (report.files, report.touched, report.ignored_records) == ((), (), {"tombstone": 2})

@@ -12,11 +12,11 @@ import pytest
 from frazil.ingest.plan import pace_s, slowed_s
 from frazil.ingest.polling import LONGEST_POLL_S
 from frazil.ingest.service import Service
-from frazil.ingest.services import Pace, Parts, UsualPace
+from frazil.ingest.services import Pace, Services, UsualPace
 from frazil.kafka.port import Partition
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec, ValueSpec
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepLanes
+from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 
 INTERVAL_S = 30.0
 
@@ -65,9 +65,9 @@ class World:
         for topic in ("a", "b"):
             self.source.create(topic)
         catalog = MemoryCatalog(root, "p")
-        lanes = StepLanes(self.clock)
+        workers = StepWorkers(self.clock)
         jobs = MemoryJobs(self.source)
-        parts = Parts(self.source, catalog, jobs, self.clock, lanes, pace=pace or UsualPace())
+        parts = Services(self.source, catalog, jobs, self.clock, workers, pace=pace or UsualPace())
         self.service = Service(spec, parts, "run", lambda _: None)
         self.service.connect()
         self.commits: dict[str, list[float]] = {"n.a": [], "n.b": []}

@@ -45,7 +45,7 @@ def outcome(scene: Scene, with_empty: bool = True) -> tuple[dict[str, str], list
     """The columns in order, the rows as they read with the newest columns, and the dead letters."""
     columns = columns_of(scene)
     rows = [{name: _filled(row.get(name), with_empty) for name in columns} for row in scene.rows("n.a")]
-    return columns, sorted(rows, key=str), [letter[0] for letter in letters_of(scene)]
+    return columns, sorted(rows, key=str), [dead_letter[0] for dead_letter in letters_of(scene)]
 
 
 def _filled(value: Any, with_empty: bool) -> Any:
@@ -166,7 +166,7 @@ def test_a_fraction_beyond_the_sample_is_a_letter_whose_remedies_work(tmp_path: 
     scene.feed("a", {"a": 1.5}, {"o": {"n": 2.5}}, {"l": [3.5]})
     scene.settings = {"dead_letters": {"stop_above": 1.0}}
     scene.catch_up("a")
-    messages = [letter[3] for letter in letters_of(scene)]
+    messages = [dead_letter[3] for dead_letter in letters_of(scene)]
     assert messages[0] == (
         "number 1.5 is not a whole number, as long needs: a new table with `numbers: double` takes it, and here another"
         " column, `columns: {NAME: {type: double, field: a}}`"
@@ -203,4 +203,4 @@ def test_all_numbers_become_the_type_that_is_asked_for(tmp_path: Path) -> None:
         "t": "string",
         "m": "list<struct<x: decimal(20, 2)>>",
     }
-    assert [(letter[0], letter[2]) for letter in letters_of(scene)] == [(1, "a")]
+    assert [(dead_letter[0], dead_letter[2]) for dead_letter in letters_of(scene)] == [(1, "a")]

@@ -15,12 +15,12 @@ def test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand(
     scene.feed("b", {"x": 1})
     scene.catch_up()
 
-    lanes = HandLanes(scene.clock)
-    earlier = scene.start(lanes=lanes)
+    workers = HandLanes(scene.clock)
+    earlier = scene.start(workers=workers)
     scene.feed("a", {"x": 2})
     scene.feed("b", {"x": 2})
     earlier.turn()
-    lanes.do("small", "n.a", "n.b")
+    workers.do("small", "n.a", "n.b")
     earlier.turn()
 
     scene.feed("a", b"not json", {"x": 3})
@@ -30,39 +30,39 @@ def test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand(
     assert turn_until(later, lambda: table.failures)
     state = scene.catalog.load("n.a")
     assert state is not None
-    assert state.progress.letters is not None, "the letters are promised"
-    assert scene.letters("n.a") == []
+    assert state.progress.dead_letters is not None, "the letters are promised"
+    assert scene.dead_letters("n.a") == []
 
-    lanes.do("commit", "n.a")
+    workers.do("commit", "n.a")
     scene.feed("a", {"x": 4})
     for _ in range(50):
         earlier.turn()
-    assert lanes.waiting == [("commit", ("n.b",))]
+    assert workers.waiting == [("commit", ("n.b",))]
     assert isinstance(earlier.fatal, FencedError)
     assert not earlier.is_over()
-    lanes.do("commit", "n.b")
+    workers.do("commit", "n.b")
     earlier.turn()
     assert earlier.is_over()
 
     scene.catch_up()
     assert [row["x"] for row in scene.rows("n.a")] == [1, 2, 3, 4]
     assert [row["x"] for row in scene.rows("n.b")] == [1, 2]
-    assert scene.letters("n.a") == [("a", 0, 2)]
+    assert scene.dead_letters("n.a") == [("a", 0, 2)]
 
 
 def test_a_run_that_finds_another_one_while_it_looks_at_an_idle_table_begins_nothing(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", "b")
-    lanes = HandLanes(scene.clock)
+    workers = HandLanes(scene.clock)
     scene.feed("a", {"x": 1})
     scene.catch_up()
-    earlier = scene.start(lanes=lanes)
+    earlier = scene.start(workers=workers)
     scene.feed("a", {"x": 2})
     scene.catch_up("a")
     scene.feed("b", {"x": 1})
     scene.clock.sleep(61)
     earlier.turn()
     assert isinstance(earlier.fatal, FencedError)
-    assert lanes.waiting == []
+    assert workers.waiting == []
 
 
 def test_a_later_run_takes_a_table_over_after_the_first_batch_that_an_earlier_one_was_quicker_with(
@@ -72,15 +72,15 @@ def test_a_later_run_takes_a_table_over_after_the_first_batch_that_an_earlier_on
     scene.feed("a", {"x": 1})
     scene.catch_up()
     quick, slow = HandLanes(scene.clock), HandLanes(scene.clock)
-    earlier, later = scene.start(lanes=quick), scene.start(lanes=slow)
+    earlier, later = scene.start(workers=quick), scene.start(workers=slow)
     scene.feed("a", {"x": 2})
 
-    def go(service: Service, lanes: HandLanes) -> None:
+    def go(service: Service, workers: HandLanes) -> None:
         """A whole batch of one run, while the other one stands still."""
         service.turn()
-        lanes.do("small", "n.a")
+        workers.do("small", "n.a")
         service.turn()
-        lanes.do("commit", "n.a")
+        workers.do("commit", "n.a")
         service.turn()
         service.turn()  # Where the commit was refused, what the table is now is taken in.
 

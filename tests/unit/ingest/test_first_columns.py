@@ -45,7 +45,7 @@ def test_a_run_to_the_ends_comes_back_when_no_record_has_brought_a_column_and_sa
     assert scene.rows("n.c") == [{"x": 1}]
     scene.feed("a", {"x": 1})
     a, *_ = scene.catch_up(turns=60)
-    assert (a.run_state, scene.rows("n.a"), scene.letters("n.a")) == (RunState.WAITING, [{"x": 1}], [("a", 0, 0)])
+    assert (a.run_state, scene.rows("n.a"), scene.dead_letters("n.a")) == (RunState.WAITING, [{"x": 1}], [("a", 0, 0)])
 
 
 def test_a_table_whose_records_make_no_change_of_a_row_says_what_they_are(tmp_path: Path) -> None:

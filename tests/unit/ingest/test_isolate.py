@@ -156,10 +156,10 @@ def test_such_a_record_becomes_a_dead_letter_and_its_neighbours_become_rows(
     assert sorted(row["id"] for row in scene.rows("n.a")) == [1, 2]
     assert [row["id"] for row in scene.rows("n.b")] == [7]
     files = scene.catalog.data_files("n.a__dead_letters")
-    letters = [row for file in files for row in pq.read_table(file.path).to_pylist()]
-    assert [(row["topic"], row["offset"], row["value"], row["error_class"], row["message"]) for row in letters] == [
-        ("a", 1, POISON, "crashes_decoder", "RuntimeError: no such code page")
-    ]
+    dead_letters = [row for file in files for row in pq.read_table(file.path).to_pylist()]
+    assert [
+        (row["topic"], row["offset"], row["value"], row["error_class"], row["message"]) for row in dead_letters
+    ] == [("a", 1, POISON, "crashes_decoder", "RuntimeError: no such code page")]
 
 
 def test_a_table_that_skips_bad_records_counts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import UnavailableError
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.task import Job
-from frazil.ingest.workers import ThreadLanes
+from frazil.ingest.workers import ThreadWorkers
 from frazil.kafka.port import TopicDescription
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema
@@ -140,7 +140,7 @@ class Crowd:
             state_dir=root,
         )
         schemas, self.jobs = Schemas(self.registry), HangingJobs(self.source)
-        parts = Parts(self.source, self.catalog, self.jobs, self.clock, ThreadLanes(), schemas)
+        parts = Services(self.source, self.catalog, self.jobs, self.clock, ThreadWorkers(), schemas)
         self.service = Service(spec, parts, "run", lambda _: None)
         self._thread = threading.Thread(target=self.service.run, daemon=True)
 

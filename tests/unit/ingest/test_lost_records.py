@@ -72,4 +72,4 @@ def test_what_was_passed_over_by_a_commit_whose_letters_are_not_delivered_is_not
     assert turn_until(service, lambda: only(service.tables).progress.offsets == {"a": {0: 42}})
     said = [snapshot.summary.get("frazil.p.skipped") for snapshot in scene.catalog.ancestors("n.a")]
     assert said == [None, '{"a":{"0":[10,20]}}', None]
-    assert scene.letters("n.a") == [("a", 0, 40)]
+    assert scene.dead_letters("n.a") == [("a", 0, 40)]

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from frazil.errors import UnavailableError
 from frazil.ingest.isolate import Found
 from frazil.ingest.service import Service
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.task import Job
 from frazil.ingest.workers import COMMIT_THREADS, Done
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
@@ -118,7 +118,7 @@ class Crowd:
         self.topics = TOPICS[:count]
         self.source = SlowSource(self.clock)
         self.source.answer_s = ASK_S
-        self.lanes = TimedLanes(self.clock)
+        self.workers = TimedLanes(self.clock)
         for topic in self.topics:
             self.source.create(topic)
         tables = tuple(
@@ -133,7 +133,7 @@ class Crowd:
         spec = PipelineSpec(
             pipeline="p", kafka={}, catalog=CatalogSpec(uri=""), tables=tables, path=root, state_dir=root
         )
-        parts = Parts(self.source, MemoryCatalog(root, "p"), NoJobs(broken), self.clock, self.lanes)
+        parts = Services(self.source, MemoryCatalog(root, "p"), NoJobs(broken), self.clock, self.workers)
         self.service = Service(spec, parts, "run", lambda _: None)
         self.service.connect()
         self._fed_s = float("-inf")
@@ -166,7 +166,7 @@ class Crowd:
 def test_after_the_first_round_every_commit_is_on_time_though_jobs_take_longer_now_and_then(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path)
     crowd.live(30)
-    crowd.lanes.slow_s = SLOW_S
+    crowd.workers.slow_s = SLOW_S
     began_s = crowd.clock.monotonic_s()
     crowd.live(65)
     gaps = crowd.gaps(began_s)
@@ -178,7 +178,7 @@ def test_after_the_first_round_every_commit_is_on_time_though_jobs_take_longer_n
 def test_a_job_that_stalls_makes_one_round_late_and_no_other(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path)
     crowd.live(30)
-    crowd.lanes.stall_s = 8.0
+    crowd.workers.stall_s = 8.0
     crowd.live(40)
     began_s = crowd.clock.monotonic_s()
     crowd.live(65)

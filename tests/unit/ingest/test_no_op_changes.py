@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import TableState
 from frazil.dead_letters.files import Selection
 from frazil.errors import SpecError
-from frazil.ingest.no_op_changes import asked_in_vain
+from frazil.ingest.no_op_changes import find_no_op_change
 from frazil.ingest.table import RunState, Table
 from frazil.schema.evolve import Wanted, extend_schema, new_schema
 from frazil.schema.projection import KEY_ROOT
@@ -31,13 +31,13 @@ _FIRST, _SECOND = {"x": 1, "o": {"p": 1}}, {"x": 2, "o": {"p": 2, "q": 3}}
 class _Unmoved(MemoryCatalog):
     """A catalog that takes so many changes of columns and makes none of them; then it is as others are."""
 
-    in_vain = 0
+    no_op_change = 0
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
         found = self.load(table)
         assert found is not None
-        if self.in_vain and change(found.schema) != found.schema:
-            self.in_vain -= 1
+        if self.no_op_change and change(found.schema) != found.schema:
+            self.no_op_change -= 1
             return found
         return super().evolve(table, change)
 
@@ -59,7 +59,7 @@ def test_a_change_that_changes_nothing_twice_stops_the_table_with_the_field(tmp_
     scene = Scene(tmp_path, "a")
     scene.catalog = catalog = _Unmoved(tmp_path, "p")
     _run(scene, _FIRST)
-    catalog.in_vain = 2
+    catalog.no_op_change = 2
     table = _run(scene, _SECOND)
     assert (table.run_state, table.reason, table.where) == (RunState.STOPPED, f"{_SAID}o.q", "n.a")
     assert table.remedy.startswith("leave the field out with `exclude`")
@@ -76,7 +76,7 @@ def test_a_change_that_changes_nothing_once_stops_nothing(tmp_path: Path) -> Non
         return turn_until(service, lambda: len(scene.rows("n.a")) == count)
 
     for count in (2, 3):  # What was asked for in vain is forgotten with the commit.
-        catalog.in_vain = 1
+        catalog.no_op_change = 1
         scene.feed("a", {"o": {f"q{count}": count}})
         assert has_rows(count), only(service.tables).reason
     assert [row["o"] for row in scene.rows("n.a")] == [{"p": 1}, {"p": None, "q2": 2}, {"p": None, "q2": None, "q3": 3}]
@@ -90,25 +90,25 @@ def test_a_change_that_another_process_has_just_made_stops_nothing(tmp_path: Pat
     assert scene.rows("n.a") == [_FIRST, _SECOND]
 
 
-def _scene_of_letters(root: Path, in_vain: int) -> letter_scene.Scene:
+def _scene_of_letters(root: Path, no_op_change: int) -> letter_scene.Scene:
     """A letter with a field that the table lacks."""
     scene = letter_scene.Scene(root, {}, limits=LimitsSpec(record_bytes=20))
     scene.catalog = catalog = _Unmoved(root, "p")
     scene.feed({"o": {"p": 1}}, {"o": {"p": 2, "q": 3}})
     scene.declare({}, limits=LimitsSpec())
-    catalog.in_vain = in_vain
+    catalog.no_op_change = no_op_change
     return scene
 
 
 def test_letters_that_ask_for_a_change_that_changes_nothing_twice_stay(tmp_path: Path) -> None:
-    scene = _scene_of_letters(tmp_path, in_vain=2)
+    scene = _scene_of_letters(tmp_path, no_op_change=2)
     with pytest.raises(SpecError, match=f"{_SAID}o.q"):
         scene.retrier.retry(scene.table, Selection())
-    assert len(scene.letters()) == 1
+    assert len(scene.dead_letters()) == 1
 
 
 def test_letters_that_ask_for_a_change_that_changes_nothing_once_become_rows(tmp_path: Path) -> None:
-    scene = _scene_of_letters(tmp_path, in_vain=1)
+    scene = _scene_of_letters(tmp_path, no_op_change=1)
     assert scene.retrier.retry(scene.table, Selection()).fitted == 1
     assert sorted(row["o"]["p"] for row in scene.rows()) == [1, 2]
 
@@ -123,20 +123,20 @@ _Z: Wanted = {(): {"z": parse_type("long")}}
 
 
 def test_what_another_process_has_changed_begins_anew() -> None:
-    assert asked_in_vain(_BEFORE, _WIDER, _Z, (), None) is None, "it has changed since it was read"
-    first = asked_in_vain(_BEFORE, _BEFORE, _Z, (), None)
+    assert find_no_op_change(_BEFORE, _WIDER, _Z, (), None) is None, "it has changed since it was read"
+    first = find_no_op_change(_BEFORE, _BEFORE, _Z, (), None)
     assert first is not None
-    assert asked_in_vain(_WIDER, _WIDER, _Z, (), first) is not None, "it has changed since it was asked for"
+    assert find_no_op_change(_WIDER, _WIDER, _Z, (), first) is not None, "it has changed since it was asked for"
     noted = replace(_BEFORE, marks={"key-columns": "[]"})
-    assert asked_in_vain(_BEFORE, noted, _Z, (), first) is None
-    assert asked_in_vain(_BEFORE, replace(_BEFORE, uuid="v"), _Z, (), first) is None, "it is another table"
-    assert asked_in_vain(_BEFORE, _BEFORE, _Z, [("x",)], first) not in (None, first), "it is another change"
+    assert find_no_op_change(_BEFORE, noted, _Z, (), first) is None
+    assert find_no_op_change(_BEFORE, replace(_BEFORE, uuid="v"), _Z, (), first) is None, "it is another table"
+    assert find_no_op_change(_BEFORE, _BEFORE, _Z, [("x",)], first) not in (None, first), "it is another change"
 
 
 def test_fields_are_named_as_records_name_them() -> None:
     wanted: Wanted = {(KEY_ROOT,): {"id": parse_type("int")}, ("o", "l", "element"): {"a b": parse_type("int")}}
-    first = asked_in_vain(_BEFORE, _BEFORE, wanted, [("x",)], None)
+    first = find_no_op_change(_BEFORE, _BEFORE, wanted, [("x",)], None)
     with pytest.raises(SpecError) as raised:
-        asked_in_vain(_BEFORE, _BEFORE, wanted, [("x",)], first)
+        find_no_op_change(_BEFORE, _BEFORE, wanted, [("x",)], first)
     assert raised.value.message == _SAID + '["o", "l", "element", "a b"], _key.id, x'
     assert raised.value.where == "n.a"

@@ -118,19 +118,21 @@ def test_a_batch_grows_until_each_task_writes_a_file_but_takes_no_longer_than_a_
 
 
 def test_a_batch_whose_rows_are_all_in_memory_grows_for_no_file() -> None:
-    held = replace(_CLOCK, target_bytes=100_000_000, tasks=2, records_per_s=1_000_000, held_bytes=80)
+    held = replace(_CLOCK, target_bytes=100_000_000, tasks=2, records_per_s=1_000_000, buffered_bytes=80)
     assert batch_limit(held) == MAX_BATCH_RECORDS
-    assert batch_limit(replace(held, held_bytes=4050)) == MAX_BATCH_BYTES // 4050, (
+    assert batch_limit(replace(held, buffered_bytes=4050)) == MAX_BATCH_BYTES // 4050, (
         "columns without values take room too"
     )
     assert batch_limit(replace(held, record_bytes=5000)) == MAX_BATCH_BYTES // 5000
     assert batch_limit(replace(held, is_first=True)) == FIRST_BATCH_RECORDS
     small = replace(held, target_bytes=100_000)
-    assert batch_limit(small) == batch_limit(replace(small, held_bytes=None)), "whole files where they are small enough"
+    assert batch_limit(small) == batch_limit(replace(small, buffered_bytes=None)), (
+        "whole files where they are small enough"
+    )
 
 
 def test_a_batch_that_memory_ends_is_read_by_all_tasks_and_any_other_by_those_that_leave_whole_files() -> None:
-    held = replace(_CLOCK, target_bytes=100_000_000, tasks=2, held_bytes=80)
+    held = replace(_CLOCK, target_bytes=100_000_000, tasks=2, buffered_bytes=80)
     for waiting in (11_000_000, 25_000_000):
         batch = plan_batch({"a": {0: 0}}, {("a", 0): waiting}, held, now_s=0.0)
         assert batch is not None
@@ -141,10 +143,10 @@ def test_a_batch_that_memory_ends_is_read_by_all_tasks_and_any_other_by_those_th
 
 
 def test_the_batch_of_a_table_with_small_records_is_light() -> None:
-    for is_light in (False, True):
-        batch = plan_batch({"a": {0: 0}}, {("a", 0): 9}, TableClock("t", 0, 1, is_light=is_light), now_s=0)
+    for is_small in (False, True):
+        batch = plan_batch({"a": {0: 0}}, {("a", 0): 9}, TableClock("t", 0, 1, is_small=is_small), now_s=0)
         assert batch is not None
-        assert batch.is_light is is_light
+        assert batch.is_small is is_small
 
 
 def test_a_limit_takes_short_ranges_whole_and_long_ones_to_the_same_length() -> None:

@@ -9,7 +9,7 @@ from frazil.catalog.port import TableSize
 from frazil.ingest.job import slices_of
 from frazil.ingest.record_sizes import (
     LEAST_TELLING_BYTES,
-    held_row_bytes,
+    buffered_row_bytes,
     learn_row_bytes,
     records_per_file,
     span_of_whole_files,
@@ -37,7 +37,7 @@ def test_files_that_are_mostly_footer_and_batches_without_files_tell_nothing() -
 
 
 def test_a_row_takes_room_in_memory_for_its_place_and_for_each_column_with_a_value_or_not() -> None:
-    assert [held_row_bytes(columns) for columns in (0, 4, 500)] == [50, 82, 4050]
+    assert [buffered_row_bytes(columns) for columns in (0, 4, 500)] == [50, 82, 4050]
 
 
 def test_a_table_tells_what_its_rows_take_unless_its_files_are_small() -> None:

@@ -14,13 +14,13 @@ from structlog.testing import capture_logs
 from frazil.decode.settings import WriterSchema
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.table import RunState
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema, UnusableSchema
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.types import parse_type
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepLanes
+from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 from tests.unit.rows.test_writer_schemas import framed
 
 
@@ -56,8 +56,8 @@ class World:
             path=self.root / "f",
             state_dir=self.root,
         )
-        jobs, lanes = MemoryJobs(self.source), StepLanes(self.clock)
-        parts = Parts(self.source, self.catalog, jobs, self.clock, lanes, Schemas(self.registry, clock=self.clock))
+        jobs, workers = MemoryJobs(self.source), StepWorkers(self.clock)
+        parts = Services(self.source, self.catalog, jobs, self.clock, workers, Schemas(self.registry, clock=self.clock))
         service = Service(spec, parts, f"run-{self.clock.now_ms()}", lambda _: None)
         service.connect()
         return service
@@ -130,8 +130,8 @@ def test_an_id_that_the_registry_does_not_know_makes_dead_letters_until_it_does(
     world.produce(one + 1, V2, {"id": 2, "name": "b"})
     world.settle()
     assert world.rows() == [{"id": 1}]
-    [letter] = world.rows("n.t__dead_letters")
-    assert (letter["error_class"], letter["offset"]) == ("unknown_schema_id", 1)
+    [dead_letter] = world.rows("n.t__dead_letters")
+    assert (dead_letter["error_class"], dead_letter["offset"]) == ("unknown_schema_id", 1)
     assert world.register(V2) == one + 1
     service = world.start()
     world.produce(one + 1, V2, {"id": 3, "name": "c"})
@@ -150,7 +150,7 @@ def test_a_running_process_learns_of_an_id_that_was_not_known_within_a_minute(tm
     world.produce(one + 1, V2, {"id": 3, "name": "c"})
     world.go()
     assert world.rows() == [{"id": 1}, {"id": 3, "name": "c"}]
-    assert [letter["offset"] for letter in world.rows("n.t__dead_letters")] == [1]
+    assert [dead_letter["offset"] for dead_letter in world.rows("n.t__dead_letters")] == [1]
 
 
 class _Behind(MemoryRegistry):
@@ -178,8 +178,11 @@ def test_a_schema_that_could_not_be_used_is_asked_for_again_within_a_minute(tmp_
     world.produce(one, V1, {"id": 3})
     world.go()
     assert world.rows() == [{"id": 3}]
-    letters = world.rows("n.t__dead_letters")
-    assert [(letter["error_class"], letter["offset"]) for letter in letters] == [("bad_schema", 0), ("bad_schema", 1)]
+    dead_letters = world.rows("n.t__dead_letters")
+    assert [(dead_letter["error_class"], dead_letter["offset"]) for dead_letter in dead_letters] == [
+        ("bad_schema", 0),
+        ("bad_schema", 1),
+    ]
 
 
 def test_a_schema_that_cannot_be_used_does_not_keep_a_table_that_is_turned_to_once_a_minute(tmp_path: Path) -> None:
@@ -190,7 +193,7 @@ def test_a_schema_that_cannot_be_used_does_not_keep_a_table_that_is_turned_to_on
     for _ in range(20):
         world.service.turn()
         world.clock.sleep(65)
-    assert [letter["offset"] for letter in world.rows("n.t__dead_letters")] == [0]
+    assert [dead_letter["offset"] for dead_letter in world.rows("n.t__dead_letters")] == [0]
 
 
 def test_a_table_stops_rather_than_get_more_columns_than_it_may(tmp_path: Path) -> None:

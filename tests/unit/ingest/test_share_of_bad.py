@@ -36,7 +36,7 @@ def test_a_fifth_of_a_hundred_is_borne(tmp_path: Path) -> None:
     scene = a_scene(tmp_path)
     feed(scene, 80, 20)
     table = go(scene.start())
-    assert (table.run_state, len(scene.rows("n.a")), len(scene.letters("n.a"))) == (RunState.WAITING, 80, 20)
+    assert (table.run_state, len(scene.rows("n.a")), len(scene.dead_letters("n.a"))) == (RunState.WAITING, 80, 20)
 
 
 def test_more_than_a_fifth_stops_the_table_and_no_more_of_the_batch_is_there(tmp_path: Path) -> None:
@@ -52,14 +52,14 @@ def test_more_than_a_fifth_stops_the_table_and_no_more_of_the_batch_is_there(tmp
             " (and 20 more in this batch)",
             "topic a, partition 0, offset 178",
         )
-        assert (scene.rows("n.a"), table.progress.offsets, len(scene.letters("n.a"))) == ([], {"a": {0: 99}}, 99)
+        assert (scene.rows("n.a"), table.progress.offsets, len(scene.dead_letters("n.a"))) == ([], {"a": {0: 99}}, 99)
 
 
 def test_ninety_nine_are_too_few_to_judge(tmp_path: Path) -> None:
     scene = a_scene(tmp_path)
     feed(scene, 0, 99)
     table = go(scene.start())
-    assert (table.run_state, len(scene.letters("n.a")), scene.rows("n.a")) == (RunState.WAITING, 99, [])
+    assert (table.run_state, len(scene.dead_letters("n.a")), scene.rows("n.a")) == (RunState.WAITING, 99, [])
     assert table.progress.offsets == {"a": {0: 99}}
 
 
@@ -115,14 +115,14 @@ def test_some_of_the_first_records_are_committed_so_that_their_letters_can_be_lo
     service = scene.start()
     table = go(service)
     assert (table.run_state, table.where) == (RunState.STOPPED, "topic a, partition 0, offset 99")
-    assert scene.letters("n.a") == [("a", 0, offset) for offset in range(99)]
+    assert scene.dead_letters("n.a") == [("a", 0, offset) for offset in range(99)]
     assert (scene.rows("n.a"), table.progress.offsets) == ([], {"a": {0: 99}})
     for _ in range(2):  # Another process does not go on by another piece.
         assert go(scene.start()).run_state is RunState.STOPPED
-    assert len(scene.letters("n.a")) == 99
+    assert len(scene.dead_letters("n.a")) == 99
     scene.settings["dead_letters"] = DeadLettersSpec(stop_above=1.0)
     assert go(scene.start()).run_state is RunState.WAITING
-    assert scene.letters("n.a") == [("a", 0, offset) for offset in range(1000)]
+    assert scene.dead_letters("n.a") == [("a", 0, offset) for offset in range(1000)]
 
 
 def test_a_table_that_has_rows_stops_with_nothing_of_the_batch(tmp_path: Path) -> None:
@@ -139,4 +139,4 @@ def test_a_table_whose_first_records_alone_are_bad_goes_on(tmp_path: Path) -> No
     scene = a_scene(tmp_path)
     scene.feed("a", *({"x": "bad"} for _ in range(60)), *({"x": n} for n in range(140)))
     assert go(scene.start()).run_state is RunState.WAITING
-    assert ([row["x"] for row in scene.rows("n.a")], len(scene.letters("n.a"))) == (list(range(140)), 60)
+    assert ([row["x"] for row in scene.rows("n.a")], len(scene.dead_letters("n.a"))) == (list(range(140)), 60)

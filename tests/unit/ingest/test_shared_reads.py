@@ -103,26 +103,26 @@ def test_each_commits_by_itself_and_the_quick_one_does_not_wait_for_the_slow_one
     scene.change(1, 2)
     scene.catch_up()
     scene.noted_jobs.noted.clear()
-    lanes = HandLanes(scene.clock)
-    service = scene.start(lanes=lanes)
+    workers = HandLanes(scene.clock)
+    service = scene.start(workers=workers)
     scene.change(3)
-    assert turn_until(service, lambda: lanes.waiting == [("small", (LOG, MIRROR))])
-    lanes.do("small", LOG, MIRROR)
+    assert turn_until(service, lambda: workers.waiting == [("small", (LOG, MIRROR))])
+    workers.do("small", LOG, MIRROR)
     service.turn()
-    lanes.do("commit", LOG)
+    workers.do("commit", LOG)
     scene.change(4)
-    assert turn_until(service, lambda: ("small", (LOG,)) in lanes.waiting)  # The mirror's commit is still under way.
-    lanes.do("small", LOG)
+    assert turn_until(service, lambda: ("small", (LOG,)) in workers.waiting)  # The mirror's commit is still under way.
+    workers.do("small", LOG)
     service.turn()
-    lanes.do("commit", LOG)
-    lanes.do("commit", MIRROR)
+    workers.do("commit", LOG)
+    workers.do("commit", MIRROR)
     assert ranges_of(scene.noted_jobs.noted) == [{LOG: (2, 3), MIRROR: (2, 3)}, {LOG: (3, 4)}]
     for key in range(5, 25):
         scene.change(key)
-        turn_until(service, lambda: bool(lanes.waiting))
-        while lanes.waiting:
-            for lane, tables in lanes.waiting:
-                lanes.do(lane, *tables)
+        turn_until(service, lambda: bool(workers.waiting))
+        while workers.waiting:
+            for lane, tables in workers.waiting:
+                workers.do(lane, *tables)
             service.turn()
     assert set(scene.noted_jobs.noted[-1]) == {LOG, MIRROR}  # They have come together again.
     assert scene.is_right()
@@ -162,7 +162,7 @@ def test_a_table_that_stops_leaves_the_other_to_read_alone(tmp_path: Path) -> No
     scene.change(3)
     assert turn_until(service, lambda: len(scene.rows(MIRROR)) == 3)
     assert [set(one) for one in scene.noted_jobs.noted] == [{MIRROR}]
-    assert scene.letters(MIRROR) == [("t", 0, 1)]
+    assert scene.dead_letters(MIRROR) == [("t", 0, 1)]
 
 
 @pytest.mark.parametrize("quick", [MIRROR, LOG])
@@ -172,13 +172,13 @@ def test_a_process_that_dies_between_the_two_commits_leaves_each_table_its_own_p
     scene = Pair(tmp_path)
     scene.change(1, 2)
     scene.catch_up()
-    lanes = HandLanes(scene.clock)
-    service = scene.start(lanes=lanes)
+    workers = HandLanes(scene.clock)
+    service = scene.start(workers=workers)
     scene.change(2, 3, version=1)
-    assert turn_until(service, lambda: lanes.waiting == [("small", (LOG, MIRROR))])
-    lanes.do("small", LOG, MIRROR)
+    assert turn_until(service, lambda: workers.waiting == [("small", (LOG, MIRROR))])
+    workers.do("small", LOG, MIRROR)
     service.turn()
-    lanes.do("commit", quick)
+    workers.do("commit", quick)
     scene.change(3, 4, version=2)
     scene.noted_jobs.noted.clear()
     scene.catch_up()

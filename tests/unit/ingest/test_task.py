@@ -13,9 +13,9 @@ import pytest
 from pyiceberg.types import LongType
 
 from frazil import __version__, failpoints
-from frazil.dead_letters.record import LETTER_TYPES
+from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Reading
-from frazil.ingest.task import HEAVY_PARTITION, Job, run_task, source_columns
+from frazil.ingest.task import OVERSIZED_PARTITION, Job, run_task, source_columns
 from frazil.schema.evolve import load_wanted, new_schema
 from frazil.spec.models import METADATA_COLUMNS, LimitsSpec
 from frazil.types import BadRecord, TaskReport
@@ -53,8 +53,8 @@ def test_a_record_that_was_left_out_for_its_size_sends_the_batch_back(tmp_path: 
     assert run(job, first)["lake.t"].largest_bytes == len(_value(id=23))
     assert run(job, first)["lake.t"].value_bytes == len(_value(id=1) + _value(id=23))
     before = list(tmp_path.rglob("*.parquet"))
-    report = run(job, first, records_of([{"partition": HEAVY_PARTITION, "value": None}]), first)["lake.t"]
-    assert (report.has_heavy, report.files, report.bad) == (True, (), ())
+    report = run(job, first, records_of([{"partition": OVERSIZED_PARTITION, "value": None}]), first)["lake.t"]
+    assert (report.has_oversized, report.files, report.bad) == (True, (), ())
     assert list(tmp_path.rglob("*.parquet")) == before
 
 
@@ -99,8 +99,8 @@ def test_a_topic_may_feed_several_tables_each_from_where_its_own_records_begin(t
 def test_a_large_record_that_was_left_out_sends_the_batches_of_all_its_tables_back(tmp_path: Path) -> None:
     one, two = (target_of(tmp_path, {"id": "long"}, name=f"lake.{name}") for name in ("one", "two"))
     job = Job({"a": one}, beside={"a": (two,)}, starts={"lake.two": {"a": {0: 6}}})
-    reports = run(job, records_of([{"partition": HEAVY_PARTITION, "offset": 5, "value": None}]))
-    assert {name: report.has_heavy for name, report in reports.items()} == {"lake.one": True, "lake.two": True}
+    reports = run(job, records_of([{"partition": OVERSIZED_PARTITION, "offset": 5, "value": None}]))
+    assert {name: report.has_oversized for name, report in reports.items()} == {"lake.one": True, "lake.two": True}
 
 
 def test_metadata_columns_belong_to_their_own_record_in_a_batch_of_several_topics(tmp_path: Path) -> None:
@@ -157,11 +157,11 @@ def test_a_batch_after_a_bad_one_writes_nothing_and_removes_what_there_was(tmp_p
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
-def _letters_of(folder: Path) -> TableTarget:
+def _owner_of_dead_letter_table(folder: Path) -> TableTarget:
     return TableTarget(
         name="lake.t__dead_letters",
-        schema_json=new_schema(LETTER_TYPES.items()).model_dump_json(),
-        location=str(folder / "letters"),
+        schema_json=new_schema(DEAD_LETTER_TYPES.items()).model_dump_json(),
+        location=str(folder / "dead_letters"),
         properties=(),
         io_properties=(),
         spec_id=0,
@@ -188,20 +188,22 @@ def _mixed() -> pa.RecordBatch:
 def test_bad_records_wait_until_there_is_a_place_for_them(tmp_path: Path) -> None:
     job = Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="dead_letter"))})
     report = run(job, _mixed())["lake.t"]
-    assert (report.bad_count, report.letter_count, report.files, report.letters) == (50, 0, (), ())
+    assert (report.bad_count, report.dead_letter_count, report.files, report.dead_letters) == (50, 0, (), ())
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
 def test_bad_records_become_letters_with_all_that_kafka_had_of_them_and_good_ones_rows(tmp_path: Path) -> None:
-    letters = _letters_of(tmp_path)
-    job = Job({"a": target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="dead_letter"), letters=letters)})
+    dead_letters = _owner_of_dead_letter_table(tmp_path)
+    job = Job(
+        {"a": target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="dead_letter"), dead_letters=dead_letters)}
+    )
     assert source_columns(job, with_offsets=False) == [
         "partition", "offset", "timestamp", "key", "headers", "value",
     ]  # fmt: skip
     report = run(job, _mixed())["lake.t"]
     assert _rows(report) == [{"id": n} for n in range(1, 100, 2)]
-    assert (report.record_count, report.bad_count, report.letter_count) == (100, 50, 50)
-    found = [row for file in report.letters for row in pq.read_table(file.path).to_pylist()]
+    assert (report.record_count, report.bad_count, report.dead_letter_count) == (100, 50, 50)
+    found = [row for file in report.dead_letters for row in pq.read_table(file.path).to_pylist()]
     assert [row["offset"] for row in found] == list(range(0, 100, 2))
     assert found[2] == {
         "topic": "a",
@@ -282,16 +284,16 @@ def test_a_value_beyond_the_limit_is_refused_unread_in_every_format(tmp_path: Pa
 def test_a_record_beyond_the_usual_limit_is_a_letter_with_all_of_it(tmp_path: Path) -> None:
     large, key = b'{"id": 2, "text": "' + b"x" * (17 * 2**20) + b'"}', b"k" * 2**20
     usual = Reading(on_bad="dead_letter", max_record_bytes=LimitsSpec().record_bytes)
-    target = target_of(tmp_path, {"id": "long"}, reading=usual, letters=_letters_of(tmp_path))
+    target = target_of(tmp_path, {"id": "long"}, reading=usual, dead_letters=_owner_of_dead_letter_table(tmp_path))
     kept: dict[str, Any] = {"topic": "a", "key": key, "headers": []}
     batch = records_of(
         [{"offset": n, "value": value, **kept} for n, value in enumerate([_value(id=1), large, _value(id=3)])]
     )
     report = run(Job({"a": target}), batch)["lake.t"]
     assert _rows(report) == [{"id": 1}, {"id": 3}]
-    [letter] = [row for file in report.letters for row in pq.read_table(file.path).to_pylist()]
-    assert (letter["offset"], letter["error_class"], letter["key"]) == (1, "too_large", key)
-    assert letter["value"] == large
+    [dead_letter] = [row for file in report.dead_letters for row in pq.read_table(file.path).to_pylist()]
+    assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["key"]) == (1, "too_large", key)
+    assert dead_letter["value"] == large
 
 
 def test_a_table_that_may_not_change_refuses_records_with_new_fields(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from frazil.ingest.transactions.runs import End, Log, Mark, find_ends, unknown_of
-from tests.simulation.bank import EACH, Bank, Said, check_shown
+from tests.simulation.bank import EACH, Bank, LoggedSnapshot, check_shown
 
 ONE = ("t", 0)
 
@@ -106,14 +106,14 @@ class _Reader:
     """Cuts what has arrived, as a table does that is read on from where it is."""
 
     def __init__(self, chance: np.random.Generator, partitions: int, *, has_events: bool) -> None:
-        self.arrived: dict[int, list[Said]] = {number: [] for number in range(partitions)}
+        self.arrived: dict[int, list[LoggedSnapshot]] = {number: [] for number in range(partitions)}
         self.counts: dict[str, int] = {}
         self.begun: Counter[int] = Counter()
         self._chance = chance
         self._has_events = has_events
         self._logs = {("t", number): Log(0, 0) for number in range(partitions)}
 
-    def deliver(self, said: Said) -> None:
+    def deliver(self, said: LoggedSnapshot) -> None:
         if not said.is_event:
             self.arrived[said.partition].append(said)
         elif not said.is_end:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.types import LongType
 
-from frazil.ingest.workers import COMMIT_THREADS, SLOW_S, ThreadLanes, store_of
+from frazil.ingest.workers import COMMIT_THREADS, SLOW_S, ThreadWorkers, store_of
 from frazil.schema.evolve import new_schema
 from frazil.testing import FakeClock, MemoryCatalog
 
@@ -18,9 +18,9 @@ from frazil.testing import FakeClock, MemoryCatalog
 class Held:
     """Work that takes until it is released."""
 
-    def __init__(self, lanes: ThreadLanes, lane: str) -> None:
+    def __init__(self, workers: ThreadWorkers, lane: str) -> None:
         self.begun, self._end = threading.Event(), threading.Event()
-        lanes.submit(lane, self, self._work)
+        workers.submit(lane, self, self._work)
 
     def _work(self) -> None:
         self.begun.set()
@@ -30,54 +30,54 @@ class Held:
         self._end.set()
 
 
-def finished(lanes: ThreadLanes, count: int) -> list[object]:
+def finished(workers: ThreadWorkers, count: int) -> list[object]:
     """What the next so many answers are about."""
     answers: list[object] = []
     while len(answers) < count:
-        answers += [done.about for done in lanes.wait(10)]
+        answers += [done.about for done in workers.wait(10)]
     return answers
 
 
 def test_a_lane_with_one_place_does_one_piece_of_work_after_the_other() -> None:
-    lanes = ThreadLanes()
+    workers = ThreadWorkers()
     done: list[int] = []
     for number in range(3):
-        lanes.submit("small", number, partial(done.append, number))
-    assert finished(lanes, 3) == [0, 1, 2] == done
-    assert lanes.is_idle
-    lanes.close()
+        workers.submit("small", number, partial(done.append, number))
+    assert finished(workers, 3) == [0, 1, 2] == done
+    assert workers.is_idle
+    workers.close()
 
 
 def test_work_that_takes_too_long_gives_its_place_to_the_next_as_often_as_the_lane_allows() -> None:
     clock = FakeClock()
-    lanes = ThreadLanes(clock)
-    hanging = [Held(lanes, "small") for _ in range(3)]
-    assert not lanes.is_free("small")
+    workers = ThreadWorkers(clock)
+    hanging = [Held(workers, "small") for _ in range(3)]
+    assert not workers.is_free("small")
     clock.sleep(SLOW_S + 1)
-    lanes.wait(0)
+    workers.wait(0)
     assert hanging[1].begun.wait(10)
     clock.sleep(SLOW_S + 1)
-    lanes.wait(0)
+    workers.wait(0)
     assert not hanging[2].begun.is_set(), "two jobs hang: a third would take the last slot"
     for one in hanging:
         one.release()
-    assert set(finished(lanes, 3)) == set(hanging)
-    lanes.close()
+    assert set(finished(workers, 3)) == set(hanging)
+    workers.close()
 
 
 def test_commits_that_hang_hold_up_no_other_for_longer_than_they_may() -> None:
     clock = FakeClock()
-    lanes = ThreadLanes(clock)
-    hanging = [Held(lanes, "commit:s3") for _ in range(COMMIT_THREADS)]
-    assert not lanes.is_free("commit:s3")
-    assert lanes.is_free("commit:file"), "another store has a lane of its own"
+    workers = ThreadWorkers(clock)
+    hanging = [Held(workers, "commit:s3") for _ in range(COMMIT_THREADS)]
+    assert not workers.is_free("commit:s3")
+    assert workers.is_free("commit:file"), "another store has a lane of its own"
     clock.sleep(SLOW_S + 1)
-    lanes.submit("commit:s3", "other", lambda: None)
-    assert finished(lanes, 1) == ["other"]
+    workers.submit("commit:s3", "other", lambda: None)
+    assert finished(workers, 1) == ["other"]
     for one in hanging:
         one.release()
-    finished(lanes, len(hanging))
-    lanes.close()
+    finished(workers, len(hanging))
+    workers.close()
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_tables_whose_stores_may_hang_apart_have_lanes_apart(
 
 
 def test_lanes_that_are_given_up_wait_for_nothing_and_begin_nothing() -> None:
-    lanes, begun, held = ThreadLanes(), threading.Event(), threading.Event()
+    workers, begun, held = ThreadWorkers(), threading.Event(), threading.Event()
     done: list[str] = []
 
     def hold() -> None:
@@ -110,11 +110,11 @@ def test_lanes_that_are_given_up_wait_for_nothing_and_begin_nothing() -> None:
         held.wait()
         done.append("held")
 
-    lanes.submit("small", "held", hold)
-    lanes.submit("small", "never", lambda: done.append("never"))
+    workers.submit("small", "held", hold)
+    workers.submit("small", "never", lambda: done.append("never"))
     begun.wait()
-    lanes.close(wait=False)
+    workers.close(wait=False)
     assert done == []
     held.set()
-    lanes.close()
+    workers.close()
     assert done == ["held"]

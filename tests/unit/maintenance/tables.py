@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from frazil.catalog.table_metadata import Snapshot, StoredData, TableLook
+from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
 from frazil.maintenance.plan import ORPHANS_NOTE, Action, Plan
 
 MIB = 1024 * 1024
@@ -18,10 +18,10 @@ def compaction(found: Plan) -> Action | None:
     return next((action for action in found.actions if action.kind == "compact"), None)
 
 
-def table(snapshots: Sequence[Snapshot] = (), sizes: Mapping[str, Sequence[int]] | None = None) -> TableLook:
+def table(snapshots: Sequence[Snapshot] = (), sizes: Mapping[str, Sequence[int]] | None = None) -> TableMetadata:
     """A table whose newest snapshot is the last of `snapshots`; sizes: of its files, by partition."""
     files = [StoredData(size, 100, partition) for partition, many in (sizes or {}).items() for size in many]
-    return TableLook(
+    return TableMetadata(
         name="t.a",
         uuid="u",
         location="/t/a",

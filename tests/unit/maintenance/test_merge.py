@@ -1,4 +1,4 @@
-"""Files put together by table care: every row as it was, with its id; and what is left to Iceberg's own writer."""
+"""Files put together by table maintenance: every row as it was, with its id; and what is left to Iceberg's own writer."""
 
 from __future__ import annotations
 

@@ -18,18 +18,18 @@ from frazil.maintenance.health import (
     MOST_DELETE_FILES,
     MOST_METADATA_BYTES,
     MOST_SMALL_FILES,
-    Debt,
+    TableHealth,
 )
 from frazil.maintenance.plan import (
     BEGIN_NOTE,
     ORPHANS_NOTE,
-    Care,
     Holds,
+    MaintenanceTask,
     Mode,
     Plan,
     is_open,
     mode_of,
-    plan_care,
+    plan_maintenance,
 )
 from frazil.spec.models import MaintenanceSpec
 from tests.unit.maintenance.tables import MIB, NOTED, TARGET, compaction, line, table, without_progress
@@ -42,8 +42,10 @@ MODES: tuple[Mode, ...] = ("busy", "regular", "quiet", "thorough")
 def plan(
     sizes: dict[str, list[int]], mode: Mode = "busy", spec: MaintenanceSpec | None = None, holds: Holds | None = None
 ) -> Plan:
-    look = table(line(3), sizes)
-    return plan_care(look, Care(spec or MaintenanceSpec(), TARGET), holds or Holds(), 10_000, mode, NOTED)
+    metadata = table(line(3), sizes)
+    return plan_maintenance(
+        metadata, MaintenanceTask(spec or MaintenanceSpec(), TARGET), holds or Holds(), 10_000, mode, NOTED
+    )
 
 
 @pytest.mark.parametrize(
@@ -247,8 +249,10 @@ def test_a_small_share_of_small_files_is_left_alone() -> None:
 
 
 def test_a_round_rewrites_no_more_than_it_may() -> None:
-    look = table(line(3), {"[0,[]]": [MIB] * 500})
-    found = plan_care(look, Care(MaintenanceSpec(), TARGET, 100 * MIB), Holds(), 10_000, "busy", NOTED)
+    metadata = table(line(3), {"[0,[]]": [MIB] * 500})
+    found = plan_maintenance(
+        metadata, MaintenanceTask(MaintenanceSpec(), TARGET, 100 * MIB), Holds(), 10_000, "busy", NOTED
+    )
     action = compaction(found)
     assert action is not None
     assert action.compaction is not None
@@ -256,10 +260,12 @@ def test_a_round_rewrites_no_more_than_it_may() -> None:
 
 
 def test_a_round_has_no_half_of_two_files_that_become_one() -> None:
-    look = table(line(3), {f"[0,[{number}]]": [100 * MIB, 10 * MIB] for number in range(50)})
+    metadata = table(line(3), {f"[0,[{number}]]": [100 * MIB, 10 * MIB] for number in range(50)})
     for mib, most in ((300, "4"), (10, "2")):
         action = compaction(
-            plan_care(look, Care(MaintenanceSpec(), TARGET, mib * MIB), Holds(), 10_000, "thorough", NOTED)
+            plan_maintenance(
+                metadata, MaintenanceTask(MaintenanceSpec(), TARGET, mib * MIB), Holds(), 10_000, "thorough", NOTED
+            )
         )
         assert action is not None
         assert action.compaction is not None
@@ -267,32 +273,44 @@ def test_a_round_has_no_half_of_two_files_that_become_one() -> None:
 
 
 def test_manifests_of_an_older_partition_spec_are_not_due() -> None:
-    look = replace(table(line(3)), manifests=(1000,) * 200, rewritable_manifests=(1000,) * 100)
+    metadata = replace(table(line(3)), manifests=(1000,) * 200, rewritable_manifests=(1000,) * 100)
     for mode in MODES:
         assert "manifests" not in {
             action.kind
-            for action in plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED).actions
+            for action in plan_maintenance(
+                metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED
+            ).actions
         }
 
 
 def test_files_are_as_large_as_the_table_s_own_property_asks_for() -> None:
     own = {"write.target-file-size-bytes": str(32 * MIB)}
-    look = replace(table(line(3), {"[0,[]]": [32 * MIB] * 60}), properties=own)
+    metadata = replace(table(line(3), {"[0,[]]": [32 * MIB] * 60}), properties=own)
     for mode in MODES:
-        assert plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED).debt.small_files == 0
+        assert (
+            plan_maintenance(
+                metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED
+            ).health.small_files
+            == 0
+        )
     named = MaintenanceSpec(target_file_size_bytes=TARGET)
-    assert plan_care(look, Care(named, TARGET), Holds(), 10_000, "busy", NOTED).debt.small_files == 60
+    assert (
+        plan_maintenance(metadata, MaintenanceTask(named, TARGET), Holds(), 10_000, "busy", NOTED).health.small_files
+        == 60
+    )
 
 
 def test_heavy_snapshots_are_expired_before_the_metadata_is_large() -> None:
     count = 25
-    look = replace(table(line(count)), metadata_bytes=count * 60_000)
-    actions = plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10**6, "busy", NOTED).actions
+    metadata = replace(table(line(count)), metadata_bytes=count * 60_000)
+    actions = plan_maintenance(
+        metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10**6, "busy", NOTED
+    ).actions
     assert "expire" in {action.kind for action in actions}
 
 
 def test_each_kind_of_debt_has_its_cap() -> None:
-    most = Debt(
+    most = TableHealth(
         small_files=MOST_SMALL_FILES, files=1, delete_files=MOST_DELETE_FILES, metadata_bytes=MOST_METADATA_BYTES
     )
     assert most.above_cap == ()
@@ -303,23 +321,27 @@ def test_each_kind_of_debt_has_its_cap() -> None:
 
 def test_nothing_is_done_where_care_is_off_or_the_table_is_empty() -> None:
     assert plan({"[0,[]]": [MIB] * 500}, "thorough", MaintenanceSpec(is_on=False)).actions == ()
-    assert plan_care(table(), Care(MaintenanceSpec(), TARGET), Holds(), 0, "thorough", {}).actions == ()
+    assert (
+        plan_maintenance(table(), MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 0, "thorough", {}).actions == ()
+    )
 
 
 def test_expiry_waits_for_what_others_need_and_says_so() -> None:
-    look = table(line(400))
-    care = Care(MaintenanceSpec(), TARGET)
-    free = plan_care(look, care, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000})
+    metadata = table(line(400))
+    maintenance = MaintenanceTask(MaintenanceSpec(), TARGET)
+    free = plan_maintenance(metadata, maintenance, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000})
     assert [action.kind for action in free.actions] == ["expire"]
-    held = plan_care(
-        look, care, Holds(waits="a retry of dead letters is not finished: t.x"), DAY_MS * 9, "thorough", {}
+    held = plan_maintenance(
+        metadata, maintenance, Holds(waits="a retry of dead letters is not finished: t.x"), DAY_MS * 9, "thorough", {}
     )
     assert (held.actions, held.waiting) == ((), ("a retry of dead letters is not finished: t.x",))
-    kept = replace(look, properties={"gc.enabled": "False"}, files=table(line(3), {"[0,[]]": [MIB] * 50}).files)
-    found = plan_care(kept, care, Holds(), DAY_MS * 9, "thorough", {})
+    kept = replace(metadata, properties={"gc.enabled": "False"}, files=table(line(3), {"[0,[]]": [MIB] * 50}).files)
+    found = plan_maintenance(kept, maintenance, Holds(), DAY_MS * 9, "thorough", {})
     assert [action.kind for action in found.actions] == ["compact", "carry"]
     assert found.waiting == ("nothing is removed from a table whose property gc.enabled is false",)
-    own = plan_care(replace(look, has_own_retention=True), care, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000})
+    own = plan_maintenance(
+        replace(metadata, has_own_retention=True), maintenance, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000}
+    )
     assert own.actions == ()
     assert "retention of its own" in own.waiting[0]
 
@@ -327,7 +349,9 @@ def test_expiry_waits_for_what_others_need_and_says_so() -> None:
 @pytest.mark.parametrize("mode", ["busy", "quiet", "thorough"])
 def test_progress_that_lies_far_back_is_carried_before_anything_is_expired(mode: Mode) -> None:
     snapshots = [without_progress(one) if one.id > 105 else one for one in line(400)]
-    found = plan_care(table(snapshots), Care(MaintenanceSpec(), TARGET), Holds(), 400_000, mode, NOTED)
+    found = plan_maintenance(
+        table(snapshots), MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 400_000, mode, NOTED
+    )
     assert [action.kind for action in found.actions if action.kind in ("carry", "expire")] == ["carry", "expire"]
 
 
@@ -338,15 +362,17 @@ def test_progress_that_lies_far_back_is_carried_before_anything_is_expired(mode:
 )
 def test_once_a_table_is_quiet_its_newest_snapshot_tells_how_far_it_is(covered: int, files: int, carried: bool) -> None:
     snapshots = [without_progress(one, removes_files=True) if one.id > 3 - covered else one for one in line(3)]
-    look = table(snapshots, {"[0,[]]": [MIB] * files})
+    metadata = table(snapshots, {"[0,[]]": [MIB] * files})
     others = [
-        look,
-        replace(look, has_own_retention=True),
-        replace(look, properties={"gc.enabled": "false"}),
+        metadata,
+        replace(metadata, has_own_retention=True),
+        replace(metadata, properties={"gc.enabled": "false"}),
     ]
     for one in others:
         for mode, is_due in (("quiet", carried), ("thorough", carried), ("busy", False)):
-            found = plan_care(one, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, cast(Mode, mode), NOTED)
+            found = plan_maintenance(
+                one, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, cast(Mode, mode), NOTED
+            )
             kinds = [action.kind for action in found.actions]
             assert ("carry" in kinds) is is_due
             assert kinds == sorted(kinds, key=("compact", "carry", "expire", "orphans").index)
@@ -354,10 +380,12 @@ def test_once_a_table_is_quiet_its_newest_snapshot_tells_how_far_it_is(covered: 
 
 def test_the_progress_of_each_pipeline_is_told_though_another_goes_on() -> None:
     two = [*line(2, pipelines=("p",)), replace(line(3)[-1], progress={"q": "c3"})]
-    found = plan_care(table(two), Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "thorough", NOTED)
+    found = plan_maintenance(table(two), MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, "thorough", NOTED)
     assert [action.kind for action in found.actions] == ["carry"]
     head = replace(two[-1], progress={"q": "c3", "p": "c2"})
-    found = plan_care(table([*two[:2], head]), Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "thorough", NOTED)
+    found = plan_maintenance(
+        table([*two[:2], head]), MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, "thorough", NOTED
+    )
     assert found.actions == ()
 
 
@@ -366,16 +394,16 @@ def test_the_window_is_for_rewriting_alone() -> None:
     assert [is_open(spec.window, hour * 3_600_000) for hour in (0, 5, 6, 12, 21, 22, 23)] == [
         True, True, False, False, False, True, True,
     ]  # fmt: skip
-    look = table(line(400), {"[0,[]]": [MIB] * 500})
-    noon = plan_care(look, Care(spec, TARGET), Holds(), 12 * 3_600_000, "thorough", NOTED)
+    metadata = table(line(400), {"[0,[]]": [MIB] * 500})
+    noon = plan_maintenance(metadata, MaintenanceTask(spec, TARGET), Holds(), 12 * 3_600_000, "thorough", NOTED)
     assert [action.kind for action in noon.actions] == ["expire"]
     assert noon.waiting
 
 
 def test_orphans_are_looked_for_once_a_day() -> None:
     def reasons(now_ms: int, noted: dict[str, int]) -> list[str]:
-        look = table(line(3, every_ms=DAY_MS // 2))
-        found = plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), now_ms, "quiet", noted)
+        metadata = table(line(3, every_ms=DAY_MS // 2))
+        found = plan_maintenance(metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), now_ms, "quiet", noted)
         return [action.reason for action in found.actions if action.kind == "orphans"]
 
     assert reasons(2 * DAY_MS, {}) == ["files that no snapshot names were never looked for"]
@@ -388,8 +416,10 @@ def test_orphans_are_looked_for_once_a_day() -> None:
 
 def test_distinct_values_are_counted_once_a_day_and_once_for_each_snapshot() -> None:
     def is_counted(now_ms: int, *statistics: int) -> bool:
-        look = replace(table(line(3)), statistics=statistics)
-        found = plan_care(look, Care(MaintenanceSpec(statistics=True), TARGET), Holds(), now_ms, "quiet", {})
+        metadata = replace(table(line(3)), statistics=statistics)
+        found = plan_maintenance(
+            metadata, MaintenanceTask(MaintenanceSpec(statistics=True), TARGET), Holds(), now_ms, "quiet", {}
+        )
         return "statistics" in [action.kind for action in found.actions]
 
     assert is_counted(DAY_MS)
@@ -399,6 +429,6 @@ def test_distinct_values_are_counted_once_a_day_and_once_for_each_snapshot() -> 
 
 
 def test_a_table_is_quiet_a_minute_after_its_last_row() -> None:
-    look = table([*line(3), without_progress(line(4)[-1], removes_files=True)])
-    assert mode_of(look, 3_000 + 59_999) == "busy"
-    assert mode_of(look, 3_000 + 60_000) == "quiet"
+    metadata = table([*line(3), without_progress(line(4)[-1], removes_files=True)])
+    assert mode_of(metadata, 3_000 + 59_999) == "busy"
+    assert mode_of(metadata, 3_000 + 60_000) == "quiet"

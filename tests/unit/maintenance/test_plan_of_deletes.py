@@ -8,7 +8,7 @@ import pytest
 
 from frazil.catalog.table_metadata import StoredData, StoredDeletes
 from frazil.maintenance.health import MOST_DELETED_SHARE, measure
-from frazil.maintenance.plan import MOST_DELETED, Care, Holds, Mode, plan_care
+from frazil.maintenance.plan import MOST_DELETED, Holds, MaintenanceTask, Mode, plan_maintenance
 from frazil.spec.models import MaintenanceSpec
 from tests.unit.maintenance.tables import MIB, NOTED, TARGET, compaction, line, table
 
@@ -25,26 +25,30 @@ from tests.unit.maintenance.tables import MIB, NOTED, TARGET, compaction, line, 
 def test_a_round_rewrites_no_more_for_the_sake_of_deletes_either(
     files: list[StoredData], deletes: str, most: str
 ) -> None:
-    look = replace(table(line(3)), files=tuple(files), deletes=(StoredDeletes(deletes, 10, 40, True),))
+    metadata = replace(table(line(3)), files=tuple(files), deletes=(StoredDeletes(deletes, 10, 40, True),))
     for bytes_of_a_round, limit in ((2 * TARGET, most), (None, None)):
-        care = Care(MaintenanceSpec(), TARGET, bytes_of_a_round)
-        action = compaction(plan_care(look, care, Holds(), 10_000, "busy", NOTED))
+        maintenance = MaintenanceTask(MaintenanceSpec(), TARGET, bytes_of_a_round)
+        action = compaction(plan_maintenance(metadata, maintenance, Holds(), 10_000, "busy", NOTED))
         assert action is not None
         assert action.compaction is not None
         assert action.compaction.options.get("max-files-to-rewrite") == limit
 
 
 def test_deletes_are_worked_off() -> None:
-    look = replace(
+    metadata = replace(
         table(line(3)),
         files=(StoredData(TARGET, 100, "[0,[]]", deleted=12), StoredData(TARGET, 100, "[0,[]]", deleted=11)),
         deletes=(StoredDeletes("vector", 10, 12, True), StoredDeletes("vector", 10, 11, True)),
     )
-    action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED))
+    action = compaction(
+        plan_maintenance(metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED)
+    )
     assert action is not None
     assert action.reason == "1 file with more than 12% of their rows deleted"
-    equal = replace(look, deletes=(StoredDeletes("equality", 10, 3),), files=(StoredData(TARGET, 100, "[0,[]]"),))
-    action = compaction(plan_care(equal, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED))
+    equal = replace(metadata, deletes=(StoredDeletes("equality", 10, 3),), files=(StoredData(TARGET, 100, "[0,[]]"),))
+    action = compaction(
+        plan_maintenance(equal, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED)
+    )
     assert action is not None
     assert action.compaction is not None
     assert action.compaction.removes_dangling
@@ -56,8 +60,10 @@ def test_deletes_are_worked_off() -> None:
 def test_the_longer_a_table_rests_the_fewer_deleted_rows_are_left_in_it(mode: Mode, deleted: int) -> None:
     for count, is_due in ((deleted, True), (deleted - 1, False)):
         files = (StoredData(TARGET, 100, "[0,[]]", deleted=count),)
-        look = replace(table(line(3)), files=files, deletes=(StoredDeletes("vector", 10, count, True),))
-        action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED))
+        metadata = replace(table(line(3)), files=files, deletes=(StoredDeletes("vector", 10, count, True),))
+        action = compaction(
+            plan_maintenance(metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED)
+        )
         assert (action is not None) is is_due
 
 
@@ -73,13 +79,13 @@ def test_the_longer_a_table_rests_the_fewer_deleted_rows_are_left_in_it(mode: Mo
 def test_deleted_rows_are_too_much_when_they_are_many_and_a_great_part(
     files: int, deleted: int, words: tuple[str, ...]
 ) -> None:
-    look = replace(
+    metadata = replace(
         table(line(3)),
         files=(StoredData(TARGET, 1000, "[0,[]]", deleted, True),) * files,
         deletes=tuple(StoredDeletes("vector", 10, deleted, True) for _ in range(files)),
     )
-    debt = measure(look, TARGET)
-    assert (debt.above_cap, debt.deleted_rows) == (words, files * deleted)
+    health = measure(metadata, TARGET)
+    assert (health.above_cap, health.deleted_rows) == (words, files * deleted)
     assert MOST_DELETED["busy"] < MOST_DELETED_SHARE, "care works off whatever is too much"
 
 
@@ -90,8 +96,10 @@ def test_deletes_that_name_no_file_are_worked_off_by_the_share_they_may_have() -
             StoredData(TARGET, 100, "[0,[]]", has_deletes=True, loosely_deleted=deleted),
             StoredData(TARGET, 100, "[0,[1]]"),
         )
-        look = replace(table(line(3)), files=files, deletes=(loose,))
-        action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED))
+        metadata = replace(table(line(3)), files=files, deletes=(loose,))
+        action = compaction(
+            plan_maintenance(metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, "busy", NOTED)
+        )
         assert (action is not None) is is_due
         if action is not None and action.compaction is not None:
             assert action.reason == "1 file with about 12% of their rows deleted, or more, by deletes that name no file"
@@ -116,8 +124,10 @@ def test_what_takes_seconds_is_done_for_few_deleted_rows_once_a_table_rests(
     worn = tuple(StoredData(mib * MIB, 10_000, f"[0,[{n}]]", deleted, True) for n in range(4))
     others = (StoredData(TARGET, 1000, "[0,[9]]"), StoredData(TARGET, 10_000, "[0,[10]]", 9, True))
     deletes = tuple(StoredDeletes("vector", 10, deleted, True) for _ in range(5))
-    look = replace(table(line(3)), files=(*worn, *others), deletes=deletes)
-    action = compaction(plan_care(look, Care(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED))
+    metadata = replace(table(line(3)), files=(*worn, *others), deletes=deletes)
+    action = compaction(
+        plan_maintenance(metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, mode, NOTED)
+    )
     assert (action is not None) is is_due
     if action is not None and action.compaction is not None:
         assert action.reason == "4 files with more than 0.1% of their rows deleted"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.catalog.table_metadata import Snapshot, TableLook
+from frazil.catalog.table_metadata import Snapshot, TableMetadata
 from frazil.maintenance.retention import Retention, before_first_commit, expirable, needs_carrying
 from tests.unit.maintenance.tables import line, table, without_progress
 
@@ -17,9 +17,9 @@ KEEP_TEN = Retention(HOUR_MS, 10)
 
 
 def test_the_newest_are_kept_up_to_the_count_and_the_age() -> None:
-    look = table(line(50))
-    assert expirable(look, KEEP_TEN, (), 50_000) == tuple(range(1, 41))
-    assert expirable(look, Retention(5_000, 100), (), 50_000) == tuple(range(1, 45))
+    metadata = table(line(50))
+    assert expirable(metadata, KEEP_TEN, (), 50_000) == tuple(range(1, 41))
+    assert expirable(metadata, Retention(5_000, 100), (), 50_000) == tuple(range(1, 45))
     assert expirable(table(), KEEP_TEN, (), 0) == ()
 
 
@@ -38,14 +38,14 @@ def test_the_oldest_that_is_kept_has_progress_for_a_table_that_is_rolled_back_to
 
 @pytest.mark.parametrize("statistics", [(5, 9), (9, 5), (9, 77, 5)])
 def test_branches_tags_and_the_newest_statistics_are_kept(statistics: tuple[int, ...]) -> None:
-    look = replace(table(line(50)), refs={"tag": 3, "branch": 7}, statistics=statistics)
-    assert expirable(look, KEEP_TEN, (), 50_000) == tuple(n for n in range(1, 41) if n not in (3, 7, 9))
+    metadata = replace(table(line(50)), refs={"tag": 3, "branch": 7}, statistics=statistics)
+    assert expirable(metadata, KEEP_TEN, (), 50_000) == tuple(n for n in range(1, 41) if n not in (3, 7, 9))
 
 
 def test_snapshots_of_another_branch_are_left_to_it() -> None:
     side = [Snapshot(100, 3, 3_500), Snapshot(101, 100, 3_600)]
-    look = replace(table([*side, *line(50)]), refs={"side": 101})
-    assert not {100, 101} & set(expirable(look, KEEP_TEN, (), 99 * HOUR_MS))
+    metadata = replace(table([*side, *line(50)]), refs={"side": 101})
+    assert not {100, 101} & set(expirable(metadata, KEEP_TEN, (), 99 * HOUR_MS))
 
 
 def test_an_open_retry_keeps_all_since_it_read() -> None:
@@ -77,19 +77,19 @@ def test_the_last_snapshot_before_files_were_removed_is_kept_for_queries() -> No
 
 def test_what_was_rolled_back_or_is_staged_stays_until_it_is_old() -> None:
     abandoned = [Snapshot(60, 45, 45_500, progress={"p": "x"}), Snapshot(61, None, 2_000, is_staged=True)]
-    look = table([*abandoned, *line(50)])
-    assert not {60, 61} & set(expirable(look, KEEP_TEN, (), 50_000))
-    assert {60, 61} <= set(expirable(look, KEEP_TEN, (), 46_000 + HOUR_MS))
+    metadata = table([*abandoned, *line(50)])
+    assert not {60, 61} & set(expirable(metadata, KEEP_TEN, (), 50_000))
+    assert {60, 61} <= set(expirable(metadata, KEEP_TEN, (), 46_000 + HOUR_MS))
 
 
 def test_heavy_snapshots_are_fewer() -> None:
-    look = replace(table(line(400)), metadata_bytes=400 * 20_000)
-    kept = 400 - len(expirable(look, Retention(HOUR_MS, 200), (), 400_000))
+    metadata = replace(table(line(400)), metadata_bytes=400 * 20_000)
+    kept = 400 - len(expirable(metadata, Retention(HOUR_MS, 200), (), 400_000))
     assert kept == 45
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> TableLook:
+def histories(draw: st.DrawFn) -> TableMetadata:
     """A main branch with gaps of progress, rewrites, references and leftovers."""
     count = draw(st.integers(1, 40))
     chosen = st.sets(st.integers(1, count))
@@ -101,9 +101,9 @@ def histories(draw: st.DrawFn) -> TableLook:
     return replace(table(snapshots), refs={f"r{n}": n for n in refs})
 
 
-def newest_progress(look: TableLook) -> dict[str, str]:
+def newest_progress(metadata: TableMetadata) -> dict[str, str]:
     found: dict[str, str] = {}
-    for snapshot in look.ancestors():
+    for snapshot in metadata.ancestors():
         for pipeline, commit in snapshot.progress.items():
             found.setdefault(pipeline, commit)
     return found
@@ -111,13 +111,13 @@ def newest_progress(look: TableLook) -> dict[str, str]:
 
 @settings(max_examples=400, deadline=None)
 @given(histories(), st.integers(1, 12), st.integers(1, 50), st.integers(0, 200))
-def test_no_history_loses_progress_or_a_reference(look: TableLook, count: int, age_s: int, now_s: int) -> None:
+def test_no_history_loses_progress_or_a_reference(metadata: TableMetadata, count: int, age_s: int, now_s: int) -> None:
     for _ in range(3):
-        gone = set(expirable(look, Retention(age_s * 1000, count), (), now_s * 1000))
-        left = replace(look, snapshots={i: s for i, s in look.snapshots.items() if i not in gone})
-        assert newest_progress(left) == newest_progress(look)
-        assert {*look.refs.values(), look.head} <= left.snapshots.keys()
-        look = left
+        gone = set(expirable(metadata, Retention(age_s * 1000, count), (), now_s * 1000))
+        left = replace(metadata, snapshots={i: s for i, s in metadata.snapshots.items() if i not in gone})
+        assert newest_progress(left) == newest_progress(metadata)
+        assert {*metadata.refs.values(), metadata.head} <= left.snapshots.keys()
+        metadata = left
 
 
 @pytest.mark.parametrize("retention", [Retention(HOUR_MS, 1), Retention(1, 1)])

@@ -10,9 +10,9 @@ import pytest
 
 from frazil.catalog.maintenance_port import Compaction, Rewritten, Transfer
 from frazil.catalog.table_metadata import Snapshot, StoredData
-from frazil.maintenance.plan import ORPHANS_NOTE, Care
+from frazil.maintenance.plan import ORPHANS_NOTE, MaintenanceTask
 from frazil.maintenance.run import Carer, Charge
-from frazil.maintenance.scheduler import ROUND_BYTES, Caretaker, Seen
+from frazil.maintenance.scheduler import ROUND_BYTES, MaintenanceScheduler, Seen
 from frazil.spec.models import MaintenanceSpec
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, table
@@ -30,10 +30,10 @@ class Rewriting(PaperUpkeep):
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:  # noqa: ARG002
         self.calls.append("compact")
-        look, options = self.tables[table], compaction.options
-        most = int(options.get("max-files-to-rewrite", len(look.files)))
+        metadata, options = self.tables[table], compaction.options
+        most = int(options.get("max-files-to-rewrite", len(metadata.files)))
         by_partition: dict[str, list[StoredData]] = {}
-        for file in look.files:
+        for file in metadata.files:
             by_partition.setdefault(file.partition, []).append(file)
         removed = 0
         left: list[StoredData] = []
@@ -45,7 +45,7 @@ class Rewriting(PaperUpkeep):
             removed += (Counter(files) - Counter(after)).total()
             self.written += sum(file.size_bytes for file in (Counter(after) - Counter(files)).elements())
             left += after
-        self.tables[table] = replace(look, files=tuple(left))
+        self.tables[table] = replace(metadata, files=tuple(left))
         return Rewritten(removed, 1)
 
     def _without_worn(self, files: Sequence[StoredData], options: Mapping[str, str]) -> list[StoredData]:
@@ -68,8 +68,8 @@ class Feed:
         # Looking for orphans writes no rows.
         never = {f"frazil.p.{ORPHANS_NOTE}": str(self.clock.now_ms() + 10**12)}
         self.upkeep = Rewriting(replace(table(), properties=never, files=tuple(files)), self.clock)
-        self.caretaker = Caretaker(Carer(self.upkeep, "p", self.clock), self.clock)
-        self.charge = Charge("t.a", Care(MaintenanceSpec(), TARGET, ROUND_BYTES))
+        self.maintenance_scheduler = MaintenanceScheduler(Carer(self.upkeep, "p", self.clock), self.clock)
+        self.charge = Charge("t.a", MaintenanceTask(MaintenanceSpec(), TARGET, ROUND_BYTES))
         self.commits = 0
 
     @property
@@ -79,15 +79,15 @@ class Feed:
     def commit(self, files: Sequence[StoredData]) -> None:
         self.commits += 1
         head = Snapshot(self.commits, None, self.clock.now_ms(), progress={"p": str(self.commits)})
-        look = self.upkeep.tables["t.a"]
-        self.upkeep.tables["t.a"] = replace(look, files=tuple(files), snapshots={head.id: head}, head=head.id)
+        metadata = self.upkeep.tables["t.a"]
+        self.upkeep.tables["t.a"] = replace(metadata, files=tuple(files), snapshots={head.id: head}, head=head.id)
 
     def rest(self, seconds: int) -> None:
         step_s = max(1, seconds // 60)
         for _ in range(0, seconds, step_s):
-            self.caretaker.note([Seen(self.charge, str(self.commits), len(self.files), 1)])
+            self.maintenance_scheduler.note([Seen(self.charge, str(self.commits), len(self.files), 1)])
             self.clock.sleep(step_s)
-            self.caretaker.turn()
+            self.maintenance_scheduler.turn()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_table_with_few_commits_is_not_looked_at_again_and_again_between_them(
         feed.commit([*feed.files, StoredData(MIB, ROWS, "[0,[]]")])
         feed.upkeep.calls.clear()
         feed.rest(7200)
-        assert feed.upkeep.calls.count("look") <= 4
+        assert feed.upkeep.calls.count("metadata") <= 4
 
 
 def test_progress_is_said_again_soon_after_files_were_rewritten_between_few_commits() -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from frazil.catalog.maintenance_port import Upkeep
 from frazil.catalog.port import TableSize
-from frazil.catalog.table_metadata import StoredData, StoredDeletes, TableLook
+from frazil.catalog.table_metadata import StoredData, StoredDeletes, TableMetadata
 from frazil.ingest.table import Table
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.run import Carer
-from frazil.ops.maintenance import charges, report_care, seen_by
-from frazil.ops.reports import CareReport
+from frazil.ops.maintenance import charges, report_maintenance, seen_by
+from frazil.ops.reports import MaintenanceReport
 from frazil.spec.models import MaintenanceSpec, TableSpec, TopicSelector
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, line, without_progress
@@ -29,8 +29,8 @@ def table(name: str, maintenance: Mapping[str, Any] | None = None, **known: Any)
 
 
 def test_the_oldest_batch_in_hand_is_told_of_a_table_and_of_its_dead_letters() -> None:
-    idle = table("n.idle", last_batch_at_s=5.0, letter_count=1)
-    busy = table("n.busy", last_batch_at_s=7.0, letter_count=1, in_flight=True)
+    idle = table("n.idle", last_batch_at_s=5.0, dead_letter_count=1)
+    busy = table("n.busy", last_batch_at_s=7.0, dead_letter_count=1, in_flight=True)
     found = {seen.charge.name: seen.batch_s for seen in seen_by([idle, busy])}
     assert found == {
         "n.idle": None,
@@ -45,38 +45,38 @@ def test_dead_letters_have_their_own_columns_and_no_order_by_the_table_s(order: 
     spec = {order: ("page_url",), "snapshot_count": 7, "cores": 2}
     own, box = charges([table("n.t", maintenance=spec)])
     assert (box.name, box.owners) == ("n.t__dead_letters", ("n.t",))
-    assert own.care.spec == MaintenanceSpec.model_validate(spec)
-    assert box.care.spec == MaintenanceSpec(snapshot_count=7, cores=2)
+    assert own.maintenance.spec == MaintenanceSpec.model_validate(spec)
+    assert box.maintenance.spec == MaintenanceSpec(snapshot_count=7, cores=2)
 
 
 class OneTable:
     """Of Upkeep what looks."""
 
-    def __init__(self, look: TableLook) -> None:
+    def __init__(self, look: TableMetadata) -> None:
         self._look = look
 
-    def look(self, table: str, with_files: bool) -> TableLook | None:
+    def metadata(self, table: str, with_files: bool) -> TableMetadata | None:
         return self._look if table == self._look.name and with_files else None
 
 
-def reported(look: TableLook, said: Mapping[str, Any], mode: str = "append") -> CareReport:
+def reported(look: TableMetadata, said: Mapping[str, Any], mode: str = "append") -> MaintenanceReport:
     spec = {"name": "t.a", "topics": (TopicSelector(literal="a"),), "mode": mode, "maintenance": {"is_on": False}}
     upkeep = cast(Upkeep, OneTable(look))
-    found = report_care(upkeep, "p", Table(TableSpec.model_validate(spec)), said, FakeClock())
+    found = report_maintenance(upkeep, "p", Table(TableSpec.model_validate(spec)), said, FakeClock())
     assert found is not None
     return found
 
 
 def test_status_has_the_figures_of_a_table() -> None:
     sizes = {"[0,[]]": [MIB, 2 * MIB], "[0,[1]]": [3 * MIB, 400 * MIB, 500 * MIB]}
-    snapshots = [*line(3), replace(without_progress(line(4)[-1], removes_files=True), is_care=True)]
+    snapshots = [*line(3), replace(without_progress(line(4)[-1], removes_files=True), is_maintenance=True)]
     look = replace(
         look_of(snapshots, sizes),
         deletes=(StoredDeletes("vector", 10, 7, True), StoredDeletes("equality", 10, 5)),
         manifests=(10, 20, 30),
         metadata_bytes=1234,
     )
-    assert reported(look, {}) == CareReport(
+    assert reported(look, {}) == MaintenanceReport(
         p50_bytes=3 * MIB,
         small_share=0.4,
         delete_files=2,
@@ -112,5 +112,5 @@ def test_status_says_what_is_above_its_cap_and_what_comes_of_it() -> None:
 def test_a_mirror_is_told_from_tables_that_only_grow() -> None:
     spec = {"name": "n.m", "topics": (TopicSelector(literal="a"),), "mode": "upsert"}
     mirror = Table(TableSpec.model_validate(spec))
-    found = {charge.name: charge.is_mirror for charge in charges([table("n.t"), mirror])}
+    found = {charge.name: charge.is_upsert for charge in charges([table("n.t"), mirror])}
     assert found == {"n.t": False, "n.m": True, "n.t__dead_letters": False, "n.m__dead_letters": False}

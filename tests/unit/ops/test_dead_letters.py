@@ -10,7 +10,7 @@ import pytest
 from frazil.dead_letters.files import Selection
 from frazil.errors import SpecError
 from frazil.kafka.memory import MemorySource
-from frazil.ops.dead_letters import classes_of, count_letters, find_tables, newest_letters
+from frazil.ops.dead_letters import classes_of, count_dead_letters, find_tables, newest_dead_letters
 from tests.unit.dead_letters.scene import LETTERS, Scene
 from tests.unit.ops.conftest import World
 
@@ -51,7 +51,7 @@ def test_letters_of_many_files_are_counted_and_sorted_together(tmp_path: Path) -
     assert [(one.error_class, one.count) for one in classes_of(scene.catalog, state)] == [
         ("malformed", 5), ("tombstone", 5),
     ]  # fmt: skip
-    assert count_letters(scene.catalog, state, Selection(error_class="malformed", partition=1)) == 2
-    newest = newest_letters(scene.catalog, state, Selection(), 3)
+    assert count_dead_letters(scene.catalog, state, Selection(error_class="malformed", partition=1)) == 2
+    newest = newest_dead_letters(scene.catalog, state, Selection(), 3)
     assert [(row["partition"], row["offset"]) for row in newest] == [(0, 8), (0, 5), (0, 2)]
-    assert len(newest_letters(scene.catalog, state, Selection(), 100)) == 10
+    assert len(newest_dead_letters(scene.catalog, state, Selection(), 100)) == 10

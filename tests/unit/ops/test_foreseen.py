@@ -11,7 +11,7 @@ import pytest
 from frazil.catalog.layout import Layout
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.service import Service
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import ReadRecord
@@ -21,7 +21,7 @@ from frazil.schema.evolve import new_schema
 from frazil.spec import PipelineSpec
 from frazil.spec.partitioning import parse_term
 from frazil.spec.types import parse_type
-from frazil.testing import FakeClock, MemoryJobs, StepLanes
+from frazil.testing import FakeClock, MemoryJobs, StepWorkers
 from frazil.types import OffsetRange
 from tests.unit.ops.conftest import World
 
@@ -30,12 +30,12 @@ _RECORD = {"id": 1, "c": "text", "o": {"n": 1}}
 
 def run(world: World, spec: PipelineSpec) -> Table:
     clock = FakeClock()
-    parts = Parts(
+    parts = Services(
         source=world.source,
         catalog=world.catalog,
         jobs=MemoryJobs(world.source),
         clock=clock,
-        lanes=StepLanes(clock),
+        workers=StepWorkers(clock),
         outbox=MemoryOutbox(),
     )
     service = Service(spec, parts, "run-1", lambda _: None)

@@ -23,7 +23,7 @@ from frazil.cli.status import render
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.table import Table
 from frazil.kafka.memory import MemorySource
-from frazil.ops.reports import CareReport, PipelineReport, as_document
+from frazil.ops.reports import MaintenanceReport, PipelineReport, as_document
 from frazil.ops.state_file import describe
 from frazil.ops.status import report_pipeline
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
@@ -113,19 +113,19 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
         "lag_records": 0, "lag_s": 0.0, "watermark_ms": NOW_MS - 5000, "last_commit_ms": None,
         "rows": 10, "files": 2, "size_bytes": 4000, "average_file_bytes": 2000, "snapshots": 1,
         "partition_spec": [], "sort_order": [],
-        "dropped_fields": [], "dead_letters": 0, "bad_skipped": 0, "skipped_offsets": None, "passed_over": {},
+        "dropped_fields": [], "dead_letters": 0, "bad_skipped": 0, "skipped_offsets": None, "ignored_records": {},
         "refused_changes": [],
-        "last_upsert": None, "care": None,
+        "last_upsert": None, "maintenance": None,
     }  # fmt: skip
 
 
 def test_a_mirror_says_how_many_files_its_last_batch_looked_at(tmp_path: Path) -> None:
     world = UpsertWorld(tmp_path / "world", key_columns=("id",), key=JSON_KEYS)
-    assert describe(world.tell(("1", {"id": 1, "v": "a"})))["last_upsert"]["looked_at"] == 0
+    assert describe(world.tell(("1", {"id": 1, "v": "a"})))["last_upsert"]["inspected"] == 0
     world.tell(("90", {"id": 90, "v": "a"}))
     last = describe(world.tell(("1", {"id": 1, "v": "b"}), ("2", {"id": 2, "v": "b"})))["last_upsert"]
     assert last == {
-        "changes": 2, "keys": 2, "deleted": 1, "late": 0, "unfilled": 0, "files": 2, "looked_at": 1, "tries": 1,
+        "changes": 2, "keys": 2, "deleted": 1, "late": 0, "missing_required": 0, "files": 2, "inspected": 1, "tries": 1,
     }  # fmt: skip
     scene, told = Scene(tmp_path), said({"last_upsert": last})
     assert scene.table(told)["last_upsert"] == last
@@ -296,11 +296,11 @@ def test_what_troubles_care_is_said_while_the_process_runs(
     scene = Scene(tmp_path)
     heard: list[dict[str, Any]] = []
 
-    def look_at_care(_catalog: Catalog, _table: Table, told: Mapping[str, Any]) -> None:
+    def maintenance_status(_catalog: Catalog, _table: Table, told: Mapping[str, Any]) -> None:
         heard.append(dict(told))
 
-    document = said({"care": {"failure": "no room", "last_ms": 5}}, ended=ended)
-    report_pipeline(scene.spec, scene.source, nullcontext(scene.catalog), document, NOW_MS, look_at_care)
+    document = said({"maintenance": {"failure": "no room", "last_ms": 5}}, ended=ended)
+    report_pipeline(scene.spec, scene.source, nullcontext(scene.catalog), document, NOW_MS, maintenance_status)
     assert heard == [expected]
 
 
@@ -309,8 +309,10 @@ REFUSED = ["column x: no", *(f"schema {n}: column y: int is not widened to long"
 
 def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    letters = scene.catalog.create("s.letters", SCHEMA, {}, 2)
-    scene.catalog.commit(Commit("s.letters", (DataFile("f3", 3, 10, ""),), Progress(commit_id="l"), letters.progress))
+    dead_letters = scene.catalog.create("s.letters", SCHEMA, {}, 2)
+    scene.catalog.commit(
+        Commit("s.letters", (DataFile("f3", 3, 10, ""),), Progress(commit_id="l"), dead_letters.progress)
+    )
     scene.catalog.mark("s.a", "dead-letters", "s.letters")
     before = scene.catalog.load("s.a")
     assert before is not None
@@ -337,15 +339,15 @@ def test_records_that_are_no_change_of_a_row_are_counted_by_what_they_are(tmp_pa
     scene = Scene(tmp_path)
     before = scene.catalog.load("s.a")
     assert before is not None
-    after = replace(before.progress, commit_id="d", passed_over={"heartbeat": 1200, "delete": 2})
+    after = replace(before.progress, commit_id="d", ignored_records={"heartbeat": 1200, "delete": 2})
     scene.catalog.commit(Commit("s.a", (), after, before.progress))
     report = scene.report()
-    assert as_document(report)["tables"]["s.a"]["passed_over"] == {"heartbeat": 1200, "delete": 2}
+    assert as_document(report)["tables"]["s.a"]["ignored_records"] == {"heartbeat": 1200, "delete": 2}
     assert "s.a has passed over records that are no change of a row: 2 delete, 1,200 heartbeat" in text_of(report)
-    assert scene.table(said({"passed_over": {"delete": 5}}), Broken())["passed_over"] == {"delete": 5}
+    assert scene.table(said({"ignored_records": {"delete": 5}}), Broken())["ignored_records"] == {"delete": 5}
 
 
-CARED = CareReport(
+CARED = MaintenanceReport(
     p50_bytes=3 * 1024 * 1024,
     small_share=0.25,
     delete_files=12,
@@ -355,9 +357,9 @@ CARED = CareReport(
 )
 
 
-def cared(tmp_path: Path, care: CareReport) -> PipelineReport:
+def cared(tmp_path: Path, maintenance: MaintenanceReport) -> PipelineReport:
     report = Scene(tmp_path).report()
-    return replace(report, tables=tuple(replace(table, care=care) for table in report.tables))
+    return replace(report, tables=tuple(replace(table, maintenance=maintenance) for table in report.tables))
 
 
 def test_how_a_table_is_stored_is_always_shown(tmp_path: Path) -> None:
@@ -371,7 +373,7 @@ def test_how_a_table_is_stored_is_always_shown(tmp_path: Path) -> None:
     assert "due for care" not in text
     said = as_document(report)["tables"]["s.a"]
     assert (said["files"], said["snapshots"]) == (2, 1)
-    assert {name: said["care"][name] for name in ("p50_bytes", "small_share", "delete_files", "metadata_bytes")} == {
+    assert {name: said["maintenance"][name] for name in ("p50_bytes", "small_share", "delete_files", "metadata_bytes")} == {
         "p50_bytes": 3145728, "small_share": 0.25, "delete_files": 12, "metadata_bytes": 20480,
     }  # fmt: skip
 
@@ -394,5 +396,5 @@ def test_what_a_table_owes_is_said_with_what_comes_of_it(tmp_path: Path) -> None
         "note: s.a: table care failed: no space left",
     ):
         assert words in text
-    assert as_document(report)["tables"]["s.a"]["care"]["above_cap"] == ("1,200,000 deleted rows, 60% of all",)
+    assert as_document(report)["tables"]["s.a"]["maintenance"]["above_cap"] == ("1,200,000 deleted rows, 60% of all",)
     assert report.is_well, "what is owed asks for nothing that must be done at once"

@@ -7,11 +7,11 @@ from typing import Any
 
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.table import Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import PipelineSpec, load_spec
-from frazil.testing import StepLanes
+from frazil.testing import StepWorkers
 from tests.unit.ingest.service_scene import Scene
 
 HEAD = "pipeline: {}\nkafka: {{bootstrap.servers: 'b:1'}}\ncommit: {{interval: 1s}}\n"
@@ -47,7 +47,7 @@ class Operator(Scene):
         schemas = Schemas(self.registry, clock=self.clock) if spec.registry else None
         self.started += 1
         catalog = self.catalog if pipeline == "p" else self.catalog.for_pipeline(pipeline)
-        parts = Parts(self.source, catalog, self.jobs, self.clock, StepLanes(self.clock), schemas, self.outbox)
+        parts = Services(self.source, catalog, self.jobs, self.clock, StepWorkers(self.clock), schemas, self.outbox)
         return Service(spec, parts, f"run-{self.started:04}", lambda _: None)
 
     def file(self, text: str, pipeline: str = "p") -> PipelineSpec:

@@ -56,8 +56,8 @@ def test_of_a_union_the_branch_goes_over_that_the_column_holds(
     decoded, found = _read(kind, column, *good, *bad, *good)
     plain = [value[1] if isinstance(value, tuple) else value for value in good]
     assert [dict(value) if column.startswith("map") else value for value in found] == plain * 2
-    assert [misfit.row for misfit in decoded.misfits] == [n + len(good) for n in range(len(bad))]
-    assert {misfit.kind for misfit in decoded.misfits} <= {"does_not_fit"}
+    assert [mismatch.row for mismatch in decoded.mismatches] == [n + len(good) for n in range(len(bad))]
+    assert {mismatch.kind for mismatch in decoded.mismatches} <= {"does_not_fit"}
     assert [said.startswith(f"schema 2: column {refused}") for said in decoded.refusals] == [True] * bool(refused)
     assert decoded.wanted == {}
 
@@ -75,10 +75,10 @@ def test_a_wider_branch_makes_the_column_wider(
 ) -> None:
     assert _read(kind, column, *values)[0].wanted == {(): {"v": wanted}}
     after, found = _read(kind, wider, *values)
-    assert (after.wanted, after.misfits, len(found)) == ({}, [], 2)
+    assert (after.wanted, after.mismatches, len(found)) == ({}, [], 2)
     narrow, _ = _read(kind, column, *values, may_widen=False)
     assert [said.endswith("int is not widened to long") for said in narrow.refusals] == [True]
-    assert [misfit.row for misfit in narrow.misfits] == [1]
+    assert [mismatch.row for mismatch in narrow.mismatches] == [1]
 
 
 def test_a_branch_that_does_not_fit_is_rescued() -> None:
@@ -100,7 +100,7 @@ def test_a_union_of_which_something_is_left_out_is_one(
     kind: Any, column: str, left_out: tuple[str, ...], values: list[Any], expected: list[Any]
 ) -> None:
     decoded, found = _read(kind, column, *values, selection=Selection(exclude=(left_out,)))
-    assert (found, decoded.misfits) == (expected, [])
+    assert (found, decoded.mismatches) == (expected, [])
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_union_of_which_something_is_left_out_is_one(
 )  # fmt: skip
 def test_a_plain_value_goes_to_its_branch(kind: Any, column: str, values: list[Any], expected: list[Any]) -> None:
     decoded, found = _read(kind, column, *values)
-    assert (found, decoded.wanted, decoded.misfits, decoded.refusals) == (expected, {}, [], set())
+    assert (found, decoded.wanted, decoded.mismatches, decoded.refusals) == (expected, {}, [], set())
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_records_before_and_after_a_union_got_its_second_type_are_rows(tmp_path:
         assert [{name: held for name, held in row["v"].items() if held is not None} for row in world.rows()] == expected
     else:
         assert [row["v"] for row in world.rows()] == [1, 2, 3]
-        assert [letter["offset"] for letter in world.rows("n.t__dead_letters")] == [2]
+        assert [dead_letter["offset"] for dead_letter in world.rows("n.t__dead_letters")] == [2]
 
 
 _OPERATION = EnvelopeSpec(kind="operation", operation="what")

@@ -60,17 +60,17 @@ def _json(text: str, kind: str, **options: Any) -> Decoded:
 def test_text_of_json_is_kept_as_it_is_sent(kind: str, text: str) -> None:
     shape, put = _DEPTHS[kind]
     decoded = _json(shape.replace("V", text), kind, coerced=(("v",),))
-    assert (decoded.misfits, decoded.columns[0].to_pylist()) == ([], [put(_KEPT[text])])
+    assert (decoded.mismatches, decoded.columns[0].to_pylist()) == ([], [put(_KEPT[text])])
 
 
 def test_only_the_declared_column_takes_other_values() -> None:
     fields = fields_of({"v": "string", "w": "string"})
     decoded = decode_json(values_of(['{"v": 1, "w": 1}']), fields, JsonOptions(coerced=(("v",),)))
-    assert [(one.path, one.kind) for one in decoded.misfits] == [("w", "does_not_fit")]
+    assert [(one.path, one.kind) for one in decoded.mismatches] == [("w", "does_not_fit")]
 
 
 def test_text_that_is_none_stays_a_bad_record() -> None:
-    assert [one.kind for one in _json('"\\ud800"', "string", coerced=(("v",),)).misfits] == ["bad_text"]
+    assert [one.kind for one in _json('"\\ud800"', "string", coerced=(("v",),)).mismatches] == ["bad_text"]
 
 
 def test_an_object_beside_an_escaped_key_is_kept_as_it_is_sent() -> None:
@@ -124,7 +124,7 @@ def test_days_and_decimals_of_avro_are_kept_as_their_words() -> None:
 def test_bytes_are_no_text_that_a_declaration_keeps() -> None:
     schema = schema_of({"type": "fixed", "name": "F", "size": 2}, "top")
     decoded = decode(written(1, schema, b"ab"), columns_of(v="string"), {1: schema}, coerced=(("v",),))
-    assert [(one.kind, "coerce" in one.reason) for one in decoded.misfits] == [("does_not_fit", False)]
+    assert [(one.kind, "coerce" in one.reason) for one in decoded.mismatches] == [("does_not_fit", False)]
 
 
 def test_values_of_protobuf_are_kept_as_text() -> None:
@@ -188,10 +188,10 @@ def test_numbers_in_declared_dates_and_times_count_the_unit(
     ]
     decoded = _json(shape.replace("V", text), column, units=((("v", *inner), unit),))
     if isinstance(value, str):
-        assert [one.kind for one in decoded.misfits] == [value]
+        assert [one.kind for one in decoded.mismatches] == [value]
     else:
         put = {(): value, ("a",): {"a": value}, ("element",): [value], ("value",): [("k", value)]}[inner]
-        assert (decoded.misfits, decoded.columns[0].to_pylist()) == ([], [put])
+        assert (decoded.mismatches, decoded.columns[0].to_pylist()) == ([], [put])
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_numbers_in_declared_dates_and_times_count_the_unit(
 def test_numbers_of_a_registry_format_count_the_same(kind: str, column: str, unit: str, value: int, told: Any) -> None:
     schema = schema_of(kind, "top")
     decoded = decode(written(1, schema, value), columns_of(v=column), {1: schema}, units=((("v",), unit),))
-    assert ([one.kind for one in decoded.misfits] or decoded.columns[0].to_pylist()) == [told]
+    assert ([one.kind for one in decoded.mismatches] or decoded.columns[0].to_pylist()) == [told]
 
 
 def test_dates_and_times_inside_a_declared_column_are_found() -> None:

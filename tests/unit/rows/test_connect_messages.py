@@ -58,7 +58,7 @@ def _read(
     found = decode_values(of, schema.fields, records)
     columns = {field.name: column.to_pylist() for field, column in zip(schema.fields, found.columns, strict=True)}
     rows = [{name: column[n] for name, column in columns.items()} for n in range(len(values)) if not found.refused[n]]
-    bad = [(one.row, one.kind) for one in found.misfits]
+    bad = [(one.row, one.kind) for one in found.mismatches]
     return {name: str(kind) for name, kind in kinds.items()}, rows, bad
 
 
@@ -200,7 +200,7 @@ def test_a_key_has_the_types_of_its_schema(
     (found,) = wanted.values()
     assert str(found) == (f"struct<0: id: optional {column}>" if is_struct else column)
     decoded = decode_keys(Reading(), "_key", found, records, 20)
-    assert (decoded.columns[0].to_pylist(), decoded.misfits) == ([{"id": value} if is_struct else value, None], [])
+    assert (decoded.columns[0].to_pylist(), decoded.mismatches) == ([{"id": value} if is_struct else value, None], [])
 
 
 def test_an_upsert_table_finds_its_rows_by_keys_with_a_schema_and_takes_their_tombstones(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_an_avro_key_that_is_no_record_is_read_by_connects_name(
     records = {"key": pa.array([_avro(schema, written)], pa.binary())}
     (found,) = decode_keys(reading, "_key", None, records, 20).wanted[()].values()
     decoded = decode_keys(reading, "_key", found, records, 20)
-    assert (str(found), decoded.columns[0].to_pylist(), decoded.misfits) == (column, [value], [])
+    assert (str(found), decoded.columns[0].to_pylist(), decoded.mismatches) == (column, [value], [])
 
 
 def test_names_of_two_namespaces_are_not_taken_for_each_other() -> None:
@@ -326,7 +326,7 @@ def test_rows_that_name_their_operation_are_read_from_messages_with_a_schema(tmp
     world.catch_up()
     days = [(row["id"], row["day"]) for row in world.mirror("id", "day")]
     assert days == [(1, dt.date(1970, 1, 8)), (4, None), (5, None)]
-    assert [kind for kind, _ in world.letters()] == ["unknown_operation"]
+    assert [kind for kind, _ in world.dead_letters()] == ["unknown_operation"]
 
 
 def test_a_unit_that_the_file_gives_a_column_counts(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def written(number: int, schema: WriterSchema, *values: Any) -> list[bytes]:
 
 def found(decoded: Decoded) -> list[Any]:
     """The values; of a map as a mapping."""
-    assert [(one.reason, one.path) for one in decoded.misfits] == []
+    assert [(one.reason, one.path) for one in decoded.mismatches] == []
     others = {refusal for refusal in decoded.refusals if "column v: boolean does not fit" not in refusal}  # Of a union.
     assert (decoded.wanted, others) == ({}, set())
     values: list[Any] = decoded.columns[0].to_pylist(maps_as_pydicts="strict")
@@ -120,7 +120,7 @@ def test_a_text_that_is_no_uuid_is_a_bad_record_of_a_uuid_column() -> None:
     schema = schema_of("string", "top")
     decoded = decode(written(1, schema, _UUID, "no uuid", _UUID), fields_of(v="uuid"), {1: schema})
     assert decoded.refused.tolist() == [False, True, False]
-    assert [one.reason for one in decoded.misfits] == ['"no uuid" (string) does not fit uuid']
+    assert [one.reason for one in decoded.mismatches] == ['"no uuid" (string) does not fit uuid']
 
 
 @pytest.mark.parametrize(("shape", "shown"), [("top", "{}"), ("list", "[{},null]"), ("struct", '{{"m":{}}}')])
@@ -130,7 +130,7 @@ def test_messages_and_rescued_values_have_a_uuid_as_a_uuid(shape: str, shown: st
     text = shown.format(f'"{_UUID.lower()}"')
     decoded = decode(record, fields_of(v="long"), {1: schema})
     cut = text if len(text) <= 60 else f"{text[:60]}…"
-    assert decoded.misfits[0].reason.startswith(f"{cut} (")
+    assert decoded.mismatches[0].reason.startswith(f"{cut} (")
     for fields in (fields_of(v="long"), fields_of(w="long")):
         rescued = decode(record, fields, {1: schema}, unknown_fields="rescue", is_rescuing=True).rescued
         assert rescued is not None
@@ -141,7 +141,7 @@ def test_a_value_of_a_logical_type_that_does_not_fit_is_a_bad_record_as_its_numb
     schema = schema_of({"type": "long", "logicalType": "timestamp-micros"}, "top")
     record = b"\0" + struct.pack(">i", 1) + written(1, schema_of("long", "top"), 2**40)[0][5:]
     decoded = decode([record], fields_of(v="int"), {1: schema}, may_widen=False)
-    assert [one.reason for one in decoded.misfits] == [f"{2**40} (long) does not fit int"]
+    assert [one.reason for one in decoded.mismatches] == [f"{2**40} (long) does not fit int"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_number_without_a_meaning_names_the_declaration_that_gives_it_one(
 ) -> None:
     schema = schema_of(plain, "top")
     decoded = decode(written(1, schema, value), fields_of(v=column), {1: schema})
-    assert decoded.misfits[0].reason.endswith(remedy)
+    assert decoded.mismatches[0].reason.endswith(remedy)
 
 
 @pytest.mark.parametrize("op", ["c", "d"])
@@ -186,7 +186,7 @@ def test_in_an_envelope_too_the_type_underneath_has_values_as_written(op: str, i
         **{**reading.__dict__, "schemas": ((number, WriterSchema("avro", json.dumps(envelope(logical)))),)}
     )
     changes = read_envelope(target_for(MIRROR, {"id": "long", "u": "string"}, reading=reading), records)
-    assert changes.decoded.misfits == []
+    assert changes.decoded.mismatches == []
     assert changes.columns[0].to_pylist() == [1_700_000_000_123]
     if op == "c":
         assert changes.columns[1].to_pylist() == [_UUID]
@@ -247,7 +247,7 @@ def test_a_message_without_fields_is_a_struct_of_nulls_where_the_column_is_a_str
     none: dict[str, Any] = {"by": None}
     table = pa.Table.from_arrays(decoded.columns, names=[field.name for field in fields])
     absent: dict[str, Any] = {"placed": None, "list": [], "map": {}, "in": None}
-    assert (decoded.misfits, decoded.refusals) == ([], set())
+    assert (decoded.mismatches, decoded.refusals) == ([], set())
     assert table.to_pylist(maps_as_pydicts="strict") == [
         {"placed": none, "list": [none, none], "map": {"k": none}, "in": {"deep": none}},
         absent,
@@ -265,7 +265,7 @@ def test_the_message_of_a_boolean_column_names_a_column_for_the_fields_that_came
     fields = fields_of(placed="boolean")
     record = message(_WITH, 1, {"placed": {"by": "x"}})
     decoded = decode([record], fields, {1: _WITH}, format="protobuf", unknown_fields="drop")
-    assert decoded.misfits[0].reason == (
+    assert decoded.mismatches[0].reason == (
         '{"by":"x","far":null} (struct) does not fit boolean; the column was made of a message or record without fields:'
         " give the field a column of its own, such as"
         ' `columns: {placed_fields: {type: "struct<by: string, far: boolean>", field: placed}}`'
@@ -342,7 +342,7 @@ def test_a_change_that_the_wire_allows_is_one_that_the_column_takes(
     record = message(schema, 1, {"v": given, "l": [given, given], "m": {"k": given}, "s": {"v": given}})
     fields = fields_of(v=column, l=f"list<{column}>", m=f"map<string,{column}>", s=f"struct<v: {column}>")
     decoded = decode([record], fields, {1: schema}, format="protobuf", may_widen=False)
-    assert decoded.misfits == []
+    assert decoded.mismatches == []
     (row,) = rows(decoded, fields)
     assert row == {"v": value, "l": [value, value], "m": [("k", value)], "s": {"v": value}}
 
@@ -351,12 +351,12 @@ def test_bytes_that_are_no_text_are_a_bad_record_of_a_text_column() -> None:
     schema = proto(_WIRE.format("bytes"))
     record = message(schema, 1, {"v": "/w=="})
     decoded = decode([record], fields_of(v="string"), {1: schema}, format="protobuf", unknown_fields="drop")
-    assert [(one.kind, one.path) for one in decoded.misfits] == [("bad_text", "v")]
+    assert [(one.kind, one.path) for one in decoded.mismatches] == [("bad_text", "v")]
 
 
 def test_a_number_in_a_column_of_names_is_text_only_where_the_column_is_declared_so() -> None:
     schema = proto(_WIRE.format("int32"))
     record, fields = message(schema, 1, {"v": 5}), fields_of(v="string")
     given = {"format": "protobuf", "unknown_fields": "drop"}
-    assert [one.kind for one in decode([record], fields, {1: schema}, **given).misfits] == ["does_not_fit"]
+    assert [one.kind for one in decode([record], fields, {1: schema}, **given).mismatches] == ["does_not_fit"]
     assert found(decode([record], fields, {1: schema}, **given, coerced=(("v",),))) == ["5"]

@@ -39,7 +39,7 @@ def columns(world: World) -> dict[str, str]:
     return {field.name: re.sub(r"\d+: ", "", str(field.field_type)) for field in state.schema.fields}
 
 
-def letters(world: World) -> list[str]:
+def dead_letters(world: World) -> list[str]:
     """Why records are dead letters."""
     return (
         [row["message"] for row in world.rows("n.t__dead_letters")] if world.catalog.load("n.t__dead_letters") else []
@@ -98,20 +98,20 @@ def test_where_a_logical_type_goes_the_remedy_gives_the_numbers_their_meaning(
     with_type, without = avro(v={"type": plain, "logicalType": logical}), avro(v=plain)
     put(world, with_type, {"v": value})
     put(world, without, {"v": value})
-    (reason,) = letters(world)
+    (reason,) = dead_letters(world)
     world.table = world.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
     put(world, without, {"v": value})
     one, other = (row["v"] for row in world.rows())
     assert one == other
     assert columns(world) == {"v": column}
-    assert len(letters(world)) == 1
+    assert len(dead_letters(world)) == 1
 
 
 def test_a_number_that_came_to_a_text_column_is_kept_as_text_by_the_remedy(tmp_path: Path) -> None:
     world = World(tmp_path, **_OPEN)
     put(world, avro(v="string"), {"v": "a"})
     put(world, avro(v="int"), {"v": 7})
-    (reason,) = letters(world)
+    (reason,) = dead_letters(world)
     world.table = world.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
     put(world, avro(v="int"), {"v": 8})
     assert [row["v"] for row in world.rows()] == ["a", "8"]
@@ -142,16 +142,16 @@ def test_a_message_gets_its_first_field(tmp_path: Path, kind: str) -> None:
         tell(world, text, {"id": number, "placed": placed})
     rows = [(row["id"], row["placed"]) for row in world.rows()]
     if kind:
-        assert (rows, letters(world)) == ([(1, {"by": None}), (2, {"by": "x"}), (3, {"by": None})], [])
+        assert (rows, dead_letters(world)) == ([(1, {"by": None}), (2, {"by": "x"}), (3, {"by": None})], [])
         return
     assert rows == [(1, True), (3, True)]
-    (reason,) = letters(world)
+    (reason,) = dead_letters(world)
     world.table = world.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
     tell(world, having, {"id": 4, "placed": {"by": "y"}})
     tell(world, without, {"id": 5, "placed": {}})
     later = [(row["id"], row["placed"], row["placed_fields"]) for row in world.rows() if row["id"] > 3]
     assert later == [(4, None, {"by": "y"}), (5, None, {"by": None})]
-    assert len(letters(world)) == 1
+    assert len(dead_letters(world)) == 1
 
 
 def test_a_message_loses_its_last_field(tmp_path: Path) -> None:
@@ -258,4 +258,4 @@ def test_a_mirror_s_key_that_gets_a_logical_type_is_the_same_key(tmp_path: Path)
     assert state is not None
     assert str(state.schema.find_field("id").field_type) == "string"
     assert [row["v"] for row in world.rows()] == [1, 2]
-    assert letters(world) == []
+    assert dead_letters(world) == []

@@ -67,7 +67,7 @@ def test_what_is_no_value_of_the_column_is_a_bad_record_and_its_neighbours_are_r
     for batch in ([bad, good, good] if is_first else [good, bad, good], [good], [bad, good]):
         table = _run(scene, *batch)
         assert (table.run_state, table.reason) == (RunState.WAITING, "")
-    assert [offset for *_, offset in scene.letters("n.a")] == [0 if is_first else 1, 4]
+    assert [offset for *_, offset in scene.dead_letters("n.a")] == [0 if is_first else 1, 4]
     rows = scene.rows("n.a")
     assert len(rows) == 4
     assert all(row.keys() == {"id", "v"} and _has_nothing(row["v"]) for row in rows)
@@ -119,7 +119,7 @@ def test_an_include_of_a_member_that_the_column_cannot_have_makes_bad_records(tm
     scene.settings["include"] = (("id",), ("v", "s", "x"))
     scene.feed("a", {"id": 2, "v": {"s": {"x": 1}}}, {"id": 3})
     table = only(scene.catch_up())
-    assert (table.run_state, scene.letters("n.a")) == (RunState.WAITING, [("a", 0, 1)])
+    assert (table.run_state, scene.dead_letters("n.a")) == (RunState.WAITING, [("a", 0, 1)])
     assert [(row.get("id"), row["v"]) for row in scene.rows("n.a")] == [(None, {"s": 1}), (3, None)]
 
 
@@ -148,8 +148,10 @@ def test_so_are_records_of_the_registry(
         world.settle(service)
         assert [table.reason for table in service.tables] == [""]
     assert world.rows() == [{"id": 1, "v": None}, {"id": 3, "v": None}]
-    letters = [(letter["offset"], letter["error_class"]) for letter in world.rows("n.t__dead_letters")]
-    assert letters == [(0, "does_not_fit"), (2, "does_not_fit")]
+    dead_letters = [
+        (dead_letter["offset"], dead_letter["error_class"]) for dead_letter in world.rows("n.t__dead_letters")
+    ]
+    assert dead_letters == [(0, "does_not_fit"), (2, "does_not_fit")]
 
 
 def test_what_is_required_of_a_struct_of_which_nothing_is_taken_is_asked_of_no_record() -> None:
@@ -222,5 +224,5 @@ def test_whatever_is_left_out_each_record_is_a_row_or_a_letter_and_the_table_goe
         assert (table.run_state, table.reason) == (RunState.WAITING, "")
     has_letters = scene.catalog.load("n.a__dead_letters") is not None
     places = [row["id"] for row in scene.rows("n.a")]
-    places += [offset for *_, offset in scene.letters("n.a")] if has_letters else []
+    places += [offset for *_, offset in scene.dead_letters("n.a")] if has_letters else []
     assert sorted(places) == list(range(count))

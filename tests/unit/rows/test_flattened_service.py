@@ -137,7 +137,7 @@ def test_what_is_no_record_where_nothing_of_the_struct_is_taken_is_a_bad_record(
     columns = (ColumnSpec(name="o", type=parse_type("struct<p: int>")),)
     scene = Scene(tmp_path, "a", columns=columns, flatten=flatten, exclude=(("o", "p"),), on_bad_record="dead_letter")
     table = _run(scene, {"id": 1, "o": {"p": 1}}, {"id": 2, "o": "x"}, {"id": 3})
-    assert (table.run_state, table.reason, table.letter_count) == (RunState.WAITING, "", 1)
+    assert (table.run_state, table.reason, table.dead_letter_count) == (RunState.WAITING, "", 1)
     assert [(row["id"], row["o"]) for row in scene.rows("n.a")] == [(1, None), (3, None)]
 
 
@@ -178,7 +178,7 @@ def test_a_column_that_waits_for_its_field_gets_none_from_inside_another_column(
     assert _run(scene, first).run_state is RunState.WAITING
     table = _run(scene, {"a": {"b": "y"}}, *[first] * 50)
     assert table.run_state is RunState.WAITING
-    assert scene.letters("n.a") == [("a", 0, 1)]
+    assert scene.dead_letters("n.a") == [("a", 0, 1)]
     assert len(scene.rows("n.a")) == 51
 
 

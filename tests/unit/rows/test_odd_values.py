@@ -40,5 +40,5 @@ def test_where_fields_are_dropped_bad_values_are_letters_and_odd_ones_rows(tmp_p
     scene.feed("a", *VALUES.values(), *RECORDS)
     scene.catch_up()
     bad = [("a", 0, offset) for offset, name in enumerate(VALUES) if name in BAD]
-    assert scene.letters("n.a") == bad
+    assert scene.dead_letters("n.a") == bad
     assert len(scene.rows("n.a")) == len(VALUES) + len(RECORDS) - len(bad)

@@ -14,11 +14,11 @@ from structlog.testing import capture_logs
 
 from frazil.dead_letters.files import Retried, Selection
 from frazil.ingest.table import RunState
-from frazil.schema.conflicts import MOST_BARRED, grant
+from frazil.schema.conflicts import MOST_REJECTED, accept
 from frazil.schema.evolve import NamesClash, Wanted, new_schema
 from frazil.spec.models import FlattenSpec, LimitsSpec
 from frazil.spec.types import parse_type
-from tests.unit.dead_letters.scene import Scene as Letters
+from tests.unit.dead_letters.scene import Scene as PendingDeadLetters
 from tests.unit.ingest import test_schemas
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -36,7 +36,7 @@ NESTED: Case = (
 )
 
 
-def letter(scene: Scene) -> tuple[int, str, str | None]:
+def dead_letter(scene: Scene) -> tuple[int, str, str | None]:
     """Of the one dead letter its offset, class and path."""
     (file,) = scene.catalog.data_files("n.a__dead_letters")
     (row,) = pq.read_table(file.path).to_pylist()
@@ -54,7 +54,7 @@ def test_such_a_record_is_a_letter_and_brings_no_column(
         table = only(scene.catch_up())
         assert (table.run_state, table.reason) == (RunState.WAITING, "")
     assert [row["n"] for row in scene.rows("n.a")] == list(range(200))
-    assert letter(scene) == (before, kind, path)
+    assert dead_letter(scene) == (before, kind, path)
     state = scene.catalog.load("n.a")
     assert state is not None
     assert [field.name for field in state.schema.fields] == ["n", *settings.get("metadata", {}).values()]
@@ -77,7 +77,7 @@ def test_a_field_that_comes_later_is_kept_out_and_said_once(tmp_path: Path) -> N
             for _ in range(20):
                 service.turn()
     assert [row["user_id"] for row in scene.rows("n.a")] == [0, 1, 2]
-    assert scene.letters("n.a") == [("a", 0, 1), ("a", 0, 3), ("a", 0, 5)]
+    assert scene.dead_letters("n.a") == [("a", 0, 1), ("a", 0, 3), ("a", 0, 5)]
     said = [log["change"] for log in logs if log["event"] == "schema_change_refused"]
     assert said == ["column user_id: the fields user.id and user_id would share the column user_id"]
 
@@ -113,8 +113,8 @@ def test_a_record_without_a_value_that_identifies_a_row_is_a_letter_and_the_colu
     (table,) = service.tables
     assert (table.run_state, table.reason) == (RunState.WAITING, "")
     assert world.rows() == [{"id": 1, "name": "a"}, {"id": 3, "name": None}]
-    (letter,) = world.rows("n.t__dead_letters")
-    assert (letter["offset"], letter["error_class"], letter["path"]) == (1, "missing", "id")
+    (dead_letter,) = world.rows("n.t__dead_letters")
+    assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "missing", "id")
 
 
 def test_avro_records_with_a_field_that_is_kept_out_are_letters(tmp_path: Path) -> None:
@@ -125,12 +125,12 @@ def test_avro_records_with_a_field_that_is_kept_out_are_letters(tmp_path: Path) 
     world.produce(two, other, {"id": 2, "_offset": 5}, {"id": 3, "_offset": None})
     world.settle()
     assert [(row["id"], row["_offset"]) for row in world.rows()] == [(1, 0), (3, 2)]
-    (letter,) = world.rows("n.t__dead_letters")
-    assert (letter["offset"], letter["error_class"], letter["path"]) == (1, "name_taken", "_offset")
+    (dead_letter,) = world.rows("n.t__dead_letters")
+    assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "name_taken", "_offset")
 
 
 def test_a_retry_leaves_such_letters_where_they_are_and_takes_the_others(tmp_path: Path) -> None:
-    scene = Letters(tmp_path, {"n": "long"}, metadata={"offset": "_offset"})
+    scene = PendingDeadLetters(tmp_path, {"n": "long"}, metadata={"offset": "_offset"})
     scene.feed({"n": 1}, {"n": 2, "_offset": 9}, {"n": "x"})
     assert scene.retrier.retry(scene.table, Selection()) == Retried(fitted=0, stayed=2)
     scene.declare({"n": "long"}, metadata={"offset": "_place"})
@@ -151,24 +151,24 @@ def clash(*names: str) -> Any:
 
 def test_what_is_in_the_way_is_found_and_the_rest_granted() -> None:
     wanted = {(): {"a": parse_type("struct<b: long, c: long>"), "a.b": LONG, "x": LONG, "y": LONG}, ("l",): {"m": LONG}}
-    granted, barred = grant(wanted, clash("y"))
-    assert granted == {(): {"a": wanted[()]["a"], "x": LONG}, ("l",): {"m": LONG}}
-    assert barred.keys() == {("a.b",), ("y",)}
-    assert barred["y",] == "no y"
+    accepted, rejected = accept(wanted, clash("y"))
+    assert accepted == {(): {"a": wanted[()]["a"], "x": LONG}, ("l",): {"m": LONG}}
+    assert rejected.keys() == {("a.b",), ("y",)}
+    assert rejected["y",] == "no y"
 
 
 def test_of_a_record_whose_fields_are_all_kept_out_the_record_is() -> None:
     wanted: Wanted = {
         (): {"a.b": LONG, "a": parse_type("struct<b: long>"), "c.d": LONG, "c": parse_type("struct<d: long, e: long>")}
     }
-    granted, barred = grant(wanted, clash())
-    assert barred.keys() == {("a", "b"), ("c", "d")}
-    (left,) = granted[()]["c"].fields  # type: ignore[attr-defined]
+    accepted, rejected = accept(wanted, clash())
+    assert rejected.keys() == {("a", "b"), ("c", "d")}
+    (left,) = accepted[()]["c"].fields  # type: ignore[attr-defined]
     assert (left.name, left.field_type) == ("e", LONG)
 
 
 def test_so_many_are_kept_out_and_no_more() -> None:
-    names = [f"f{n}" for n in range(MOST_BARRED + 1)]
-    assert len(grant({(): dict.fromkeys(names[:-1], LONG)}, clash(*names))[1]) == MOST_BARRED
+    names = [f"f{n}" for n in range(MOST_REJECTED + 1)]
+    assert len(accept({(): dict.fromkeys(names[:-1], LONG)}, clash(*names))[1]) == MOST_REJECTED
     with pytest.raises(NamesClash):
-        grant({(): dict.fromkeys(names, LONG)}, clash(*names))
+        accept({(): dict.fromkeys(names, LONG)}, clash(*names))

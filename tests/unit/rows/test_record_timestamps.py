@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.dead_letters.record import LETTER_TYPES
+from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.settings import Reading
 from frazil.ingest.task import Job
@@ -21,11 +21,11 @@ _FAR = (FIRST_US - 1, LAST_US, 2**63 - 1)
 
 
 def _read(root: Path, metadata: tuple[MetadataField, ...]) -> TaskReport:
-    letters = target_of(
-        root, {name: str(kind) for name, kind in LETTER_TYPES.items() if name in _LETTER}, name="lake.d"
+    dead_letters = target_of(
+        root, {name: str(kind) for name, kind in DEAD_LETTER_TYPES.items() if name in _LETTER}, name="lake.d"
     )
     reading = Reading(on_bad="dead_letter")
-    target = target_of(root, {"id": "long"}, reading=reading, letters=letters, metadata=metadata)
+    target = target_of(root, {"id": "long"}, reading=reading, dead_letters=dead_letters, metadata=metadata)
     times = [*_ENDS, *_FAR]
     batch = records_of([{"offset": n, "timestamp": at, "value": b'{"id": %d}' % n} for n, at in enumerate(times)])
     return run(Job({"a": target}), batch)["lake.t"]
@@ -41,8 +41,8 @@ def test_records_with_a_timestamp_outside_of_the_years_1_to_9999_are_dead_letter
     (rows,) = (pq.read_table(file.path) for file in report.files)
     assert rows["id"].to_pylist() == [0, 1]
     assert rows["_timestamp"].cast(pa.int64()).to_pylist() == list(_ENDS)
-    (letters,) = (pq.read_table(file.path).to_pylist() for file in report.letters)
-    assert letters == [
+    (dead_letters,) = (pq.read_table(file.path).to_pylist() for file in report.dead_letters)
+    assert dead_letters == [
         {
             "offset": 2 + n,
             "timestamp": None,

@@ -66,7 +66,7 @@ def test_one_that_is_left_out_becomes_optional_as_a_column_does(
 
 def test_where_the_table_may_not_change_its_records_are_bad_ones(tmp_path: Path) -> None:
     scene = _scene(tmp_path, _STRUCT, exclude=(("v", "s"),), schema_evolution="freeze")
-    assert (_fed(scene, _ROW, None), scene.letters("n.a")) == ([None], [("a", 0, 0)])
+    assert (_fed(scene, _ROW, None), scene.dead_letters("n.a")) == ([None], [("a", 0, 0)])
 
 
 def test_a_value_that_is_missing_is_never_written_as_another() -> None:

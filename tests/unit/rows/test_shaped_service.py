@@ -12,13 +12,13 @@ import pytest
 from frazil.decode.settings import WriterSchema
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
-from frazil.ingest.services import Parts
+from frazil.ingest.services import Services
 from frazil.ingest.table import RunState, Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import FlattenSpec, Start, ValueSpec
 from frazil.spec.types import parse_type
-from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepLanes
+from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 from tests.unit.rows.test_writer_schemas import framed
 
 
@@ -51,7 +51,9 @@ class World:
     def process(self, clock: FakeClock) -> Service:
         """Another one, which has looked at all that is there."""
         self.runs += 1
-        parts = Parts(self.source, self.catalog, self.jobs, clock, StepLanes(clock), self.schemas, reader=self.source)
+        parts = Services(
+            self.source, self.catalog, self.jobs, clock, StepWorkers(clock), self.schemas, reader=self.source
+        )
         service = Service(self.spec, parts, f"run-{self.runs}", lambda _: None)
         service.connect()
         return service

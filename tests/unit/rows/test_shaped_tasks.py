@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
-from frazil.dead_letters.record import LETTER_TYPES
+from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job
 from frazil.ops.plan import describe_type
@@ -77,15 +77,15 @@ def test_a_new_nested_field_is_wanted_by_its_path(tmp_path: Path) -> None:
 
 
 def test_rescue_and_dead_letters_of_a_flattened_table_speak_of_the_records_paths(tmp_path: Path) -> None:
-    schema_json = new_schema(LETTER_TYPES.items()).model_dump_json()
-    letters = target_of(tmp_path, {}, name="lake.letters", schema_json=schema_json)
+    schema_json = new_schema(DEAD_LETTER_TYPES.items()).model_dump_json()
+    dead_letters = target_of(tmp_path, {}, name="lake.letters", schema_json=schema_json)
     target = shaped(
         tmp_path,
         FLAT,
         USER,
         {"_rescued": "string"},
         reading=Reading(is_rescuing=True, unknown_fields="rescue", on_bad="dead_letter"),
-        letters=letters,
+        dead_letters=dead_letters,
     )
     batch = records_of(
         [
@@ -109,8 +109,8 @@ def test_rescue_and_dead_letters_of_a_flattened_table_speak_of_the_records_paths
     assert [{path: held["value"] for path, held in one.items()} for one in rescued] == [
         {"user.at.zip": "x", "user.more": {"a": 1}}, {"user": "bob"}, {}
     ]  # fmt: skip
-    (letter,) = [row for file in report.letters for row in pq.read_table(file.path).to_pylist()]
-    assert (letter["offset"], letter["error_class"]) == (1, "malformed")
+    (dead_letter,) = [row for file in report.dead_letters for row in pq.read_table(file.path).to_pylist()]
+    assert (dead_letter["offset"], dead_letter["error_class"]) == (1, "malformed")
 
 
 @pytest.mark.parametrize("unknown_fields", ["add", "drop", "rescue", "refuse"])

@@ -41,7 +41,7 @@ def test_an_append_table_says_what_to_write_where_too_many_records_have_no_value
     )
     scene.settings["tombstones"] = word
     scene.catch_up()
-    assert (len(scene.rows("n.a")), len(scene.letters("n.a"))) == (rows, 49)  # Those of the first piece.
+    assert (len(scene.rows("n.a")), len(scene.dead_letters("n.a"))) == (rows, 49)  # Those of the first piece.
 
 
 @pytest.mark.parametrize("kind", ["json", "text", "raw"])
@@ -49,7 +49,7 @@ def test_ignored_tombstones_of_an_append_table_are_counted_in_its_progress(tmp_p
     scene = Scene(tmp_path, "a", tombstones="ignore", value=ValueSpec(format=kind))
     scene.feed("a", *[value for n in range(60) for value in ({"x": n}, None)])
     table = only(scene.catch_up())
-    assert (len(scene.rows("n.a")), dict(table.progress.passed_over)) == (60, {"tombstone": 60})
+    assert (len(scene.rows("n.a")), dict(table.progress.ignored_records)) == (60, {"tombstone": 60})
     assert (table.progress.offsets, scene.catalog.load("n.a__dead_letters")) == ({"a": {0: 120}}, None)
 
 
@@ -57,7 +57,7 @@ def test_tombstones_alone_bring_an_ignoring_table_to_the_end(tmp_path: Path) -> 
     scene = Scene(tmp_path, "a", tombstones="ignore", columns=(X,))
     scene.feed("a", *[None] * 150)
     table = only(scene.catch_up())
-    assert (table.progress.offsets, dict(table.progress.passed_over)) == ({"a": {0: 150}}, {"tombstone": 150})
+    assert (table.progress.offsets, dict(table.progress.ignored_records)) == ({"a": {0: 150}}, {"tombstone": 150})
 
 
 def test_a_tombstone_becomes_a_row_with_what_is_known_of_it(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_an_upsert_table_that_ignores_tombstones_keeps_the_rows_and_counts_them(
         world.put(json.dumps({"id": key}), None if value is None else {"id": key, **value})
     table = world.catch_up()
     assert sorted(row["id"] for row in world.mirror()) == [1, 2]
-    assert dict(table.progress.passed_over) == {"tombstone": 2}
+    assert dict(table.progress.ignored_records) == {"tombstone": 2}
 
 
 def test_an_upsert_table_makes_dead_letters_of_tombstones_where_it_says_so(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_an_upsert_table_makes_dead_letters_of_tombstones_where_it_says_so(tmp_p
         world.put(json.dumps({"id": key}), None if value is None else {"id": key, **value})
     world.catch_up()
     assert sorted(row["id"] for row in world.mirror()) == [1, 2]
-    assert [reason for _, reason in world.letters()] == [
+    assert [reason for _, reason in world.dead_letters()] == [
         "the record has no value (a tombstone), and `tombstones` of the table is dead_letter"
     ]
 
@@ -122,8 +122,8 @@ def test_the_tombstone_behind_a_delete_of_debezium_is_what_the_file_says(tmp_pat
     world = MirrorWorld(tmp_path, tombstones=word)
     table = world.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}), gone(1), tombstone(1), tombstone(2))
     assert world.by_id() == [{"id": 2, "v": "b"}]
-    assert dict(table.progress.passed_over) == ({"tombstone": 2} if word == "ignore" else {})
-    assert len(world.letters()) == (0 if word == "ignore" else 2)
+    assert dict(table.progress.ignored_records) == ({"tombstone": 2} if word == "ignore" else {})
+    assert len(world.dead_letters()) == (0 if word == "ignore" else 2)
     table = world.say(changed({"id": 2, "v": "c"}), tombstone(1))
     assert world.by_id() == [{"id": 2, "v": "c"}]
 
@@ -132,4 +132,4 @@ def test_a_change_log_makes_dead_letters_of_tombstones_where_it_says_so(tmp_path
     scene = Scene(tmp_path, "a", envelope=DEBEZIUM, tombstones="dead_letter")
     scene.feed("a", made({"id": 1, "v": "a"})[1], None, gone(1)[1], None)
     scene.catch_up()
-    assert scene.letters("n.a") == [("a", 0, 1), ("a", 0, 3)]
+    assert scene.dead_letters("n.a") == [("a", 0, 1), ("a", 0, 3)]

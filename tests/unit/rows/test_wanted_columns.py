@@ -62,7 +62,7 @@ def test_a_bad_record_of_debezium_brings_no_column(
         value = {"schema": _schema_of(value), "payload": value}
     world.put(None if key is None else json.dumps(key), value)
     world.say(*([] if is_alone else [made({"id": 3, "v": "c", "fine": 1})]))
-    assert [one for one, _ in world.letters()] == [kind]
+    assert [one for one, _ in world.dead_letters()] == [kind]
     assert _columns(world) == ["id", "v", *([] if is_alone else ["fine"])]
     assert [row["id"] for row in world.by_id()] == [1, *([] if is_alone else [3])]
 
@@ -93,7 +93,7 @@ def test_bad_records_do_not_decide_the_type_of_a_new_column(tmp_path: Path) -> N
         ({"id": 4}, {"op": "?", "before": None, "after": {"id": 4, "x": True}}),
     )
     assert [(row["id"], row["x"]) for row in world.by_id()] == [(1, None), (3, 5)]
-    assert len(world.letters()) == 2
+    assert len(world.dead_letters()) == 2
 
 
 def test_a_record_that_needs_a_wider_column_is_a_row_beside_a_bad_one(tmp_path: Path) -> None:
@@ -144,11 +144,11 @@ def test_a_bad_record_of_another_envelope_brings_no_column(
     world.put('{"id": 1}', good)
     world.put('{"id": 2}', bad)
     world.catch_up()
-    assert (len(world.letters()), [name for name in _columns(world) if name not in ("id", "v")]) == (1, [])
+    assert (len(world.dead_letters()), [name for name in _columns(world) if name not in ("id", "v")]) == (1, [])
 
 
 def test_a_row_whose_key_says_otherwise_brings_no_column(tmp_path: Path) -> None:
     world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
     world.tell(('{"id": 1}', {"id": 1, "v": "a"}))
     world.tell(('{"id": 2}', {"id": 3, "v": "b", "extra": 1}), ('{"id": 4}', {"id": 4, "v": "d", "fine": 1}))
-    assert (_columns(world), len(world.letters())) == (["id", "v", "fine"], 1)
+    assert (_columns(world), len(world.dead_letters())) == (["id", "v", "fine"], 1)

@@ -88,7 +88,7 @@ def rows(decoded: Decoded, fields: tuple[NestedField, ...]) -> list[dict[str, An
 
 
 def faults(decoded: Decoded) -> list[tuple[int, str, str]]:
-    return [(misfit.row, misfit.kind, misfit.path) for misfit in decoded.misfits]
+    return [(mismatch.row, mismatch.kind, mismatch.path) for mismatch in decoded.mismatches]
 
 
 def test_records_of_several_schemas_keep_their_order_and_match_by_name() -> None:
@@ -102,7 +102,7 @@ def test_records_of_several_schemas_keep_their_order_and_match_by_name() -> None
         {"id": 3, "name": "c", "price": None},
         {"id": 4, "name": "d", "price": None},
     ]
-    assert (decoded.wanted, decoded.misfits, decoded.refusals) == ({}, [], set())
+    assert (decoded.wanted, decoded.mismatches, decoded.refusals) == ({}, [], set())
 
 
 def test_fields_that_the_table_lacks_or_has_too_narrow_are_wanted_as_the_schema_says() -> None:
@@ -289,14 +289,14 @@ def _refusals(unknown_fields: str, may_widen: bool, body: bytes = b"{}") -> set[
 
 
 def test_the_changes_that_a_json_schema_asks_for_in_vain_are_said() -> None:
-    misfit = "schema 3: column x: string does not fit long"
-    assert _refusals("add", True) == {misfit}
+    mismatch = "schema 3: column x: string does not fit long"
+    assert _refusals("add", True) == {mismatch}
     narrow = {f"schema 3: column {path}: int is not widened to long" for path in ("id", "o.n", "l.element")}
-    assert _refusals("add", False) == {misfit, *narrow}
+    assert _refusals("add", False) == {mismatch, *narrow}
     frozen = "not added: `schema_evolution` is `freeze`"
-    assert _refusals("refuse", False) == {misfit, *narrow, f"schema 3: column o.more: boolean is {frozen}"}
+    assert _refusals("refuse", False) == {mismatch, *narrow, f"schema 3: column o.more: boolean is {frozen}"}
     assert _refusals("refuse", False, b'{"o": {"more": true}, "unsaid": 1}') == {
-        misfit,
+        mismatch,
         *narrow,
         f"schema 3: column o.more: boolean is {frozen}",
         f"schema 3: column unsaid: the field is {frozen}",
@@ -435,7 +435,7 @@ def test_days_and_times_are_exact_from_the_year_1_to_9999_and_out_of_range_beyon
     far = [{"v": first - 1, "list": []}, {"v": 0, "list": [0, end]}]
     refused = decode(framed(1, schema, *far), fields, {1: schema})
     assert [fault[:3] for fault in faults(refused)] == [(0, "out_of_range", "v"), (1, "out_of_range", "list.element")]
-    assert all(one.reason.endswith("is a time outside of the years 1 to 9999") for one in refused.misfits)
+    assert all(one.reason.endswith("is a time outside of the years 1 to 9999") for one in refused.mismatches)
 
 
 def test_days_and_times_outside_of_the_years_are_refused_or_rescued_like_others() -> None:

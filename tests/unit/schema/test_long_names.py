@@ -54,7 +54,7 @@ def test_very_many_such_names_in_one_record_cost_the_table_nothing(tmp_path: Pat
     scene.feed("a", {"n": 0}, {f"{n:03}" + "x" * 12_000: 1 for n in range(900)}, {"n": 1})
     assert only(scene.catch_up()).run_state is RunState.WAITING
     assert [row["n"] for row in scene.rows("n.a")] == [0, 1]
-    assert scene.letters("n.a") == [("a", 0, 1)]
+    assert scene.dead_letters("n.a") == [("a", 0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_name_that_is_long_only_when_it_is_flattened_is_refused_too(tmp_path: 
     scene.feed("a", {"n": 1}, {"n": 2, "a" * 150: {"b" * 150: 1}}, {"n": 3})
     assert only(scene.catch_up()).run_state is RunState.WAITING
     assert [row["n"] for row in scene.rows("n.a")] == [1, 3]
-    assert scene.letters("n.a") == [("a", 0, 1)]
+    assert scene.dead_letters("n.a") == [("a", 0, 1)]
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -123,7 +123,7 @@ def test_a_message_of_a_connector_with_such_a_name_is_a_dead_letter(
     scene.feed("a", *(written(row) for row in ({"id": 1}, {"id": 2, LONG: 5}, {"id": 3})))
     assert only(scene.catch_up()).run_state is RunState.WAITING
     assert [row["id"] for row in scene.rows("n.a")] == [1, 3]
-    assert scene.letters("n.a") == [("a", 0, 1)]
+    assert scene.dead_letters("n.a") == [("a", 0, 1)]
 
 
 PROTO = 'syntax = "proto3"; message R { optional int64 id = 1; optional int64 %s = 2; }'

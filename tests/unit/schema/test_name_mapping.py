@@ -108,7 +108,7 @@ def test_a_record_with_values_under_two_names_is_a_bad_one(tmp_path: Path) -> No
     _exists(world)
     world.tell(("1", {"id": 1, "record_id": 1}), ("2", {"id": 2, "record_id": None}), ("3", {"ID2": 3}))
     assert [row["id"] for row in world.mirror("id")] == [2, 3]
-    assert [kind for kind, _ in world.letters()] == ["name_taken"]
+    assert [kind for kind, _ in world.dead_letters()] == ["name_taken"]
 
 
 def test_fields_of_avro_go_to_the_columns_of_their_names_and_may_widen_them(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_mirror_finds_its_rows_by_keys_and_images_with_such_names(tmp_path: Pa
     world.say(told("c", 1, name="a"), told("c", 2, name="b"), told("c", 3, name="c"))
     world.say(told("u", 1, name="a2"), told("d", 2), ({key: 3}, None))
     assert [(row["id"], row["name"]) for row in world.by_id()] == [(1, "a2")]
-    assert (_columns(world), world.letters()) == (list(COLUMNS), [])
+    assert (_columns(world), world.dead_letters()) == (list(COLUMNS), [])
 
 
 def test_an_upsert_table_takes_rows_and_tombstones_with_such_names(tmp_path: Path) -> None:

@@ -147,9 +147,9 @@ def test_defaults_are_for_every_table_that_does_not_say_otherwise(load: Load) ->
 
 
 def test_a_change_log_among_mirrors_takes_nothing_of_mirrors_from_the_defaults(load: Load) -> None:
-    of_mirrors = "mode: upsert, key_columns: [id], order_by: _source_order, deletes: soft"
+    of_upserts = "mode: upsert, key_columns: [id], order_by: _source_order, deletes: soft"
     spec = load(
-        f"{HEAD}defaults: {{envelope: debezium, metadata: [source_order], {of_mirrors}}}\n"
+        f"{HEAD}defaults: {{envelope: debezium, metadata: [source_order], {of_upserts}}}\n"
         "tables: {a.b: {topic: c}, a.log: {topic: c, mode: append, changelog: true}}\n"
     )
     assert [(t.mode, t.key_columns, t.order_by, t.deletes, t.changelog) for t in spec.tables] == [

@@ -16,7 +16,7 @@ import pytest
 from frazil.cdc.positions import mark_read, split_read
 from frazil.decode.envelope import PLACEHOLDER
 from frazil.upsert.changes import DELETE, UPSERT
-from frazil.upsert.deduplicate import Ranked, concat_ranked, dump_ranked, fold, load_ranked, previous_places
+from frazil.upsert.deduplicate import Ranked, concat_ranked, deduplicate, dump_ranked, load_ranked, previous_places
 from tests.unit.upsert.upsert_source import MARKS, MirrorWorld, Told, tombstone
 
 _BY_SOURCE: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
@@ -54,7 +54,7 @@ def test_a_transaction_that_was_open_while_a_snapshot_was_read_counts(
     for start in range(0, len(_OPEN_MEANWHILE), at_once):
         world.say(*_OPEN_MEANWHILE[start : start + at_once])
     rows = {row["id"]: row["v"] for row in world.mirror() if not row.get("_deleted")}
-    assert (rows, world.letters()) == ({1: "newest", 3: "new", 5: "new"}, [])
+    assert (rows, world.dead_letters()) == ({1: "newest", 3: "new", 5: "new"}, [])
     assert {row["id"] for row in world.mirror() if row.get("_deleted")} == ({2, 4} if marks else set())
 
 
@@ -138,11 +138,11 @@ def _at_once(changes: Ranked, row: _Row | None) -> _Row | None:
     """The same by their fold."""
     assert changes.order is not None
     assert changes.read is not None
-    folded = fold(changes)
-    if not folded.last.size:
+    latest = deduplicate(changes)
+    if not latest.last.size:
         return row
-    last, highest = int(folded.last[0]), changes.order[int(folded.highest[0])].as_py()
-    is_late = row is not None and not folded.is_sure[0] and not row.is_read and highest is not None and highest < row.at
+    last, highest = int(latest.last[0]), changes.order[int(latest.highest[0])].as_py()
+    is_late = row is not None and not latest.is_sure[0] and not row.is_read and highest is not None and highest < row.at
     if is_late:
         return row
     at = changes.order[last].as_py()
@@ -173,7 +173,7 @@ def test_a_batch_is_what_its_changes_are_one_by_one_however_it_is_cut() -> None:
         for part in parts:
             in_batches = _at_once(part, in_batches)
         assert in_batches == expected, (changes, row, cuts)
-        of_tasks = concat_ranked([load_ranked(dump_ranked(part.take(fold(part).kept))) for part in parts])
+        of_tasks = concat_ranked([load_ranked(dump_ranked(part.take(deduplicate(part).kept))) for part in parts])
         assert _at_once(of_tasks, row) == expected, (changes, row, cuts)
 
 
@@ -193,7 +193,7 @@ def test_a_value_that_was_not_sent_is_that_of_the_change_before_it_behind_a_snap
 def test_what_a_connector_repeats_gives_no_value_to_what_came_before() -> None:
     changes = _of_one_key([50, 120, 123, 50, 104], [True, True, False, True, False])
     assert previous_places(changes)[2] == 1
-    assert fold(changes).last.tolist() == [2]
+    assert deduplicate(changes).last.tolist() == [2]
 
 
 def test_a_row_of_a_snapshot_that_is_told_again_too_late_gives_no_value_to_what_came_behind_it() -> None:

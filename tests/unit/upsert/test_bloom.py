@@ -75,7 +75,7 @@ def test_a_file_with_a_key_is_looked_at_and_most_without_are_not(tmp_path: Path,
         assert [(hit.file.path, hit.rows.tolist(), hit.keys.tolist()) for hit in found.hits] == [
             (files[start].path, [10], [0])
         ]
-        assert found.looked_at < 6
+        assert found.inspected < 6
     everything = find_rows(target, files, [_keys(kind, list(range(4000)))], [("k",)])
     assert sum(hit.rows.size for hit in everything.hits) == 4000
 
@@ -115,4 +115,4 @@ def test_of_a_key_of_two_columns_either_filter_may_exclude_it(tmp_path: Path) ->
         for start in range(3)
     ]
     found = find_rows(target, files, [pa.array([7]), pa.array(["021"])], [("a",), ("b",)])
-    assert (found.looked_at, [hit.rows.tolist() for hit in found.hits]) == (1, [[7]])
+    assert (found.inspected, [hit.rows.tolist() for hit in found.hits]) == (1, [[7]])

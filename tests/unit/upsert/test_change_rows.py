@@ -133,7 +133,7 @@ def test_a_value_that_a_change_leaves_out_stays_as_it_is_in_the_table(lake: Lake
     lake.tell([up(1, "a1", "b1"), up(2, "a2", "b2")])
     resolved = lake.tell([up(1, "new", KEEP), up(2, KEEP, "new")])
     assert lake.rows() == [(1, "new", "b1"), (2, "a2", "new")]
-    assert (resolved.deleted, resolved.unfilled, resolved.keys) == (2, 0, 2)
+    assert (resolved.deleted, resolved.missing_required, resolved.keys) == (2, 0, 2)
 
 
 def test_it_comes_from_the_change_before_it_in_the_batch(lake: Lake) -> None:
@@ -150,7 +150,7 @@ def test_it_comes_from_the_change_before_it_that_another_task_has_read(lake: Lak
 
 def test_it_is_null_and_counted_where_there_was_no_row(lake: Lake) -> None:
     resolved = lake.tell([up(1, "x", KEEP)])
-    assert (lake.rows(), resolved.unfilled) == ([(1, "x", None)], 1)
+    assert (lake.rows(), resolved.missing_required) == ([(1, "x", None)], 1)
     lake.tell([down(1), up(1, "y", KEEP)])
     assert lake.rows() == [(1, "y", None)]
     lake.tell([up(1, "z", "z")])

@@ -16,8 +16,8 @@ from frazil.upsert.deduplicate import (
     KeySet,
     Ranked,
     concat_ranked,
+    deduplicate,
     dump_ranked,
-    fold,
     key_codes,
     load_ranked,
     previous_places,
@@ -71,10 +71,10 @@ def told(changes: Ranked) -> dict[int, tuple[int, bool]]:
 
 
 def found(changes: Ranked) -> dict[int, tuple[int, bool]]:
-    folded = fold(changes)
+    latest = deduplicate(changes)
     return {
         changes.keys[0][place].as_py(): (int(changes.offset[place]) if changes.ops[place] == UPSERT else -1, bool(sure))
-        for place, sure in zip(folded.last.tolist(), folded.is_sure, strict=True)
+        for place, sure in zip(latest.last.tolist(), latest.is_sure, strict=True)
     }
 
 
@@ -105,20 +105,20 @@ def test_parts_that_were_folded_fold_to_the_same(is_ordered: bool) -> None:
         changes = some_changes(chance, is_ordered, has_truncates=False)
         cut = int(chance.integers(0, len(changes) + 1))
         parts = [changes.take(np.arange(cut)), changes.take(np.arange(cut, len(changes)))]
-        again = changes.take(fold(changes).kept)
+        again = changes.take(deduplicate(changes).kept)
         assert found(again) == told(changes)
-        assert sorted(refold(again).last.tolist()) == sorted(fold(again).last.tolist())
-        shipped = [load_ranked(dump_ranked(part.take(fold(part).kept))) for part in parts]
+        assert sorted(refold(again).last.tolist()) == sorted(deduplicate(again).last.tolist())
+        shipped = [load_ranked(dump_ranked(part.take(deduplicate(part).kept))) for part in parts]
         assert found(concat_ranked(shipped)) == told(changes)
 
 
 @pytest.mark.parametrize("key", KEY_ARRAYS, ids=lambda key: str(key.type))
 def test_of_keys_of_every_type_the_last_change_of_each_is_kept(key: pa.Array) -> None:
     distinct = ranked([0, 0, 0], [UPSERT] * 3, None, [0] * 3)
-    assert fold(replace(distinct, keys=(key,))).last.tolist() == [0, 1, 2]
+    assert deduplicate(replace(distinct, keys=(key,))).last.tolist() == [0, 1, 2]
     doubled = ranked([0] * 5, [UPSERT, UPSERT, UPSERT, DELETE, UPSERT], None, [0] * 5)
     again = pa.concat_arrays([key, key.take(pa.array([2, 0]))])
-    assert fold(replace(doubled, keys=(again,))).last.tolist() == [1, 3, 4]
+    assert deduplicate(replace(doubled, keys=(again,))).last.tolist() == [1, 3, 4]
 
 
 def test_what_a_change_follows_is_the_one_before_it_of_its_key_that_still_counts() -> None:

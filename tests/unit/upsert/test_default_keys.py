@@ -60,7 +60,7 @@ def test_a_table_without_a_primary_key_has_no_mirror(tmp_path: Path) -> None:
     world = MaxwellWorld(tmp_path, "hash", ())
     world.tell(("insert", {"id": 1}, None), ("update", {"id": 2}, {"id": 1}))
     reason = "the record's key has no field, and the table has no key columns yet"
-    assert world.letters() == [("no_key", reason)] * 2
+    assert world.dead_letters() == [("no_key", reason)] * 2
 
 
 def test_a_key_that_is_none_of_maxwells_is_a_dead_letter(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_key_that_is_none_of_maxwells_is_a_dead_letter(tmp_path: Path) -> None
     for key in ('["shop","e"]', '["shop","e",[7]]', "["):
         world.put(key, value)
     world.catch_up()
-    assert [kind for kind, _ in world.letters()] == ["does_not_fit", "malformed", "no_key"]
+    assert [kind for kind, _ in world.dead_letters()] == ["does_not_fit", "malformed", "no_key"]
     world.tell(("insert", {"id": 1}, None))
     assert world.mirror() == [{"id": 1}]
 
@@ -180,7 +180,7 @@ def test_keys_with_a_scale_of_their_own_are_equal_by_their_values(tmp_path: Path
     world.forget_number({"scale": 3, "value": b"\1"})
     world.catch_up()
     assert [row["V"] for row in world.mirror()] == ["c"]
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 class PlainNumbers(AvroNumbers):
@@ -216,7 +216,7 @@ def test_a_key_that_its_column_cannot_hold_is_a_dead_letter(tmp_path: Path, form
     world.forget_number({"scale": 2**31 - 1, "value": b"\1"})  # There can be no such row.
     world.catch_up()
     assert [row["V"] for row in world.mirror()] == ["a"]
-    assert [kind for kind, _ in world.letters()] == ["out_of_range"]
+    assert [kind for kind, _ in world.dead_letters()] == ["out_of_range"]
 
 
 def _oracle(root: Path, form: str, **settings: Any) -> OracleWorld | AvroNumbers:
@@ -242,4 +242,4 @@ def test_numbers_with_a_scale_of_their_own_are_keys(tmp_path: Path, form: str, k
         world.change("d", 3, None)
     world.catch_up()
     assert [(str(row["ID"]), row["V"]) for row in world.mirror()] == [("1", "b")]
-    assert world.letters() == []
+    assert world.dead_letters() == []

@@ -72,9 +72,9 @@ def test_wherever_a_range_is_divided(tmp_path: Path, first: int, order: dict[str
         world.jobs = CutJobs(world.source, cut)
         table = world.say(*_HISTORY[first:])
         assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == expected, cut
-        assert world.letters() == []
+        assert world.dead_letters() == []
         if first and order:
-            assert table.passed_over == {"tombstone": 1}, cut
+            assert table.ignored_records == {"tombstone": 1}, cut
 
 
 @pytest.mark.parametrize("cut", range(5, 9))
@@ -93,8 +93,8 @@ def test_a_tombstone_that_follows_no_delete_of_its_key_counts() -> None:
     others = [("a", 0, 10, "k"), ("a", 0, 6, "other"), ("a", 1, 6, "k"), ("b", 0, 6, "k"), ("a", 0, 5, "k")]
     lone = [Touched("", first=FirstTombstone(*place)) for place in others]
     told, changes = Touched("", first=FirstTombstone("a", 0, 6, "k")), Touched("", change_count=3)
-    report = TaskReport("t", touched=(changes, told, *lone), passed_over={"tombstone": 4}, last_deletes=(last,))
+    report = TaskReport("t", touched=(changes, told, *lone), ignored_records={"tombstone": 4}, last_deletes=(last,))
     left = without_told(report)
-    assert (left.touched, left.passed_over) == ((changes, *lone), {"tombstone": 5})
+    assert (left.touched, left.ignored_records) == ((changes, *lone), {"tombstone": 5})
     alone = replace(report, last_deletes=())
     assert without_told(alone) is alone

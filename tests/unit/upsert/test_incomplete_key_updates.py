@@ -5,13 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from frazil.types import Half
-from frazil.upsert.incomplete_key_updates import Halves
+from frazil.types import KeyUpdatePart
+from frazil.upsert.incomplete_key_updates import IncompleteUpdates
 
 
-def halves(*told: tuple[str, int, int], given_up: tuple[tuple[str, int, int], ...] = ()) -> Halves:
+def key_update_parts(
+    *told: tuple[str, int, int], abandoned: tuple[tuple[str, int, int], ...] = ()
+) -> IncompleteUpdates:
     """told: `d` or `i` with the position, partition and offset."""
-    found = Halves(given_up)
+    found = IncompleteUpdates(abandoned)
     for name, partition, offset in told:
         records = {
             "partition": pa.array([partition]),
@@ -40,12 +42,14 @@ def halves(*told: tuple[str, int, int], given_up: tuple[tuple[str, int, int], ..
     ],
 )  # fmt: skip
 def test_a_batch_ends_before_what_it_would_divide(told: list[tuple[str, int, int]], ends: dict[int, int]) -> None:
-    found = halves(*told)
+    found = key_update_parts(*told)
     assert found.ends() == ({"a": ends} if ends else {})
     assert found.has_lone_deletes == bool(ends)
 
 
 def test_halves_without_the_other_one_are_told_unless_they_are_given_up() -> None:
-    found = halves(("d1", 0, 3), ("d2", 0, 4), ("i2", 1, 4), ("i3", 1, 5), ("d4", 0, 6), given_up=(("a", 0, 6),))
-    assert found.alone() == (Half("a", 0, 3, 7, "1", True), Half("a", 1, 5, 7, "3", False))
-    assert not halves(("d4", 0, 6), given_up=(("a", 0, 6),)).ends()
+    found = key_update_parts(
+        ("d1", 0, 3), ("d2", 0, 4), ("i2", 1, 4), ("i3", 1, 5), ("d4", 0, 6), abandoned=(("a", 0, 6),)
+    )
+    assert found.alone() == (KeyUpdatePart("a", 0, 3, 7, "1", True), KeyUpdatePart("a", 1, 5, 7, "3", False))
+    assert not key_update_parts(("d4", 0, 6), abandoned=(("a", 0, 6),)).ends()

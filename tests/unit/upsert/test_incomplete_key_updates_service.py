@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from frazil.ingest import plan
-from frazil.ingest.primary_key_updates import AWAITED
+from frazil.ingest.primary_key_updates import PENDING
 from frazil.ingest.table import RunState
 from frazil.testing import FakeClock, MemoryJobs
 from frazil.types import TaskReport
@@ -51,7 +51,7 @@ def test_one_half_of_a_key_change_waits_for_the_other_one(tmp_path: Path, first:
     lsn = log.lsn
     for _ in range(2):
         table = world.catch_up()
-        assert (table.run_state, table.reason) == (RunState.WAITING, AWAITED)
+        assert (table.run_state, table.reason) == (RunState.WAITING, PENDING)
         assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [
             (1, "b", "of 1"), (5, "a", "of 5"), (7, "a", "of 7"),
         ]  # fmt: skip
@@ -61,7 +61,7 @@ def test_one_half_of_a_key_change_waits_for_the_other_one(tmp_path: Path, first:
     assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [
         (2, "c", "of 1"), (5, "a", "of 5"), (6, "a", "of 6"), (7, "a", "of 7"),
     ]  # fmt: skip
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 @pytest.mark.parametrize("is_delete", [True, False])
@@ -75,11 +75,11 @@ def test_a_half_whose_other_one_never_comes_is_not_waited_for_long(tmp_path: Pat
     while clock.monotonic_s() < 50:
         service.turn()
     (table,) = service.tables
-    assert (table.reason, [row["id"] for row in world.by_id()]) == (AWAITED, [1])
+    assert (table.reason, [row["id"] for row in world.by_id()]) == (PENDING, [1])
     while clock.monotonic_s() < 70:
         service.turn()
     assert (table.reason, [row["id"] for row in world.by_id()]) == ("", [] if is_delete else [1])
-    assert [kind for kind, _ in world.letters()] == ([] if is_delete else ["moved_in_part"])
+    assert [kind for kind, _ in world.dead_letters()] == ([] if is_delete else ["moved_in_part"])
 
 
 def test_a_change_of_the_key_that_is_told_again_waits_for_what_has_become_of_the_row(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_a_change_of_the_key_that_is_told_again_waits_for_what_has_become_of_the
     world.catch_up()
     log.lsn = 1
     log.move(1, 2, "b", (0, 1))
-    assert (world.catch_up().reason, world.by_id()) == (AWAITED, [])
+    assert (world.catch_up().reason, world.by_id()) == (PENDING, [])
     log.remove(2, 1)
-    assert (world.catch_up().reason, world.by_id(), world.letters()) == ("", [], [])
+    assert (world.catch_up().reason, world.by_id(), world.dead_letters()) == ("", [], [])
 
 
 def test_a_half_is_not_given_up_where_a_run_ends_before_the_other_one(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_half_is_not_given_up_where_a_run_ends_before_the_other_one(tmp_path: 
     log.move(1, 2, "b", (None, 1))
     assert world.catch_up().reason == ""
     assert [(row["id"], row["big"]) for row in world.by_id()] == [(2, "of 1"), (3, "of 3")]
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 @pytest.mark.parametrize("is_told_again", [False, True])
@@ -146,7 +146,7 @@ def test_a_half_is_not_given_up_because_its_batch_takes_long(
     log.move(1, 2, "b", (0, 0) if is_told_again else (0, None))
     for _ in range(2):
         settle(service, clock)
-    assert (len(jobs) > 2, world.letters()) == (True, [])
+    assert (len(jobs) > 2, world.dead_letters()) == (True, [])
     assert [(row["id"], row["big"]) for row in world.by_id()] == ([] if is_told_again else [(2, "of 1")])
 
 
@@ -166,7 +166,7 @@ def test_a_half_is_not_given_up_where_the_times_of_records_are_ahead_of_the_cloc
     monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 8)
     settle(world.process(clock), clock)
     assert [(row["id"], row["big"]) for row in world.by_id()] == [(2, "of 1"), *((key, "new") for key in range(3, 13))]
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 def test_a_run_that_is_to_end_waits_out_a_half_whose_timestamp_is_old(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_run_that_is_to_end_waits_out_a_half_whose_timestamp_is_old(tmp_path: 
 
 def test_a_change_of_the_key_of_which_all_was_sent_is_shown_as_one(tmp_path: Path) -> None:
     world, log = half_moved(tmp_path)
-    assert (world.catch_up().reason, [row["id"] for row in world.by_id()]) == (AWAITED, [1])
+    assert (world.catch_up().reason, [row["id"] for row in world.by_id()]) == (PENDING, [1])
     row = insert_sent_whole(log)
     assert (world.catch_up().reason, world.by_id()) == ("", [row])
 
@@ -213,15 +213,15 @@ def test_the_halves_of_a_replayed_topic_find_each_other_whatever_their_timestamp
     log.write({"id": 1, "v": "a", "big": "of 1"})
     service = world.process(clock)
     settle(service, clock)
-    halves: list[tuple[int | None, int | None]] = [(0, None), (None, 1)]
-    for one in halves if first == "delete" else halves[::-1]:
+    key_update_parts: list[tuple[int | None, int | None]] = [(0, None), (None, 1)]
+    for one in key_update_parts if first == "delete" else key_update_parts[::-1]:
         log.move(1, 2, "b", one)
         log.lsn -= 1
         log.at_ms += later_ms
         settle(service, clock)
         settle(service, clock)
     assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [(2, "b", "of 1")]
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 def test_a_half_whose_other_one_never_comes_does_not_stop_its_partition_while_others_go_on(tmp_path: Path) -> None:
@@ -256,4 +256,4 @@ def test_a_half_whose_other_one_is_many_batches_behind_is_waited_for(
     for _ in range(100):
         service.turn()
     assert [(row["id"], row["big"]) for row in world.by_id()] == [(2, "of 1"), *((key, "new") for key in range(20, 60))]
-    assert world.letters() == []
+    assert world.dead_letters() == []

@@ -46,7 +46,7 @@ def test_moved_rows_keep_their_values(tmp_path: Path, seed: int, settings: dict[
     for partition in (1, 0):
         log.deliver(partition, 1000)
         world.catch_up()
-    assert world.letters() == []
+    assert world.dead_letters() == []
     assert [{name: row[name] for name in ("id", "v", "big")} for row in world.by_id()] == [
         rows[key] for key in sorted(rows)
     ]

@@ -38,7 +38,7 @@ def test_a_half_is_not_given_up_while_the_other_ones_partition_has_no_leader(log
     world.source.silent.clear()
     settle(service, clock)
     assert [(row["id"], row["big"]) for row in world.by_id()] == [(2, "of 1"), *((key, "new") for key in range(3, 9))]
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 def test_a_full_batch_that_waits_for_a_leader_is_not_read_again_for_every_new_record(
@@ -61,4 +61,4 @@ def test_a_full_batch_that_waits_for_a_leader_is_not_read_again_for_every_new_re
     monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 1000)
     settle(service, clock)
     assert len(world.by_id()) == 207
-    assert world.letters() == []
+    assert world.dead_letters() == []

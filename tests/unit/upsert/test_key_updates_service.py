@@ -36,7 +36,7 @@ def test_a_row_that_gets_another_key_keeps_what_was_not_sent(
     log.write({"id": 1, "v": "d", "big": "anew"}, from_)
     log.keep(7, "e", to)
     world.catch_up()
-    assert world.letters() == []
+    assert world.dead_letters() == []
     assert world.by_id() == [
         {"id": 1, "v": "d", "big": "anew"}, {"id": 2, "v": "a", "big": "of 2"}, {"id": 7, "v": "e", "big": "of 1"},
     ]  # fmt: skip
@@ -52,7 +52,7 @@ def test_a_row_that_moves_more_than_once_in_a_batch(tmp_path: Path) -> None:
     log.write({"id": 4, "v": "a", "big": "of 4"})
     log.move(4, 1, "d", (0, 0))
     world.catch_up()
-    assert (world.letters(), world.by_id()) == (
+    assert (world.dead_letters(), world.by_id()) == (
         [],
         [{"id": 1, "v": "d", "big": "of 4"}, {"id": 3, "v": "c", "big": "of 1"}],
     )
@@ -82,7 +82,7 @@ def test_a_row_that_gets_another_key_stays_marked_under_its_old_one(
         log.move(1, 7, "c", (None, to))
     log.keep(7, "d", to)
     world.catch_up()
-    assert world.letters() == []
+    assert world.dead_letters() == []
     assert _marked(world) == [(1, "a", "of 1", True), (7, "d", "of 1", False)]
 
 
@@ -100,7 +100,7 @@ def test_a_row_that_got_another_key_and_is_marked_has_the_values_that_came_with_
         world.catch_up()
     log.remove(7)
     world.catch_up()
-    assert world.letters() == []
+    assert world.dead_letters() == []
     assert _marked(world) == [(1, "a", "of 1", True), (7, "b", "of 1", True)]
 
 
@@ -116,7 +116,7 @@ def test_a_row_that_gets_another_key_is_told_twice_where_deletes_are_marked(tmp_
     log.lsn = 1
     log.move(1, 7, "c", (None, 1))
     world.catch_up()
-    assert (world.letters(), _marked(world)) == ([], [(1, "b", "anew", False), (7, "c", "of 1", False)])
+    assert (world.dead_letters(), _marked(world)) == ([], [(1, "b", "anew", False), (7, "c", "of 1", False)])
 
 
 @pytest.mark.parametrize("is_in_batch", [False, True])
@@ -137,7 +137,7 @@ def test_a_marked_row_of_another_change_is_not_the_old_one(tmp_path: Path, is_in
     log.lsn = 2
     log.move(1, 7, "c", (None, 1))
     world.catch_up()
-    assert [kind for kind, _ in world.letters()] == ["moved_in_part"]
+    assert [kind for kind, _ in world.dead_letters()] == ["moved_in_part"]
     assert _marked(world) == [(1, "b", "anew", True), (7, "a", "of the first 7", True)]
 
 
@@ -162,7 +162,7 @@ def test_a_kill_at_the_commit_of_moved_rows_changes_nothing(
     monkeypatch.undo()
     log.keep(2, "c", 1)
     world.catch_up()
-    assert (world.by_id(), world.letters()) == ([{"id": 2, "v": "c", "big": "of 1"}], [])
+    assert (world.by_id(), world.dead_letters()) == ([{"id": 2, "v": "c", "big": "of 1"}], [])
 
 
 def test_many_bad_halves_are_dead_letters(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_many_bad_halves_are_dead_letters(tmp_path: Path) -> None:
         log.send(0, {"id": 100 + number}, {"op": "c", "before": None, "after": row, "source": source}, headers)
     assert world.catch_up().reason == ""
     assert [row["id"] for row in world.by_id() if row["id"] >= 100] == list(range(100, 130))
-    assert len(world.letters()) == 30
+    assert len(world.dead_letters()) == 30
 
 
 def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_row_whose_old_row_is_gone_is_a_dead_letter(tmp_path: Path) -> None:
     log.write({"id": 3, "v": "a", "big": "of 3"})
     world.catch_up()
     assert world.by_id() == [{"id": 3, "v": "a", "big": "of 3"}]
-    assert [kind for kind, _ in world.letters()] == ["moved_in_part"]
+    assert [kind for kind, _ in world.dead_letters()] == ["moved_in_part"]
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
@@ -209,7 +209,7 @@ def test_a_row_that_moves_beside_a_bad_record(tmp_path: Path, tasks: int) -> Non
     log.move(6, 7, "c", (None, 1))
     world.catch_up()
     assert world.by_id() == [{"id": 2, "v": "b", "big": "of 1"}, {"id": 5, "v": "a", "big": "of 5"}]
-    assert [kind for kind, _ in world.letters()] == ["moved_in_part", "unknown_operation"]
+    assert [kind for kind, _ in world.dead_letters()] == ["moved_in_part", "unknown_operation"]
 
 
 def test_an_old_key_is_told_in_the_words_of_the_source(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_an_old_key_is_told_in_the_words_of_the_source(tmp_path: Path) -> None:
         name = json.dumps({"orderId": key}).encode()
         world.source.produce("a", 0, json.dumps(value).encode(), key=name, headers=headers)
     world.catch_up()
-    assert world.letters() == []
+    assert world.dead_letters() == []
     assert world.mirror() == [{"order_id": 2, "v": "b", "big_text": "of 1"}]
 
 
@@ -241,7 +241,7 @@ def test_an_old_key_that_cannot_be_read_makes_a_dead_letter(tmp_path: Path, told
     world.source.produce("a", 0, value, key=b'{"id": 2}', headers=(("__debezium.oldkey", told),))
     world.catch_up()
     assert world.by_id() == [{"id": 1, "v": "a", "big": "of 1"}]
-    assert [kind for kind, _ in world.letters()] == ["unsent_value"]
+    assert [kind for kind, _ in world.dead_letters()] == ["unsent_value"]
 
 
 def test_a_truncate_leaves_nothing_to_take_values_from(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_truncate_leaves_nothing_to_take_values_from(tmp_path: Path) -> None:
     world.put(None, {"op": "t", "before": None, "after": None})
     log.move(1, 2, "b")
     world.catch_up()
-    assert (world.by_id(), [kind for kind, _ in world.letters()]) == ([], ["moved_in_part"])
+    assert (world.by_id(), [kind for kind, _ in world.dead_letters()]) == ([], ["moved_in_part"])
 
 
 def test_a_move_that_is_told_again_changes_nothing(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_move_that_is_told_again_changes_nothing(tmp_path: Path) -> None:
     log.lsn -= 1
     log.move(2, 3, "c", (1, 0))
     world.catch_up()
-    assert (world.by_id(), world.letters()) == ([{"id": 3, "v": "c", "big": "of 1"}], [])
+    assert (world.by_id(), world.dead_letters()) == ([{"id": 3, "v": "c", "big": "of 1"}], [])
 
 
 _BY_SOURCE: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
@@ -295,7 +295,7 @@ def test_a_move_that_is_told_again_takes_nothing_of_a_row_that_came_back(tmp_pat
         log.move(2, 3, "e")
     world.catch_up()
     assert [(row["id"], row["big"]) for row in world.by_id()] == [(3 if goes_on else 2, "of 1")]
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 def test_what_a_connector_repeats_gives_a_moved_row_nothing_that_is_newer_in_the_table(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_what_a_connector_repeats_gives_a_moved_row_nothing_that_is_newer_in_the
     log.move(3, 1, "b")
     world.catch_up()
     assert [(row["id"], row["v"], row["big"]) for row in world.by_id() if row["id"] == 1] == [(1, "d", "newer")]
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 @pytest.mark.parametrize("marks", [False, True])
@@ -330,7 +330,7 @@ def test_a_moved_row_has_what_its_old_row_has_in_the_table_where_older_changes_a
     log.write({"id": 3, "v": "a", "big": "of 3"})
     world.catch_up()
     assert [(row["v"], row["big"]) for row in world.by_id() if row["id"] == 5] == [("c", "newer")]
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 @pytest.mark.parametrize("order", ["source_order", "source_ts"])
@@ -407,7 +407,7 @@ def test_a_row_that_a_truncate_has_taken_has_nothing_for_the_one_that_gets_its_k
     log.move(5, 1, "b", (1, None))
     world.catch_up()
     assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [(1, "b", "of 5")]
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 3])
@@ -438,4 +438,4 @@ def test_a_row_that_got_a_key_when_another_had_left_it_has_nothing_for_that_one(
     is_nowhere = cut == 2
     found = [(row["id"], row["v"], row["big"]) for row in world.by_id()]
     assert found == [(2, "d", "of another"), *([] if is_nowhere else [(3, "c", "of 1")])]
-    assert [kind for kind, _ in world.letters()] == ["moved_in_part"] * is_nowhere
+    assert [kind for kind, _ in world.dead_letters()] == ["moved_in_part"] * is_nowhere

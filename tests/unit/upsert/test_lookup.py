@@ -141,7 +141,7 @@ def test_files_whose_bounds_exclude_every_key_are_not_looked_at(tmp_path: Path) 
     target = _target(tmp_path, k="long")
     files = [_write(target, pa.array(range(start, start + 100))) for start in (0, 1000, 2000)]
     found = find_rows(target, files, [pa.array([500, 1005, 1999])], _PATHS)
-    assert (found.file_count, found.looked_at) == (3, 1)
+    assert (found.file_count, found.inspected) == (3, 1)
     assert [(hit.file.path, hit.rows.tolist()) for hit in found.hits] == [(files[1].path, [5])]
     assert find_rows(target, files, [pa.array([], pa.int64())], _PATHS).hits == []
 
@@ -149,7 +149,7 @@ def test_files_whose_bounds_exclude_every_key_are_not_looked_at(tmp_path: Path) 
 def test_bounds_of_files_that_are_older_than_a_wider_type_are_understood(tmp_path: Path) -> None:
     narrow, wide = _target(tmp_path, k="int"), _target(tmp_path, k="long")
     file = _write(narrow, pa.array(range(100, 200), pa.int32()))
-    assert find_rows(wide, [file], [pa.array([5, 2**40])], _PATHS).looked_at == 0
+    assert find_rows(wide, [file], [pa.array([5, 2**40])], _PATHS).inspected == 0
     (hit,) = find_rows(wide, [file], [pa.array([105, 2**40])], _PATHS).hits
     assert (hit.rows.tolist(), hit.keys.tolist()) == ([5], [0])
 
@@ -157,8 +157,8 @@ def test_bounds_of_files_that_are_older_than_a_wider_type_are_understood(tmp_pat
 def test_texts_are_compared_with_bounds_that_are_cut(tmp_path: Path) -> None:
     target, tail = _target(tmp_path, k="string"), "x" * 30
     file = _write(target, pa.array([f"b{tail}1", f"b{tail}9"]))
-    for key, looked_at in (("a", 0), (f"b{tail}5", 1), (f"b{tail}9", 1), ("c", 0), ("ß", 0)):
-        assert find_rows(target, [file], [pa.array([key])], _PATHS).looked_at == looked_at
+    for key, inspected in (("a", 0), (f"b{tail}5", 1), (f"b{tail}9", 1), ("c", 0), ("ß", 0)):
+        assert find_rows(target, [file], [pa.array([key])], _PATHS).inspected == inspected
 
 
 @pytest.mark.parametrize("key", ["zebra", "z" + "x" * 5000, "a"])
@@ -341,7 +341,7 @@ def test_bounds_of_every_type_that_has_an_order_exclude_files(tmp_path: Path, ki
     target = _target(tmp_path, k=kind)
     files = [_write(target, _keys(kind, list(range(start, start + 10)))) for start in (0, 100, 300, 400)]
     found = find_rows(target, files, [_keys(kind, [50, 105, 409])], _PATHS)
-    assert found.looked_at == 2
+    assert found.inspected == 2
     assert [(hit.file.path, hit.rows.tolist()) for hit in found.hits] == [(files[1].path, [5]), (files[3].path, [9])]
 
 
@@ -353,11 +353,11 @@ def test_of_very_many_keys_the_least_and_the_greatest_exclude_files(
     target = _target(tmp_path, k=kind)
     files = [_write(target, _keys(kind, list(range(start, start + 10)))) for start in (0, 100, 200, 300, 400)]
     found = find_rows(target, files, [_keys(kind, [350, 105, 309])], _PATHS)
-    assert found.looked_at == 3
+    assert found.inspected == 3
     assert [(hit.file.path, hit.rows.tolist()) for hit in found.hits] == [(files[1].path, [5]), (files[3].path, [9])]
     for outside in ([410, 411, 412], [-3, -2, -1]):
-        assert find_rows(target, files, [_keys(kind, outside)], _PATHS).looked_at == 0
-    assert find_rows(target, files, [_keys(kind, [9, 8, 7])], _PATHS).looked_at == 1
+        assert find_rows(target, files, [_keys(kind, outside)], _PATHS).inspected == 0
+    assert find_rows(target, files, [_keys(kind, [9, 8, 7])], _PATHS).inspected == 1
 
 
 def test_rows_of_many_keys_are_found_in_every_group_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,9 +395,9 @@ def test_a_file_of_another_partition_is_not_looked_at_and_none_with_the_key_is_p
         asked = [pa.array([key.as_py()], arrays[0].type)]
         found, expected = (find_rows(one, bare, asked, _PATHS) for one in (target, whole))
         assert _told(found) == _told(expected)
-        assert expected.looked_at == len(files)
+        assert expected.inspected == len(files)
         is_told = words not in ("k", "truncate(k, 10)") or kind in ("int", "long", "string", "date")
-        assert (found.looked_at < len(files) / 2) == is_told
+        assert (found.inspected < len(files) / 2) == is_told
 
 
 def test_partitions_of_an_older_spec_say_nothing(tmp_path: Path) -> None:
@@ -410,9 +410,9 @@ def test_partitions_of_an_older_spec_say_nothing(tmp_path: Path) -> None:
         ({"partition": {"1000": 20}}, 1),
         ({"partition": {}}, 1),
     ]
-    for more, looked_at in [*said, ({"spec-id": 8}, 1)]:
+    for more, inspected in [*said, ({"spec-id": 8}, 1)]:
         other = replace(file, content=json.dumps({**described, **more}))
-        assert find_rows(target, [other], [pa.array([25])], _PATHS).looked_at == looked_at
+        assert find_rows(target, [other], [pa.array([25])], _PATHS).inspected == inspected
 
 
 def test_of_a_key_of_several_columns_only_its_own_partitions_are_looked_at(tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ def test_of_a_key_of_several_columns_only_its_own_partitions_are_looked_at(tmp_p
     files = _write_many(target, numbers, words)
     assert len(files) == 8
     found = find_rows(target, files, [pa.array([3, 4, 99]), pa.array(["x", "y", "z"])], [("a",), ("b",)])
-    assert (found.looked_at, sorted(hit.keys.tolist() for hit in found.hits)) == (2, [[0], [1]])
+    assert (found.inspected, sorted(hit.keys.tolist() for hit in found.hits)) == (2, [[0], [1]])
 
 
 _SPREAD = (range(40), range(20, 60), range(-30, 10))

@@ -36,7 +36,7 @@ def test_an_update_that_does_not_tell_the_former_key_is_a_dead_letter(tmp_path: 
     world.say(_change("c", _row(1, "a")), _change("c", _row(2, "c")))
     told = world.say(_change("u", _row(1, "b"), before), _change("u", _row(2, "d"), _row(2, "c")))
     assert sorted(row["email"] for row in world.mirror()) == ["a", "d"]
-    assert (world.letters(), told.run_state) == ([("missing_image", _UNTOLD)], RunState.WAITING)
+    assert (world.dead_letters(), told.run_state) == ([("missing_image", _UNTOLD)], RunState.WAITING)
 
 
 @pytest.mark.parametrize("columns", [("id",), ("id", "email"), ("email",)])
@@ -47,13 +47,13 @@ def test_columns_of_the_records_key_need_no_row_before(tmp_path: Path, columns: 
     world.say(_change("c", _row(1, "a"), key=key))
     world.say(_change("u", _row(1, "a", "y"), key=key))
     world.say(_change("d", None, _row(1, "a", None), key=key), _change("c", _row(1, "b", "y"), key=key))
-    assert (world.mirror(), world.letters()) == ([_row(1, "b", "y")], [])
+    assert (world.mirror(), world.dead_letters()) == ([_row(1, "b", "y")], [])
 
 
 def test_one_column_of_several_that_the_records_key_lacks_is_enough(tmp_path: Path) -> None:
     world = MirrorWorld(tmp_path, key_columns=("id", "email"))
     world.say(_change("c", _row(1, "a")), _change("u", _row(1, "b")))
-    assert (world.mirror(), world.letters()) == ([_row(1, "a")], [("missing_image", _UNTOLD)])
+    assert (world.mirror(), world.dead_letters()) == ([_row(1, "a")], [("missing_image", _UNTOLD)])
 
 
 def test_a_key_that_is_a_single_value_is_believed_to_be_the_key_column(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_key_that_is_a_single_value_is_believed_to_be_the_key_column(tmp_path:
     for text in ("a", "b"):
         world.put("1", _change("u", _row(1, text))[1])
         world.catch_up()
-    assert (world.mirror(), world.letters()) == ([_row(1, "b")], [])
+    assert (world.mirror(), world.dead_letters()) == ([_row(1, "b")], [])
 
 
 @pytest.mark.parametrize("old", [{"email": "a"}, None], ids=["told", "missing"])
@@ -73,8 +73,8 @@ def test_maxwells_updates_without_what_was_there_before(tmp_path: Path, old: Row
     world.put(key, {"type": "update", "ts": 2, "data": _row(1, "b"), **({"old": old} if old else {})})
     world.catch_up()
     assert [row["email"] for row in world.mirror()] == ["b" if old else "a"]
-    letters = world.letters() if world.catalog.load("n.t__dead_letters") is not None else []
-    assert letters == ([] if old else [("missing_image", _UNTOLD)])
+    dead_letters = world.dead_letters() if world.catalog.load("n.t__dead_letters") is not None else []
+    assert dead_letters == ([] if old else [("missing_image", _UNTOLD)])
 
 
 @pytest.mark.parametrize(

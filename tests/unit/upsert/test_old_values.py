@@ -23,7 +23,7 @@ from frazil.testing import MemoryJobs
 from frazil.types import Batch, TaskReport
 from frazil.upsert import old_values
 from frazil.upsert.live_rows import read_columns
-from frazil.upsert.old_values import ValuesGone, complete_held
+from frazil.upsert.old_values import ValuesGone, complete_buffered
 from frazil.upsert.row_places import RowPlaces, are_less, ends_of_chains
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import target_of
@@ -44,12 +44,12 @@ def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
 
     def counted(*given: object) -> Iterator[object]:
-        for found in complete_held(*given):  # type: ignore[arg-type]
+        for found in complete_buffered(*given):  # type: ignore[arg-type]
             sizes.append(len(found[0]))
             yield found
 
     monkeypatch.setattr(old_values, "_LOT_BYTES", 2000)
-    monkeypatch.setattr("frazil.upsert.rewritten_files.complete_held", counted)
+    monkeypatch.setattr("frazil.upsert.rewritten_files.complete_buffered", counted)
     return sizes
 
 
@@ -73,7 +73,7 @@ def test_rows_are_completed_a_lot_at_a_time_wherever_their_values_are(
         return key, a, b
 
     assert lake.rows() == [told(key) for key in range(400) if key < 300 or key % 2 == 0 or key % 3 == 0]
-    assert resolved.unfilled == sum(key % 6 != 0 and (key % 2 == 0 or key % 3 == 0) for key in range(300, 400))
+    assert resolved.missing_required == sum(key % 6 != 0 and (key % 2 == 0 or key % 3 == 0) for key in range(300, 400))
     assert len(few_at_a_time) > 5
 
 
@@ -102,16 +102,16 @@ def test_a_value_that_was_not_sent_takes_a_few_numbers_in_the_driver(
     def traced(*given: object) -> Iterator[object]:
         tracemalloc.start()
         try:
-            yield from complete_held(*given)  # type: ignore[arg-type]
+            yield from complete_buffered(*given)  # type: ignore[arg-type]
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
 
-    monkeypatch.setattr("frazil.upsert.rewritten_files.complete_held", traced)
+    monkeypatch.setattr("frazil.upsert.rewritten_files.complete_buffered", traced)
     resolved = lake.tell(
         [up(key, KEEP, "new") for key in range(count // 2)], [up(key, KEEP, "new") for key in range(count // 2, count)]
     )
-    assert (resolved.deleted, resolved.unfilled) == (count, 0)
+    assert (resolved.deleted, resolved.missing_required) == (count, 0)
     assert peaks[0] < 200 * count
 
 

@@ -62,17 +62,17 @@ def test_a_tombstone_alone_deletes_the_row_of_its_key(tmp_path: Path) -> None:
     world.say(flat({"id": 1, "v": "a"}), flat({"id": 2, "v": "b"}), flat({"id": 3, "v": "c"}))
     table = world.say(tombstone(1), flat({"id": 2, "v": "d"}, "u"), tombstone(3), flat({"id": 3, "v": "e"}))
     assert world.mirror() == [{"id": 2, "v": "d"}, {"id": 3, "v": "e"}]
-    assert table.passed_over == {}
+    assert table.ignored_records == {}
 
 
 def test_a_tombstone_after_its_delete_says_nothing_new(tmp_path: Path) -> None:
     world = MirrorWorld(tmp_path)
     world.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}))
     table = world.say(gone(1), tombstone(1), gone(2))
-    assert (world.mirror(), table.passed_over) == ([], {"tombstone": 1})
+    assert (world.mirror(), table.ignored_records) == ([], {"tombstone": 1})
     table = world.say(tombstone(2), made({"id": 2, "v": "c"}), (None, None))
-    assert (world.mirror(), world.letters()) == ([{"id": 2, "v": "c"}], [])
-    assert table.passed_over == {"tombstone": 2}
+    assert (world.mirror(), world.dead_letters()) == ([{"id": 2, "v": "c"}], [])
+    assert table.ignored_records == {"tombstone": 2}
 
 
 @pytest.mark.parametrize("gap", [0, 1])
@@ -104,14 +104,14 @@ def test_the_json_text_null_is_a_tombstone_too(tmp_path: Path) -> None:
     world.say(flat({"id": 1, "v": "a"}), flat({"id": 2, "v": "b"}))
     world.source.produce("a", 0, b"null", key=b'{"id": 1}')
     world.catch_up()
-    assert (world.mirror(), world.letters()) == ([{"id": 2, "v": "b"}], [])
+    assert (world.mirror(), world.dead_letters()) == ([{"id": 2, "v": "b"}], [])
 
 
 def test_a_tombstone_whose_key_lacks_a_key_column_is_passed_over(tmp_path: Path) -> None:
     world = MirrorWorld(tmp_path, key_columns=("v",))
     world.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}))
     table = world.say(tombstone(1))
-    assert (len(world.mirror()), world.letters(), table.passed_over) == (2, [], {"tombstone": 1})
+    assert (len(world.mirror()), world.dead_letters(), table.ignored_records) == (2, [], {"tombstone": 1})
 
 
 def test_rows_are_kept_and_marked_as_deleted(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_an_existing_table_whose_key_nobody_has_told_yet_is_emptied(tmp_path: Pa
     world = MirrorWorld(tmp_path, partitions=1)
     world.exists(id="long", v="string")
     table = world.say((None, {"op": "t", "before": None, "after": None}), (None, {"ts_ms": 1}))
-    assert (table.run_state, world.mirror(), world.letters()) == (RunState.WAITING, [], [])
+    assert (table.run_state, world.mirror(), world.dead_letters()) == (RunState.WAITING, [], [])
 
 
 @pytest.mark.parametrize("key", ["idd", "id.d", "o.idd"])
@@ -249,9 +249,9 @@ def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path, key
     world.exists(id="long", v="string")
     table = world.say(made({"id": 1, "v": "a"}), gone(1), tombstone(1), HEARTBEAT)
     reason = f"the table has no key column {key}, and the record does not bring it"
-    assert (table.run_state, world.letters()) == (RunState.WAITING, [("no_key", reason)] * 2)
+    assert (table.run_state, world.dead_letters()) == (RunState.WAITING, [("no_key", reason)] * 2)
     world.say((None, {"op": "t", "before": None, "after": None}))
-    assert (len(world.letters()), world.mirror()) == (2, [])
+    assert (len(world.dead_letters()), world.mirror()) == (2, [])
 
 
 @pytest.mark.parametrize("batches", [1, 2])
@@ -273,7 +273,7 @@ def test_a_delete_that_is_marked_has_its_place_in_the_order_of_a_column(tmp_path
         (4, "a", 5, False),
         (5, "anew", 9, False),
     ]  # fmt: skip
-    assert [kind for kind, _ in world.letters()] == ["no_order"]
+    assert [kind for kind, _ in world.dead_letters()] == ["no_order"]
 
 
 def _with_required(world: MirrorWorld) -> None:
@@ -295,7 +295,7 @@ def test_a_value_that_no_row_has_is_missing_where_the_column_is_required(
     lacking: list[Row] = [{"id": key, "v": None} for key in range(4, 8)]
     assert table.run_state is RunState.WAITING
     assert world.by_id() == [*rows, *(lacking if policy == "evolve" else []), {"id": 9, "v": "b"}]
-    assert [kind for kind, _ in world.letters()] == ([] if policy == "evolve" else ["missing"] * 4)
+    assert [kind for kind, _ in world.dead_letters()] == ([] if policy == "evolve" else ["missing"] * 4)
     assert {str(path) for path in tmp_path.rglob("*.parquet")} == {
         file.path for name in ("n.t", "n.t__dead_letters") for file in world.data_files(name)
     }
@@ -319,7 +319,7 @@ def test_a_mirror_in_the_order_of_a_column(tmp_path: Path) -> None:
     log.move(5, 6, "2")
     world.catch_up()
     assert world.by_id() == [{"id": 1, "v": "2", "big": None}, {"id": 6, "v": "2", "big": "of 5"}]
-    assert world.letters() == []
+    assert world.dead_letters() == []
 
 
 def _placed(key: int, v: str, lsn: int, total_order: int, op: str = "u") -> Told:
@@ -342,7 +342,7 @@ def test_the_change_wins_that_the_source_made_last_in_whatever_order_changes_arr
     ]  # fmt: skip
     world.say(_placed(4, "gone", 5, 11, "d"), ({"id": 9}, {"op": "c", "before": None, "after": {"id": 9, "v": "x"}}))
     assert [row["id"] for row in world.by_id()] == [1, 2, 3]
-    assert world.letters() == [("no_order", "the column _source_order, which orders the changes, has no value")]
+    assert world.dead_letters() == [("no_order", "the column _source_order, which orders the changes, has no value")]
 
 
 def test_envelopes_and_keys_behind_json_schemas_mirror_their_rows(tmp_path: Path) -> None:

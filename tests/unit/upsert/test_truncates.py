@@ -93,7 +93,7 @@ def test_a_truncate_takes_what_is_older_in_every_partition_whenever_it_comes(tmp
     assert world.values() == {3: "new", 4: "new", 5: "new", 8: "new"}
     world.change(10, "t")
     world.catch_up()
-    assert (world.values(), world.data_files("n.t"), world.letters()) == ({}, [], [])
+    assert (world.values(), world.data_files("n.t"), world.dead_letters()) == ({}, [], [])
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
@@ -214,4 +214,4 @@ def test_a_truncate_of_postgresql_is_where_it_happens_to_be_and_has_its_place(tm
         world.source.produce("a", one["partition"], raw[0], key=raw[1], headers=headers)
     lsn = json.loads(truncate["value"])["source"]["lsn"]
     assert world.catch_up().progress.emptied.startswith(f"{lsn:020d}/")
-    assert (world.mirror(), [kind for kind, _ in world.letters()]) == ([], [])
+    assert (world.mirror(), [kind for kind, _ in world.dead_letters()]) == ([], [])

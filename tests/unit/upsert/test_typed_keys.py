@@ -147,7 +147,7 @@ def test_a_tombstone_alone_deletes_the_row_of_its_key(tmp_path: Path, kind: Kind
     world.catch_up()
     world.forget(0)
     world.catch_up()
-    assert (world.shown(), world.letters()) == ([("b", None)], [])
+    assert (world.shown(), world.dead_letters()) == ([("b", None)], [])
 
 
 def test_a_number_in_a_key_without_a_schema_has_the_unit_of_its_column(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_number_in_a_key_without_a_schema_has_the_unit_of_its_column(tmp_path:
     world.catch_up()
     world.put(json.dumps({"id": 5}), None)
     world.catch_up()
-    assert ([row["v"] for row in world.mirror()], world.letters()) == (["0"], [])
+    assert ([row["v"] for row in world.mirror()], world.dead_letters()) == (["0"], [])
 
 
 @pytest.mark.parametrize("world_of", [TypedWorld, TypedAvroWorld])
@@ -174,7 +174,7 @@ def test_a_row_gets_another_key_and_keeps_what_was_not_sent(
     world.change("d", 0, headers={"__debezium.newkey": {"id": "new"}})
     world.change("c", 1, partition, {"__debezium.oldkey": {"id": kind.told}}, v="b", big=PLACEHOLDER)
     world.catch_up()
-    assert (world.shown(), world.letters()) == ([("b", "of 0")], [])
+    assert (world.shown(), world.dead_letters()) == ([("b", "of 0")], [])
 
 
 def test_a_key_that_is_no_number_is_the_same_after_an_update_and_the_old_one_of_a_row(tmp_path: Path) -> None:
@@ -186,9 +186,9 @@ def test_a_key_that_is_no_number_is_the_same_after_an_update_and_the_old_one_of_
     update = {"op": "u", "before": image, "after": {**image, "v": "b"}, "source": {"lsn": world.lsn}}
     world._send(0, 0, update, {})
     world.catch_up()
-    assert (world.shown(), world.letters()) == ([("b", "of 0")], [])
+    assert (world.shown(), world.dead_letters()) == ([("b", "of 0")], [])
     world.lsn += 1
     world.change("d", 0, headers={"__debezium.newkey": {"id": "new"}})
     world.change("c", 1, headers={"__debezium.oldkey": {"id": float("nan")}}, v="c", big=PLACEHOLDER)
     world.catch_up()
-    assert (world.shown(), world.letters()) == ([("c", "of 0")], [])
+    assert (world.shown(), world.dead_letters()) == ([("c", "of 0")], [])

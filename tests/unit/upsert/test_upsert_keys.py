@@ -95,7 +95,7 @@ def test_a_mirror_finds_its_keys_in_columns_of_another_case(tmp_path: Path, sett
     assert world.mirror() == [{"order_id": 1, "the_text": "b"}, {"order_id": 2, "the_text": "a"}]
     world.say(({"orderId": 2}, {"op": "d", "before": {"orderId": 2}, "after": None}), ({"orderId": 2}, None))
     world.say(({"orderId": 1}, None))
-    assert (world.mirror(), world.letters()) == ([], [])
+    assert (world.mirror(), world.dead_letters()) == ([], [])
 
 
 @pytest.mark.parametrize(("keys", "rest"), [(("1", '{"id":2}'), 3), ((' {"id":1}', "2"), 3)])
@@ -122,14 +122,14 @@ def test_several_key_columns_are_found_in_keys_of_no_declared_format(tmp_path: P
     world.tell((one, {"o": {"id": 1}, "region": "n"}), (other, {"o": {"id": 1}, "region": "s"}))
     world.tell((one, None), ("n|1", None))
     assert world.mirror() == [{"o": {"id": 1}, "region": "s"}]
-    assert world.letters() == [("malformed", "the key is not well-formed JSON")]
+    assert world.dead_letters() == [("malformed", "the key is not well-formed JSON")]
 
 
 def test_a_number_that_is_none_is_a_dead_letter(tmp_path: Path) -> None:
     world = UpsertWorld(tmp_path, key_columns=("id",), dead_letters={"stop_above": 1.0})
     world.tell(("1", {"id": 1}))
     world.tell(("one", None))
-    assert (world.mirror(), [kind for kind, _ in world.letters()]) == ([{"id": 1}], ["malformed"])
+    assert (world.mirror(), [kind for kind, _ in world.dead_letters()]) == ([{"id": 1}], ["malformed"])
 
 
 def test_a_field_of_the_column_that_holds_the_key_may_be_the_key(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_keys_of_which_the_file_says_nothing_are_framed_as_their_values_are(tmp_
     world.forget(2)
     world.forget(3)
     world.catch_up()
-    assert (world.mirror(), world.letters()) == ([{"id": 1, "v": "b"}], [])
+    assert (world.mirror(), world.dead_letters()) == ([{"id": 1, "v": "b"}], [])
 
 
 def test_what_is_no_number_is_one_key_in_records_and_their_keys(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_a_key_that_is_a_text_where_values_have_a_number_makes_bad_records_and_h
     world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
     world.tell(('{"id":"7"}', {"id": 7}), ('{"id":8}', {"id": 8}))
     assert world.mirror() == [{"id": 8}]
-    assert world.letters() == [("does_not_fit", 'string "7" does not fit long')]
+    assert world.dead_letters() == [("does_not_fit", 'string "7" does not fit long')]
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_a_letter_of_a_bare_key_says_what_would_read_it(
     for value in (b'{"id": 7}', None):
         world.source.produce("a", 0, value, key=body)
     world.catch_up()
-    assert world.letters()[-1][1] == reason
+    assert world.dead_letters()[-1][1] == reason
 
 
 @pytest.mark.parametrize("envelope", [None, EnvelopeSpec(kind="debezium")], ids=["rows", "debezium"])

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from frazil.catalog.port import TableState
 from frazil.ingest import plan
-from frazil.ingest.record_sizes import held_row_bytes
+from frazil.ingest.record_sizes import buffered_row_bytes
 from frazil.ingest.table import RunState, Table
 from frazil.spec.models import ColumnSpec, DeadLettersSpec, ValueSpec
 from frazil.spec.types import parse_type
@@ -50,7 +50,7 @@ class UpsertWorld(World):
         chosen = [{name: row[name] for name in names} if names else row for row in rows]
         return sorted(chosen, key=lambda row: json.dumps(row, default=str, sort_keys=True))
 
-    def letters(self) -> list[tuple[str, str]]:
+    def dead_letters(self) -> list[tuple[str, str]]:
         files = self.catalog.data_files("n.t__dead_letters")
         rows = [row for file in files for row in pq.read_table(file.path).to_pylist()]
         return sorted((row["error_class"], row["message"]) for row in rows)
@@ -149,7 +149,7 @@ def test_a_value_that_contradicts_its_key_is_a_bad_record(tmp_path: Path) -> Non
     world = UpsertWorld(tmp_path, key=JSON_KEYS, dead_letters={"stop_above": 1.0})
     world.tell(('{"id":1}', {"id": 1, "v": 1}), ('{"id":1}', {"id": 2, "v": 2}), ("[7]", {"id": 7, "v": 0}))
     assert world.mirror() == [{"id": 1, "v": 1}]
-    assert world.letters() == [
+    assert world.dead_letters() == [
         ("does_not_fit", "array [7] does not fit long"),
         ("key_differs", "the field id of the value is not that of the key"),
     ]
@@ -192,7 +192,7 @@ def test_the_first_key_says_which_fields_are_the_key(tmp_path: Path, tasks: int)
     world.tell(('{"id":3,"x":1}', None), ('{"id":1}', None))
     assert world.mirror() == [{"id": 3, "v": 3}]
     reason = "the record's key has the field x, which is none of the table's key columns: name its `key_columns`"
-    assert world.letters() == [("key_differs", reason)] * 2
+    assert world.dead_letters() == [("key_differs", reason)] * 2
 
 
 def test_nested_and_composite_keys(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_each_key_is_read_as_what_it_is(tmp_path: Path, first: int, batch_size: 
     world.tell(*((f'{{"id":{n}}}', {"id": n}) for n in (1, 2, 3, 7)))
     table = world.tell(*((key, None) for key in keys[first:] + keys[:first]))
     assert (table.run_state, world.mirror()) == (RunState.WAITING, [{"id": 3}])
-    assert [kind for kind, _ in world.letters()] == ["malformed", "malformed"]
+    assert [kind for kind, _ in world.dead_letters()] == ["malformed", "malformed"]
 
 
 @pytest.mark.parametrize("keys", [("7", '{"id":1}'), ('{"id":1}', "7")], ids="|".join)
@@ -252,7 +252,7 @@ def test_a_record_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
     world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
     world.tell(("1", {"id": 1, "v": 1}), (None, None), ("2", {"v": 2}), ("3", {"id": None, "v": 3}))
     assert world.mirror() == [{"id": 1, "v": 1}]
-    assert world.letters() == [
+    assert world.dead_letters() == [
         ("no_key", "the key column id has no value"),
         ("no_key", "the key column id has no value"),
         ("no_key", "the record has no key, and its row is found by it"),
@@ -290,20 +290,20 @@ def test_a_change_without_an_ordering_value_is_a_dead_letter(tmp_path: Path) -> 
     world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, order_by="at", dead_letters={"stop_above": 1.0})
     world.tell(("1", {"id": 1, "at": 5}), ("1", {"id": 1}))
     assert world.mirror() == [{"id": 1, "at": 5}]
-    assert world.letters() == [("no_order", "the column at, which orders the changes, has no value")]
+    assert world.dead_letters() == [("no_order", "the column at, which orders the changes, has no value")]
 
 
 def test_a_value_that_was_put_aside_is_said_not_to_fit(tmp_path: Path) -> None:
     columns = tuple(ColumnSpec(name=name, type=parse_type("long")) for name in ("id", "at"))
-    letters = {"stop_above": 1.0}
+    dead_letters = {"stop_above": 1.0}
     world = UpsertWorld(
-        tmp_path, key_columns=("id",), order_by="at", columns=columns, rescue=True, dead_letters=letters
+        tmp_path, key_columns=("id",), order_by="at", columns=columns, rescue=True, dead_letters=dead_letters
     )
     world.tell(
         ("1", {"id": 1, "at": 1}), ("2", {"id": "two", "at": 1}), ("3", {"id": 3, "at": "now"}), ("4", {"id": 4})
     )
     assert [row["id"] for row in world.mirror()] == [1]
-    assert world.letters() == [
+    assert world.dead_letters() == [
         ("no_key", "the key column id has a value that does not fit its type"),
         ("no_order", "the column at, which orders the changes, has a value that does not fit its type"),
         ("no_order", "the column at, which orders the changes, has no value"),
@@ -344,7 +344,7 @@ def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path) -> 
     world = UpsertWorld(tmp_path, key_columns=("idd",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
     table = world.tell(("1", {"id": 1}), ("2", {"id": 2}), ("1", None))
     assert (table.run_state, world.mirror()) == (RunState.WAITING, [])
-    assert world.letters() == [("no_key", "the table has no key column idd, and the record does not bring it")] * 3
+    assert world.dead_letters() == [("no_key", "the table has no key column idd, and the record does not bring it")] * 3
     world.tell(("2", {"id": 2, "idd": 2}))
     assert world.mirror() == [{"id": 2, "idd": 2}]
 
@@ -430,7 +430,7 @@ def test_a_mirror_reads_no_more_at_once_than_there_is_to_be_in_memory(
     monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 10)
     world = UpsertWorld(tmp_path, key=JSON_KEYS, key_columns=("id",))
     table = world.tell(*((str(n), {"id": n, "v": "a"}) for n in range(40)))
-    assert table.clock().held_bytes == held_row_bytes(columns=2)
+    assert table.clock().buffered_bytes == buffered_row_bytes(columns=2)
     committed = [sum(file.record_count for file in one.files) for one in world.catalog.ancestors("n.t")]
     assert [count for count in committed if count] == [10] * 4
     assert len(world.mirror()) == 40

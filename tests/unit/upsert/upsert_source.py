@@ -41,8 +41,8 @@ class MirrorWorld(UpsertWorld):
         given = {"key": JSON_KEYS, "dead_letters": {"stop_above": 1.0}, "envelope": EnvelopeSpec(kind="debezium")}
         super().__init__(root, tasks, **{**given, **settings})
 
-    def letters(self) -> list[tuple[str, str]]:
-        return super().letters() if self.catalog.load("n.t__dead_letters") is not None else []
+    def dead_letters(self) -> list[tuple[str, str]]:
+        return super().dead_letters() if self.catalog.load("n.t__dead_letters") is not None else []
 
     def exists(self, **columns: str) -> None:
         """The table is there already, made by somebody else, with a row."""

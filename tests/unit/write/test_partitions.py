@@ -106,7 +106,7 @@ _ORDERS = {
     "id nulls last": lambda row: (row["id"] is None, row["id"] or 0),
     "w desc nulls first;id": lambda row: (
         row["w"] is not None,
-        [-ord(letter) for letter in row["w"] or ""],
+        [-ord(dead_letter) for dead_letter in row["w"] or ""],
         row["id"] is not None,
         row["id"] or 0,
     ),
@@ -215,7 +215,7 @@ def test_a_report_says_that_there_are_too_many_and_no_file_is_left(tmp_path: Pat
 
 
 def test_names_too_long_for_a_file_system_are_cut_and_stay_different(tmp_path: Path) -> None:
-    rows = [{"w": "日" * 300 + letter} for letter in "ab"]
+    rows = [{"w": "日" * 300 + dead_letter} for dead_letter in "ab"]
     one, other = _write(_target(tmp_path, "w"), rows)
     assert Path(one.path).parent != Path(other.path).parent
     assert {values[0] for values in _partitions([one, other])} == {row["w"] for row in rows}

@@ -39,7 +39,7 @@ def _write(target: TableTarget, *batches: list[dict[str, Any]]) -> list[DataFile
     for records in batches:
         kinds = {field.name: field.field_type for field in target.fields}
         decoded = decode([json.dumps(record) for record in records], "add", **kinds)
-        assert decoded.misfits == []
+        assert decoded.mismatches == []
         writer.write(shape_rows(target, decoded, {}))
     return writer.finish()
 

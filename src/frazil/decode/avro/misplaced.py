@@ -38,7 +38,7 @@ def find_misplaced(schema: str, references: tuple[str, ...] = ()) -> tuple[Mispl
 
 
 @functools.lru_cache(maxsize=256)
-def with_moved(schema: str) -> str:
+def with_moved_logical_types(schema: str) -> str:
     """The schema's text with the logical types that stand beside their type inside of it."""
     found: list[Misplaced] = []
     moved = _moved(json.loads(schema), (), found)

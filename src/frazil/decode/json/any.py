@@ -40,8 +40,8 @@ def decode_any(
         spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
         return decode_any(spelt, name, kind, options, what, is_spelt=True)
     texts.refuse(slices, error, name, _faults(what))
-    misfits = sorted(texts.misfits, key=lambda misfit: misfit.row)[: options.limit]
-    return Decoded(columns, texts.refused, misfits, findings.wanted, dropped=findings.dropped)
+    mismatches = sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[: options.limit]
+    return Decoded(columns, texts.refused, mismatches, findings.wanted, dropped=findings.dropped)
 
 
 def _faults(what: str) -> dict[int, Fault]:

@@ -60,7 +60,7 @@ from frazil.decode.json.text import (
     read_zoned,
     whole_number,
 )
-from frazil.decode.limits import barred_fault, long_name_fault
+from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
 from frazil.decode.zones import zone_exits
 from frazil.name_length import is_long, shorten
@@ -99,14 +99,14 @@ class Findings:
     unknown_fields: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
     the record. wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements
     and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table
-    says so. refusals: paths of fields that the table does not take. barred: why some fields cannot be added, by path.
+    says so. refusals: paths of fields that the table does not take. rejected: why some fields cannot be added, by path.
     """
 
     unknown_fields: str = "add"
     wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
-    barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    rejected: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
 
 def read_members(
@@ -209,8 +209,8 @@ def _why_not(texts: Texts, path: tuple[str, ...], taken: list[str], findings: Fi
     """Why a field gets no column. taken: names of columns that differ from its own in capitals alone."""
     if taken:
         return Fault("name_taken", clash_reason(texts.in_row(path), taken))
-    if path in findings.barred:
-        return barred_fault(path[-1], findings.barred[path])
+    if path in findings.rejected:
+        return rejected_fault(path[-1], findings.rejected[path])
     return long_name_fault(path[-1]) if is_long(path[-1]) else None
 
 

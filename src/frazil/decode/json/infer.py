@@ -27,7 +27,7 @@ from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, IN
 from frazil.decode.json.scan import DUPLICATE_KEY, HALF_KEY, SLOW_KEY, TOO_MANY_KEYS
 from frazil.decode.json.slices import MAX_NAMES, Slices, Texts, elements_of, take_all, take_apart
 from frazil.decode.json.times import type_of_texts
-from frazil.decode.limits import barred_fault, long_name_fault
+from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import U8
 from frazil.name_length import is_long, shorten
 from frazil.schema.name_case import both_reason, fold
@@ -75,7 +75,7 @@ class Inferred:
 def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergType | None:
     """The type that holds every value of `slices`, or None when there is none yet (only null, [] or {}).
 
-    What no type holds is refused as a misfit: integers beyond 64 bits, and of values of two kinds those that are not of
+    What no type holds is refused as a mismatch: integers beyond 64 bits, and of values of two kinds those that are not of
     the kind that came first. Field ids are placeholders.
     """
     found = infer_field(texts, slices, path)
@@ -143,8 +143,8 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tup
     groups: dict[str, list[tuple[str, Slices]]] = {}
     for name, column in members:
         inner = (*path, name)
-        reason = texts.barred.get(inner) if texts.barred else None
-        fault = barred_fault(name, reason) if reason is not None else long_name_fault(name) if is_long(name) else None
+        reason = texts.rejected.get(inner) if texts.rejected else None
+        fault = rejected_fault(name, reason) if reason is not None else long_name_fault(name) if is_long(name) else None
         if fault is not None:
             there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
             texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})

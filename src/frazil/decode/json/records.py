@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.decode.cast import NOT_ADDED
-from frazil.decode.columns import Decoded, Fault, Misfit
+from frazil.decode.columns import Decoded, Fault, Mismatch
 from frazil.decode.json import scan
 from frazil.decode.json.as_sent import spell_out
 from frazil.decode.json.columns import Findings, read_members
 from frazil.decode.json.extended import spell_bare_words
 from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
-from frazil.decode.json.slices import MAX_MISFITS, MAX_NAMES, Slices, Texts, take_all
+from frazil.decode.json.slices import MAX_MISMATCHES, MAX_NAMES, Slices, Texts, take_all
 from frazil.decode.rescue import rescued_column
 from frazil.schema.name_case import fold
 from frazil.schema.selection import Selection
@@ -47,7 +47,7 @@ class JsonOptions:
     """unknown_fields: `add` reports fields that the table lacks as wanted, `drop` leaves them out, `rescue` puts them aside,
     `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
     misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
-    time, by path. barred: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON.
+    time, by path. rejected: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON.
     coerced: paths of columns whose text takes values of other types as they are written. numbers: what numbers become that
     no column is for; None: what their values need. row_depth: how many names of a path lead to the row. hints: kinds of
     fields that earlier records have told, by path. zones: of local times, by path. infers_times: whether text that is
@@ -56,10 +56,10 @@ class JsonOptions:
 
     unknown_fields: str = "add"
     is_rescuing: bool = False
-    limit: int = MAX_MISFITS
+    limit: int = MAX_MISMATCHES
     selection: Selection | None = None
     units: tuple[tuple[tuple[str, ...], str], ...] = ()
-    barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    rejected: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     is_extended: bool = False
     coerced: tuple[tuple[str, ...], ...] = ()
     numbers: IcebergType | None = None
@@ -86,7 +86,7 @@ def _without_refused(
 ) -> Decoded:
     """The same, but a record that cannot become a row brings no column along, nor has it a say in what type one gets."""
     alone = _decode(values, texts_of(values, options), fields, replace(options, unknown_fields="drop"))
-    refused, misfits = alone.refused.copy(), list(alone.misfits)
+    refused, mismatches = alone.refused.copy(), list(alone.mismatches)
     wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     for n in range(_MOST_ROUNDS):
         rows = np.flatnonzero(~refused)
@@ -98,9 +98,11 @@ def _without_refused(
         if not out.any():
             break
         refused[rows[out]] = True
-        misfits += [replace(misfit, row=int(rows[misfit.row])) for misfit in among.misfits if out[misfit.row]]
-    in_order = sorted(misfits, key=lambda misfit: misfit.row)[: options.limit]
-    return replace(decoded, refused=refused, misfits=in_order, wanted=wanted)
+        mismatches += [
+            replace(mismatch, row=int(rows[mismatch.row])) for mismatch in among.mismatches if out[mismatch.row]
+        ]
+    in_order = sorted(mismatches, key=lambda mismatch: mismatch.row)[: options.limit]
+    return replace(decoded, refused=refused, mismatches=in_order, wanted=wanted)
 
 
 def _certainly_refused(texts: Texts, among: Decoded) -> NDArray[np.bool_]:
@@ -118,13 +120,13 @@ def _certainly_refused(texts: Texts, among: Decoded) -> NDArray[np.bool_]:
     return among.refused & (certain | ~at_odds)
 
 
-def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Misfit]]:
+def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Mismatch]]:
     """The struct that holds every object of `values`, and the records that have none."""
     decoded = decode_json(values, ())
     found = decoded.wanted.get(())
     if not found:
-        return None, decoded.misfits
-    return StructType(*(NestedField(0, name, kind, required=False) for name, kind in found.items())), decoded.misfits
+        return None, decoded.mismatches
+    return StructType(*(NestedField(0, name, kind, required=False) for name, kind in found.items())), decoded.mismatches
 
 
 def list_paths(values: pa.BinaryArray, depth: int) -> list[tuple[tuple[str, ...], bool]]:
@@ -161,7 +163,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     error = unreadable(values)
     slices = whole_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
-    findings = Findings(options.unknown_fields, barred=options.barred)
+    findings = Findings(options.unknown_fields, rejected=options.rejected)
     columns = read_members(texts, slices, fields, findings, (), error)
     if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
         spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
@@ -174,7 +176,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     return Decoded(
         columns=columns,
         refused=texts.refused,
-        misfits=sorted(texts.misfits, key=lambda misfit: misfit.row)[: options.limit],
+        mismatches=sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[: options.limit],
         wanted=findings.wanted,
         dropped=findings.dropped,
         rescued=rescued_column(texts, len(values)) if texts.rescued or texts.unknown_fields else None,
@@ -200,7 +202,7 @@ def texts_of(
         sent=sent if options.coerced else None,
         starts=whole_slices(values).start if sent is not None and options.coerced else None,
         numbers=options.numbers,
-        barred=options.barred,
+        rejected=options.rejected,
         hints=_by_spelling(options.hints),
         row_depth=options.row_depth,
         zones=dict(options.zones),
@@ -250,4 +252,4 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-__all__ = ["Decoded", "JsonOptions", "Misfit", "decode_json", "infer_json", "spell_out"]
+__all__ = ["Decoded", "JsonOptions", "Mismatch", "decode_json", "infer_json", "spell_out"]

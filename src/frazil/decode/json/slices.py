@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField
 
-from frazil.decode.columns import Fault, Misfit, bitmap
+from frazil.decode.columns import Fault, Mismatch, bitmap
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT, new_stack
 from frazil.decode.json.keys import SEED, Sweep, new_sweep, tree_of
 from frazil.decode.json.scan import (
@@ -27,7 +27,7 @@ from frazil.decode.limits import check_cells, check_new_fields
 from frazil.decode.memory import I32, U8
 from frazil.schema.selection import Selection
 
-MAX_MISFITS = 20
+MAX_MISMATCHES = 20
 MAX_NAMES = 2000
 _EXCERPT_BYTES = 60
 _LOST = ("missing",)  # What is not there cannot be rescued.
@@ -102,7 +102,7 @@ class Texts:
     extended JSON. coerced: paths of columns whose text takes values of other types as they are written. sent: the texts
     before their keys were spelt anew, starts: where each begins since, both where some column is coerced. cells,
     new_fields: how much of what `limits` bounds they have become. numbers: what numbers become that no column is for; None:
-    what their values need. barred: why some fields cannot be added, by path. hints: kinds of fields that earlier records
+    what their values need. rejected: why some fields cannot be added, by path. hints: kinds of fields that earlier records
     have told, by path in small letters. contradictions: records whose values are of another kind than that of a record
     before them, with that one, or -1 for a hint. zones: of local times, by path. infers_times: as in JsonOptions.
     row_depth: how many names of a path lead to the row.
@@ -111,12 +111,12 @@ class Texts:
     buffer: NDArray[np.uint8]
     refused: NDArray[np.bool_]
     spelt_out: bool = False
-    limit: int = MAX_MISFITS
+    limit: int = MAX_MISMATCHES
     is_rescuing: bool = False
     selection: Selection | None = None
     units: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    misfits: list[Misfit] = field(default_factory=list)
-    rescued: list[Misfit] = field(default_factory=list)
+    mismatches: list[Mismatch] = field(default_factory=list)
+    rescued: list[Mismatch] = field(default_factory=list)
     unknown_fields: list[tuple[str, Slices]] = field(default_factory=list)
     watched: Mapping[tuple[str, ...], Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
     takes_endless: bool = False
@@ -125,7 +125,7 @@ class Texts:
     sent: pa.BinaryArray | None = None
     starts: I32 | None = None
     numbers: IcebergType | None = None
-    barred: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    rejected: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     hints: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     zones: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     infers_times: bool = False
@@ -180,17 +180,17 @@ class Texts:
         rows = np.flatnonzero(bad)
         if self.is_rescuing and path:
             saved = np.array([faults[int(bad[n])].kind not in _LOST for n in rows], np.bool_)
-            self.rescued += [self._misfit(slices, n, path, faults[int(bad[n])], True) for n in rows[saved].tolist()]
+            self.rescued += [self._mismatch(slices, n, path, faults[int(bad[n])], True) for n in rows[saved].tolist()]
             rows = rows[~saved]
         self.refused[slices.owner[rows]] = True
-        self.misfits += [self._misfit(slices, n, path, faults[int(bad[n])]) for n in rows[: self.limit].tolist()]
+        self.mismatches += [self._mismatch(slices, n, path, faults[int(bad[n])]) for n in rows[: self.limit].tolist()]
 
-    def _misfit(self, slices: Slices, n: int, path: str, fault: Fault, is_rescued: bool = False) -> Misfit:
+    def _mismatch(self, slices: Slices, n: int, path: str, fault: Fault, is_rescued: bool = False) -> Mismatch:
         reason = fault.message
         if "{value}" in reason:  # What is missing has no place to quote.
             reason = reason.replace("{value}", self.describe(slices, n))
         text = self.text(slices, n) if is_rescued else ""
-        return Misfit(int(slices.owner[n]), path, fault.kind, reason, text)
+        return Mismatch(int(slices.owner[n]), path, fault.kind, reason, text)
 
 
 @dataclass(frozen=True)

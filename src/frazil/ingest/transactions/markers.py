@@ -16,7 +16,7 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, StructT
 from frazil.cdc.envelope import BARE, opened_fields
 from frazil.cdc.source_log import bare_id, bare_ids
 from frazil.decode.envelope import Envelope
-from frazil.decode.json.slices import MAX_MISFITS
+from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Reading
 from frazil.errors import RecordError
 from frazil.ingest.transactions.ends import Event
@@ -57,7 +57,7 @@ def read_marks(
     """
     assert reading.envelope is not None
     fields = opened_fields(reading.envelope, (), _FACTS)
-    decoded = decode_values(reading, fields, _columns_of(records), MAX_MISFITS)
+    decoded = decode_values(reading, fields, _columns_of(records), MAX_MISMATCHES)
     found = dict(zip((field.name for field in fields), decoded.columns, strict=True))
     is_change = np.asarray(pc.is_in(found["op"], pa.array(_CHANGES))) & ~decoded.refused
     is_change &= np.asarray(pc.fill_null(pc.less_equal(found["note"], BARE), False))
@@ -110,7 +110,7 @@ def read_events(reading: Reading, records: Sequence[ReadRecord], topic: str) -> 
         told = [(record.timestamp_ms or 0, _parsed(record.value)) for record in records if record.value is not None]
         return list(_events(told, topic)), frozenset()
     plain = replace(reading, envelope=None, unknown_fields="drop", is_rescuing=False, selection=None, units=())
-    decoded = decode_values(plain, _EVENT_FIELDS, _columns_of(records), MAX_MISFITS)
+    decoded = decode_values(plain, _EVENT_FIELDS, _columns_of(records), MAX_MISMATCHES)
     columns = [column.to_pylist() for column in decoded.columns]
     names = [field.name for field in _EVENT_FIELDS]
     rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
