@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.port import StoredFile
 from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS
-from frazil.ingest.discovery import TableStopped
+from frazil.ingest.failures import TableStopped
 from frazil.rows.record_timestamps import undivided_times
 from frazil.schema.arrow import as_written
 from frazil.write.target import TableTarget

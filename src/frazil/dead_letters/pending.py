@@ -15,7 +15,7 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
 from frazil.dead_letters.removal import settle_removal
 from frazil.failpoints import hit
-from frazil.ingest.discovery import TableStopped
+from frazil.ingest.failures import TableStopped
 from frazil.types import DataFile, as_json
 
 

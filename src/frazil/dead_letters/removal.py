@@ -21,7 +21,7 @@ from frazil.dead_letters.files import Place, pieces, places_of
 from frazil.dead_letters.rewriting import abandoning, write_some
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
-from frazil.ingest.discovery import TableStopped
+from frazil.ingest.failures import TableStopped
 from frazil.types import DataFile, as_json
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget

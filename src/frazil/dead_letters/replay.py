@@ -30,7 +30,7 @@ from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.pieces import read_in_pieces
 from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
-from frazil.ingest.pipeline import declared_adder
+from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.rows.read import ReadRecords, read_records

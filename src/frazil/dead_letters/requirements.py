@@ -10,7 +10,7 @@ from frazil.decode.columns import Decoded
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.no_op_changes import find_no_op_change
-from frazil.ingest.pipeline import accept_columns, adder, within_limit
+from frazil.ingest.schema_changes import accept_columns, adder, within_limit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, note_key_columns
 from frazil.schema.evolve import NamesClash, Wanted, merge_wanted

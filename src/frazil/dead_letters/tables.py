@@ -22,7 +22,7 @@ from frazil.dead_letters.pending import settle_retries
 from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME
 from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
-from frazil.ingest.discovery import TableStopped
+from frazil.ingest.failures import TableStopped
 from frazil.ingest.old_metadata import DELETES_OLD
 from frazil.ingest.table import Table
 from frazil.kafka.port import Outbox, OutRecord

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from frazil.ingest.discovery import TableStopped
-from frazil.ingest.pipeline import Planned
+from frazil.ingest.batch import Planned
+from frazil.ingest.failures import TableStopped
 from frazil.types import OffsetRange
 
 MOST_DEATHS = 2

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable
 
 from frazil.catalog.port import Catalog
-from frazil.errors import FrazilError, SpecError
+from frazil.errors import SpecError
+from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.table import Table
 from frazil.ingest.table_layout import layout_mismatch
 from frazil.kafka.port import Partition, Source, TopicDescription
@@ -18,16 +19,6 @@ from frazil.spec import PipelineSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
 from frazil.types import OffsetRange
-
-
-class TableStopped(Exception):
-    """A table cannot go on until its operator has decided; the process and the other tables do."""
-
-    def __init__(self, reason: str, remedy: str, where: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.remedy = remedy
-        self.where = where
 
 
 class Discovery:
@@ -87,14 +78,14 @@ class Discovery:
         try:
             table.state = self._catalog.load(table.name)
         except SpecError as error:
-            raise TableStopped(*words_of(error)) from None
+            raise TableStopped(*describe_error(error)) from None
         if before is not None and (table.state is None or table.state.uuid != before.uuid):
             table.forget_batches()  # The table that they were for was dropped: `start` is asked again.
         table.is_loaded = True
         table.forget_skipped()
         mismatch = declared_mismatch(table.spec, table.state.schema if table.state is not None else None)
         if mismatch is not None:
-            raise TableStopped(*words_of(mismatch))
+            raise TableStopped(*describe_error(mismatch))
         if table.state is None:
             return
         table.size = self._catalog.size(table.name)
@@ -188,7 +179,7 @@ class Discovery:
         assert state is not None
         mismatch = layout_mismatch(table.spec, state, self._spec.path)
         if mismatch is not None:
-            raise TableStopped(*words_of(mismatch))
+            raise TableStopped(*describe_error(mismatch))
         if table.spec.mode == "upsert" and state.format_version < 2:
             raise TableStopped(
                 "the table has format version 1, and rows can be replaced from 2 on",
@@ -276,13 +267,6 @@ def _forget_recreated(table: Table) -> None:
         table.read_to, table.needs_check = None, True
         if table.spec.start.kind == "latest" and table.at_start is not None:
             table.at_start = frozenset(partition for partition in table.at_start if partition[0] != name)
-
-
-def words_of(error: FrazilError | TableStopped) -> tuple[str, str, str]:
-    """Reason, remedy and place, for `status`."""
-    if isinstance(error, TableStopped):
-        return error.reason, error.remedy, error.where
-    return error.message, error.remedy, error.where
 
 
 def missing_topics(tables: Iterable[Table]) -> list[tuple[Table, str]]:

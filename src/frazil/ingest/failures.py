@@ -1,4 +1,4 @@
-"""How a job of Spark's fails: of what it reads, or with the JVM."""
+"""How a table stops, and how a job of Spark's fails: of what it reads, or with the JVM."""
 
 from __future__ import annotations
 
@@ -7,7 +7,24 @@ from contextlib import contextmanager
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.errors import UnavailableError
+from frazil.errors import FrazilError, UnavailableError
+
+
+class TableStopped(Exception):
+    """A table cannot go on until its operator has decided; the process and the other tables do."""
+
+    def __init__(self, reason: str, remedy: str, where: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.remedy = remedy
+        self.where = where
+
+
+def describe_error(error: FrazilError | TableStopped) -> tuple[str, str, str]:
+    """The reason, the remedy and the place of an error, for `status`."""
+    if isinstance(error, TableStopped):
+        return error.reason, error.remedy, error.where
+    return error.message, error.remedy, error.where
 
 
 class TaskFailedError(UnavailableError):

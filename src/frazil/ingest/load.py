@@ -8,9 +8,10 @@ import structlog
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, FencedError
+from frazil.ingest.batch import Identity
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.old_metadata import keeps_old_metadata
-from frazil.ingest.pipeline import Identity, Pipeline
+from frazil.ingest.pipeline import Pipeline
 from frazil.ingest.schemas import may_change
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
@@ -73,9 +74,9 @@ class Loader:
             self._compare_writers(table, was_known)
         self.pipeline.settle(table)
         if table.state is None and table.spec.columns and has_layout_columns(table.spec):
-            table.state = self.pipeline.create(table)
+            table.state = self.pipeline.schema_updates.create(table)
         if table.state is not None:
-            table.state = self.pipeline.with_declared(table, table.state)
+            table.state = self.pipeline.schema_updates.with_declared(table, table.state)
             table.state = arranged(self._services.catalog, table.spec, table.state)
             if table.spec.mode == "upsert":
                 check_columns(table.target())

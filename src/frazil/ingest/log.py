@@ -8,14 +8,13 @@ from dataclasses import asdict
 import structlog
 
 from frazil.catalog.port import TableState
-from frazil.clock import Clock, jitter
+from frazil.clock import jitter
 from frazil.errors import FrazilError
-from frazil.ingest.discovery import TableStopped, words_of
+from frazil.ingest.batch import Planned
+from frazil.ingest.failures import TableStopped
 from frazil.ingest.isolate import Found
-from frazil.ingest.job import OVERSIZED_BYTES
-from frazil.ingest.pipeline import Outcome, Planned
+from frazil.ingest.outcome import Committed
 from frazil.ingest.plan import slowed_s
-from frazil.ingest.primary_key_updates import note_key_updates
 from frazil.ingest.services import Pace
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.runs import Held
@@ -28,17 +27,10 @@ log = structlog.get_logger("frazil")
 FIRST_HELD_S = 0.25
 LONGEST_HELD_S = 5.0
 HELD = "the newest transaction is not known to be whole yet"
-TOO_BAD = "too many of the table's first records are bad: the dead letters of some are kept before it stops"
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
 # So many doublings are beyond the longest; without a limit a number that outgrows its type would end a long outage.
 _MOST_DOUBLINGS = 16
-
-
-def explain(table: Table, state: RunState, error: FrazilError | TableStopped | None) -> None:
-    """What the table does, and why; None where there is nothing to say of it."""
-    table.run_state = state
-    table.reason, table.remedy, table.where = words_of(error) if error is not None else ("", "", "")
 
 
 def hold(planned: Planned, now_s: float) -> None:
@@ -52,7 +44,7 @@ def hold(planned: Planned, now_s: float) -> None:
         is_same = table.held is not None and table.held.ends == ends
         pause_s = min(LONGEST_HELD_S, 2 * table.held.pause_s) if table.held and is_same else FIRST_HELD_S
     table.held = Held(planned.position, ends, now_s + pause_s, pause_s)
-    explain(table, RunState.WAITING, None)
+    table.set_run_state(RunState.WAITING, None)
     table.reason = HELD
 
 
@@ -60,25 +52,6 @@ def log_recreated(before: TableState | None, table: Table) -> None:
     """Says that another table has the name of the one that was known."""
     if before is not None and table.state is not None and table.state.uuid != before.uuid:
         log.warning("table_made_anew", table=table.name, offsets=table.progress.offsets)
-
-
-def note_obstacle(planned: Planned, outcome: Outcome, clock: Clock) -> None:
-    """What was in the way of a commit, for the batch that is planned again."""
-    table = planned.table
-    table.no_op_change = outcome.no_op_change
-    if outcome.report.has_oversized:
-        log.info("large_records", table=table.name, larger_than_bytes=OVERSIZED_BYTES)
-    elif outcome.schemas:
-        log.info("schemas_fetched", table=table.name, schemas=sorted(outcome.schemas))
-    elif outcome.dead_letters is not None:
-        log.info("dead_letters_begin", table=table.name, dead_letter_table=outcome.dead_letters.name)
-    elif outcome.missing_required:
-        table.missing_required |= frozenset(outcome.missing_required)
-        log.info("values_gone", table=table.name, lost=len(table.missing_required))
-    elif outcome.is_lacking:
-        note_key_updates(planned, outcome, clock)
-    elif not outcome.rejected:  # Those are said as changes that are refused.
-        log.info("schema_changed", table=table.name, columns=len(outcome.state.schema.fields) if outcome.state else 0)
 
 
 def note_isolated(table: Table, records: Iterable[BadRecord]) -> None:
@@ -99,7 +72,7 @@ def not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped
     return TableStopped(reason, remedy, batch.place)
 
 
-def note_committed(table: Table, outcome: Outcome, took_s: float) -> None:
+def note_committed(table: Table, outcome: Committed, took_s: float) -> None:
     """A batch is in the table. took_s: since it was planned."""
     report = outcome.report
     if outcome.resolved is not None and outcome.resolved.tries > 1:

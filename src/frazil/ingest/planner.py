@@ -8,14 +8,12 @@ from dataclasses import replace
 import structlog
 
 from frazil.errors import UnavailableError
+from frazil.ingest.batch import Planned
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.job import JobRunner
-from frazil.ingest.pipeline import Planned, remedy_for
 from frazil.ingest.plan import TableClock, lag_records, plan_batch
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition
-from frazil.spec import TableSpec
-from frazil.types import TaskReport, advance
 
 log = structlog.get_logger("frazil")
 
@@ -69,16 +67,6 @@ class Planner:
             ):
                 return False
         return True
-
-    def note_empty(self, planned: Planned) -> bool:
-        """Remembers how far a batch went without finding a column; whether nothing more can be read. Where there is more,
-        the next try goes further.
-        """
-        table = planned.table
-        table.empty_to = advance(planned.position, planned.batch.ranges)
-        is_all = not lag_records(table.empty_to, self._readable(planned.ends))
-        table.empty_batches += not is_all
-        return is_all
 
     def plan(self, table: Table, now_s: float) -> Planned | None:
         """The table's next batch, or None when it is not due or has nothing to read; notes its lag.
@@ -182,20 +170,4 @@ def no_leader(partition: Partition) -> UnavailableError:
         f"partition {partition[1]} of topic {partition[0]} has no leader, or one that does not answer",
         remedy="see whether the brokers that hold it run; what the others have is read on",
         where=f"topic {partition[0]}, partition {partition[1]}",
-    )
-
-
-def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
-    """What is said of a table of whose records none has brought a column yet."""
-    remedy = "produce records with fields, or declare `columns`"
-    if not report.bad:
-        kinds = ", ".join(sorted(report.ignored_records))
-        why = f"; those that were read make no change of a row ({kinds})" if kinds else ""
-        left_out = "leave the topic out where it has no others, " if kinds else ""
-        reason = f"no record has a field yet, so the table has no column{why}"
-        return UnavailableError(reason, remedy=left_out + remedy)
-    first = report.bad[0]
-    return UnavailableError(
-        f"no record could become a row yet, so the table has no column; the first: {first.reason}",
-        remedy=remedy_for(first.kind, spec, remedy),
     )

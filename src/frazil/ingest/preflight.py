@@ -10,8 +10,8 @@ from frazil.catalog.layout import refuse_taken_names
 from frazil.catalog.port import Catalog
 from frazil.dead_letters.tables import refuse_other_table
 from frazil.errors import FrazilError
-from frazil.ingest.discovery import TableStopped, words_of
-from frazil.ingest.pipeline import CLASH_REMEDY, declared_adder
+from frazil.ingest.failures import TableStopped, describe_error
+from frazil.ingest.schema_changes import CLASH_REMEDY, declared_adder
 from frazil.ingest.table import Table, own_columns
 from frazil.ingest.table_layout import check_measured_columns
 from frazil.ingest.transactions.lookahead import check_partitions
@@ -31,7 +31,7 @@ def refuse_foreseen(table: Table, catalog: Catalog) -> None:
     except FrazilError as error:
         if error.exit_code != 2:
             raise
-        raise TableStopped(*words_of(error)) from None
+        raise TableStopped(*describe_error(error)) from None
 
 
 def _check_declared(table: Table) -> None:

@@ -5,12 +5,12 @@ without that half.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
 from frazil.clock import Clock
-from frazil.ingest.pipeline import Outcome, Planned
+from frazil.ingest.batch import Planned
 from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.types import OffsetRange, TaskReport
@@ -24,22 +24,38 @@ LOOK_AGAIN_S = 10.0
 PENDING = "a row gets another key, and not all records that tell of it are in Kafka yet"
 
 
-def note_key_updates(planned: Planned, outcome: Outcome, clock: Clock) -> None:
-    """Notes what the batch that is planned again must know."""
-    table, report = planned.table, outcome.report
+@dataclass(frozen=True)
+class KeyUpdates:
+    """Rows get another key, and what belongs together is not all in one task's hands."""
+
+    #: Topic, partition and offset of records whose row had another key, where the row of that key is not known.
+    unpaired: tuple[Place, ...] = ()
+
+    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
+        """See Finding."""
+        _note(planned, report, self.unpaired, clock)
+
+
+def key_updates_in(report: TaskReport) -> tuple[KeyUpdates, ...]:
+    """The finding, where the batch cannot be committed for such updates."""
+    return (KeyUpdates(report.unpaired),) if report.has_key_updates or report.unpaired or report.ends else ()
+
+
+def _note(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...], clock: Clock) -> None:
+    table = planned.table
     planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
     table.is_single_task = True
     stuck = {half.place for half in report.key_update_parts if half.is_delete} if report.ends else set[Place]()
-    if outcome.unpaired:
-        stuck.update(outcome.unpaired)
+    if unpaired:
+        stuck.update(unpaired)
     # A shorter batch waits for another record than the whole one does, and both wait since they were met first.
     table.pending_updates = {place: PendingUpdate(planned_ms) for place in stuck} | _applied_early_before(
         planned, table.pending_updates
     )
     late = {place for place in stuck if not _may_follow(place, planned, planned_ms)}
     if late or not stuck:
-        table.abandoned |= late.difference(outcome.unpaired)
-        table.unpaired |= late.intersection(outcome.unpaired)
+        table.abandoned |= late.difference(unpaired)
+        table.unpaired |= late.intersection(unpaired)
         log.info("rows_moved", table=table.name, lost=len(table.unpaired))
         return
     ranges = _limited(_limited(planned.batch.ranges, report.ends), _before(stuck))
@@ -49,8 +65,8 @@ def note_key_updates(planned: Planned, outcome: Outcome, clock: Clock) -> None:
     elif _can_have_more(planned):
         _hold(planned, clock, _are_old(stuck, report, planned_ms))
     else:  # The other half is further off than a batch may reach.
-        table.abandoned |= stuck.difference(outcome.unpaired)
-        table.unpaired |= stuck.intersection(outcome.unpaired)
+        table.abandoned |= stuck.difference(unpaired)
+        table.unpaired |= stuck.intersection(unpaired)
         log.info("rows_moved", table=table.name, lost=len(table.unpaired))
 
 

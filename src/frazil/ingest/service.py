@@ -24,15 +24,14 @@ from frazil.errors import (
     UnavailableError,
     unforeseen,
 )
+from frazil.ingest.batch import Planned
 from frazil.ingest.crash_suspects import Suspects
-from frazil.ingest.discovery import Discovery, TableStopped, tolerate_empty_patterns
-from frazil.ingest.failures import TaskFailedError, is_heap_full, is_jvm_gone, jvm_has_ended
+from frazil.ingest.discovery import Discovery, tolerate_empty_patterns
+from frazil.ingest.failures import TableStopped, TaskFailedError, is_heap_full, is_jvm_gone, jvm_has_ended
 from frazil.ingest.isolate import Found
 from frazil.ingest.load import Loader
 from frazil.ingest.log import (
-    TOO_BAD,
     backoff_s,
-    explain,
     hold,
     log_ignored,
     log_recreated,
@@ -40,18 +39,17 @@ from frazil.ingest.log import (
     note_committed,
     note_interval,
     note_isolated,
-    note_obstacle,
     note_refusals,
 )
-from frazil.ingest.pipeline import Outcome, Planned
+from frazil.ingest.outcome import Committed, Outcome, Reload, Replan, Retry, Stop, outcome_of
 from frazil.ingest.plan import group_batches, lag_records, pace_s
-from frazil.ingest.planner import Planner, no_columns, no_leader, no_topic
+from frazil.ingest.planner import Planner, no_leader, no_topic
 from frazil.ingest.polling import LONGEST_POLL_S, Polling
 from frazil.ingest.primary_key_updates import note_applied_early
 from frazil.ingest.run_timeouts import RunTimeouts
 from frazil.ingest.services import Services
 from frazil.ingest.shared_reads import company_of
-from frazil.ingest.table import FEWEST_TO_JUDGE, RunState, Table
+from frazil.ingest.table import RunState, Table
 from frazil.ingest.transactions.lookahead import Boundaries
 from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.work import Asking, Look, Search, Topics
@@ -67,9 +65,6 @@ TOPICS_EVERY_S = 5.0
 # When it starts, a process goes on without tables whose loads have not ended, once no other has for so long.
 FIRST_LOADS_S = 5.0
 PUBLISH_EVERY_S = 0.5
-EMPTY_RETRY_S = 5.0
-# A search for columns begins where the last one did: it may take a tenth of the time.
-EMPTY_RETRY_TIMES = 9
 # A refused commit is tried again at once, unless nobody else gets any further either.
 CONFLICTS_AT_ONCE = 3
 # A task that fails, and of whose records none can be found that makes it fail, is tried so many times.
@@ -204,7 +199,7 @@ class Service:
         log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=round(delay_s, 1))
         for table in self.tables:
             if table.run_state is not RunState.STOPPED and not table.failures:
-                explain(table, RunState.BACKING_OFF, error)
+                table.set_run_state(RunState.BACKING_OFF, error)
         self._publish(self.tables)
         self._timeouts.note_outage(error)
         until_s = self._clock.monotonic_s() + min(delay_s, self._timeouts.left_s)
@@ -387,12 +382,12 @@ class Service:
         is_over = table.read_to is not None or table.name in self._leaderless
         self._leaderless.discard(table.name)
         if not table.topics:
-            explain(table, RunState.BACKING_OFF, no_topic(table))
+            table.set_run_state(RunState.BACKING_OFF, no_topic(table))
         elif silent:
             self._leaderless.add(table.name)
-            explain(table, RunState.BACKING_OFF, no_leader(silent[0]))
+            table.set_run_state(RunState.BACKING_OFF, no_leader(silent[0]))
         elif is_over and table.run_state is not RunState.WAITING:
-            explain(table, RunState.WAITING, None)
+            table.set_run_state(RunState.WAITING, None)
 
     def _start(self, planned: list[Planned]) -> None:
         if self._is_ending:
@@ -425,7 +420,7 @@ class Service:
             p.table.in_flight = True
             p.table.last_batch_at_s = p.planned_at_s
             p.table.company = company_of(p.batch, (one.batch for one in planned))
-            explain(p.table, RunState.RUNNING, None)
+            p.table.set_run_state(RunState.RUNNING, None)
             beside = sorted(p.table.company)
             log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, beside=beside)
         self._reading |= {p.table.name: p for p in planned}
@@ -456,7 +451,7 @@ class Service:
     def _after_look(self, planned: Planned, future: Future[Cut | None]) -> None:
         error = future.exception()
         if error is not None:
-            self._failed(planned, error)
+            self._end_batch(planned, outcome_of(error))
             return
         table = planned.table
         table.in_flight, table.cut = False, future.result()
@@ -480,7 +475,7 @@ class Service:
         if error is not None:
             for p in planned:
                 p.table.goes_alone = True  # Until a job of its own has succeeded: whose fault it was is not known.
-                self._failed(p, error)
+                self._end_batch(p, outcome_of(error))
             return
         pipeline = self._loader.pipeline
         for p in planned:
@@ -498,7 +493,7 @@ class Service:
 
     def _search(self, search: Search) -> None:
         """Looks for the records that a table's task fails for, which has failed alone."""
-        explain(search.planned.table, RunState.BACKING_OFF, search.error)
+        search.planned.table.set_run_state(RunState.BACKING_OFF, search.error)
         log.warning("records_searched", table=search.planned.table.name, reason=search.error.message)
         self._workers.submit("search", search, partial(self._loader.pipeline.isolate, search.planned))
 
@@ -506,7 +501,7 @@ class Service:
         table = search.planned.table
         table.searches += 1
         if future.exception() is not None or not self._take_found(search, future.result()):
-            self._failed(search.planned, future.exception() or search.error)
+            self._end_batch(search.planned, outcome_of(future.exception() or search.error))
 
     def _take_found(self, search: Search, found: Found) -> bool:
         """Whether the batch is planned again without records that were found, or the table has stopped."""
@@ -529,54 +524,55 @@ class Service:
         if error is not None and (is_jvm_gone(error) or is_heap_full(error)):
             self._after_death()
         self._reading.pop(planned.table.name, None)
-        if error is not None:
-            self._failed(planned, error)
-            return
-        outcome, table = future.result(), planned.table
+        self._end_batch(planned, future.result() if error is None else outcome_of(error))
+
+    def _end_batch(self, planned: Planned, outcome: Outcome) -> None:
+        """What follows for the table from how its batch ended: the only place that tells outcomes apart."""
+        table = planned.table
         table.in_flight = False
+        match outcome:
+            case Committed():
+                self._note_read(planned, outcome)
+                self._committed(planned, outcome)
+            case Replan():
+                self._note_read(planned, outcome)
+                table.next_due_s, table.no_op_change = 0.0, None
+                for finding in outcome.findings:
+                    finding.note(planned, outcome.report, self._clock)
+            case Reload(error):
+                self._forget_batch(table)
+                log.warning("conflict", table=table.name, reason=error.message)
+                self._load(table, error)
+            case Retry(error):
+                self._forget_batch(table)
+                self._back_off(table, error)
+            case Stop(error):
+                self._forget_batch(table)
+                self._put_aside(table, error)
+
+    def _note_read(self, planned: Planned, outcome: Committed | Replan) -> None:
+        """Notes what a batch that was read tells of its table, whether it is committed or planned again."""
+        table, report = planned.table, outcome.report
         table.failures = 0
         table.state = outcome.state
-        table.dropped = note_names(table.dropped, outcome.report.dropped)
-        table.note_schemas(outcome.schemas, is_committed=outcome.is_committed)
-        table.rejected |= outcome.rejected
-        note_refusals(table, outcome.report)
-        if outcome.dead_letters is not None:
-            table.dead_letters, table.good_batches = outcome.dead_letters, 0
-        table.note_sizes(outcome.report)
-        table.loaded_at_s = table.batch_done_at_s = now_s = self._clock.monotonic_s()
-        if outcome.is_committed:
-            self._committed(planned, outcome, now_s)
-        else:
-            self._plan_again(planned, outcome, now_s)
+        table.dropped = note_names(table.dropped, report.dropped)
+        note_refusals(table, report)
+        table.note_sizes(report)
+        table.loaded_at_s = table.batch_done_at_s = self._clock.monotonic_s()
 
-    def _plan_again(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
-        """Says what was in the way of a commit."""
-        table = planned.table
-        table.next_due_s = 0.0
-        if outcome.is_empty:
-            self._after_empty(planned, outcome.report, now_s)
-        elif outcome.is_too_bad:
-            table.most_records = FEWEST_TO_JUDGE - 1
-            log.warning("batches_cut", table=table.name, records=table.most_records, reason=TOO_BAD)
-        else:
-            note_obstacle(planned, outcome, self._clock)
+    def _forget_batch(self, table: Table) -> None:
+        """A batch that came to nothing: the table's progress says what comes next."""
+        table.needs_check = True
+        table.read_to = None
 
-    def _after_empty(self, planned: Planned, report: TaskReport, now_s: float) -> None:
-        """No record has brought a column: looks further at once, or again after a while where there is nothing further."""
-        if self._planner.note_empty(planned):
-            took_s = now_s - planned.planned_at_s
-            planned.table.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * took_s)
-            # Where offsets are all there is (aborted transactions, compacted records), nobody waits for anything.
-            state = RunState.BACKING_OFF if report.record_count else RunState.WAITING
-            explain(planned.table, state, no_columns(report, planned.table.spec))
-
-    def _committed(self, planned: Planned, outcome: Outcome, now_s: float) -> None:
-        table, report = planned.table, outcome.report
+    def _committed(self, planned: Planned, outcome: Committed) -> None:
+        table, report, now_s = planned.table, outcome.report, planned.table.batch_done_at_s
         took_s = now_s - planned.planned_at_s
         table.next_due_s = self._planner.due_s(
             table, planned.planned_at_s + pace_s(note_interval(table, self._services.pace))
         )
         table.conflicts, table.skipped = 0, {}
+        table.has_new_schemas = False
         table.end_batch()
         table.read_more(took_s)
         self._suspects.clear(table.name)
@@ -584,7 +580,7 @@ class Service:
         table.note_bad(report)
         log_ignored(table, report)
         table.lag_records = lag_records(table.position(), self._planner.ends)
-        explain(table, RunState.RUNNING if table.lag_records else RunState.WAITING, None)
+        table.set_run_state(RunState.RUNNING if table.lag_records else RunState.WAITING, None)
         table.records_per_s = report.record_count / max(took_s, 1e-3)
         with suppress(UnavailableError):  # The commit is done; its numbers can wait for the next.
             table.size = self._services.catalog.size(table.name)
@@ -594,20 +590,6 @@ class Service:
         latest = [ms for partitions in report.latest_ms.values() for ms in partitions.values()]
         table.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None
         note_committed(table, outcome, took_s)
-
-    def _failed(self, planned: Planned, error: BaseException) -> None:
-        """A batch that came to nothing: forget it; the table's progress says what comes next."""
-        table = planned.table
-        table.in_flight = False
-        table.needs_check = True
-        table.read_to = None
-        if isinstance(error, ConflictError):
-            log.warning("conflict", table=table.name, reason=error.message)
-            self._load(table, error)
-        elif isinstance(error, UnavailableError):
-            self._back_off(table, error)
-        else:
-            self._put_aside(table, error)
 
     def _put_aside(self, table: Table, error: BaseException) -> None:
         """What follows for a table, and in two cases for all of them, where trying again would come to the same."""
@@ -633,7 +615,7 @@ class Service:
             log.error("ending", reason=error.message, where=error.where)
 
     def _stop_table(self, table: Table, error: FrazilError | TableStopped) -> None:
-        explain(table, RunState.STOPPED, error)
+        table.set_run_state(RunState.STOPPED, error)
         log.error("table_stopped", table=table.name, reason=table.reason, where=table.where, remedy=table.remedy)
         self._publish(self.tables)
 
@@ -643,7 +625,7 @@ class Service:
         table.is_loaded = False
         delay_s = backoff_s(table.failures)
         table.next_due_s = self._clock.monotonic_s() + delay_s
-        explain(table, RunState.BACKING_OFF, error)
+        table.set_run_state(RunState.BACKING_OFF, error)
         log.warning(
             "table_backs_off", table=table.name, reason=table.reason, where=table.where, retry_in_s=round(delay_s, 1)
         )

@@ -17,7 +17,8 @@ from frazil.catalog.port import Catalog, TableSize, TableState
 from frazil.decode.envelope import Envelope
 from frazil.decode.settings import Framing, Reading, WriterSchema
 from frazil.decode.wire_format import KEY_HEADER
-from frazil.errors import UnavailableError
+from frazil.errors import FrazilError, UnavailableError
+from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.job import OVERSIZED_BYTES
 from frazil.ingest.no_op_changes import NoOpChange
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, MAX_BATCH_RECORDS, TableClock
@@ -206,6 +207,11 @@ class Table:
             for partition, offset in partitions.items():
                 mine.setdefault(partition, offset)
         return vector
+
+    def set_run_state(self, state: RunState, error: FrazilError | TableStopped | None) -> None:
+        """Sets what the table does, and the reason for `status`; None clears the reason."""
+        self.run_state = state
+        self.reason, self.remedy, self.where = describe_error(error) if error is not None else ("", "", "")
 
     def end_batch(self) -> None:
         """Forgets what was noted for a batch that is in the table."""
@@ -454,10 +460,10 @@ class Table:
         found = sorted(item for item in self.schemas.items() if item[0].startswith(prefix))
         return tuple((name.removeprefix(prefix), schema) for name, schema in found)
 
-    def note_schemas(self, schemas: Mapping[str, WriterSchema], *, is_committed: bool) -> None:
-        """Those that a batch has asked for, which the next one is read with."""
+    def note_schemas(self, schemas: Mapping[str, WriterSchema]) -> None:
+        """Adds the schemas that a batch has asked for; the next one is read with them."""
         self.schemas |= schemas
-        self.has_new_schemas = not is_committed and (self.has_new_schemas or bool(schemas))
+        self.has_new_schemas |= bool(schemas)
 
     @property
     def value_schemas(self) -> list[tuple[str, WriterSchema]]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError
+from frazil.ingest.batch import Planned
 from frazil.ingest.failures import TaskFailedError
-from frazil.ingest.pipeline import Planned
 from frazil.ingest.table import Table
 
 

@@ -15,9 +15,10 @@ from pyiceberg.schema import Schema
 from frazil.catalog.layout import words_of
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, UnavailableError, unforeseen
-from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns
+from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
+from frazil.ingest.failures import TableStopped
 from frazil.ingest.old_metadata import keeps_old_metadata
-from frazil.ingest.pipeline import declared_adder
+from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.preflight import refuse_foreseen
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source

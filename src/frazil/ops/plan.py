@@ -13,9 +13,11 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.catalog.port import Catalog
 from frazil.decode.columns import Decoded
 from frazil.errors import FrazilError, SpecError, unforeseen
-from frazil.ingest.discovery import Discovery, TableStopped, missing_topics, refuse_empty_patterns, words_of
+from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
+from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.old_metadata import keeps_old_metadata
-from frazil.ingest.pipeline import CLASH_REMEDY, TOO_MANY_REMEDY, adder, remedy_for
+from frazil.ingest.bad_records import TOO_MANY_REMEDY, remedy_for
+from frazil.ingest.schema_changes import CLASH_REMEDY, adder
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.preflight import refuse_columns, refuse_foreseen
 from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
@@ -265,7 +267,7 @@ def _add_columns(table: Table, draft: _Draft, records: list[ReadRecord], looking
             refuse_columns(table, schema)
             draft.layout = plan_layout(table, schema, looking.file)
         except SpecError as error:
-            raise TableStopped(*words_of(error)) from None
+            raise TableStopped(*describe_error(error)) from None
     found = (text_order(spec, schema), keeps_old_metadata(state))
     fitting = draft.sampled - draft.bad
     draft.warnings = (

@@ -19,7 +19,7 @@ from frazil.decode.json_schema.refusals import refused_changes
 from frazil.decode.renames import Renames
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.errors import UnavailableError
-from frazil.ingest.pipeline import adder
+from frazil.ingest.schema_changes import adder
 from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored_phrases
 from frazil.ingest.table import Table, key_column_of
 from frazil.ingest.table_layout import term_mismatch

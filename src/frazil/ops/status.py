@@ -15,7 +15,8 @@ from frazil.catalog.layout import words_of as terms_of
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.errors import FrazilError, UnavailableError, unforeseen
-from frazil.ingest.discovery import Discovery, TableStopped, empty_patterns, missing_topics, words_of
+from frazil.ingest.discovery import Discovery, empty_patterns, missing_topics
+from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.plan import lag_records
 from frazil.ingest.table import RunState, Table
 from frazil.kafka.port import Partition, Source
@@ -84,7 +85,7 @@ def _silence(process: Process, now_ms: int) -> Problem:
 
 def problem_of(error: FrazilError | TableStopped) -> Problem:
     """The error in words; that a running pipeline tries again is no advice to someone who asks."""
-    reason, remedy, where = words_of(error)
+    reason, remedy, where = describe_error(error)
     return Problem(reason, _REMEDY if remedy == UnavailableError().remedy else remedy, where)
 
 

@@ -20,7 +20,7 @@ from frazil.dead_letters.record import DEAD_LETTER_TYPES, dead_letter_rows
 from frazil.dead_letters.replay import Retrier
 from frazil.decode.columns import Mismatch
 from frazil.errors import ConflictError, SpecError, UnavailableError
-from frazil.ingest.discovery import TableStopped
+from frazil.ingest.failures import TableStopped
 from frazil.spec.models import METADATA_COLUMNS, LimitsSpec, ValueSpec
 from frazil.testing import MemoryCatalog
 from frazil.types import DataFile

@@ -14,7 +14,7 @@ from frazil import failpoints
 from frazil.catalog.port import Replacement, Rewrite
 from frazil.dead_letters.files import Retried, Selection
 from frazil.errors import ConflictError, SpecError, UnavailableError
-from frazil.ingest.discovery import TableStopped
+from frazil.ingest.failures import TableStopped
 from frazil.testing import MemoryCatalog
 from tests.unit.dead_letters.scene import LETTERS, TABLE
 from tests.unit.dead_letters.upsert_scene import ALL, KNOWERS, LARGE, Mirrored

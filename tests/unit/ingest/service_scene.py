@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from frazil.ingest.pipeline import Planned
+from frazil.ingest.batch import Planned
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table

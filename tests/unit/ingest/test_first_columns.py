@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from frazil.ingest.findings import EMPTY_RETRY_S
 from frazil.ingest.plan import FIRST_BATCH_RECORDS, TableClock, batch_limit, plan_batch
-from frazil.ingest.service import EMPTY_RETRY_S
 from frazil.ingest.table import RunState
 from frazil.spec.models import EnvelopeSpec
 from frazil.types import Batch, OffsetRange

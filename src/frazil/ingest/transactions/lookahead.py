@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.errors import SpecError
-from frazil.ingest.discovery import TableStopped
-from frazil.ingest.pipeline import Planned
+from frazil.ingest.batch import Planned
+from frazil.ingest.failures import TableStopped
 from frazil.ingest.schemas import Schemas, may_change
 from frazil.ingest.table import Table
 from frazil.ingest.transactions.ends import Event, TransactionEnds

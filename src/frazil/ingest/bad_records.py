@@ -1,0 +1,79 @@
+"""Bad records: what to do about them, by the class of their error, and when a table with too many of them stops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyiceberg.schema import Schema
+
+from frazil.errors import ConflictError, FrazilError, RecordError
+from frazil.ingest.batch import Planned, job_of
+from frazil.ingest.job import JobRunner
+from frazil.ingest.schema_changes import WIDE_REMEDY
+from frazil.ingest.table import FEWEST_TO_JUDGE
+from frazil.spec import TableSpec
+from frazil.types import TaskReport, merge_reports
+
+TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` lets more pass"
+TOMBSTONE_REMEDY = (
+    "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
+    " `mode: upsert` where they delete rows"
+)
+_KEYLESS_REMEDY = (
+    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source's table without a primary"
+    " key cannot be told apart"
+)
+_REMEDIES: Mapping[str, str] = {
+    "tombstone": TOMBSTONE_REMEDY,
+    "too_many_fields": WIDE_REMEDY,
+    "unknown_field": "write `schema_evolution: add_only`, or leave the field out with `exclude`",
+}
+"""What to do about bad records, by the class of their error."""
+
+
+def remedy_for(kind: str, spec: TableSpec, usual: str) -> str:
+    """What to do about bad records of a class of error."""
+    if kind == "no_key" and spec.mode == "upsert" and not spec.key_columns:
+        return _KEYLESS_REMEDY
+    return _REMEDIES.get(kind, usual)
+
+
+def may_commit_some(planned: Planned) -> bool:
+    """Whether fewer records than are judged can be committed before a table stops that has nothing in it: without its dead
+    letters nobody could look at what is wrong.
+    """
+    table = planned.table
+    is_cut = table.most_records is not None and table.most_records < FEWEST_TO_JUDGE
+    is_new = table.progress.snapshot_id is None
+    return table.spec.on_bad_record == "dead_letter" and is_new and not is_cut and planned.batch.span >= FEWEST_TO_JUDGE
+
+
+def first_bad_record(jobs: JobRunner, planned: Planned, schema: Schema | None = None, remedy: str = "") -> FrazilError:
+    """Reads the batch again with coordinates, which good batches need not ship, and names its first bad record.
+
+    schema: in place of the table's, to find the record that does not fit it.
+    """
+    job = job_of([planned], is_trial=True, schema=schema)
+    merged = merge_reports(planned.table.name, jobs.run([planned.batch], job, with_offsets=True, pool="small"))
+    if not merged.bad:
+        return ConflictError("a bad record was gone when it was looked for", where=planned.table.name)
+    first = merged.bad[0]
+    field = f"field {first.path}: " if first.path else ""
+    more = f" (and {merged.bad_count - 1} more in this batch)" if merged.bad_count > 1 else ""
+    return RecordError(
+        f"{field}{first.reason}{more}",
+        topic=first.topic,
+        partition=first.partition,
+        offset=first.offset,
+        remedy=remedy_for(first.kind, planned.table.spec, remedy),
+    )
+
+
+def too_many_bad(jobs: JobRunner, planned: Planned, report: TaskReport) -> FrazilError:
+    """The error of a batch with too many bad records; it names the first."""
+    error = first_bad_record(jobs, planned, remedy=TOO_MANY_REMEDY)
+    limit = planned.table.spec.dead_letters.stop_above
+    if isinstance(error, RecordError):
+        share = f"{report.bad_count} of {report.record_count} records are bad, more than {100 * limit:g}% of late: "
+        error.message = share + error.message
+    return error

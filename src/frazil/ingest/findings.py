@@ -1,0 +1,161 @@
+"""What batches find out before they can be committed, one class each: its log event, and what it changes for the next plan.
+
+A finding of several records has its words and its remedy in `bad_records`; updates of primary keys, which take the most to
+follow, are in `primary_key_updates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from frazil.catalog.port import TableState
+from frazil.clock import Clock
+from frazil.decode.settings import WriterSchema
+from frazil.errors import UnavailableError
+from frazil.ingest.bad_records import remedy_for
+from frazil.ingest.batch import Planned
+from frazil.ingest.job import OVERSIZED_BYTES
+from frazil.ingest.no_op_changes import NoOpChange
+from frazil.ingest.plan import lag_records
+from frazil.ingest.table import FEWEST_TO_JUDGE, RunState
+from frazil.schema.selection import Path
+from frazil.spec import TableSpec
+from frazil.types import TaskReport, advance
+
+log = structlog.get_logger("frazil")
+
+EMPTY_RETRY_S = 5.0
+# A search for columns begins where the last one did: it may take a tenth of the time.
+EMPTY_RETRY_TIMES = 9
+TOO_BAD = "too many of the table's first records are bad: the dead letters of some are kept before it stops"
+
+
+@dataclass(frozen=True)
+class OversizedRecords:
+    """A batch of small records had one that is not small: it is shipped again in pieces of limited size, as `note_sizes` has
+    noted for every batch from now on.
+    """
+
+    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002  (one signature for all)
+        """See Finding."""
+        log.info("large_records", table=planned.table.name, larger_than_bytes=OVERSIZED_BYTES)
+
+
+@dataclass(frozen=True)
+class NewSchemas:
+    """The records name schemas of the registry that the tasks did not have."""
+
+    #: The schemas by id, as the registry answered; those it does not know are among them.
+    schemas: Mapping[str, WriterSchema]
+
+    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        planned.table.note_schemas(self.schemas)
+        log.info("schemas_fetched", table=planned.table.name, schemas=sorted(self.schemas))
+
+
+@dataclass(frozen=True)
+class SchemaChanged:
+    """The table was made, or has got the columns or wider types that the records need."""
+
+    #: The number of columns at the top of the schema.
+    column_count: int
+    #: The change that the records asked for, where it left the table as it was.
+    no_op_change: NoOpChange | None = None
+
+    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        planned.table.no_op_change = self.no_op_change
+        log.info("schema_changed", table=planned.table.name, columns=self.column_count)
+
+
+@dataclass(frozen=True)
+class RejectedFields:
+    """The table cannot have some fields of the records: records with them are bad ones. `note_refusals` logs why."""
+
+    #: The reason by path.
+    fields: Mapping[Path, str]
+
+    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        planned.table.rejected |= self.fields
+
+
+@dataclass(frozen=True)
+class NoColumns:
+    """No record has brought a column for a table that declares none: the next plan reads further, at once, or after a while
+    where there is nothing further.
+    """
+
+    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
+        """See Finding."""
+        table = planned.table
+        table.empty_to = advance(planned.position, planned.batch.ranges)
+        if lag_records(table.empty_to, planned.reach):
+            table.empty_batches += 1
+            return
+        now_s = clock.monotonic_s()
+        table.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * (now_s - planned.planned_at_s))
+        # Where offsets are all there is (aborted transactions, compacted records), nobody waits for anything.
+        state = RunState.BACKING_OFF if report.record_count else RunState.WAITING
+        table.set_run_state(state, no_columns(report, table.spec))
+
+
+@dataclass(frozen=True)
+class BadStart:
+    """Too many of a table's first records are bad: so few are read next that their dead letters are committed, and can be
+    looked at, before the table stops.
+    """
+
+    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        table.most_records = FEWEST_TO_JUDGE - 1
+        log.warning("batches_cut", table=table.name, records=table.most_records, reason=TOO_BAD)
+
+
+@dataclass(frozen=True)
+class FirstBadRecord:
+    """A bad record, in batches that do not carry yet what a dead letter needs: from now on they do."""
+
+    #: The dead-letter table, made or loaded.
+    dead_letters: TableState
+
+    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        table.dead_letters, table.good_batches = self.dead_letters, 0
+        log.info("dead_letters_begin", table=table.name, dead_letter_table=self.dead_letters.name)
+
+
+@dataclass(frozen=True)
+class MissingRequired:
+    """Records have no value for a required column, and no row before them had one: they are bad ones."""
+
+    #: Topic, partition and offset of each.
+    places: tuple[tuple[str, int, int], ...]
+
+    def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        table.missing_required |= frozenset(self.places)
+        log.info("values_gone", table=table.name, lost=len(table.missing_required))
+
+
+def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
+    """The error of a table of whose records none has brought a column yet."""
+    remedy = "produce records with fields, or declare `columns`"
+    if not report.bad:
+        kinds = ", ".join(sorted(report.ignored_records))
+        why = f"; those that were read make no change of a row ({kinds})" if kinds else ""
+        left_out = "leave the topic out where it has no others, " if kinds else ""
+        reason = f"no record has a field yet, so the table has no column{why}"
+        return UnavailableError(reason, remedy=left_out + remedy)
+    first = report.bad[0]
+    return UnavailableError(
+        f"no record could become a row yet, so the table has no column; the first: {first.reason}",
+        remedy=remedy_for(first.kind, spec, remedy),
+    )

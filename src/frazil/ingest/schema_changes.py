@@ -1,0 +1,109 @@
+"""Changes of a table's schema that its records ask for, checked against what the table may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pyiceberg.schema import Schema
+
+from frazil.catalog.port import TableState
+from frazil.errors import ConflictError, SpecError
+from frazil.ingest.table import Table, own_columns, shaping_of
+from frazil.schema.conflicts import MOST_REJECTED, accept
+from frazil.schema.evolve import NamesClash, Path, Wanted, extend_schema, new_schema
+from frazil.schema.name_case import exits, fold
+from frazil.schema.projection import check_reserved, extend_shaped
+from frazil.spec import TableSpec
+from frazil.upsert.live_rows import check_columns
+
+CLASH_REMEDY = (
+    "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
+)
+"""What to do about two fields that want one column."""
+WIDE_REMEDY = (
+    "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
+    " `limits.columns`"
+)
+
+
+def accept_columns(table: Table, wanted: Wanted) -> tuple[Wanted, dict[Path, str]]:
+    """What of it the table can have, and the other fields with the reason. Raises NamesClash where these are too many, or
+    where records with them should have been refused.
+    """
+    spec = table.spec
+    declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
+    schema = table.state.schema if table.state is not None else new_schema(declared.items())
+    accepted, rejected = accept(wanted, lambda some: adder(spec, some)(schema))
+    is_known = not accepted and rejected.keys() <= table.rejected.keys()
+    if rejected and (is_known or len(rejected.keys() | table.rejected.keys()) > MOST_REJECTED):
+        raise NamesClash(next(iter(rejected.values())))
+    return accepted, rejected
+
+
+def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Sequence[str]) -> Callable[[Schema], Schema]:
+    """The change, refused when the table would have too many columns, or key columns or an order that are no plain values.
+    keys: those that it would get to know. The change raises SpecError.
+    """
+
+    def checked(schema: Schema) -> Schema:
+        after = within_limit(table, change)(schema)
+        if table.spec.mode == "upsert":
+            check_columns(table.target(after), keys)
+        return after
+
+    return checked
+
+
+def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:
+    """The change, refused when the table would have more columns than it may. The change raises SpecError."""
+
+    def limited(schema: Schema) -> Schema:
+        after, most = change(schema), table.spec.limits.columns
+        if len(after.field_ids) > max(most, len(schema.field_ids)):
+            raise SpecError(
+                f"records bring the table to {len(after.field_ids)} columns, nested ones counted, and it may have {most}",
+                remedy=WIDE_REMEDY,
+                where=table.name,
+            )
+        return after
+
+    return limited
+
+
+def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
+    """The change that gives an existing table the declared and metadata columns that it lacks."""
+    declared = {column.name: column.type for column in spec.columns}
+    return lambda schema: extend_schema(schema, {(): {**declared, **own_columns(spec)}})
+
+
+def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Callable[[Schema], Schema]:
+    """The change that gives a table the fields that records have and it lacks. The change raises NamesClash."""
+    own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.schema_evolution == "evolve"
+    if shaping is not None:
+        return lambda schema: extend_shaped(schema, shaping, own, wanted, loosened, may_widen)
+    check_metadata_names(wanted, own)
+
+    def change(schema: Schema) -> Schema:
+        there = {column.name for column in schema.fields}
+        for name in wanted.get((), {}):
+            if name not in there:
+                check_reserved(name, (name,))
+        return extend_schema(schema, wanted, loosened, may_widen)
+
+    return change
+
+
+def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:
+    """Raises NamesClash when records bring a field with the name of a metadata column: one of the two would be lost."""
+    fields = {fold(name): name for name in wanted.get((), {})}
+    for column in columns:
+        name = fields.get(fold(column))
+        if name is not None:
+            raise NamesClash(f"field {name}: the table has a column of its own with this name: {exits((name,))}")
+
+
+def same_table(before: TableState, found: TableState) -> TableState:
+    """The table as it is now. Another one of the name is to be loaded, with all that is asked of a table then."""
+    if found.uuid != before.uuid:
+        raise ConflictError("the table was dropped and made again", where=found.name)
+    return found

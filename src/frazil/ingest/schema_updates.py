@@ -1,0 +1,148 @@
+"""Tables made, and given the columns that their records need."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from pyiceberg.schema import Schema
+
+from frazil.catalog.port import Catalog, TableState
+from frazil.dead_letters.tables import new_table_properties
+from frazil.errors import SpecError
+from frazil.failpoints import hit
+from frazil.ingest.bad_records import first_bad_record
+from frazil.ingest.batch import Planned, job_of, with_hints
+from frazil.ingest.failures import TaskFailedError
+from frazil.ingest.findings import NoColumns, RejectedFields, SchemaChanged
+from frazil.ingest.job import JobRunner
+from frazil.ingest.no_op_changes import NoOpChange, find_no_op_change
+from frazil.ingest.outcome import Outcome, Replan
+from frazil.ingest.primary_key_updates import key_updates_in
+from frazil.ingest.sample import note_unsampled, sample_reads
+from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change, declared_adder, same_table
+from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns
+from frazil.ingest.table_layout import check_measured_columns
+from frazil.schema.evolve import (
+    NamesClash,
+    TypesDiffer,
+    Wanted,
+    compare_schemas,
+    dump_wanted,
+    load_wanted,
+    merge_wanted,
+    new_schema,
+)
+from frazil.schema.inference_hints import hints_of
+from frazil.schema.inferred_times import agree_on_times
+from frazil.schema.projection import KEY_ROOT, document
+from frazil.types import Batch, TaskReport, merge_reports
+
+
+class SchemaUpdates:
+    """Changes schemas through the catalog; a batch is planned again after each change."""
+
+    def __init__(self, catalog: Catalog, jobs: JobRunner) -> None:
+        self._catalog = catalog
+        self._jobs = jobs
+
+    def create(self, table: Table, found: Schema | None = None) -> TableState:
+        """Makes the table with its declared columns, those of `found` and the columns of its own."""
+        spec = table.spec
+        found_fields = found.fields if found is not None else ()
+        columns = {column.name: column.type for column in spec.columns}
+        columns |= {field.name: field.field_type for field in found_fields if field.name not in columns}
+        columns |= own_columns(spec)
+        docs = {field.name: field.doc for field in found_fields if field.doc}
+        schema = document(new_schema(columns.items()), docs)
+        check_measured_columns(spec, schema)
+        properties = new_table_properties(spec.properties)
+        made = self._catalog.create(table.name, schema, properties, spec.format_version, layout_of(spec))
+        return self.with_declared(table, made)
+
+    def with_declared(self, table: Table, state: TableState) -> TableState:
+        """The table with its declared columns and those of its own. Another run may have made it whose file has others."""
+        if not compare_schemas(state.schema, declared_adder(table.spec)(state.schema)):
+            return state
+        return self._catalog.evolve(table.name, declared_adder(table.spec))
+
+    def update(self, planned: Planned, report: TaskReport) -> Outcome:
+        """Makes the table, or changes its schema as the report asks. Raises RecordError, SpecError, ConflictError."""
+        table = planned.table
+        try:
+            wanted, rejected = accept_columns(table, _wanted(planned, report))
+            if rejected.keys() - table.rejected.keys():
+                if table.spec.on_bad_record == "stop" and not table.spec.rescue:
+                    raise NamesClash(next(iter(rejected.values())))
+                # What the records with these fields bring besides is not known to be wanted by any other.
+                said = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
+                refused = replace(report, refusals=report.refusals | said)
+                return Replan(table.state, refused, (RejectedFields(rejected), *key_updates_in(report)))
+            if table.state is not None:
+                hit("evolve.before")
+                loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
+                change = checked_change(table, adder(table.spec, wanted, loosened), report.key_columns)
+                evolved = same_table(table.state, self._catalog.evolve(table.name, change))
+                state = note_key_columns(self._catalog, evolved, report.key_columns)
+                no_op_change = find_no_op_change(table.state, state, wanted, loosened, table.no_op_change)
+                return self._changed(state, report, no_op_change)
+            schema = checked_change(table, adder(table.spec, wanted), report.key_columns)(Schema())
+            if not schema.fields and not table.spec.columns and not table.spec.metadata:
+                return Replan(None, report, (NoColumns(),))
+            hit("create.before")
+            made = note_key_columns(self._catalog, self.create(table, schema), report.key_columns)
+            return self._changed(made, report, None)
+        except TypesDiffer as error:
+            # Read against the types that were seen first, the record that contradicts them is a bad one with a place.
+            first = merge_wanted(map(load_wanted, report.wanted), keeps_first=True)
+            schema = adder(table.spec, first)(table.state.schema if table.state else Schema())
+            remedy = f"declare the column {error.path[0]} with a type that holds the values, or fix the producer"
+            if error.path[0] == KEY_ROOT:
+                remedy = "write `key: {format: text}` and name another column for the key, or fix the producer"
+            raise first_bad_record(self._jobs, planned, schema, remedy) from None
+        except NamesClash as error:
+            raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
+
+    def sampled(self, planned: Planned, report: TaskReport) -> TaskReport:
+        """The report of a table's first batch, and what a sample of the records behind it wants or has no schemas for. What
+        the batch itself has seen comes first.
+        """
+        table = planned.table
+        if not report.wanted or table.progress.snapshot_id is not None:
+            return report
+        record_bytes = report.value_bytes / max(1, report.record_count)
+        try:
+            wanted, missing = [_wanted(planned, report)], report.missing
+        except TypesDiffer:  # The table stops at a record of the batch.
+            return report
+        for ranges in sample_reads(planned.position, planned.batch.ranges, planned.reach, record_bytes):
+            batch = Batch(table.name, tuple(ranges))
+            job = with_hints(
+                job_of([replace(planned, batch=batch)], is_trial=True), hints_of(merge_wanted(wanted, True))
+            )
+            try:
+                found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
+            except TaskFailedError as error:  # The record that it fails for is searched once its batch is read.
+                note_unsampled(batch, error)
+                continue
+            wanted += map(load_wanted, found.wanted)
+            missing |= found.missing
+        if len(wanted) == 1 and not missing:
+            return report
+        if table.spec.infers_timestamps:
+            wanted = agree_on_times(wanted)
+        return replace(report, wanted=(dump_wanted(merge_wanted(wanted, keeps_first=True)),), missing=missing)
+
+    def _changed(self, state: TableState, report: TaskReport, no_op_change: NoOpChange | None) -> Outcome:
+        changed = SchemaChanged(len(state.schema.fields), no_op_change)
+        return Replan(state, report, (changed, *key_updates_in(report)))
+
+
+def _wanted(planned: Planned, report: TaskReport) -> Wanted:
+    """What the tasks want together. Where they contradict each other, TypesDiffer, or what was seen first if the rest
+    may be bad records or can be rescued.
+    """
+    spec = planned.table.spec
+    keeps_first = spec.on_bad_record != "stop" or spec.rescue
+    wanted: list[Wanted] = list(map(load_wanted, report.wanted))
+    return merge_wanted(agree_on_times(wanted) if spec.infers_timestamps else wanted, keeps_first)
