@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import ColumnSpec, CommitSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
 from frazil.spec.types import parse_type
@@ -252,7 +252,9 @@ class DatabaseHistory(Scene):
 
     def _check_end(self, service: Service) -> None:
         for table in service.tables:
-            assert table.run_state is RunState.WAITING, f"{table.name} stopped: {table.reason} ({table.where})"
+            assert table.status.run_state is RunState.WAITING, (
+                f"{table.name} stopped: {table.status.reason} ({table.status.where})"
+            )
         if self.catalog.load(_TABLE) is None:
             assert not self.arrived
             return

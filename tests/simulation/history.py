@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import (
     ColumnSpec,
@@ -125,18 +125,22 @@ class History(Scene):
             mine = {place for place in self.produced if place[0] in table.name[5:] and self._is_left(place)}
             bad = sorted(self.bad.keys() & mine)
             if table.spec.on_bad_record == "dead_letter":
-                assert table.run_state is not RunState.STOPPED, f"{table.name} stopped: {table.reason} ({table.where})"
+                assert table.status.run_state is not RunState.STOPPED, (
+                    f"{table.name} stopped: {table.status.reason} ({table.status.where})"
+                )
                 dead_letters = self.check_letters(table.name)
                 missing = set(bad) - set(dead_letters)
                 sent = self.outbox.topics.get("bad", [])
                 assert self.is_read_anew or len(sent) == len(dead_letters), "the topic has not every letter once"
                 assert not missing, f"{table.name} has no dead letter of {sorted(missing)[:5]}"
-            elif table.run_state is RunState.STOPPED:
+            elif table.status.run_state is RunState.STOPPED:
                 words = [f"topic {t}, partition {p}, offset {o}" for t, p, o in bad]
-                assert table.where in words, f"{table.name} stopped: {table.reason} ({table.where})"
+                assert table.status.where in words, (
+                    f"{table.name} stopped: {table.status.reason} ({table.status.where})"
+                )
             else:
                 assert not bad, f"{table.name} went past {bad}"
-            if table.run_state is not RunState.STOPPED:
+            if table.status.run_state is not RunState.STOPPED:
                 assert all(progress.offsets.get(t, {}).get(p, 0) > o for t, p, o in mine), (
                     f"{table.name} is not complete"
                 )

@@ -84,7 +84,7 @@ class Replay:
             if service.is_over(until_caught_up=True):
                 break
             service.turn(until_caught_up=True)
-        assert service.is_over(until_caught_up=True), [(t.run_state, t.reason) for t in service.tables]
+        assert service.is_over(until_caught_up=True), [(t.status.run_state, t.status.reason) for t in service.tables]
         self._retrier(self.catalog).retry(self._table(), Selection())
         self._check_end()
 

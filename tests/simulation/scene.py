@@ -87,7 +87,9 @@ class Scene(ABC):
                 break
             last.turn(until_caught_up=True)
         else:
-            raise AssertionError(f"not caught up: {[(t.name, t.run_state, t.reason) for t in last.tables]}")
+            raise AssertionError(
+                f"not caught up: {[(t.name, t.status.run_state, t.status.reason) for t in last.tables]}"
+            )
         assert last.fatal is None
         self._check_end(last)
 

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.types import IcebergType, ListType, StructType
 from structlog.testing import capture_logs
 
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec.models import DeadLettersSpec, FlattenSpec
 from tests.simulation.faults import Fate
 from tests.unit.ingest.service_scene import Scene, only
@@ -77,7 +77,7 @@ def _table(root: Path, flatten: FlattenSpec | None, records: list[dict[str, Any]
     for number, record in enumerate(records):
         scene.feed("a", record, partition=number % _PARTITIONS)
     table = only(scene.catch_up())
-    assert (table.run_state, table.reason) == (RunState.WAITING, "")
+    assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     return scene
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import AtomicSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
 from frazil.testing import live_rows
@@ -109,7 +109,7 @@ class TransferHistory(Scene):
 
     def _check_end(self, service: Service) -> None:
         (table,) = service.tables
-        assert table.run_state is RunState.WAITING, table.reason
+        assert table.status.run_state is RunState.WAITING, table.status.reason
         self._check_snapshots()
         assert self._shown(table.progress.offsets) == self.bank.balances
 

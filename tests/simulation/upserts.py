@@ -18,7 +18,7 @@ from typing import Any
 from frazil.catalog.memory import MemorySnapshot
 from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
 from frazil.spec.types import parse_type
@@ -360,7 +360,9 @@ class UpsertHistory(Scene):
 
     def _check_end(self, service: Service) -> None:
         [table] = service.tables
-        assert table.run_state is not RunState.STOPPED, f"{table.name} stopped: {table.reason} ({table.where})"
+        assert table.status.run_state is not RunState.STOPPED, (
+            f"{table.name} stopped: {table.status.reason} ({table.status.where})"
+        )
         if self.catalog.load(_TABLE) is None:
             there = filter(self._is_left, self.changes)
             assert not any(change.op == "upsert" for change in self._asked(there, self.form))

@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from frazil.ingest.state.schema import SchemaState
 from frazil.ingest.table import Table
 from frazil.ingest.task import dump_report, load_report
 from frazil.ops.state_file import StateFile
@@ -143,7 +144,9 @@ def test_a_hundred_names_are_remembered_however_many_come(tmp_path: Path) -> Non
     assert len(known) == MOST_NAMES + 1
     assert list_names(known)[0] == "0000.0"
     assert list_names(known)[-1] == MORE_NAMES
-    table = Table(TableSpec(name="s.t", topics=(TopicSelector(literal="t"),)), dropped=known, refusals=known)
+    table = Table(
+        TableSpec(name="s.t", topics=(TopicSelector(literal="t"),)), schema=SchemaState(dropped=known, refusals=known)
+    )
     StateFile(tmp_path, "p", FakeClock(), str).write([table])
     assert (tmp_path / "p.json").stat().st_size < 5000
 

@@ -20,8 +20,7 @@ from frazil.dead_letters.newer_changes import Witness
 from frazil.dead_letters.record import FAR_TIME
 from frazil.dead_letters.replay import Retrier
 from frazil.errors import UnavailableError
-from frazil.ingest.failures import TableStopped
-from frazil.ingest.failures import named_jvm_death
+from frazil.ingest.failures import TableStopped, named_jvm_death
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table
 from frazil.kafka.reader import KafkaReader

@@ -26,7 +26,8 @@ from frazil.ingest.job import SparkJobs
 from frazil.ingest.run_timeouts import RunTimeouts
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader
 from frazil.maintenance.merge_task import merge_of
@@ -193,7 +194,7 @@ def _parallelism(spec: SparkSpec) -> Callable[[SparkSession], int]:
 def _report(output: Output, tables: Sequence[Table], until_caught_up: bool) -> int:
     # A run that has caught up with all but a table whose topic is missing has not done what it was asked for.
     failing = {RunState.STOPPED, RunState.BACKING_OFF} if until_caught_up else {RunState.STOPPED}
-    stopped = [table for table in tables if table.run_state in failing]
+    stopped = [table for table in tables if table.status.run_state in failing]
     document: dict[str, Any] = {"tables": {table.name: describe(table) for table in tables}}
     lines = [f"{table.name}: {_words(table)}" for table in tables]
     output.result(document, "\n".join(lines) or "no tables")
@@ -201,13 +202,13 @@ def _report(output: Output, tables: Sequence[Table], until_caught_up: bool) -> i
 
 
 def _words(table: Table) -> str:
-    if table.run_state is RunState.STOPPED:
-        place = f" ({table.where})" if table.where else ""
-        return f"stopped: {table.reason}{place}; {table.remedy}"
-    if table.run_state is RunState.BACKING_OFF:
-        return f"backing off: {table.reason}; {table.remedy}"
-    rows = table.size.live_row_count if table.size else 0
-    return f"{rows:,} rows, {table.lag_records:,} records behind"
+    if table.status.run_state is RunState.STOPPED:
+        place = f" ({table.status.where})" if table.status.where else ""
+        return f"stopped: {table.status.reason}{place}; {table.status.remedy}"
+    if table.status.run_state is RunState.BACKING_OFF:
+        return f"backing off: {table.status.reason}; {table.status.remedy}"
+    rows = table.catalog.size.live_row_count if table.catalog.size else 0
+    return f"{rows:,} rows, {table.offsets.lag_records:,} records behind"
 
 
 class NothingInHand(BaseException):

@@ -84,7 +84,7 @@ def replace_rows(
     be done again from the start.
     """
     check_columns(table.target())
-    table.is_single_task = True
+    table.key_updates.is_single_task = True
     work = _Replacing(catalog, schemas, witness, table, dead_letters)
     for _ in range(_ROUNDS):
         draft = work.draft()
@@ -93,7 +93,7 @@ def replace_rows(
         try:
             return work.put(draft)
         except OldRowsGone as gone:
-            table.unpaired |= set(gone.places(draft.topics))
+            table.key_updates.unpaired |= set(gone.places(draft.topics))
     raise SpecError(
         "the letters ask for changes of the table again and again",
         remedy="retry them in smaller parts, by --topic, --partition and --offset",
@@ -183,7 +183,7 @@ class _Replacing:
                 return draft
         draft.writer.abandon()
         if draft.lost:
-            self._table.unpaired |= draft.lost
+            self._table.key_updates.unpaired |= draft.lost
         else:
             meet(self._catalog, self._schemas, self._table, draft.needs)
         return None

@@ -45,7 +45,7 @@ def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], top
     if schemas is None:
         raise SpecError("the letters need a schema registry, and the pipeline file names none", where=table.name)
     literals = [selector.literal for selector in table.spec.topics if selector.literal]
-    table.schemas |= schemas.fetch_for(table.spec, ids, min(literals or topics))
+    table.schema.schemas |= schemas.fetch_for(table.spec, ids, min(literals or topics))
 
 
 def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) -> None:
@@ -58,13 +58,15 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
     assert table.state is not None
     try:
         accepted, rejected = accept_columns(table, merge_wanted(needs.wanted, keeps_first=True))
-        if rejected.keys() - table.rejected.keys():
-            table.rejected |= rejected
+        if rejected.keys() - table.schema.rejected.keys():
+            table.schema.rejected |= rejected
             return
         change = within_limit(table, adder(table.spec, accepted, sorted(needs.loosened)))
         hit("retry.evolving")
         state = note_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
-        table.no_op_change = find_no_op_change(table.state, state, accepted, needs.loosened, table.no_op_change)
+        table.schema.no_op_change = find_no_op_change(
+            table.state, state, accepted, needs.loosened, table.schema.no_op_change
+        )
         table.state = state
     except NamesClash as error:
         remedy = "leave these letters out, by --offset or --error-class, or leave the field out with `exclude`"

@@ -88,7 +88,7 @@ class DeadLetterTables:
         if dead_letters is not None:
             with _store_reached(dead_letters.name):
                 settle_retries(self._catalog, dead_letters)
-            table.dead_letter_count = self._catalog.size(dead_letters.name).row_count
+            table.catalog.dead_letter_count = self._catalog.size(dead_letters.name).row_count
 
     def deliver(self, table: str, progress: Progress) -> Progress:
         """Commits the letters that the newest progress of `table` promises, unless they have been; the progress without the

@@ -10,7 +10,7 @@ from frazil.errors import ConflictError, FrazilError, RecordError
 from frazil.ingest.batch import Planned, job_of
 from frazil.ingest.job import JobRunner
 from frazil.ingest.schema_changes import WIDE_REMEDY
-from frazil.ingest.table import FEWEST_TO_JUDGE
+from frazil.ingest.state.bad_records import FEWEST_TO_JUDGE
 from frazil.spec import TableSpec
 from frazil.types import TaskReport, merge_reports
 
@@ -43,7 +43,7 @@ def may_commit_some(planned: Planned) -> bool:
     letters nobody could look at what is wrong.
     """
     table = planned.table
-    is_cut = table.most_records is not None and table.most_records < FEWEST_TO_JUDGE
+    is_cut = table.schedule.most_records is not None and table.schedule.most_records < FEWEST_TO_JUDGE
     is_new = table.progress.snapshot_id is None
     return table.spec.on_bad_record == "dead_letter" and is_new and not is_cut and planned.batch.span >= FEWEST_TO_JUDGE
 

@@ -51,7 +51,7 @@ class Discovery:
                 self.tables[table] = Table(self._spec.table_for(name))
         self._found = found
         for known in self.tables.values():
-            if known.in_flight:
+            if known.schedule.in_flight:
                 self._behind.add(known.name)
             else:
                 self._match(known, found)
@@ -81,14 +81,14 @@ class Discovery:
             raise TableStopped(*describe_error(error)) from None
         if before is not None and (table.state is None or table.state.uuid != before.uuid):
             table.forget_batches()  # The table that they were for was dropped: `start` is asked again.
-        table.is_loaded = True
+        table.catalog.is_loaded = True
         table.forget_skipped()
         mismatch = declared_mismatch(table.spec, table.state.schema if table.state is not None else None)
         if mismatch is not None:
             raise TableStopped(*describe_error(mismatch))
         if table.state is None:
             return
-        table.size = self._catalog.size(table.name)
+        table.catalog.size = self._catalog.size(table.name)
         self._check_state(table, cluster_id)
         self._check_topic_ids(table)
 
@@ -97,7 +97,7 @@ class Discovery:
         if table.progress.snapshot_id is not None:
             return
         for name, offsets in table.spec.start.offsets.items():
-            for topic in table.topics.values():
+            for topic in table.offsets.topics.values():
                 strange = [number for number in sorted(offsets) if number >= topic.partition_count]
                 if strange and name in (None, topic.name):
                     raise TableStopped(
@@ -117,15 +117,15 @@ class Discovery:
         if not fresh:
             return
         joined = [partition for partition in fresh if partition[0] in table.progress.offsets]
-        begun = () if table.progress.snapshot_id is not None else table.at_start or ()
+        begun = () if table.progress.snapshot_id is not None else table.offsets.at_start or ()
         declared = [partition for partition in fresh if partition in begun]
         rest = [partition for partition in fresh if partition not in {*joined, *declared}]
         offsets = dict.fromkeys(joined, 0) | self._starts(table, declared)
         offsets |= self._source.beginnings(rest) if rest else {}
-        table.needs_check |= bool(joined)
+        table.offsets.needs_check |= bool(joined)
         for (topic, partition), offset in offsets.items():
-            table.first.setdefault(topic, {})[partition] = offset
-            table.first_ids[topic] = table.topics[topic].id
+            table.offsets.first.setdefault(topic, {})[partition] = offset
+            table.offsets.first_ids[topic] = table.offsets.topics[topic].id
 
     def _starts(self, table: Table, partitions: list[Partition]) -> dict[Partition, int]:
         """Where `start` lets partitions begin; one that has no leader just now is absent."""
@@ -169,9 +169,9 @@ class Discovery:
                     where,
                 )
             if offset < first:
-                table.pass_over(topic, partition, offset, first)
+                table.offsets.skip(topic, partition, offset, first)
                 lost.append(OffsetRange(topic, partition, offset, first))
-        table.needs_check = False
+        table.offsets.needs_check = False
         return lost
 
     def _check_state(self, table: Table, cluster_id: str) -> None:
@@ -220,7 +220,7 @@ class Discovery:
 
     def _check_topic_ids(self, table: Table) -> None:
         for topic, topic_id in table.progress.topic_ids.items():
-            now = table.topics.get(topic)
+            now = table.offsets.topics.get(topic)
             if now is not None and now.id != topic_id:
                 raise TableStopped(
                     f"topic {topic} was deleted and created again: its offsets mean other records now",
@@ -237,17 +237,17 @@ class Discovery:
 
     def verify_again(self, table: Table) -> None:
         """The same after asking Kafka, also for a table that is in a batch all the time."""
-        names = set(table.topics)
+        names = set(table.offsets.topics)
         self._match(table, self._source.topics(names.__contains__))
         self._check_topic_ids(table)
 
     def _match(self, table: Table, found: dict[str, TopicDescription]) -> None:
         self._behind.discard(table.name)
-        table.topics = {n: t for n, t in found.items() if any(s.matches(n) for s in table.spec.topics)}
-        if table.at_start is None and table.topics:
+        table.offsets.topics = {n: t for n, t in found.items() if any(s.matches(n) for s in table.spec.topics)}
+        if table.offsets.at_start is None and table.offsets.topics:
             # `latest` means what is produced after the start: of a topic that was made since then that is all of it.
             is_late = self._has_looked and table.spec.start.kind == "latest"
-            table.at_start = frozenset() if is_late else frozenset(table.partitions())
+            table.offsets.at_start = frozenset() if is_late else frozenset(table.partitions())
         _forget_recreated(table)
 
     @staticmethod
@@ -261,12 +261,14 @@ def _forget_recreated(table: Table) -> None:
     """A topic that was deleted and created again before anything of it was committed begins as a new one does: where the old
     one began says nothing of it.
     """
-    for name in [t.name for t in table.topics.values() if table.first_ids.get(t.name, t.id) != t.id]:
-        del table.first[name], table.first_ids[name]
-        table.skipped.pop(name, None)
-        table.read_to, table.needs_check = None, True
-        if table.spec.start.kind == "latest" and table.at_start is not None:
-            table.at_start = frozenset(partition for partition in table.at_start if partition[0] != name)
+    for name in [t.name for t in table.offsets.topics.values() if table.offsets.first_ids.get(t.name, t.id) != t.id]:
+        del table.offsets.first[name], table.offsets.first_ids[name]
+        table.offsets.skipped.pop(name, None)
+        table.offsets.read_to, table.offsets.needs_check = None, True
+        if table.spec.start.kind == "latest" and table.offsets.at_start is not None:
+            table.offsets.at_start = frozenset(
+                partition for partition in table.offsets.at_start if partition[0] != name
+            )
 
 
 def missing_topics(tables: Iterable[Table]) -> list[tuple[Table, str]]:
@@ -275,7 +277,7 @@ def missing_topics(tables: Iterable[Table]) -> list[tuple[Table, str]]:
         (table, selector.literal)
         for table in tables
         for selector in table.spec.topics
-        if selector.literal is not None and selector.literal not in table.topics
+        if selector.literal is not None and selector.literal not in table.offsets.topics
     ]
 
 

@@ -20,7 +20,8 @@ from frazil.ingest.batch import Planned
 from frazil.ingest.job import OVERSIZED_BYTES
 from frazil.ingest.no_op_changes import NoOpChange
 from frazil.ingest.plan import lag_records
-from frazil.ingest.table import FEWEST_TO_JUDGE, RunState
+from frazil.ingest.state.bad_records import FEWEST_TO_JUDGE
+from frazil.ingest.state.status import RunState
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec
 from frazil.types import TaskReport, advance
@@ -53,7 +54,7 @@ class NewSchemas:
 
     def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
-        planned.table.note_schemas(self.schemas)
+        planned.table.schema.note_schemas(self.schemas)
         log.info("schemas_fetched", table=planned.table.name, schemas=sorted(self.schemas))
 
 
@@ -68,7 +69,7 @@ class SchemaChanged:
 
     def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
-        planned.table.no_op_change = self.no_op_change
+        planned.table.schema.no_op_change = self.no_op_change
         log.info("schema_changed", table=planned.table.name, columns=self.column_count)
 
 
@@ -81,7 +82,7 @@ class RejectedFields:
 
     def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
-        planned.table.rejected |= self.fields
+        planned.table.schema.rejected |= self.fields
 
 
 @dataclass(frozen=True)
@@ -93,15 +94,15 @@ class NoColumns:
     def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
         """See Finding."""
         table = planned.table
-        table.empty_to = advance(planned.position, planned.batch.ranges)
-        if lag_records(table.empty_to, planned.reach):
-            table.empty_batches += 1
+        table.offsets.empty_to = advance(planned.position, planned.batch.ranges)
+        if lag_records(table.offsets.empty_to, planned.reach):
+            table.offsets.empty_batches += 1
             return
         now_s = clock.monotonic_s()
-        table.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * (now_s - planned.planned_at_s))
+        table.schedule.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * (now_s - planned.planned_at_s))
         # Where offsets are all there is (aborted transactions, compacted records), nobody waits for anything.
         state = RunState.BACKING_OFF if report.record_count else RunState.WAITING
-        table.set_run_state(state, no_columns(report, table.spec))
+        table.status.set(state, no_columns(report, table.spec))
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ class BadStart:
     def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         table = planned.table
-        table.most_records = FEWEST_TO_JUDGE - 1
-        log.warning("batches_cut", table=table.name, records=table.most_records, reason=TOO_BAD)
+        table.schedule.most_records = FEWEST_TO_JUDGE - 1
+        log.warning("batches_cut", table=table.name, records=table.schedule.most_records, reason=TOO_BAD)
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class FirstBadRecord:
     def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         table = planned.table
-        table.dead_letters, table.good_batches = self.dead_letters, 0
+        table.bad_records.dead_letters, table.bad_records.good_batches = self.dead_letters, 0
         log.info("dead_letters_begin", table=table.name, dead_letter_table=self.dead_letters.name)
 
 
@@ -141,8 +142,8 @@ class MissingRequired:
     def note(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         table = planned.table
-        table.missing_required |= frozenset(self.places)
-        log.info("values_gone", table=table.name, lost=len(table.missing_required))
+        table.key_updates.missing_required |= frozenset(self.places)
+        log.info("values_gone", table=table.name, lost=len(table.key_updates.missing_required))
 
 
 def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:

@@ -67,8 +67,8 @@ class Loader:
         FencedError when a later run writes it, UnavailableError and ConflictError as the catalog does.
         """
         clock = self._services.clock
-        table.asked_at_s = clock.monotonic_s()
-        was_known = table.loaded_at_s > 0
+        table.catalog.asked_at_s = clock.monotonic_s()
+        was_known = table.catalog.loaded_at_s > 0
         self._discovery.load(table, self.cluster_id)
         if self._epoch is not None:
             self._compare_writers(table, was_known)
@@ -82,7 +82,7 @@ class Loader:
                 check_columns(table.target())
                 self._note_order(table, table.state)
             self._note_old_metadata(table, table.state)
-        table.loaded_at_s = clock.monotonic_s()
+        table.catalog.loaded_at_s = clock.monotonic_s()
 
     def reload(self, table: Table) -> None:
         """After a commit was refused: loads the table, and ends an earlier run's hold on it, so that the two do not go on in
@@ -115,30 +115,39 @@ class Loader:
         """Whether the catalog is to be asked for a table: it is not known, its credentials end soon, or somebody may have
         changed it while nothing was committed to it.
         """
-        is_stale = self._services.clock.monotonic_s() - table.loaded_at_s >= RELOAD_IDLE_EVERY_S
-        return not table.is_loaded or is_stale or self._needs_credentials(table)
+        is_stale = self._services.clock.monotonic_s() - table.catalog.loaded_at_s >= RELOAD_IDLE_EVERY_S
+        return not table.catalog.is_loaded or is_stale or self._needs_credentials(table)
 
     def lacks_schemas(self, table: Table) -> bool:
         """Whether `load_schemas` has something to ask for."""
-        return table.is_loaded and table.spec.value.needs_registry and bool(_first_ids(table) - table.schemas.keys())
+        return (
+            table.catalog.is_loaded
+            and table.spec.value.needs_registry
+            and bool(_first_ids(table) - table.schema.schemas.keys())
+        )
 
     def has_old_schemas(self, table: Table) -> bool:
         """Whether it is time for `refresh_schemas`."""
-        return bool(table.schemas) and self._services.clock.monotonic_s() - table.schemas_at_s >= _SCHEMAS_EVERY_S
+        return (
+            bool(table.schema.schemas)
+            and self._services.clock.monotonic_s() - table.schema.schemas_at_s >= _SCHEMAS_EVERY_S
+        )
 
     def refresh_schemas(self, table: Table) -> None:
         """Asks again for the newest schema of a table that is read with it, and forgets of which ids the registry had none,
         or none that can be used: it may by now. UnavailableError when the registry is away.
         """
-        table.schemas_at_s = self._services.clock.monotonic_s()
+        table.schema.schemas_at_s = self._services.clock.monotonic_s()
         # What was forgotten before a batch is read with it would be missing again, without end where batches take long.
-        if not table.has_new_schemas:
-            table.schemas = {name: schema for name, schema in table.schemas.items() if not may_change(schema)}
+        if not table.schema.has_new_schemas:
+            table.schema.schemas = {
+                name: schema for name, schema in table.schema.schemas.items() if not may_change(schema)
+            }
         if table.spec.value.source == "latest":
-            table.schemas |= self.pipeline.schemas_of(table, [LATEST])
-        others = [name for name in table.schemas if name.endswith(f":{LATEST}")]
+            table.schema.schemas |= self.pipeline.schemas_of(table, [LATEST])
+        others = [name for name in table.schema.schemas if name.endswith(f":{LATEST}")]
         if others:
-            table.schemas |= self.pipeline.schemas_of(table, others)
+            table.schema.schemas |= self.pipeline.schemas_of(table, others)
 
     def _note_order(self, table: Table, state: TableState) -> None:
         """Says once of each table that a text orders its changes."""
@@ -158,14 +167,14 @@ class Loader:
         """Asks for the schemas that the last batch was read with, so that the first batch of this process need not find them
         missing. UnavailableError when the registry is away.
         """
-        table.schemas |= self.pipeline.schemas_of(table, _first_ids(table) - table.schemas.keys())
-        table.schemas_at_s = self._services.clock.monotonic_s()
+        table.schema.schemas |= self.pipeline.schemas_of(table, _first_ids(table) - table.schema.schemas.keys())
+        table.schema.schemas_at_s = self._services.clock.monotonic_s()
 
     def _needs_credentials(self, table: Table) -> bool:
         """A busy table knows its state from its own commits, but credentials come with a load alone."""
         clock = self._services.clock
         ends_ms = table.state.credentials_end_ms if table.state else None
-        if ends_ms is None or clock.monotonic_s() - table.asked_at_s < _CREDENTIALS_EVERY_S:
+        if ends_ms is None or clock.monotonic_s() - table.catalog.asked_at_s < _CREDENTIALS_EVERY_S:
             return False
         return clock.now_ms() >= ends_ms - _CREDENTIALS_MARGIN_MS
 

@@ -16,7 +16,8 @@ from frazil.ingest.isolate import Found
 from frazil.ingest.outcome import Committed
 from frazil.ingest.plan import slowed_s
 from frazil.ingest.services import Pace
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.ingest.transactions.runs import Held
 from frazil.schema.rejected_changes import refused_changes
 from frazil.types import BadRecord, Batch, TaskReport, note_names
@@ -36,16 +37,18 @@ _MOST_DOUBLINGS = 16
 def hold(planned: Planned, now_s: float) -> None:
     """The table waits for the rest of a transaction."""
     table, spec = planned.table, planned.table.spec.atomic
-    if table.held is None:
-        log.info("transaction_held", table=table.name, lag_records=table.lag_records)
+    if table.offsets.held is None:
+        log.info("transaction_held", table=table.name, lag_records=table.offsets.lag_records)
     ends = {partition: planned.ends.get(partition, -1) for partition in table.partitions()}
     pause_s = float("inf")
     if spec is not None and spec.transaction_topic is not None:
-        is_same = table.held is not None and table.held.ends == ends
-        pause_s = min(LONGEST_HELD_S, 2 * table.held.pause_s) if table.held and is_same else FIRST_HELD_S
-    table.held = Held(planned.position, ends, now_s + pause_s, pause_s)
-    table.set_run_state(RunState.WAITING, None)
-    table.reason = HELD
+        is_same = table.offsets.held is not None and table.offsets.held.ends == ends
+        pause_s = (
+            min(LONGEST_HELD_S, 2 * table.offsets.held.pause_s) if table.offsets.held and is_same else FIRST_HELD_S
+        )
+    table.offsets.held = Held(planned.position, ends, now_s + pause_s, pause_s)
+    table.status.set(RunState.WAITING, None)
+    table.status.reason = HELD
 
 
 def log_recreated(before: TableState | None, table: Table) -> None:
@@ -83,7 +86,7 @@ def note_committed(table: Table, outcome: Committed, took_s: float) -> None:
         records=report.record_count,
         files=len(report.files),
         bad=report.bad_count,
-        lag_records=table.lag_records,
+        lag_records=table.offsets.lag_records,
         took_s=round(took_s, 3),
     )
 
@@ -95,20 +98,20 @@ def note_interval(table: Table, pace: Pace) -> float:
     own_s = table.spec.commit.interval_s
     slowed_by = pace.slowed_by(table.name) if table.spec.mode == "upsert" else 1.0
     interval_s = slowed_s(own_s, slowed_by)
-    if interval_s == own_s != (table.interval_s or own_s):
+    if interval_s == own_s != (table.schedule.interval_s or own_s):
         log.info("commits_as_usual", table=table.name, interval_s=interval_s)
-    elif interval_s != (table.interval_s or own_s):
+    elif interval_s != (table.schedule.interval_s or own_s):
         log.warning("commits_slowed", table=table.name, interval_s=interval_s)
-    table.interval_s = interval_s
+    table.schedule.interval_s = interval_s
     return interval_s
 
 
 def note_refusals(table: Table, report: TaskReport) -> None:
     """Says once which changes of the table are refused, whichever schemas ask for them, and what to do."""
-    noted = note_names(table.refusals, report.refusals)
-    if noted == table.refusals:
+    noted = note_names(table.schema.refusals, report.refusals)
+    if noted == table.schema.refusals:
         return
-    known = {refused.change for refused in refused_changes(table.refusals)}
+    known = {refused.change for refused in refused_changes(table.schema.refusals)}
     for refused in refused_changes(noted):
         if refused.change not in known:
             log.warning(
@@ -117,14 +120,14 @@ def note_refusals(table: Table, report: TaskReport) -> None:
                 schema_evolution=table.spec.schema_evolution,
                 **asdict(refused),
             )
-    table.refusals = noted
+    table.schema.refusals = noted
 
 
 def log_ignored(table: Table, report: TaskReport) -> None:
     """Counts records that are no change of a row; of each kind the first time is said."""
-    for kind in sorted(report.ignored_records.keys() - table.ignored_records.keys()):
+    for kind in sorted(report.ignored_records.keys() - table.bad_records.ignored_records.keys()):
         log.info("records_passed_over", table=table.name, what=kind, records=report.ignored_records[kind])
-    table.ignored_records.update(report.ignored_records)
+    table.bad_records.ignored_records.update(report.ignored_records)
 
 
 def backoff_s(failures: int) -> float:

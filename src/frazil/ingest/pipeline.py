@@ -99,12 +99,12 @@ class Pipeline:
         table = planned.table
         if report.unplaced or report.scattered or exceeds(table.spec.limits.partitions, report.files):
             return partial(self._stop_at_rows, planned, report)
-        if report.bad_count and table.tally.share_with(report) > table.spec.dead_letters.stop_above:
+        if report.bad_count and table.bad_records.tally.share_with(report) > table.spec.dead_letters.stop_above:
             return partial(self._stop_at_many, planned, report)
         key_updates = key_updates_in(report)
         lacks_dead_letters = table.spec.on_bad_record == "dead_letter" and report.bad_count > report.dead_letter_count
         # Of key updates nothing is written, dead letters neither, also where batches carry all that these need.
-        if lacks_dead_letters and not (table.dead_letters is not None and key_updates):
+        if lacks_dead_letters and not (table.bad_records.dead_letters is not None and key_updates):
             return partial(self._open_dead_letters, planned, report)
         return partial(Replan, table.state, report, key_updates) if key_updates else None
 
@@ -162,7 +162,10 @@ class Pipeline:
         """
         # Of tables that share a topic one may know the new one already.
         expected = {
-            (name, topic.id) for p in planned for name, topic in p.table.topics.items() if name in p.batch.topics
+            (name, topic.id)
+            for p in planned
+            for name, topic in p.table.offsets.topics.items()
+            if name in p.batch.topics
         }
         found = self._source.topics({name for name, _ in expected}.__contains__)
         changed = sorted(name for name, topic_id in expected if name not in found or found[name].id != topic_id)
@@ -173,7 +176,7 @@ class Pipeline:
         """Schemas of the registry that the table's records name, those of keys under ids that begin with KEY_SCHEMA."""
         if self._schemas is None:
             raise SpecError("the records need a schema registry, and the pipeline file names none", where=table.name)
-        return self._schemas.fetch_for(table.spec, ids, min(table.topics, default=""))
+        return self._schemas.fetch_for(table.spec, ids, min(table.offsets.topics, default=""))
 
     def settle(self, table: Table) -> None:
         """Commits what was promised and is not where it belongs yet: dead letters of the table's newest commit, rows of
@@ -203,7 +206,7 @@ class Pipeline:
             watermark=advance_watermark(
                 before.watermark, report.latest_ms, ranges, offsets, planned.ends, planned.silent
             ),
-            skipped=table.skipped,
+            skipped=table.offsets.skipped,
             schemas=_read_with(table),
             bad_skipped=before.bad_skipped + (report.bad_count if is_skipping else 0),
             ignored_records=add_counts(before.ignored_records, report.ignored_records),
@@ -248,7 +251,7 @@ class Pipeline:
 
 def _read_with(table: Table) -> tuple[str, ...]:
     """The ids of the schemas that the next run will need first, or the format where there are none."""
-    known = [name for name, schema in table.value_schemas if schema != UNKNOWN]
+    known = [name for name, schema in table.schema.of_values if schema != UNKNOWN]
     return tuple(known[-_MOST_SCHEMAS:]) or (table.spec.value.format,)
 
 

@@ -12,7 +12,8 @@ from frazil.ingest.batch import Planned
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.job import JobRunner
 from frazil.ingest.plan import TableClock, lag_records, plan_batch
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.kafka.port import Partition
 
 log = structlog.get_logger("frazil")
@@ -55,12 +56,14 @@ class Planner:
         if self._goal is None:
             return False
         for table in tables:
-            if table.run_state is RunState.STOPPED:
+            if table.status.run_state is RunState.STOPPED:
                 continue
             if not self._open_goals.isdisjoint(table.partitions()):
                 return False
-            vector = table.empty_to if table.is_first and table.empty_to else table.position()
-            held = table.held.ends if table.held is not None and not table.held.keeps_run else {}
+            vector = table.offsets.empty_to if table.is_first and table.offsets.empty_to else table.position()
+            held = (
+                table.offsets.held.ends if table.offsets.held is not None and not table.offsets.held.keeps_run else {}
+            )
             if any(
                 max(vector.get(t, {}).get(p, -1), held.get((t, p), -1)) < self._goal.get((t, p), 0)
                 for t, p in table.partitions()
@@ -73,16 +76,20 @@ class Planner:
 
         Raises TableStopped when records are gone that it should read.
         """
-        if not table.is_loaded or not table.topics or (not table.needs_check and self._has_nothing_new(table)):
+        if (
+            not table.catalog.is_loaded
+            or not table.offsets.topics
+            or (not table.offsets.needs_check and self._has_nothing_new(table))
+        ):
             return None
         self._discovery.check_start(table)
         self._discovery.add_first_offsets(table)
         if table.unplaced():  # A commit would say that it has begun, and what `start` says would no longer count.
             return None
         position = table.position()
-        table.lag_records = lag_records(position, self.ends)
+        table.offsets.lag_records = lag_records(position, self.ends)
         is_behind_start = any(self.ends.get((t, p), o) < o for t, ps in position.items() for p, o in ps.items())
-        if table.needs_check or is_behind_start:
+        if table.offsets.needs_check or is_behind_start:
             for lost in self._discovery.check_offsets(table, self.ends):
                 place = {"topic": lost.topic, "partition": lost.partition, "first": lost.start, "last": lost.end - 1}
                 log.warning("records_skipped", table=table.name, **place)
@@ -94,25 +101,27 @@ class Planner:
         reach = self._readable(self.ends)
         batch = plan_batch(position, reach, self._clock(table, now_s), now_s)
         if batch is None:
-            table.read_to = None if table.lag_records else {p: self.ends.get(p) for p in table.partitions()}
+            table.offsets.read_to = (
+                None if table.offsets.lag_records else {p: self.ends.get(p) for p in table.partitions()}
+            )
             return None
         batch = replace(batch, is_apart=table.needs_one_task)
         planned = Planned(table, batch, position, dict(self.ends), dict(reach), now_s, self.silent)
-        return planned.with_cut(table.cut)
+        return planned.with_cut(table.offsets.cut)
 
     def due_s(self, table: Table, due_s: float) -> float:
         """When a table is due that would be at `due_s`: with another one of its topics and of the same interval that is due
         a little earlier, so that one read serves both from then on.
         """
-        earliest_s = due_s - (table.interval_s or 0.0) / 2
+        earliest_s = due_s - (table.schedule.interval_s or 0.0) / 2
         others = (
-            one.next_due_s
+            one.schedule.next_due_s
             for one in self._discovery.tables.values()
             if one is not table
-            and earliest_s <= one.next_due_s < due_s
-            and one.interval_s == table.interval_s
-            and not one.failures
-            and not table.topics.keys().isdisjoint(one.topics)
+            and earliest_s <= one.schedule.next_due_s < due_s
+            and one.schedule.interval_s == table.schedule.interval_s
+            and not one.schedule.failures
+            and not table.offsets.topics.keys().isdisjoint(one.offsets.topics)
         )
         return min(others, default=due_s)
 
@@ -120,11 +129,13 @@ class Planner:
         """Whether tables that its last batch was read for as well are not done with it. They are waited for as long as the
         batch has taken: a read of its own would cost as much.
         """
-        is_patient = now_s < 2 * table.batch_done_at_s - table.last_batch_at_s
-        others = (self._discovery.tables[name] for name in table.company) if is_patient else ()
-        if not any(one.in_flight and one.last_batch_at_s == table.last_batch_at_s for one in others):
-            table.company = frozenset()
-        return bool(table.company)
+        is_patient = now_s < 2 * table.schedule.batch_done_at_s - table.schedule.last_batch_at_s
+        others = (self._discovery.tables[name] for name in table.schedule.company) if is_patient else ()
+        if not any(
+            one.schedule.in_flight and one.schedule.last_batch_at_s == table.schedule.last_batch_at_s for one in others
+        ):
+            table.schedule.company = frozenset()
+        return bool(table.schedule.company)
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
         clock = table.clock(self._jobs.parallelism)
@@ -135,7 +146,7 @@ class Planner:
 
     def _is_held(self, table: Table, now_s: float) -> bool:
         """Whether the table waits for the rest of a transaction, and nothing has come since it was looked for."""
-        held = table.held
+        held = table.offsets.held
         return (
             held is not None
             and now_s < held.until_s
@@ -145,7 +156,7 @@ class Planner:
 
     def _has_nothing_new(self, table: Table) -> bool:
         """The quick look that hundreds of idle tables get: are the ends those that it was last read to?"""
-        read_to = table.read_to
+        read_to = table.offsets.read_to
         return (
             read_to is not None
             and len(read_to) == len(table.partitions())

@@ -12,8 +12,9 @@ from frazil.dead_letters.tables import refuse_other_table
 from frazil.errors import FrazilError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.schema_changes import CLASH_REMEDY, declared_adder
-from frazil.ingest.table import Table, own_columns
+from frazil.ingest.table import Table
 from frazil.ingest.table_layout import check_measured_columns
+from frazil.ingest.table_settings import own_columns
 from frazil.ingest.transactions.lookahead import check_partitions
 from frazil.schema.evolve import NamesClash, new_schema
 from frazil.upsert.live_rows import check_columns

@@ -11,7 +11,8 @@ import structlog
 
 from frazil.clock import Clock
 from frazil.ingest.batch import Planned
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.ingest.transactions.runs import Cut, Held
 from frazil.types import OffsetRange, TaskReport
 from frazil.upsert.incomplete_key_updates import PendingUpdate, Place
@@ -44,38 +45,38 @@ def key_updates_in(report: TaskReport) -> tuple[KeyUpdates, ...]:
 def _note(planned: Planned, report: TaskReport, unpaired: tuple[Place, ...], clock: Clock) -> None:
     table = planned.table
     planned_ms = clock.now_ms() - round(1000 * (clock.monotonic_s() - planned.planned_at_s))
-    table.is_single_task = True
+    table.key_updates.is_single_task = True
     stuck = {half.place for half in report.key_update_parts if half.is_delete} if report.ends else set[Place]()
     if unpaired:
         stuck.update(unpaired)
     # A shorter batch waits for another record than the whole one does, and both wait since they were met first.
-    table.pending_updates = {place: PendingUpdate(planned_ms) for place in stuck} | _applied_early_before(
-        planned, table.pending_updates
+    table.key_updates.pending = {place: PendingUpdate(planned_ms) for place in stuck} | _applied_early_before(
+        planned, table.key_updates.pending
     )
     late = {place for place in stuck if not _may_follow(place, planned, planned_ms)}
     if late or not stuck:
-        table.abandoned |= late.difference(unpaired)
-        table.unpaired |= late.intersection(unpaired)
-        log.info("rows_moved", table=table.name, lost=len(table.unpaired))
+        table.key_updates.abandoned |= late.difference(unpaired)
+        table.key_updates.unpaired |= late.intersection(unpaired)
+        log.info("rows_moved", table=table.name, lost=len(table.key_updates.unpaired))
         return
     ranges = _limited(_limited(planned.batch.ranges, report.ends), _before(stuck))
     if ranges:
-        table.cut, table.held = Cut(planned.position, ranges, planned.places or {}), None
+        table.offsets.cut, table.offsets.held = Cut(planned.position, ranges, planned.places or {}), None
         log.debug("batch_shortened", table=table.name, waits_for=len(stuck))
     elif _can_have_more(planned):
         _hold(planned, clock, _are_old(stuck, report, planned_ms))
     else:  # The other half is further off than a batch may reach.
-        table.abandoned |= stuck.difference(unpaired)
-        table.unpaired |= stuck.intersection(unpaired)
-        log.info("rows_moved", table=table.name, lost=len(table.unpaired))
+        table.key_updates.abandoned |= stuck.difference(unpaired)
+        table.key_updates.unpaired |= stuck.intersection(unpaired)
+        log.info("rows_moved", table=table.name, lost=len(table.key_updates.unpaired))
 
 
 def note_applied_early(table: Table, report: TaskReport, now_ms: int) -> None:
     """Remembers for a while which changes of the key are in the table by their insert alone: no delete of them waits."""
     deletes = {(half.topic, half.position) for half in report.key_update_parts if half.is_delete}
     inserts = {(half.topic, half.position) for half in report.key_update_parts if not half.is_delete}
-    recent = {change: at_ms for change, at_ms in table.applied_early.items() if now_ms - at_ms <= WAITED_MS}
-    table.applied_early = recent | dict.fromkeys(inserts - deletes, now_ms)
+    recent = {change: at_ms for change, at_ms in table.key_updates.applied_early.items() if now_ms - at_ms <= WAITED_MS}
+    table.key_updates.applied_early = recent | dict.fromkeys(inserts - deletes, now_ms)
 
 
 def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
@@ -89,7 +90,7 @@ def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
     table = planned.table
     if table.spec.atomic is not None:
         return False  # All of it is in the batch.
-    pending_updates = table.pending_updates[place]
+    pending_updates = table.key_updates.pending[place]
     if planned_ms <= pending_updates.since_ms + WAITED_MS:
         return True
     pending_updates.ends = pending_updates.ends or dict(planned.ends)
@@ -114,7 +115,7 @@ def _can_have_more(planned: Planned) -> bool:
 
 
 def _is_cut(planned: Planned) -> bool:
-    cut = planned.table.cut
+    cut = planned.table.offsets.cut
     return cut is not None and cut.position == planned.position
 
 
@@ -162,14 +163,19 @@ def _hold(planned: Planned, clock: Clock, are_old: bool) -> None:
     that wait.
     """
     table = planned.table
-    if table.held is None:
-        log.info("key_change_awaited", table=table.name, lag_records=table.lag_records)
+    if table.offsets.held is None:
+        log.info("key_change_awaited", table=table.name, lag_records=table.offsets.lag_records)
     watched = set(table.partitions())
     if not _is_cut(planned) and not _is_all(planned):  # It is as long as a batch may be: what else comes is not in it.
         watched &= planned.silent
     ends = {partition: planned.ends.get(partition, -1) for partition in watched}
-    table.cut = None
+    table.offsets.cut = None
     is_all = all(planned.reach.get(partition, end) >= end for partition, end in planned.ends.items())
     until_s = clock.monotonic_s() + LOOK_AGAIN_S
-    table.held = Held(planned.position, ends, until_s, LOOK_AGAIN_S, keeps_run=are_old and is_all)
-    table.run_state, table.reason, table.remedy, table.where = RunState.WAITING, PENDING, "", ""
+    table.offsets.held = Held(planned.position, ends, until_s, LOOK_AGAIN_S, keeps_run=are_old and is_all)
+    table.status.run_state, table.status.reason, table.status.remedy, table.status.where = (
+        RunState.WAITING,
+        PENDING,
+        "",
+        "",
+    )

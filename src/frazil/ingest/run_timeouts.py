@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 
 
 class RunTimeouts:
@@ -50,10 +51,10 @@ class RunTimeouts:
             return
         waiting = []
         for table in tables:
-            if table.in_flight and not table.failures:
+            if table.schedule.in_flight and not table.schedule.failures:
                 self.reset()
                 return
-            if table.run_state is RunState.BACKING_OFF:
+            if table.status.run_state is RunState.BACKING_OFF:
                 waiting.append(table)
         if not waiting:
             self.reset()
@@ -63,7 +64,9 @@ class RunTimeouts:
     def _tables_wait(self, waiting: list[Table]) -> UnavailableError:
         first = min(waiting, key=lambda table: table.name)
         others = f" (and {len(waiting) - 1} more tables wait)" if len(waiting) > 1 else ""
-        found = UnavailableError(f"table {first.name}: {first.reason}{others}", remedy=first.remedy, where=first.where)
+        found = UnavailableError(
+            f"table {first.name}: {first.status.reason}{others}", remedy=first.status.remedy, where=first.status.where
+        )
         return self._given_up(found)
 
     def _given_up(self, error: UnavailableError) -> UnavailableError:

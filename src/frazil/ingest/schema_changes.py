@@ -8,7 +8,8 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError
-from frazil.ingest.table import Table, own_columns, shaping_of
+from frazil.ingest.table import Table
+from frazil.ingest.table_settings import own_columns, shaping_of
 from frazil.schema.conflicts import MOST_REJECTED, accept
 from frazil.schema.evolve import NamesClash, Path, Wanted, extend_schema, new_schema
 from frazil.schema.name_case import exits, fold
@@ -34,8 +35,8 @@ def accept_columns(table: Table, wanted: Wanted) -> tuple[Wanted, dict[Path, str
     declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
     schema = table.state.schema if table.state is not None else new_schema(declared.items())
     accepted, rejected = accept(wanted, lambda some: adder(spec, some)(schema))
-    is_known = not accepted and rejected.keys() <= table.rejected.keys()
-    if rejected and (is_known or len(rejected.keys() | table.rejected.keys()) > MOST_REJECTED):
+    is_known = not accepted and rejected.keys() <= table.schema.rejected.keys()
+    if rejected and (is_known or len(rejected.keys() | table.schema.rejected.keys()) > MOST_REJECTED):
         raise NamesClash(next(iter(rejected.values())))
     return accepted, rejected
 

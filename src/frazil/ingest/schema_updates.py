@@ -21,8 +21,9 @@ from frazil.ingest.outcome import Outcome, Replan
 from frazil.ingest.primary_key_updates import key_updates_in
 from frazil.ingest.sample import note_unsampled, sample_reads
 from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change, declared_adder, same_table
-from frazil.ingest.table import Table, layout_of, note_key_columns, own_columns
+from frazil.ingest.table import Table, note_key_columns
 from frazil.ingest.table_layout import check_measured_columns
+from frazil.ingest.table_settings import layout_of, own_columns
 from frazil.schema.evolve import (
     NamesClash,
     TypesDiffer,
@@ -71,7 +72,7 @@ class SchemaUpdates:
         table = planned.table
         try:
             wanted, rejected = accept_columns(table, _wanted(planned, report))
-            if rejected.keys() - table.rejected.keys():
+            if rejected.keys() - table.schema.rejected.keys():
                 if table.spec.on_bad_record == "stop" and not table.spec.rescue:
                     raise NamesClash(next(iter(rejected.values())))
                 # What the records with these fields bring besides is not known to be wanted by any other.
@@ -84,7 +85,7 @@ class SchemaUpdates:
                 change = checked_change(table, adder(table.spec, wanted, loosened), report.key_columns)
                 evolved = same_table(table.state, self._catalog.evolve(table.name, change))
                 state = note_key_columns(self._catalog, evolved, report.key_columns)
-                no_op_change = find_no_op_change(table.state, state, wanted, loosened, table.no_op_change)
+                no_op_change = find_no_op_change(table.state, state, wanted, loosened, table.schema.no_op_change)
                 return self._changed(state, report, no_op_change)
             schema = checked_change(table, adder(table.spec, wanted), report.key_columns)(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:

@@ -49,7 +49,8 @@ from frazil.ingest.primary_key_updates import note_applied_early
 from frazil.ingest.run_timeouts import RunTimeouts
 from frazil.ingest.services import Services
 from frazil.ingest.shared_reads import company_of
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.ingest.transactions.lookahead import Boundaries
 from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.work import Asking, Look, Search, Topics
@@ -148,7 +149,7 @@ class Service:
     def _say_stopping(self) -> None:
         if self._is_stopping and not self._has_said_stopping:
             self._has_said_stopping = True
-            log.info("stopping", in_hand=[table.name for table in self.tables if table.in_flight])
+            log.info("stopping", in_hand=[table.name for table in self.tables if table.schedule.in_flight])
 
     @property
     def fatal(self) -> BaseException | None:
@@ -166,7 +167,7 @@ class Service:
             return self._workers.is_idle
         if not until_caught_up or not self._workers.is_idle or not self._planner.is_caught_up(self.tables):
             return False
-        return not self._timeouts.awaits_topics or all(table.topics for table in self.tables)
+        return not self._timeouts.awaits_topics or all(table.offsets.topics for table in self.tables)
 
     # ---- connecting
 
@@ -198,8 +199,8 @@ class Service:
         delay_s = backoff_s(self._outages)
         log.warning("unavailable", reason=error.message, where=error.where, retry_in_s=round(delay_s, 1))
         for table in self.tables:
-            if table.run_state is not RunState.STOPPED and not table.failures:
-                table.set_run_state(RunState.BACKING_OFF, error)
+            if table.status.run_state is not RunState.STOPPED and not table.schedule.failures:
+                table.status.set(RunState.BACKING_OFF, error)
         self._publish(self.tables)
         self._timeouts.note_outage(error)
         until_s = self._clock.monotonic_s() + min(delay_s, self._timeouts.left_s)
@@ -231,12 +232,12 @@ class Service:
         self._ask(asking_pool(table.spec), Asking(table, table.state), step)
 
     def _ask(self, pool: str, asking: Asking, step: Callable[[], None]) -> None:
-        asking.table.in_flight = True
+        asking.table.schedule.in_flight = True
         self._workers.submit(pool, asking, step)
 
     def _after_asking(self, asking: Asking, future: Future[None]) -> None:
         table = asking.table
-        table.in_flight = False
+        table.schedule.in_flight = False
         log_recreated(asking.before, table)
         error = future.exception()
         if isinstance(error, UnavailableError):
@@ -251,8 +252,8 @@ class Service:
     def _is_beaten(self, table: Table, before: TableState | None) -> bool:
         """Whether commits of a table are refused again and again, and nobody else gets any further either."""
         is_same = table.progress.commit_id == (before.progress.commit_id if before else "")
-        table.conflicts = table.conflicts + 1 if is_same else 0
-        return table.conflicts > CONFLICTS_AT_ONCE
+        table.schedule.conflicts = table.schedule.conflicts + 1 if is_same else 0
+        return table.schedule.conflicts > CONFLICTS_AT_ONCE
 
     def _guard(self, table: Table, step: Callable[[], None]) -> bool:
         """Whether a step went well. What is wrong with one table stays with it; an UnavailableError is the caller's."""
@@ -292,9 +293,9 @@ class Service:
         return [
             table
             for table in self.tables
-            if not table.in_flight
-            and table.run_state is not RunState.STOPPED
-            and (table.failures == 0 or now_s >= table.next_due_s)
+            if not table.schedule.in_flight
+            and table.status.run_state is not RunState.STOPPED
+            and (table.schedule.failures == 0 or now_s >= table.schedule.next_due_s)
         ]
 
     def _refresh(self, now_s: float) -> None:
@@ -303,7 +304,9 @@ class Service:
             self._workers.submit("topics", Topics(), self._discovery.look)
         # By turns those that wait to be loaded come first and those that do not: neither may keep a slow catalog to itself.
         self._waiting_first = first = not self._waiting_first
-        for table in sorted(self._free_tables(now_s), key=lambda one: (one.is_loaded is first, one.asked_at_s)):
+        for table in sorted(
+            self._free_tables(now_s), key=lambda one: (one.catalog.is_loaded is first, one.catalog.asked_at_s)
+        ):
             if self._discovery.is_behind(table) and not self._guard(table, partial(self._discovery.verify, table)):
                 continue
             if self._is_ending:
@@ -311,12 +314,12 @@ class Service:
             if not self._is_load_due(table):
                 self._refresh_schemas(table)
             elif self._workers.is_free(pool_of("load", table)):
-                table.read_to = None
+                table.offsets.read_to = None
                 self._load(table)
 
     def _is_load_due(self, table: Table) -> bool:
         """Not twice without a look whether a batch is due in between."""
-        return self._loader.is_due(table) and not (table.is_loaded and table.name in self._has_loaded)
+        return self._loader.is_due(table) and not (table.catalog.is_loaded and table.name in self._has_loaded)
 
     def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> None:
         """Takes in which topics there are. Where that alone is not answered, tables go on with those that they know."""
@@ -328,16 +331,16 @@ class Service:
         self._topics_outage = None
         self._discovery.take(future.result())
         for table in self.tables:
-            if not table.in_flight and table.run_state is not RunState.STOPPED:
+            if not table.schedule.in_flight and table.status.run_state is not RunState.STOPPED:
                 self._guard(table, partial(self._discovery.verify, table))
 
     def _refresh_schemas(self, table: Table) -> None:
         """Asks the registry for what is a minute old, but not twice without a look whether a batch is due in between."""
-        if not table.in_flight and table.name not in self._has_asked and self._loader.has_old_schemas(table):
+        if not table.schedule.in_flight and table.name not in self._has_asked and self._loader.has_old_schemas(table):
             self._ask_registry(table, partial(self._loader.refresh_schemas, table))
 
     def _ask_for_ends(self) -> None:
-        active = [t for t in self.tables if t.run_state is not RunState.STOPPED]
+        active = [t for t in self.tables if t.status.run_state is not RunState.STOPPED]
         asked = {p for table in active for p in table.partitions()}
         ends = self._services.source.ends(asked)
         if asked and not ends and self._topics_outage is not None:
@@ -350,7 +353,7 @@ class Service:
         planned: list[Planned | None] = []
         if not self._guard(table, lambda: planned.append(self._plan_unsuspected(table, now_s))):
             return None
-        if planned == [None] and table.is_loaded:
+        if planned == [None] and table.catalog.is_loaded:
             self._explain_idle(table)
         return planned[0]
 
@@ -368,7 +371,9 @@ class Service:
         if not self._suspects:
             return False
         others = [
-            one for one in self.tables if one.name not in self._suspects and one.run_state is not RunState.STOPPED
+            one
+            for one in self.tables
+            if one.name not in self._suspects and one.status.run_state is not RunState.STOPPED
         ]
         is_reading = bool(self._reading)
         if table.name not in self._suspects:
@@ -379,25 +384,25 @@ class Service:
 
     def _explain_idle(self, table: Table) -> None:
         silent = self._planner.silent_of(table)
-        is_over = table.read_to is not None or table.name in self._leaderless
+        is_over = table.offsets.read_to is not None or table.name in self._leaderless
         self._leaderless.discard(table.name)
-        if not table.topics:
-            table.set_run_state(RunState.BACKING_OFF, no_topic(table))
+        if not table.offsets.topics:
+            table.status.set(RunState.BACKING_OFF, no_topic(table))
         elif silent:
             self._leaderless.add(table.name)
-            table.set_run_state(RunState.BACKING_OFF, no_leader(silent[0]))
-        elif is_over and table.run_state is not RunState.WAITING:
-            table.set_run_state(RunState.WAITING, None)
+            table.status.set(RunState.BACKING_OFF, no_leader(silent[0]))
+        elif is_over and table.status.run_state is not RunState.WAITING:
+            table.status.set(RunState.WAITING, None)
 
     def _start(self, planned: list[Planned]) -> None:
         if self._is_ending:
             return
         ready = [p for p in planned if not self._looks_first(p)]
-        planned = sorted(ready, key=lambda p: p.table.last_batch_at_s)
+        planned = sorted(ready, key=lambda p: p.table.schedule.last_batch_at_s)
         suspects = [p for p in planned if p.table.name in self._suspects]
         if suspects:
             planned = [min(suspects, key=lambda p: self._suspects.deaths(p.table.name))]
-        alone = {p.table.name for p in planned if p.table.goes_alone}
+        alone = {p.table.name for p in planned if p.table.schedule.goes_alone}
         # The first group has the table whose last batch is the longest ago: so each table has its turn, also one that fails.
         by_name = {p.table.name: p for p in planned}
         for store in dict.fromkeys(store_of(p.table.state) for p in planned):
@@ -410,25 +415,28 @@ class Service:
         """Starts to look where the batch of a table may end that shows transactions whole, unless that is known."""
         if planned.table.spec.atomic is None or planned.places is not None:
             return False
-        planned.table.in_flight = True
+        planned.table.schedule.in_flight = True
         self._workers.submit("look", Look(planned), partial(self._boundaries.look, planned))
         return True
 
     def _submit(self, kind: str, store: str, planned: list[Planned]) -> None:
         pipeline = self._loader.pipeline
         for p in planned:
-            p.table.in_flight = True
-            p.table.last_batch_at_s = p.planned_at_s
-            p.table.company = company_of(p.batch, (one.batch for one in planned))
-            p.table.set_run_state(RunState.RUNNING, None)
-            beside = sorted(p.table.company)
+            p.table.schedule.in_flight = True
+            p.table.schedule.last_batch_at_s = p.planned_at_s
+            p.table.schedule.company = company_of(p.batch, (one.batch for one in planned))
+            p.table.status.set(RunState.RUNNING, None)
+            beside = sorted(p.table.schedule.company)
             log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, beside=beside)
         self._reading |= {p.table.name: p for p in planned}
         self._workers.submit(f"{kind}:{store}", planned, lambda: pipeline.run_tasks(planned, kind))
 
     def _pause_s(self) -> float:
         now_s = self._clock.monotonic_s()
-        next_due_s = min((t.next_due_s for t in self._free_tables(now_s) if t.next_due_s > now_s), default=float("inf"))
+        next_due_s = min(
+            (t.schedule.next_due_s for t in self._free_tables(now_s) if t.schedule.next_due_s > now_s),
+            default=float("inf"),
+        )
         return self._polling.pause_s(next_due_s - now_s)
 
     # ---- results
@@ -454,12 +462,12 @@ class Service:
             self._end_batch(planned, outcome_of(error))
             return
         table = planned.table
-        table.in_flight, table.cut = False, future.result()
-        if table.cut is None:
+        table.schedule.in_flight, table.offsets.cut = False, future.result()
+        if table.offsets.cut is None:
             hold(planned, self._clock.monotonic_s())
         elif not self._is_ending:
-            table.held = None
-            self._start([planned.with_cut(table.cut)])
+            table.offsets.held = None
+            self._start([planned.with_cut(table.offsets.cut)])
 
     def _after_tasks(self, planned: list[Planned], future: Future[dict[str, TaskReport]]) -> None:
         error = future.exception()
@@ -469,17 +477,19 @@ class Service:
             if error is not None or not p.table.is_first:  # A first batch is followed by a sample of what is behind it.
                 self._reading.pop(p.table.name, None)
         if isinstance(error, TaskFailedError) and len(planned) == 1 and not self._is_ending:
-            planned[0].table.goes_alone = True
+            planned[0].table.schedule.goes_alone = True
             self._search(Search(planned[0], error))
             return
         if error is not None:
             for p in planned:
-                p.table.goes_alone = True  # Until a job of its own has succeeded: whose fault it was is not known.
+                p.table.schedule.goes_alone = (
+                    True  # Until a job of its own has succeeded: whose fault it was is not known.
+                )
                 self._end_batch(p, outcome_of(error))
             return
         pipeline = self._loader.pipeline
         for p in planned:
-            p.table.goes_alone = False
+            p.table.schedule.goes_alone = False
             report = future.result()[p.table.name]
             # What the registry is asked for would else hold the threads that other tables commit in.
             pool = asking_pool(p.table.spec) if report.missing else pool_of("commit", p.table)
@@ -493,31 +503,33 @@ class Service:
 
     def _search(self, search: Search) -> None:
         """Looks for the records that a table's task fails for, which has failed alone."""
-        search.planned.table.set_run_state(RunState.BACKING_OFF, search.error)
+        search.planned.table.status.set(RunState.BACKING_OFF, search.error)
         log.warning("records_searched", table=search.planned.table.name, reason=search.error.message)
         self._workers.submit("search", search, partial(self._loader.pipeline.isolate, search.planned))
 
     def _after_search(self, search: Search, future: Future[Found]) -> None:
         table = search.planned.table
-        table.searches += 1
+        table.bad_records.searches += 1
         if future.exception() is not None or not self._take_found(search, future.result()):
             self._end_batch(search.planned, outcome_of(future.exception() or search.error))
 
     def _take_found(self, search: Search, found: Found) -> bool:
         """Whether the batch is planned again without records that were found, or the table has stopped."""
         table = search.planned.table
-        table.in_flight = False
+        table.schedule.in_flight = False
         if found.records:
-            table.crashing |= frozenset(found.records)
-            table.next_due_s, table.searches = 0.0, 0
+            table.bad_records.crashing |= frozenset(found.records)
+            table.schedule.next_due_s, table.bad_records.searches = 0.0, 0
             note_isolated(table, found.records)
-        elif found.together and table.read_less(search.planned.batch.span):
-            table.next_due_s, table.searches = 0.0, 0
-            log.warning("batches_cut", table=table.name, records=table.most_records, reason=found.together[0].reason)
+        elif found.together and table.schedule.read_less(search.planned.batch.span):
+            table.schedule.next_due_s, table.bad_records.searches = 0.0, 0
+            log.warning(
+                "batches_cut", table=table.name, records=table.schedule.most_records, reason=found.together[0].reason
+            )
             return True
-        elif found.together or table.searches >= MOST_SEARCHES:
+        elif found.together or table.bad_records.searches >= MOST_SEARCHES:
             self._stop_table(table, not_isolated(search.planned.batch, found, search.error))
-        return bool(found.records) or table.run_state is RunState.STOPPED
+        return bool(found.records) or table.status.run_state is RunState.STOPPED
 
     def _after_finish(self, planned: Planned, future: Future[Outcome]) -> None:
         error = future.exception()
@@ -529,14 +541,14 @@ class Service:
     def _end_batch(self, planned: Planned, outcome: Outcome) -> None:
         """What follows for the table from how its batch ended: the only place that tells outcomes apart."""
         table = planned.table
-        table.in_flight = False
+        table.schedule.in_flight = False
         match outcome:
             case Committed():
                 self._note_read(planned, outcome)
                 self._committed(planned, outcome)
             case Replan():
                 self._note_read(planned, outcome)
-                table.next_due_s, table.no_op_change = 0.0, None
+                table.schedule.next_due_s, table.schema.no_op_change = 0.0, None
                 for finding in outcome.findings:
                     finding.note(planned, outcome.report, self._clock)
             case Reload(error):
@@ -553,49 +565,49 @@ class Service:
     def _note_read(self, planned: Planned, outcome: Committed | Replan) -> None:
         """Notes what a batch that was read tells of its table, whether it is committed or planned again."""
         table, report = planned.table, outcome.report
-        table.failures = 0
+        table.schedule.failures = 0
         table.state = outcome.state
-        table.dropped = note_names(table.dropped, report.dropped)
+        table.schema.dropped = note_names(table.schema.dropped, report.dropped)
         note_refusals(table, report)
-        table.note_sizes(report)
-        table.loaded_at_s = table.batch_done_at_s = self._clock.monotonic_s()
+        table.sizes.note(report)
+        table.catalog.loaded_at_s = table.schedule.batch_done_at_s = self._clock.monotonic_s()
 
     def _forget_batch(self, table: Table) -> None:
         """A batch that came to nothing: the table's progress says what comes next."""
-        table.needs_check = True
-        table.read_to = None
+        table.offsets.needs_check = True
+        table.offsets.read_to = None
 
     def _committed(self, planned: Planned, outcome: Committed) -> None:
-        table, report, now_s = planned.table, outcome.report, planned.table.batch_done_at_s
+        table, report, now_s = planned.table, outcome.report, planned.table.schedule.batch_done_at_s
         took_s = now_s - planned.planned_at_s
-        table.next_due_s = self._planner.due_s(
+        table.schedule.next_due_s = self._planner.due_s(
             table, planned.planned_at_s + pace_s(note_interval(table, self._services.pace))
         )
-        table.conflicts, table.skipped = 0, {}
-        table.has_new_schemas = False
+        table.schedule.conflicts, table.offsets.skipped = 0, {}
+        table.schema.has_new_schemas = False
         table.end_batch()
-        table.read_more(took_s)
+        table.schedule.read_more(took_s)
         self._suspects.clear(table.name)
         note_applied_early(table, report, self._clock.now_ms())
-        table.note_bad(report)
+        table.note_committed(report)
         log_ignored(table, report)
-        table.lag_records = lag_records(table.position(), self._planner.ends)
-        table.set_run_state(RunState.RUNNING if table.lag_records else RunState.WAITING, None)
-        table.records_per_s = report.record_count / max(took_s, 1e-3)
+        table.offsets.lag_records = lag_records(table.position(), self._planner.ends)
+        table.status.set(RunState.RUNNING if table.offsets.lag_records else RunState.WAITING, None)
+        table.sizes.records_per_s = report.record_count / max(took_s, 1e-3)
         with suppress(UnavailableError):  # The commit is done; its numbers can wait for the next.
-            table.size = self._services.catalog.size(table.name)
+            table.catalog.size = self._services.catalog.size(table.name)
             if report.dead_letter_count:
-                table.dead_letter_count = self._services.catalog.size(table.dead_letter_table_name).row_count
-        table.resolved = outcome.resolved
+                table.catalog.dead_letter_count = self._services.catalog.size(table.dead_letter_table_name).row_count
+        table.key_updates.resolved = outcome.resolved
         latest = [ms for partitions in report.latest_ms.values() for ms in partitions.values()]
-        table.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None
+        table.sizes.freshness_ms = max(0, self._clock.now_ms() - max(latest)) if latest else None
         note_committed(table, outcome, took_s)
 
     def _put_aside(self, table: Table, error: BaseException) -> None:
         """What follows for a table, and in two cases for all of them, where trying again would come to the same."""
         if isinstance(error, FencedError):
             # Its state is the other run's now, and what that has promised is not kept: nothing may be built on it.
-            table.is_loaded = False
+            table.catalog.is_loaded = False
             self._end(error)
         elif isinstance(error, ConflictError):
             self._back_off(table, error)
@@ -615,19 +627,29 @@ class Service:
             log.error("ending", reason=error.message, where=error.where)
 
     def _stop_table(self, table: Table, error: FrazilError | TableStopped) -> None:
-        table.set_run_state(RunState.STOPPED, error)
-        log.error("table_stopped", table=table.name, reason=table.reason, where=table.where, remedy=table.remedy)
+        table.status.set(RunState.STOPPED, error)
+        log.error(
+            "table_stopped",
+            table=table.name,
+            reason=table.status.reason,
+            where=table.status.where,
+            remedy=table.status.remedy,
+        )
         self._publish(self.tables)
 
     def _back_off(self, table: Table, error: FrazilError) -> None:
-        table.failures += 1
+        table.schedule.failures += 1
         # Before the next try the table is loaded: an unknown commit may have landed, credentials may have been renewed.
-        table.is_loaded = False
-        delay_s = backoff_s(table.failures)
-        table.next_due_s = self._clock.monotonic_s() + delay_s
-        table.set_run_state(RunState.BACKING_OFF, error)
+        table.catalog.is_loaded = False
+        delay_s = backoff_s(table.schedule.failures)
+        table.schedule.next_due_s = self._clock.monotonic_s() + delay_s
+        table.status.set(RunState.BACKING_OFF, error)
         log.warning(
-            "table_backs_off", table=table.name, reason=table.reason, where=table.where, retry_in_s=round(delay_s, 1)
+            "table_backs_off",
+            table=table.name,
+            reason=table.status.reason,
+            where=table.status.where,
+            retry_in_s=round(delay_s, 1),
         )
 
     def _publish_if_due(self) -> None:

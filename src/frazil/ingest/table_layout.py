@@ -11,7 +11,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from frazil.catalog.layout import METRICS_OF, bind, find_column, is_arranged, unknown_transform
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError
-from frazil.ingest.table import layout_of, own_columns
+from frazil.ingest.table_settings import layout_of, own_columns
 from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
 from frazil.spec.problems import advice

@@ -18,8 +18,8 @@ from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.old_metadata import keeps_old_metadata
-from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.preflight import refuse_foreseen
+from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
 from frazil.ops.layouts import order_mismatch
@@ -89,7 +89,7 @@ def check_kafka(
     tables = list(discovery.tables.values())
     refuse_empty_patterns(spec, source)
     yield Finding("kafka", True, tried, f"cluster {cluster_id} at {servers}")
-    denied = unreadable({topic for table in tables for topic in table.topics})
+    denied = unreadable({topic for table in tables for topic in table.offsets.topics})
     for table in tables:
         yield from _check_topics(table, denied)
     yield from _check_missing(spec, tables, source)
@@ -133,13 +133,13 @@ def _missing_dead_letter_topics(tables: Iterable[Table], source: Source) -> list
 
 
 def _check_topics(table: Table, denied: set[str]) -> Iterator[Finding]:
-    for topic in sorted(table.topics):
+    for topic in sorted(table.offsets.topics):
         tried, name = "asked Kafka what this client may do with it", f"topic {topic}"
         if topic in denied:
             remedy = "give this client the right to READ the topic"
             yield Finding(name, False, tried, "this client may not read it", remedy, name)
         else:
-            partitions = plural(table.topics[topic].partition_count, "partition")
+            partitions = plural(table.offsets.topics[topic].partition_count, "partition")
             yield Finding(name, True, tried, f"{partitions}, for table {table.name}")
 
 
@@ -204,7 +204,7 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
     if table.state is None:
         declared = new_schema((column.name, column.type) for column in table.spec.columns)
         return Finding(name, True, tried, f"not there yet; run makes it{_warnings(table, declared)}")
-    rows = f", {plural(table.size.live_row_count, 'row')}" if table.size else ""
+    rows = f", {plural(table.catalog.size.live_row_count, 'row')}" if table.catalog.size else ""
     parts = ", ".join(words_of(table.state.partitioning, table.state.schema))
     layout = f", partitioned by {parts}" if parts else ""
     there = f"there, {plural(len(table.state.schema.fields), 'column')}{rows}{layout}"

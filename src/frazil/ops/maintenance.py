@@ -57,13 +57,13 @@ def seen_by(tables: Iterable[Table]) -> list[Seen]:
     by_name = {charge.name: charge for charge in charges(known, is_limited=True)}
     found = []
     for table in known:
-        if table.size is None:
+        if table.catalog.size is None:
             continue
-        version, size = table.progress.commit_id, table.size
+        version, size = table.progress.commit_id, table.catalog.size
         found.append(Seen(by_name[table.name], version, size.file_count, size.snapshot_count, in_hand.get(table.name)))
-        if table.dead_letter_count:
+        if table.catalog.dead_letter_count:
             box = table.dead_letter_table_name
-            found.append(Seen(by_name[box], str(table.dead_letter_count), 0, 0, in_hand.get(box)))
+            found.append(Seen(by_name[box], str(table.catalog.dead_letter_count), 0, 0, in_hand.get(box)))
     return found
 
 
@@ -71,8 +71,8 @@ def _batches(tables: Iterable[Table]) -> dict[str, float]:
     """When the oldest batch in hand of each table was planned; a batch may have letters for the dead-letter table too."""
     found: dict[str, float] = {}
     for table in tables:
-        for name in (table.name, table.dead_letter_table_name) if table.in_flight else ():
-            found[name] = min(found.get(name, table.last_batch_at_s), table.last_batch_at_s)
+        for name in (table.name, table.dead_letter_table_name) if table.schedule.in_flight else ():
+            found[name] = min(found.get(name, table.schedule.last_batch_at_s), table.schedule.last_batch_at_s)
     return found
 
 

@@ -13,15 +13,17 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.catalog.port import Catalog
 from frazil.decode.columns import Decoded
 from frazil.errors import FrazilError, SpecError, unforeseen
+from frazil.ingest.bad_records import TOO_MANY_REMEDY, remedy_for
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.old_metadata import keeps_old_metadata
-from frazil.ingest.bad_records import TOO_MANY_REMEDY, remedy_for
-from frazil.ingest.schema_changes import CLASH_REMEDY, adder
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.preflight import refuse_columns, refuse_foreseen
+from frazil.ingest.schema_changes import CLASH_REMEDY, adder
 from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
-from frazil.ingest.table import Table, Tally, key_column_of, own_columns, shaping_of
+from frazil.ingest.state.bad_records import Tally
+from frazil.ingest.table import Table
+from frazil.ingest.table_settings import key_column_of, own_columns, shaping_of
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem
@@ -312,7 +314,7 @@ def _unopened(spec: TableSpec, schema: Schema) -> Iterator[str]:
 def _ignored(table: Table) -> Iterator[str]:
     """What the schemas of the records say in vain."""
     for key, value in (("value", table.spec.value), ("key", table.spec.key)):
-        mine = (one for name, one in table.schemas.items() if name.startswith(KEY_SCHEMA) == (key == "key"))
+        mine = (one for name, one in table.schema.schemas.items() if name.startswith(KEY_SCHEMA) == (key == "key"))
         yield from filter(None, dict.fromkeys(ignored_phrases(ignored_in(one, value), key) for one in mine))
 
 
@@ -375,7 +377,7 @@ def _planned(
     return PlannedTable(
         name=table.name,
         action=action,
-        topics=tuple(sorted(table.topics)),
+        topics=tuple(sorted(table.offsets.topics)),
         columns=tuple(draft.columns),
         first_offsets=tuple(
             FirstOffset(topic, partition, offset, "progress" if (topic, partition) in committed else "start")

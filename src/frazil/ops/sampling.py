@@ -42,14 +42,14 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
         "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),
     }
     batch = pa.RecordBatch.from_pydict(columns)
-    topic = min(table.topics, default="")
+    topic = min(table.offsets.topics, default="")
     for _ in range(_ROUNDS):
         target = table.target(schema)
         pieces = read_in_pieces(batch, partial(_read, target, topic), target.reading.room)
         decoded = _together([read for _, _, read in pieces])
         if not decoded.missing or schemas is None:
             break
-        table.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)
+        table.schema.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)
     return decoded
 
 

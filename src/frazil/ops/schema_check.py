@@ -21,8 +21,9 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.errors import UnavailableError
 from frazil.ingest.schema_changes import adder
 from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored_phrases
-from frazil.ingest.table import Table, key_column_of
+from frazil.ingest.table import Table
 from frazil.ingest.table_layout import term_mismatch
+from frazil.ingest.table_settings import key_column_of
 from frazil.ops.check import Finding, failed
 from frazil.ops.plan import describe_type
 from frazil.rows.project import in_column
@@ -74,7 +75,7 @@ def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iter
     for table in tables:
         gate = _Gate(table, schemas)
         keys = _format_of_keys(table)
-        for topic in sorted(table.topics):
+        for topic in sorted(table.offsets.topics):
             try:
                 if table.spec.value.needs_registry:
                     yield from _check_values(gate, topic)

@@ -18,7 +18,8 @@ from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery, empty_patterns, missing_topics
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.plan import lag_records
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, Process, TableReport
 from frazil.ops.state_file import is_process_alive
@@ -119,7 +120,7 @@ def _look(
         advice = MissingTopics(source)
         for table, topic in missing_topics(discovery.tables.values()):
             found[table.name].problem = _missing(topic, advice)
-        known = {topic for table in discovery.tables.values() for topic in table.topics}
+        known = {topic for table in discovery.tables.values() for topic in table.offsets.topics}
         literals = (selector.literal for selector in spec.topics if selector.literal not in known)
         problems += [_missing(topic, advice) for topic in literals if topic]
         with suppress(UnavailableError):  # It has just answered; if it no longer does, that is said already.
@@ -212,7 +213,7 @@ def _load(discovery: Discovery, catalog: Catalog, table: Table, cluster_id: str)
             discovery.load(table, cluster_id)
         else:
             table.state = catalog.load(table.name)
-            table.size = catalog.size(table.name) if table.state is not None else None
+            table.catalog.size = catalog.size(table.name) if table.state is not None else None
     finally:
         _count_dead_letters(catalog, table)
 
@@ -220,7 +221,7 @@ def _load(discovery: Discovery, catalog: Catalog, table: Table, cluster_id: str)
 def _count_dead_letters(catalog: Catalog, table: Table) -> None:
     name = table.state.marks.get(DEAD_LETTERS_MARK) if table.state is not None else None
     if name and catalog.load(name) is not None:
-        table.dead_letter_count = catalog.size(name).row_count
+        table.catalog.dead_letter_count = catalog.size(name).row_count
 
 
 def _measure_lags(discovery: Discovery, source: Source, found: Mapping[str, _Found], problems: list[Problem]) -> None:
@@ -258,7 +259,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         state=state,
         is_well=state not in _BAD_STATES and (problem is None or is_note),
         problem=problem,
-        topics=tuple(sorted(table.topics) or said.get("topics", ())),
+        topics=tuple(sorted(table.offsets.topics) or said.get("topics", ())),
         lag_records=lag,
         lag_s=_lag_s(lag, watermark_ms, now_ms),
         watermark_ms=watermark_ms,
@@ -268,7 +269,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         size_bytes=size.get("size_bytes"),
         snapshots=size.get("snapshot_count"),
         dropped_fields=tuple(said.get("dropped_fields", ())),
-        dead_letters=table.dead_letter_count if found.is_reached else said.get("dead_letters"),
+        dead_letters=table.catalog.dead_letter_count if found.is_reached else said.get("dead_letters"),
         bad_skipped=progress.bad_skipped if found.is_reached else said.get("bad_skipped"),
         skipped_offsets=said.get("skipped_offsets"),
         ignored_records=progress.ignored_records if found.is_reached else said.get("ignored_records"),
@@ -295,7 +296,7 @@ def _loss(found: _Found, said: Mapping[str, Any]) -> Problem | None:
 
 
 def _size(found: _Found, said: Mapping[str, Any]) -> Mapping[str, int]:
-    size = found.table.size
+    size = found.table.catalog.size
     if found.is_reached:
         return {} if size is None else {**vars(size), "live_row_count": size.live_row_count}
     told: Mapping[str, int] = said.get("size") or {}

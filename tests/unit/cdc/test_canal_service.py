@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.spec.models import EnvelopeSpec
 from tests.unit.upsert.upsert_source import MirrorWorld
 
@@ -56,7 +57,10 @@ def test_the_rows_of_each_message_are_changes_in_their_order(tmp_path: Path, tas
     world.write("ALTER", sql="alter table t add x int")
     table = world.end()
     assert world.by_id() == _mirrored((1, "c", "1"), (2, "a", "1"), (3, "a", "1"))
-    assert (table.ignored_records, table.progress.ignored_records) == ({"schema_change": 1}, {"schema_change": 1})
+    assert (table.bad_records.ignored_records, table.progress.ignored_records) == (
+        {"schema_change": 1},
+        {"schema_change": 1},
+    )
     world.write("DELETE", _row(2), _row(3))
     world.write("INSERT", _row(3, "d", "-9999.99"))
     world.write("ALTER")
@@ -172,4 +176,4 @@ def test_a_table_without_a_key_to_find_rows_by_is_not_made(tmp_path: Path) -> No
     world = CanalWorld(tmp_path)
     world.write("INSERT", _row(1), pkNames=None)
     table = world.end()
-    assert (table.run_state, table.progress.offsets) != (RunState.STOPPED, {})
+    assert (table.status.run_state, table.progress.offsets) != (RunState.STOPPED, {})

@@ -14,7 +14,7 @@ import pytest
 
 from frazil.cdc.document_ids import read_ids
 from frazil.decode.settings import Reading
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec.models import ColumnSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.cdc.mongodb_source import FORMS, DocumentWorld, change
@@ -147,7 +147,7 @@ def test_a_field_of_a_document_that_no_table_can_have_makes_a_dead_letter(tmp_pa
     world = DocumentWorld(tmp_path, form, metadata={"offset": "_offset"})
     told = [(key("int", n), change("c", document("int", n, "a"))) for n in (1, 3)]
     table = world.tell(told[0], (key("int", 2), change("c", '{"_id": 2,"v": "a","_offset": 9}')), told[1])
-    assert (table.run_state, table.reason) == (RunState.WAITING, "")
+    assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert [row["_id"] for row in world.mirror()] == [1, 3]
     assert [kind for kind, _ in world.dead_letters()] == ["name_taken"]
 
@@ -180,7 +180,7 @@ def test_a_document_without_an_id_names_no_key(tmp_path: Path) -> None:
     world.tell((key("int", 1), change("c", '{"v": "a"}')))
     assert world.dead_letters() == [("no_key", "the document has no `_id`, and its row is found by it")]
     table = world.catch_up()
-    assert table.run_state is RunState.WAITING
+    assert table.status.run_state is RunState.WAITING
     world.tell((key("int", 1), change("c", document("int", 1, "a"))))
     assert world.mirror() == [{"_id": 1, "v": "a"}]
 

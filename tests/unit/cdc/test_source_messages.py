@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from frazil.decode.envelope import PLACEHOLDER
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from tests.unit.upsert.upsert_source import MirrorWorld, Row, Told
 
 _TIME, _CONNECT, _DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."
@@ -272,7 +272,11 @@ def test_a_schema_change_of_mysql_is_no_row(tmp_path: Path) -> None:
              "ddl": "ALTER TABLE orders ADD COLUMN note TEXT", "tableChanges": [change]}  # fmt: skip
     source = SOURCES[0]
     told = world.say(*source.messages()[:2], ({"databaseName": "shop"}, event))
-    assert (told.run_state, told.ignored_records, world.dead_letters()) == (RunState.WAITING, {"schema_change": 1}, [])
+    assert (told.status.run_state, told.bad_records.ignored_records, world.dead_letters()) == (
+        RunState.WAITING,
+        {"schema_change": 1},
+        [],
+    )
     assert [row["id"] for row in world.by_id()] == [1, 2]
 
 

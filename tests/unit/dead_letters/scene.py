@@ -13,7 +13,8 @@ from frazil.dead_letters.replay import Retrier
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec
@@ -82,7 +83,9 @@ class Scene:
         service = Service(self.pipeline, parts, "run", lambda _: None)
         with capture_logs():
             service.run(until_caught_up=True)
-        assert [table.run_state for table in service.tables] == [RunState.WAITING], service.tables[0].reason
+        assert [table.status.run_state for table in service.tables] == [RunState.WAITING], service.tables[
+            0
+        ].status.reason
         return service.tables
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from frazil.dead_letters import tables
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec.models import DeadLettersSpec
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
@@ -23,7 +23,7 @@ def test_letters_are_not_sent_again_when_the_group_has_expired(tmp_path: Path) -
     scene.catch_up()
     assert sent(scene) == [b"not json"]
     scene.outbox.forget()
-    assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
     assert sent(scene) == [b"not json"]
     scene.feed("a", b"nor this")
     scene.catch_up()
@@ -52,8 +52,8 @@ def test_a_store_that_does_not_give_them_for_a_while_stops_no_table(
     monkeypatch.setattr(tables, "read_dead_letters", refuse)
     scene.feed("a", {"x": 1}, b"not json")
     service = scene.start()
-    assert turn_until(service, lambda: sent(scene), 600), only(service.tables).reason
-    assert turn_until(service, lambda: only(service.tables).run_state is RunState.WAITING)
+    assert turn_until(service, lambda: sent(scene), 600), only(service.tables).status.reason
+    assert turn_until(service, lambda: only(service.tables).status.run_state is RunState.WAITING)
     assert (refusals, sent(scene), len(scene.rows("n.a"))) == ([], [b"not json"], 1)
 
 
@@ -61,7 +61,7 @@ def test_letters_of_records_from_after_the_year_9999_are_sent_with_their_millise
     scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(topic="bad", stop_above=1.0))
     scene.feed("a", {"x": 1})
     scene.source.produce("a", 0, b"not json", 10**15)
-    assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
     (record,) = scene.outbox.topics["bad"]
     assert record.value == b"not json"
     headers = dict(record.headers)

@@ -415,7 +415,7 @@ def test_rows_that_another_engine_deleted_do_not_come_back(tmp_path: Path) -> No
 
 def test_the_running_pipeline_says_how_many_letters_there_are(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
-    assert [table.dead_letter_count for table in scene.catch_up()] == [3]
+    assert [table.catalog.dead_letter_count for table in scene.catch_up()] == [3]
     state = scene.catalog.load(TABLE)
     assert state is not None
     assert state.marks["dead-letters"] == LETTERS

@@ -142,7 +142,7 @@ class Scene:
         """A process that reads to the ends of the topics; its tables."""
         service = self.start(*topics)
         assert turn_until(service, lambda: service.is_over(until_caught_up=True), turns, until_caught_up=True), [
-            (table.name, table.run_state, table.reason) for table in service.tables
+            (table.name, table.status.run_state, table.status.reason) for table in service.tables
         ]
         return service.tables
 

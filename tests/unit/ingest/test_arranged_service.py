@@ -11,7 +11,7 @@ import pytest
 
 from frazil.catalog.layout import METRICS_OF, Layout, words_of
 from frazil.catalog.memory import MemoryCatalog
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.schema.evolve import new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.models import LimitsSpec
@@ -79,9 +79,9 @@ def test_a_table_waits_for_the_columns_that_its_properties_name(tmp_path: Path) 
 def test_a_property_of_a_column_that_is_not_there_stops_the_table(tmp_path: Path) -> None:
     world = World(tmp_path, columns=(_ID,), properties={METRICS_OF + "regions": "none"})
     table = world.run({"id": 1, "region": "eu"})
-    assert (table.run_state, world.catalog.load("n.t")) == (RunState.STOPPED, None)
-    assert table.reason == f"`{METRICS_OF}regions`: the table has no column `regions`"
-    assert table.remedy == "declare it under `columns`, or correct the name: did you mean `region`?"
+    assert (table.status.run_state, world.catalog.load("n.t")) == (RunState.STOPPED, None)
+    assert table.status.reason == f"`{METRICS_OF}regions`: the table has no column `regions`"
+    assert table.status.remedy == "declare it under `columns`, or correct the name: did you mean `region`?"
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_a_first_batch_that_does_not_allow_the_partitions_stops_the_table(
     tmp_path: Path, terms: tuple[str, ...], message: str
 ) -> None:
     table = (world := World(tmp_path, partition_by=_terms(*terms))).run({"region": "eu"})
-    assert (table.run_state, world.catalog.load("n.t")) == (RunState.STOPPED, None)
-    assert message in table.reason
+    assert (table.status.run_state, world.catalog.load("n.t")) == (RunState.STOPPED, None)
+    assert message in table.status.reason
 
 
 def test_a_table_that_is_there_and_lacks_the_column_stops_with_the_line_of_the_file(tmp_path: Path) -> None:
@@ -101,16 +101,16 @@ def test_a_table_that_is_there_and_lacks_the_column_stops_with_the_line_of_the_f
     world.run({"id": 1})
     _again(world, partition_by=(PartitionTerm("region", line=12),))
     table = world.run({"id": 2, "region": "eu"})
-    assert (table.run_state, table.where) == (RunState.STOPPED, f"{tmp_path / 'f'}:12")
-    assert "no column `region`" in table.reason
+    assert (table.status.run_state, table.status.where) == (RunState.STOPPED, f"{tmp_path / 'f'}:12")
+    assert "no column `region`" in table.status.reason
 
 
 def test_more_partitions_than_a_batch_may_write_stop_the_table_and_leave_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, columns=(_ID,), partition_by=_terms("id"), limits=LimitsSpec(partitions=5))
     world.run(*({"id": n} for n in range(5)))
     table = world.run(*({"id": n} for n in range(6)))
-    assert table.run_state is RunState.STOPPED
-    assert "more than 5 partitions, id=0 and id=5 among them" in table.reason
+    assert table.status.run_state is RunState.STOPPED
+    assert "more than 5 partitions, id=0 and id=5 among them" in table.status.reason
     assert len(world.rows()) == 5 == len(list(tmp_path.rglob("*.parquet")))
     _again(world, limits=LimitsSpec(partitions=6))
     world.catch_up()
@@ -123,7 +123,10 @@ def test_tasks_that_exceed_the_limit_only_together_stop_the_table_and_leave_noth
     world.run(*({"id": n % 5} for n in range(10)))
     assert len(world.rows()) == 10 == len(list(tmp_path.rglob("*.parquet"))), "a file of each partition by either task"
     table = world.run(*({"id": n} for n in range(6)))
-    assert (table.run_state, table.reason) == (RunState.STOPPED, "a batch has rows of more than 5 partitions")
+    assert (table.status.run_state, table.status.reason) == (
+        RunState.STOPPED,
+        "a batch has rows of more than 5 partitions",
+    )
     assert len(world.rows()) == 10 == len(list(tmp_path.rglob("*.parquet")))
     _again(world, limits=LimitsSpec(partitions=6))
     world.catch_up()
@@ -133,8 +136,8 @@ def test_tasks_that_exceed_the_limit_only_together_stop_the_table_and_leave_noth
 def test_a_field_with_the_name_of_a_partition_field_stops_the_table(tmp_path: Path) -> None:
     world = World(tmp_path, columns=(_ID,), partition_by=_terms("bucket(id, 4)"))
     table = world.run({"id": 1, "id_bucket_4": 2})
-    assert table.run_state is RunState.STOPPED
-    assert "a field `id_bucket_4`, and the table has a partition field of this name" in table.reason
+    assert table.status.run_state is RunState.STOPPED
+    assert "a field `id_bucket_4`, and the table has a partition field of this name" in table.status.reason
     _again(world, exclude=(("id_bucket_4",),))
     world.catch_up()
     assert [row["id"] for row in world.rows()] == [1]
@@ -155,8 +158,8 @@ def test_a_transform_of_a_later_iceberg_stops_the_table_until_the_file_says_anot
     world.catch_up()
     _give_spec(world.catalog, "zigzag[2]")
     table = world.run({"id": 1})
-    assert table.run_state is RunState.STOPPED
-    assert "arranged by zigzag[2], a transform that is not known here" in table.reason
+    assert table.status.run_state is RunState.STOPPED
+    assert "arranged by zigzag[2], a transform that is not known here" in table.status.reason
     _again(world, partition_by=_terms("id"))
     world.catch_up()
     assert (_words(world), _partitions(world)) == (["id"], [[1]])

@@ -15,7 +15,7 @@ from frazil.catalog.progress import from_summary
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.log import HELD
 from frazil.ingest.service import Service
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.ingest.transactions import lookahead
 from frazil.spec.models import AtomicSpec, EnvelopeSpec, TopicSelector, ValueSpec
 from frazil.testing import FakeClock, live_rows
@@ -86,8 +86,8 @@ class AtomicWorld(World):
 
     def stop_reason(self) -> tuple[str, str, str]:
         table = self.catch_up()
-        assert table.run_state is RunState.STOPPED
-        return table.reason, table.remedy, table.where
+        assert table.status.run_state is RunState.STOPPED
+        return table.status.reason, table.status.remedy, table.status.where
 
     def change(self, **settings: Any) -> None:
         """Another run has another file."""
@@ -105,10 +105,15 @@ def test_the_newest_transaction_is_held_back_until_the_next_one_begins(tmp_path:
     world = AtomicWorld(tmp_path)
     world.tell(1, (1, "a"), (2, "a"))
     table = world.catch_up()
-    assert (world.shown(), table.run_state, table.reason, table.lag_records) == ({}, RunState.WAITING, HELD, 2)
+    assert (world.shown(), table.status.run_state, table.status.reason, table.offsets.lag_records) == (
+        {},
+        RunState.WAITING,
+        HELD,
+        2,
+    )
     world.tell(2, (1, "b"))
     table = world.catch_up()
-    assert (world.shown(), table.reason, table.lag_records) == ({1: "a", 2: "a"}, HELD, 1)
+    assert (world.shown(), table.status.reason, table.offsets.lag_records) == ({1: "a", 2: "a"}, HELD, 1)
     world.tell(3, (2, "c"))
     world.put(0, 9, None)
     world.catch_up()
@@ -118,10 +123,10 @@ def test_the_newest_transaction_is_held_back_until_the_next_one_begins(tmp_path:
 def test_with_its_end_a_transaction_is_shown_at_once(tmp_path: Path) -> None:
     world = AtomicWorld(tmp_path, events=True)
     world.tell(1, (1, "a"), (2, "a"))
-    assert (world.catch_up().reason, world.shown()) == (HELD, {})
+    assert (world.catch_up().status.reason, world.shown()) == (HELD, {})
     world.end(1, 2)
     table = world.catch_up()
-    assert (world.shown(), table.reason, table.lag_records) == ({1: "a", 2: "a"}, "", 0)
+    assert (world.shown(), table.status.reason, table.offsets.lag_records) == ({1: "a", 2: "a"}, "", 0)
 
 
 def test_a_transaction_of_several_partitions_is_shown_when_all_of_it_is_there(tmp_path: Path) -> None:
@@ -130,7 +135,7 @@ def test_a_transaction_of_several_partitions_is_shown_when_all_of_it_is_there(tm
     world.end(1, 3)
     world.tell(2, (2, "b"))
     world.end(2, 1)
-    assert (world.catch_up().reason, world.shown()) == (HELD, {})
+    assert (world.catch_up().status.reason, world.shown()) == (HELD, {})
     world.tell(1, (3, "a"), partition=2, first=3)
     world.catch_up()
     assert world.shown() == {1: "a", 2: "b", 3: "a"}
@@ -154,7 +159,7 @@ def test_an_event_of_another_table_of_the_source_counts_nothing_here(tmp_path: P
     world = AtomicWorld(tmp_path, events=True)
     world.tell(1, (1, "a"))
     world.end(1, 1, collection="public.other")
-    assert (world.catch_up().reason, world.shown()) == (HELD, {})
+    assert (world.catch_up().status.reason, world.shown()) == (HELD, {})
 
 
 def test_a_topic_of_transactions_that_is_missing_is_waited_for(tmp_path: Path) -> None:
@@ -162,7 +167,7 @@ def test_a_topic_of_transactions_that_is_missing_is_waited_for(tmp_path: Path) -
     events = world.source.by_name.pop(EVENTS)
     world.tell(1, (1, "a"))
     table = world.catch_up()
-    assert (table.run_state, table.reason) == (RunState.BACKING_OFF, f"topic {EVENTS} does not exist")
+    assert (table.status.run_state, table.status.reason) == (RunState.BACKING_OFF, f"topic {EVENTS} does not exist")
     world.source.by_name[EVENTS] = events
     world.end(1, 1)
     world.catch_up()
@@ -259,12 +264,12 @@ def test_a_repetition_of_what_the_table_has_is_shown_only_to_its_end(tmp_path: P
     assert world.shown() == {1: "b", 2: "b"}
     for envelope in told[1:3]:
         world.put(0, envelope["after"]["id"], envelope)
-    assert (world.catch_up().reason, world.shown(), world.offsets()) == (HELD, {1: "b", 2: "b"}, {TOPIC: {0: 4}})
+    assert (world.catch_up().status.reason, world.shown(), world.offsets()) == (HELD, {1: "b", 2: "b"}, {TOPIC: {0: 4}})
     world.put(0, 2, told[3])
     world.tell(3, (1, "c"))
     world.end(3, 1)
     table = world.catch_up()
-    assert (table.reason, world.shown(), world.offsets()) == ("", {1: "c", 2: "b"}, {TOPIC: {0: 8}})
+    assert (table.status.reason, world.shown(), world.offsets()) == ("", {1: "c", 2: "b"}, {TOPIC: {0: 8}})
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -306,7 +311,7 @@ def test_changes_and_events_in_avro(tmp_path: Path) -> None:
     for order, key in enumerate((1, 2), 1):
         value = _avro(of_change, change, {"before": None, **world.envelope(1, key, "a", order)})
         world.source.produce(TOPIC, 0, value, 1000, key=json.dumps({"id": key}).encode())
-    assert (world.catch_up().reason, world.shown()) == (HELD, {})
+    assert (world.catch_up().status.reason, world.shown()) == (HELD, {})
     counts_of_it = [{"data_collection": "public.t", "event_count": 2}]
     ended = {"status": "END", "id": "1:3", "event_count": 2, "data_collections": counts_of_it}
     begun = {"status": "BEGIN", "id": "1:3", "event_count": None, "data_collections": None}
@@ -329,12 +334,12 @@ def test_who_comes_in_the_middle_of_a_transaction_goes_on_with_its_rest(tmp_path
     world.end(1, 2)
     table = world.catch_up()
     if is_expired:
-        assert (table.reason, set(world.shown())) == (HELD, {1, 7})
+        assert (table.status.reason, set(world.shown())) == (HELD, {1, 7})
         world.tell(2, (3, "b"))
         world.tell(2, (4, "b"), first=2, partition=1)
         world.end(2, 2)
         table = world.catch_up()
-    assert (table.reason, world.shown()[2]) == ("", "a")
+    assert (table.status.reason, world.shown()[2]) == ("", "a")
 
 
 def test_a_partition_without_a_leader_holds_back_the_others(tmp_path: Path) -> None:
@@ -343,8 +348,8 @@ def test_a_partition_without_a_leader_holds_back_the_others(tmp_path: Path) -> N
     world.end(1, 1)
     world.source.silent.add((TOPIC, 1))
     table = world.catch_up()
-    assert (table.run_state, world.shown()) == (RunState.BACKING_OFF, {})
-    assert "has no leader" in table.reason
+    assert (table.status.run_state, world.shown()) == (RunState.BACKING_OFF, {})
+    assert "has no leader" in table.status.reason
 
 
 def test_without_the_setting_nothing_of_it_stays_in_the_progress(tmp_path: Path) -> None:
@@ -364,9 +369,9 @@ def test_a_transaction_that_its_connector_has_died_in_is_not_counted(tmp_path: P
     world.begin(1)  # It goes on with the second of three changes, which it calls the first of two.
     world.tell(1, (3, "a"), first=2)
     world.end(1, 2)
-    assert (world.catch_up().reason, world.shown()) == (HELD, {})
+    assert (world.catch_up().status.reason, world.shown()) == (HELD, {})
     world.tell(1, (2, "a"), partition=1)
-    assert (world.catch_up().reason, world.shown()) == (HELD, {})
+    assert (world.catch_up().status.reason, world.shown()) == (HELD, {})
     for number, partition in enumerate((0, 1), 2):
         world.begin(number)
         world.tell(number, (9, "b"), partition=partition)

@@ -15,7 +15,8 @@ from frazil.errors import SpecError
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.planner import Planner
 from frazil.ingest.service import Service
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.testing import MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until
 
@@ -76,12 +77,12 @@ def test_a_table_whose_load_fails_in_a_way_nobody_foresaw_stops_alone(
             scene.goes_on(service, "a")
             scene.catalog.errors["n.a"] = error
             scene.clock.sleep(RELOAD_IDLE_EVERY_S)
-            assert turn_until(service, lambda: table_of(service, "n.a").run_state is RunState.STOPPED)
+            assert turn_until(service, lambda: table_of(service, "n.a").status.run_state is RunState.STOPPED)
             scene.goes_on(service)
     table = table_of(service, "n.a")
-    assert (table.run_state, table.where) == (RunState.STOPPED, "n.a")
-    assert type(error).__name__ in table.reason
-    assert "report it" in table.remedy
+    assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "n.a")
+    assert type(error).__name__ in table.status.reason
+    assert "report it" in table.status.remedy
     assert [event["table"] for event in logged if event["event"] == "unexpected"] == ["n.a"]
     assert service.fatal is None
 
@@ -98,7 +99,7 @@ def test_a_table_whose_planning_fails_stops_alone(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Planner, "plan", plan_or_fail)
     service = scene.start()
     scene.goes_on(service)
-    assert table_of(service, "n.a").run_state is RunState.STOPPED
+    assert table_of(service, "n.a").status.run_state is RunState.STOPPED
 
 
 def test_a_table_with_a_column_that_cannot_be_written_stops_with_its_name_and_type(tmp_path: Path) -> None:
@@ -108,9 +109,9 @@ def test_a_table_with_a_column_that_cannot_be_written_stops_with_its_name_and_ty
     service = scene.start()
     scene.goes_on(service)
     table = table_of(service, "n.a")
-    assert (table.run_state, table.where) == (RunState.STOPPED, "n.a")
-    assert table.reason == "the column at has the type timestamp_ns, which this version cannot write"
-    assert "drop the column" in table.remedy
+    assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "n.a")
+    assert table.status.reason == "the column at has the type timestamp_ns, which this version cannot write"
+    assert "drop the column" in table.status.remedy
 
 
 def test_another_table_of_the_same_name_is_read_into_from_start_and_said(tmp_path: Path) -> None:
@@ -153,4 +154,4 @@ def test_what_is_gone_from_kafka_since_the_first_table_was_made_does_not_stop_th
     del scene.catalog._tables["n.a"]
     scene.feed("a", {"id": 3})
     assert turn_until(service, lambda: scene.count("a") == 2)
-    assert table_of(service, "n.a").run_state is not RunState.STOPPED
+    assert table_of(service, "n.a").status.run_state is not RunState.STOPPED

@@ -9,7 +9,7 @@ import pytest
 
 from frazil.errors import ConflictError
 from frazil.ingest.service import CONFLICTS_AT_ONCE
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.types import Commit, Progress
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
@@ -20,7 +20,7 @@ def test_a_field_of_two_kinds_is_rescued_where_a_bad_record_would_stop_the_table
     scene.feed("a", {"x": 1}, partition=0)
     scene.feed("a", {"x": "a"}, partition=1)
     table = only(scene.catch_up(turns=60))
-    assert table.run_state is RunState.WAITING
+    assert table.status.run_state is RunState.WAITING
     assert len(scene.catalog.ancestors("n.a")) == 1
     by_value = {row["x"]: row["_rescued"] for row in scene.rows("n.a")}
     assert by_value[1] is None
@@ -44,6 +44,6 @@ def test_a_table_whose_commits_are_refused_without_end_is_tried_less_and_less_of
         began_s = scene.clock.monotonic_s()
         assert turn_until(service, lambda: scene.clock.monotonic_s() > began_s + 60, 5000)
         assert CONFLICTS_AT_ONCE < len(tried_at_s) < 20
-        assert only(service.tables).run_state is RunState.BACKING_OFF
-    assert turn_until(service, lambda: only(service.tables).run_state is RunState.WAITING, 5000)
+        assert only(service.tables).status.run_state is RunState.BACKING_OFF
+    assert turn_until(service, lambda: only(service.tables).status.run_state is RunState.WAITING, 5000)
     assert scene.rows("n.a") == [{"x": 1}]

@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from frazil.errors import UnavailableError
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.ingest.task import Job
 from frazil.testing import MemoryJobs
 from frazil.types import Batch, TaskReport
@@ -57,10 +57,10 @@ def test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow(
     assert [row["id"] for row in scene.rows("n.b")] == [1, 2]
     assert [row["id"] for row in scene.rows("n.c")] == [1, 2]
     stopped = service.tables[0]
-    assert stopped.run_state is RunState.STOPPED
-    assert stopped.where == "topic a, partition 0, offsets 0 to 1"
-    assert "the JVM has ended 2 times" in stopped.reason
-    assert str(tmp_path / "p.suspects.json") in stopped.remedy
+    assert stopped.status.run_state is RunState.STOPPED
+    assert stopped.status.where == "topic a, partition 0, offsets 0 to 1"
+    assert "the JVM has ended 2 times" in stopped.status.reason
+    assert str(tmp_path / "p.suspects.json") in stopped.status.remedy
 
 
 def test_the_others_are_read_first(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from frazil.ingest import plan
 from frazil.ingest.sample import sample_reads
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec.columns import parse_path
 from frazil.spec.models import ColumnSpec, FlattenSpec
 from frazil.spec.types import parse_type
@@ -67,7 +67,7 @@ def cut_into(root: Path, size: int, records: list[Any], monkeypatch: pytest.Monk
     monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", size)
     scene = Scene(root / str(size), "a", dead_letters={"stop_above": 1.0}, **settings)
     scene.feed("a", *records)
-    assert only(scene.catch_up(turns=2000)).run_state is RunState.WAITING
+    assert only(scene.catch_up(turns=2000)).status.run_state is RunState.WAITING
     return outcome(scene)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyiceberg.types import IcebergType
 
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.spec.models import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
@@ -46,15 +47,15 @@ def test_a_column_of_another_type_stops_the_table_and_the_remedies_work(
     scene = Scene(tmp_path, "a")
     make(scene, v=there, n="long")
     table = run(scene, ColumnSpec(name="v", type=kind(declared)), n=1)
-    assert table.run_state is RunState.STOPPED
-    assert "`columns` declares `v` as" in table.reason
-    assert "Iceberg cannot widen" in table.reason
-    assert (table.where, scene.rows("n.a")) == ("n.a", [])
-    assert "take `v` out of `columns`" in table.remedy
-    assert "field: v}}`" in table.remedy
-    assert run(scene, n=2).run_state is RunState.WAITING
+    assert table.status.run_state is RunState.STOPPED
+    assert "`columns` declares `v` as" in table.status.reason
+    assert "Iceberg cannot widen" in table.status.reason
+    assert (table.status.where, scene.rows("n.a")) == ("n.a", [])
+    assert "take `v` out of `columns`" in table.status.remedy
+    assert "field: v}}`" in table.status.remedy
+    assert run(scene, n=2).status.run_state is RunState.WAITING
     other = ColumnSpec(name="v_2", type=kind(declared), field=("v",))
-    assert run(scene, other, n=3).run_state is RunState.WAITING
+    assert run(scene, other, n=3).status.run_state is RunState.WAITING
     assert [row["n"] for row in scene.rows("n.a")] == [1, 2, 3]
     assert list(columns_of(scene)) == ["v", "n", "v_2"]
 
@@ -78,7 +79,7 @@ def test_a_column_is_widened_to_its_declared_type_and_stays_where_it_is_wider(
     scene = Scene(tmp_path, "a")
     make(scene, v=there, n="long")
     for number in range(2):
-        assert run(scene, ColumnSpec(name="v", type=kind(declared)), n=number).run_state is RunState.WAITING
+        assert run(scene, ColumnSpec(name="v", type=kind(declared)), n=number).status.run_state is RunState.WAITING
     assert columns_of(scene) == {"v": after, "n": "long"}
 
 
@@ -86,17 +87,23 @@ def test_a_declared_column_that_differs_in_capitals_alone_stops_the_table_and_th
     scene = Scene(tmp_path, "a")
     make(scene, ID="long")
     table = run(scene, ColumnSpec(name="id", type=kind("long")), id=1)
-    assert (table.run_state, table.remedy) == (RunState.STOPPED, "write `ID` under `columns`, as the table has it")
-    assert run(scene, ColumnSpec(name="ID", type=kind("long"))).run_state is RunState.WAITING
+    assert (table.status.run_state, table.status.remedy) == (
+        RunState.STOPPED,
+        "write `ID` under `columns`, as the table has it",
+    )
+    assert run(scene, ColumnSpec(name="ID", type=kind("long"))).status.run_state is RunState.WAITING
     assert scene.rows("n.a") == [{"ID": 1}, {"ID": None}]
 
     scene = Scene(tmp_path / "new", "a")
     both = (ColumnSpec(name="id", type=kind("long")), ColumnSpec(name="ID", type=kind("long")))
     table = run(scene, *both, id=1, ID=2)
-    assert table.run_state is RunState.STOPPED
-    assert "declares `id` and `ID`, which differ in capitals alone" in table.reason
-    assert "`ID_2: {type: …, field: ID}`" in table.remedy
-    assert run(scene, both[0], ColumnSpec(name="ID_2", type=kind("long"), field=("ID",))).run_state is RunState.WAITING
+    assert table.status.run_state is RunState.STOPPED
+    assert "declares `id` and `ID`, which differ in capitals alone" in table.status.reason
+    assert "`ID_2: {type: …, field: ID}`" in table.status.remedy
+    assert (
+        run(scene, both[0], ColumnSpec(name="ID_2", type=kind("long"), field=("ID",))).status.run_state
+        is RunState.WAITING
+    )
     assert scene.rows("n.a")[0] == {"id": 1, "ID_2": 2}
 
 
@@ -104,5 +111,5 @@ def test_a_table_that_has_both_may_declare_both(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a")
     make(scene, id="long", ID="long")
     both = (ColumnSpec(name="id", type=kind("long")), ColumnSpec(name="ID", type=kind("long")))
-    assert run(scene, *both, id=1, ID=2).run_state is RunState.WAITING
+    assert run(scene, *both, id=1, ID=2).status.run_state is RunState.WAITING
     assert scene.rows("n.a") == [{"id": 1, "ID": 2}]

@@ -8,7 +8,7 @@ import pytest
 
 from frazil.ingest.findings import EMPTY_RETRY_S
 from frazil.ingest.plan import FIRST_BATCH_RECORDS, TableClock, batch_limit, plan_batch
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec.models import EnvelopeSpec
 from frazil.types import Batch, OffsetRange
 from tests.unit.ingest.service_scene import Scene, only, turn_until
@@ -20,7 +20,7 @@ def test_columns_are_found_behind_a_gap_that_is_longer_than_the_first_batch(tmp_
     scene = Scene(tmp_path, "a")
     scene.feed("a", {"x": 1}, gap=5 * FIRST_BATCH_RECORDS)
     table = only(scene.catch_up())
-    assert (table.run_state, table.lag_records) == (RunState.WAITING, 0)
+    assert (table.status.run_state, table.offsets.lag_records) == (RunState.WAITING, 0)
     assert scene.rows("n.a") == [{"x": 1}]
 
 
@@ -39,13 +39,21 @@ def test_a_run_to_the_ends_comes_back_when_no_record_has_brought_a_column_and_sa
     scene.feed("b", {}, {"x": None})
     scene.feed("c", {"x": 1})
     a, b, c = scene.catch_up(turns=60)
-    assert (a.run_state, b.run_state, c.run_state) == (RunState.BACKING_OFF, RunState.BACKING_OFF, RunState.WAITING)
-    assert a.reason.startswith("no record could become a row yet, so the table has no column; the first: ")
-    assert b.reason == "no record has a field yet, so the table has no column"
+    assert (a.status.run_state, b.status.run_state, c.status.run_state) == (
+        RunState.BACKING_OFF,
+        RunState.BACKING_OFF,
+        RunState.WAITING,
+    )
+    assert a.status.reason.startswith("no record could become a row yet, so the table has no column; the first: ")
+    assert b.status.reason == "no record has a field yet, so the table has no column"
     assert scene.rows("n.c") == [{"x": 1}]
     scene.feed("a", {"x": 1})
     a, *_ = scene.catch_up(turns=60)
-    assert (a.run_state, scene.rows("n.a"), scene.dead_letters("n.a")) == (RunState.WAITING, [{"x": 1}], [("a", 0, 0)])
+    assert (a.status.run_state, scene.rows("n.a"), scene.dead_letters("n.a")) == (
+        RunState.WAITING,
+        [{"x": 1}],
+        [("a", 0, 0)],
+    )
 
 
 def test_a_table_whose_records_make_no_change_of_a_row_says_what_they_are(tmp_path: Path) -> None:
@@ -54,7 +62,7 @@ def test_a_table_whose_records_make_no_change_of_a_row_says_what_they_are(tmp_pa
     scene.feed("a", event, {"ts_ms": 1})
     table = only(scene.catch_up(turns=60))
     told = "those that were read make no change of a row (heartbeat, transaction)"
-    assert table.reason == f"no record has a field yet, so the table has no column; {told}"
+    assert table.status.reason == f"no record has a field yet, so the table has no column; {told}"
 
 
 def test_offsets_without_any_record_keep_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,20 +73,20 @@ def test_offsets_without_any_record_keep_nobody_waiting(tmp_path: Path, monkeypa
     monkeypatch.setattr(topic, "end", lambda _: 100)
     topic.partitions[0].clear()
     table = only(scene.catch_up(turns=60))
-    assert (table.run_state, table.lag_records) == (RunState.WAITING, 100)
-    assert table.reason == "no record has a field yet, so the table has no column"
+    assert (table.status.run_state, table.offsets.lag_records) == (RunState.WAITING, 100)
+    assert table.status.reason == "no record has a field yet, so the table has no column"
 
 
 def test_a_table_without_a_column_is_not_tried_again_at_once_however_much_waits(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a")
     scene.feed("a", {})
     service = scene.start()
-    assert turn_until(service, lambda: service.tables[0].reason)
+    assert turn_until(service, lambda: service.tables[0].status.reason)
     tried_at_s, batches = scene.clock.monotonic_s(), 0
     while scene.clock.monotonic_s() < tried_at_s + EMPTY_RETRY_S - 1:
-        before = service.tables[0].last_batch_at_s
+        before = service.tables[0].schedule.last_batch_at_s
         service.turn()
-        batches += service.tables[0].last_batch_at_s != before
+        batches += service.tables[0].schedule.last_batch_at_s != before
     assert batches == 0
 
 
@@ -99,5 +107,5 @@ def test_a_table_that_stops_at_a_contradiction_names_the_field_and_no_other(tmp_
     scene.feed("a", {"x": 1, "y": 1})
     scene.feed("a", {"y": 1.5}, {"x": "s", "y": 1.5}, partition=1)
     table = only(scene.catch_up())
-    assert (table.run_state, table.reason) == (RunState.STOPPED, f"field x: {MIXED}")
-    assert table.where == "topic a, partition 1, offset 1"
+    assert (table.status.run_state, table.status.reason) == (RunState.STOPPED, f"field x: {MIXED}")
+    assert table.status.where == "topic a, partition 1, offset 1"

@@ -16,7 +16,7 @@ import pytest
 from frazil.ingest import isolate, task
 from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search, try_in_child
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.ingest.task import Job
 from frazil.testing import MemoryJobs
 from frazil.types import BadRecord, Batch, TaskReport
@@ -175,8 +175,8 @@ def test_a_table_that_stops_at_bad_records_names_it(tmp_path: Path, monkeypatch:
     scene = _scene(tmp_path, monkeypatch, on_bad_record="stop")
     service = scene.start()
     stopped = service.tables[0]
-    assert turn_until(service, lambda: stopped.run_state is RunState.STOPPED)
-    assert (stopped.reason, stopped.where) == (
+    assert turn_until(service, lambda: stopped.status.run_state is RunState.STOPPED)
+    assert (stopped.status.reason, stopped.status.where) == (
         "RuntimeError: no such code page",
         "topic a, partition 0, offset 1",
     )
@@ -208,9 +208,9 @@ def test_a_table_that_not_even_one_record_can_be_read_of_stops_with_its_place(
     monkeypatch.setattr("frazil.ingest.pipeline.Pipeline.isolate", lambda *_: together)
     service = scene.start("a")
     stopped = service.tables[0]
-    assert turn_until(service, lambda: stopped.run_state is RunState.STOPPED)
-    assert stopped.where == "topic a, partition 0, offsets 0 to 0"
-    assert stopped.reason == "records end the task that reads them, and none does so alone: too many"
+    assert turn_until(service, lambda: stopped.status.run_state is RunState.STOPPED)
+    assert stopped.status.where == "topic a, partition 0, offsets 0 to 0"
+    assert stopped.status.reason == "records end the task that reads them, and none does so alone: too many"
 
 
 def test_a_record_that_ends_the_task_which_samples_is_found_once_it_is_read(

@@ -270,12 +270,12 @@ def test_one_schema_that_the_registry_cannot_serve_holds_up_the_tables_alone_tha
     crowd.registry.broken = {bad}
     crowd.start()
     crowd.source.produce("n.t0", 0, framed(bad, WriterSchema("avro", avro(x="int")), {"x": 1})[0])
-    crowd.wait(lambda: "500 it fell over" in {t.name: t.reason for t in crowd.service.tables}["n.t0"])
+    crowd.wait(lambda: "500 it fell over" in {t.name: t.status.reason for t in crowd.service.tables}["n.t0"])
     for number in range(1, TABLES_IN_NEED):
         crowd.source.produce(f"n.t{number}", 0, framed(good, WriterSchema("avro", V1), {"id": 1})[0])
     others = [f"n.t{number}" for number in range(1, TABLES_IN_NEED)]
     crowd.wait(lambda: all(crowd.catalog.load(name) is not None for name in others))
-    reasons = {table.name: table.reason for table in crowd.service.tables}
+    reasons = {table.name: table.status.reason for table in crowd.service.tables}
     assert "500 it fell over" in reasons.pop("n.t0")
     assert set(reasons.values()) == {""}
     assert crowd.catalog.load("n.t0") is None

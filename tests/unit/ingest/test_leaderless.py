@@ -10,7 +10,7 @@ import pytest
 
 from frazil.errors import UnavailableError
 from frazil.ingest.service import TOPICS_EVERY_S
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.kafka.port import Partition
 from frazil.spec.models import Start
 from tests.unit.ingest.service_scene import Scene, only, turn_until
@@ -37,13 +37,13 @@ def test_a_run_to_the_ends_waits_for_a_partition_without_a_leader(tmp_path: Path
     service = scene.start()
     assert not turn_until(service, lambda: service.is_over(until_caught_up=True), 50, until_caught_up=True)
     table = only(service.tables)
-    assert (table.run_state, table.reason) == (
+    assert (table.status.run_state, table.status.reason) == (
         RunState.BACKING_OFF,
         "partition 1 of topic a has no leader, or one that does not answer",
     )
     scene.source.silent.clear()
     assert turn_until(service, lambda: service.is_over(until_caught_up=True), 50, until_caught_up=True)
-    assert (table.run_state, values(scene)) == (RunState.WAITING, [1, 2])
+    assert (table.status.run_state, values(scene)) == (RunState.WAITING, [1, 2])
 
 
 def test_a_broker_that_goes_after_it_gave_up_a_partition_is_named(
@@ -52,17 +52,17 @@ def test_a_broker_that_goes_after_it_gave_up_a_partition_is_named(
     scene = two_partitions(tmp_path)
     service = scene.start()
     table = only(service.tables)
-    assert turn_until(service, lambda: "no leader" in table.reason, 50)
+    assert turn_until(service, lambda: "no leader" in table.status.reason, 50)
 
     def ends(_: Iterable[Partition]) -> dict[Partition, int]:
         raise UnavailableError("Kafka is not reachable")
 
     with monkeypatch.context() as patch:
         patch.setattr(scene.source, "ends", ends)
-        assert turn_until(service, lambda: table.reason == "Kafka is not reachable", 20)
+        assert turn_until(service, lambda: table.status.reason == "Kafka is not reachable", 20)
     scene.source.silent.clear()
-    assert turn_until(service, lambda: table.run_state is RunState.WAITING, 50)
-    assert (table.reason, values(scene)) == ("", [1, 2])
+    assert turn_until(service, lambda: table.status.run_state is RunState.WAITING, 50)
+    assert (table.status.reason, values(scene)) == ("", [1, 2])
 
 
 def test_a_run_to_the_ends_reads_no_further_than_the_first_end_that_it_gets(tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ def test_a_partition_without_a_leader_keeps_nothing_of_the_others_waiting_once_i
     service = scene.start()
     assert turn_until(service, lambda: values(scene) == [1, 2, 3], 60)
     table = only(service.tables)
-    assert turn_until(service, lambda: table.run_state is RunState.BACKING_OFF, 60)
-    assert table.reason == "partition 1 of topic a has no leader, or one that does not answer"
+    assert turn_until(service, lambda: table.status.run_state is RunState.BACKING_OFF, 60)
+    assert table.status.reason == "partition 1 of topic a has no leader, or one that does not answer"
     scene.source.silent.clear()
-    assert turn_until(service, lambda: table.run_state is RunState.WAITING, 60)
+    assert turn_until(service, lambda: table.status.run_state is RunState.WAITING, 60)
 
 
 def test_latest_means_all_of_a_topic_that_is_made_after_the_start(tmp_path: Path) -> None:
@@ -141,11 +141,11 @@ def test_a_partition_that_joined_and_was_trimmed_while_nothing_ran_stops_the_tab
     scene.feed("a", {"x": 2}, {"x": 3}, partition=1)
     scene.source.trim("a", 1, 1)
     table = only(scene.catch_up())
-    assert (table.run_state, table.where) == (RunState.STOPPED, "topic a, partition 1, offset 0")
-    assert table.reason == "records 0 to 0 are gone from Kafka before they were read (retention)"
+    assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "topic a, partition 1, offset 0")
+    assert table.status.reason == "records 0 to 0 are gone from Kafka before they were read (retention)"
     scene.settings["on_data_loss"] = "skip"
     table = only(scene.catch_up())
-    assert (table.run_state, values(scene)) == (RunState.WAITING, [1, 3])
+    assert (table.status.run_state, values(scene)) == (RunState.WAITING, [1, 3])
     state = scene.catalog.load("n.a")
     assert state is not None
     assert state.progress.skipped == {"a": {1: (0, 1)}}

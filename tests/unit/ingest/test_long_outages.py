@@ -12,7 +12,7 @@ from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.log import LONGEST_BACKOFF_S, backoff_s
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.testing import FakeClock, MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until
 
@@ -66,7 +66,7 @@ def test_an_outage_may_last_for_a_day(tmp_path: Path, away: str) -> None:
     while scene.clock.monotonic_s() < until_s:
         service.turn()
         scene.clock.sleep(LONGEST_BACKOFF_S if away == "catalog" else 0.0)
-    assert service.tables[0].run_state is RunState.BACKING_OFF
+    assert service.tables[0].status.run_state is RunState.BACKING_OFF
     scene.source.is_down, scene.catalog.begin = False, lambda _: None
     scene.clock.sleep(2 * LONGEST_BACKOFF_S)
     assert turn_until(service, lambda: scene.catalog.load("n.a") and scene.rows("n.a") == [{"x": 1}])
@@ -126,7 +126,7 @@ def test_a_table_that_waits_to_be_loaded_is_asked_for_before_those_that_are_idle
     scene.catalog.takes_s = 1.0
     scene.clock.sleep(RELOAD_IDLE_EVERY_S)
     waiting = service.tables[5]
-    waiting.is_loaded = False
+    waiting.catalog.is_loaded = False
     scene.catalog.loads.clear()
     assert turn_until(service, lambda: scene.catalog.loads)
     assert list(scene.catalog.loads) == [waiting.name]
@@ -137,7 +137,7 @@ def test_tables_that_cannot_be_loaded_leave_a_slow_catalog_to_the_others_too(tmp
     service = scene.start()
     loaded, others = service.tables[0], service.tables[1:]
     for table in others:
-        table.is_loaded = False
+        table.catalog.is_loaded = False
 
     def refuse(table: str) -> None:
         if table != loaded.name:
@@ -149,6 +149,6 @@ def test_tables_that_cannot_be_loaded_leave_a_slow_catalog_to_the_others_too(tmp
     while scene.clock.monotonic_s() < until_s:
         service.turn()
         longest_s = max(longest_s, scene.clock.monotonic_s() - asked_s)
-        asked_s = max(asked_s, loaded.asked_at_s)
-    assert all(table.failures > 2 for table in others), "these are tried again and again"
+        asked_s = max(asked_s, loaded.catalog.asked_at_s)
+    assert all(table.schedule.failures > 2 for table in others), "these are tried again and again"
     assert longest_s < 2 * RELOAD_IDLE_EVERY_S, "its schemas, its credentials and other writers would be seen by chance"

@@ -43,7 +43,7 @@ def test_what_was_passed_over_before_a_batch_failed_is_in_the_commit_too(
     assert state is not None
     assert state.progress.skipped == {"a": {0: (10, 30)}}
     assert [row["x"] for row in scene.rows("n.a")] == [*range(10), *range(30, 40)]
-    assert table.skipped_offsets == 20
+    assert table.offsets.skipped_offsets == 20
     lost = [(event["first"], event["last"]) for event in logged if event["event"] == "records_skipped"]
     assert lost == [(10, 19), (20, 29)]
 

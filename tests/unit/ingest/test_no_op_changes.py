@@ -14,7 +14,8 @@ from frazil.catalog.port import TableState
 from frazil.dead_letters.files import Selection
 from frazil.errors import SpecError
 from frazil.ingest.no_op_changes import find_no_op_change
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.schema.evolve import Wanted, extend_schema, new_schema
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec.models import LimitsSpec
@@ -61,8 +62,8 @@ def test_a_change_that_changes_nothing_twice_stops_the_table_with_the_field(tmp_
     _run(scene, _FIRST)
     catalog.no_op_change = 2
     table = _run(scene, _SECOND)
-    assert (table.run_state, table.reason, table.where) == (RunState.STOPPED, f"{_SAID}o.q", "n.a")
-    assert table.remedy.startswith("leave the field out with `exclude`")
+    assert (table.status.run_state, table.status.reason, table.status.where) == (RunState.STOPPED, f"{_SAID}o.q", "n.a")
+    assert table.status.remedy.startswith("leave the field out with `exclude`")
     assert scene.rows("n.a") == [_FIRST]
 
 
@@ -78,7 +79,7 @@ def test_a_change_that_changes_nothing_once_stops_nothing(tmp_path: Path) -> Non
     for count in (2, 3):  # What was asked for in vain is forgotten with the commit.
         catalog.no_op_change = 1
         scene.feed("a", {"o": {f"q{count}": count}})
-        assert has_rows(count), only(service.tables).reason
+        assert has_rows(count), only(service.tables).status.reason
     assert [row["o"] for row in scene.rows("n.a")] == [{"p": 1}, {"p": None, "q2": 2}, {"p": None, "q2": None, "q3": 3}]
 
 
@@ -86,7 +87,7 @@ def test_a_change_that_another_process_has_just_made_stops_nothing(tmp_path: Pat
     scene = Scene(tmp_path, "a")
     scene.catalog = _Raced(tmp_path, "p")
     _run(scene, _FIRST)
-    assert _run(scene, _SECOND).run_state is RunState.WAITING
+    assert _run(scene, _SECOND).status.run_state is RunState.WAITING
     assert scene.rows("n.a") == [_FIRST, _SECOND]
 
 

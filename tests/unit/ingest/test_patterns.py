@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from frazil.errors import SpecError
 from frazil.ingest.service import TOPICS_EVERY_S
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec import PipelineSpec, TopicSelector
 from tests.unit.ingest.service_scene import Scene, turn_until
 
@@ -65,7 +65,9 @@ def test_a_topic_whose_table_would_have_no_name_stops_and_the_others_go_on(tmp_p
     scene.feed("a.b", {"x": 1})
     service = scene.start()
     assert turn_until(service, lambda: scene.catalog.load("n.a.b"), 60)
-    stopped = {table.name: table.reason for table in service.tables if table.run_state is RunState.STOPPED}
+    stopped = {
+        table.name: table.status.reason for table in service.tables if table.status.run_state is RunState.STOPPED
+    }
     assert stopped == {
         name: f"`{name}` is no name for a table: one of its parts is empty" for name in ("n.a.", "n.a..b")
     }

@@ -29,7 +29,7 @@ def test_a_topic_that_is_made_anew_is_read_from_its_beginning(tmp_path: Path, st
         scene.source.trim("a", 0, 50)  # By retention: there is nothing to commit.
     service = scene.start()
     turn_until(service, lambda: False, 10)
-    assert service.tables[0].first == {"a": {0: 50}}
+    assert service.tables[0].offsets.first == {"a": {0: 50}}
     make_anew(scene, service, is_seen_away)
     scene.feed("a", *({"x": number} for number in range(60)))
     scene.clock.sleep(TOPICS_EVERY_S)
@@ -59,9 +59,9 @@ def test_what_was_passed_over_of_the_old_topic_is_forgotten(tmp_path: Path) -> N
     turn_until(service, lambda: False, 10)
     scene.feed("a", *({"x": -number} for number in range(50)))
     scene.source.trim("a", 0, 50)
-    assert turn_until(service, lambda: service.tables[0].failures)
+    assert turn_until(service, lambda: service.tables[0].schedule.failures)
     scene.clock.sleep(TOPICS_EVERY_S)
-    assert turn_until(service, lambda: service.tables[0].skipped)
+    assert turn_until(service, lambda: service.tables[0].offsets.skipped)
     make_anew(scene, service, is_seen_away=False)
     scene.feed("a", *({"x": number} for number in range(60)))
     scene.clock.sleep(TOPICS_EVERY_S)

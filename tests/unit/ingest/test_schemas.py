@@ -15,7 +15,7 @@ from frazil.decode.settings import WriterSchema
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema, UnusableSchema
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
@@ -116,7 +116,7 @@ def test_a_registry_that_is_away_is_waited_for_and_nothing_is_refused(tmp_path: 
     world.produce(one, V1, {"id": 1})
     world.go()
     [table] = world.service.tables
-    assert (table.run_state, world.catalog.load("n.t")) == (RunState.BACKING_OFF, None)
+    assert (table.status.run_state, world.catalog.load("n.t")) == (RunState.BACKING_OFF, None)
     world.registry.is_down = False
     world.settle(world.start())
     assert world.rows() == [{"id": 1}]
@@ -205,8 +205,8 @@ def test_a_table_stops_rather_than_get_more_columns_than_it_may(tmp_path: Path) 
     service = world.start()
     world.settle(service)
     [table] = service.tables
-    assert (table.run_state, len(world.rows())) == (RunState.STOPPED, 1)
-    assert "records bring the table to 5 columns, nested ones counted, and it may have 4" in table.reason
+    assert (table.status.run_state, len(world.rows())) == (RunState.STOPPED, 1)
+    assert "records bring the table to 5 columns, nested ones counted, and it may have 4" in table.status.reason
 
 
 def test_a_refused_change_is_said_once_with_its_schema(tmp_path: Path, logs: list[Any]) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from frazil.ingest.service import Service
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.spec.models import ColumnSpec, DeadLettersSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
@@ -36,7 +37,11 @@ def test_a_fifth_of_a_hundred_is_borne(tmp_path: Path) -> None:
     scene = a_scene(tmp_path)
     feed(scene, 80, 20)
     table = go(scene.start())
-    assert (table.run_state, len(scene.rows("n.a")), len(scene.dead_letters("n.a"))) == (RunState.WAITING, 80, 20)
+    assert (table.status.run_state, len(scene.rows("n.a")), len(scene.dead_letters("n.a"))) == (
+        RunState.WAITING,
+        80,
+        20,
+    )
 
 
 def test_more_than_a_fifth_stops_the_table_and_no_more_of_the_batch_is_there(tmp_path: Path) -> None:
@@ -46,7 +51,7 @@ def test_more_than_a_fifth_stops_the_table_and_no_more_of_the_batch_is_there(tmp
     scene.feed("a", *({"x": n} for n in range(79)), *({"x": f"bad {n}"} for n in range(21)))
     for _ in range(2):  # A second process reads the same records again.
         table = go(scene.start())
-        assert (table.run_state, table.reason, table.where) == (
+        assert (table.status.run_state, table.status.reason, table.status.where) == (
             RunState.STOPPED,
             '21 of 100 records are bad, more than 20% of late: field x: string "bad 0" does not fit long'
             " (and 20 more in this batch)",
@@ -59,7 +64,7 @@ def test_ninety_nine_are_too_few_to_judge(tmp_path: Path) -> None:
     scene = a_scene(tmp_path)
     feed(scene, 0, 99)
     table = go(scene.start())
-    assert (table.run_state, len(scene.dead_letters("n.a")), scene.rows("n.a")) == (RunState.WAITING, 99, [])
+    assert (table.status.run_state, len(scene.dead_letters("n.a")), scene.rows("n.a")) == (RunState.WAITING, 99, [])
     assert table.progress.offsets == {"a": {0: 99}}
 
 
@@ -71,7 +76,7 @@ def test_the_batches_before_count_too(tmp_path: Path, bad: int, state: RunState,
     assert go(service).progress.offsets == {"a": {0: 60}}
     feed(scene, 60 - bad, bad)
     table = go(service)
-    assert (table.run_state, table.progress.offsets) == (state, {"a": {0: offset}})
+    assert (table.status.run_state, table.progress.offsets) == (state, {"a": {0: offset}})
 
 
 @pytest.mark.parametrize(
@@ -85,14 +90,14 @@ def test_the_batches_before_count_too(tmp_path: Path, bad: int, state: RunState,
 def test_the_file_says_how_many_are_borne(tmp_path: Path, most: float, bad: int, state: RunState) -> None:
     scene = a_scene(tmp_path, dead_letters=DeadLettersSpec(stop_above=most))
     feed(scene, 100 - bad, bad)
-    assert go(scene.start()).run_state is state
+    assert go(scene.start()).status.run_state is state
 
 
 def test_too_many_stop_a_table_that_skips_bad_records_too(tmp_path: Path) -> None:
     scene = a_scene(tmp_path, on_bad_record="skip")
     feed(scene, 79, 21)
     table = go(scene.start())
-    assert (table.run_state, scene.rows("n.a")) == (RunState.STOPPED, [])
+    assert (table.status.run_state, scene.rows("n.a")) == (RunState.STOPPED, [])
 
 
 def test_skipped_records_are_counted_over_commits_and_processes(tmp_path: Path) -> None:
@@ -114,14 +119,14 @@ def test_some_of_the_first_records_are_committed_so_that_their_letters_can_be_lo
     feed(scene, 0, 1000)
     service = scene.start()
     table = go(service)
-    assert (table.run_state, table.where) == (RunState.STOPPED, "topic a, partition 0, offset 99")
+    assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "topic a, partition 0, offset 99")
     assert scene.dead_letters("n.a") == [("a", 0, offset) for offset in range(99)]
     assert (scene.rows("n.a"), table.progress.offsets) == ([], {"a": {0: 99}})
     for _ in range(2):  # Another process does not go on by another piece.
-        assert go(scene.start()).run_state is RunState.STOPPED
+        assert go(scene.start()).status.run_state is RunState.STOPPED
     assert len(scene.dead_letters("n.a")) == 99
     scene.settings["dead_letters"] = DeadLettersSpec(stop_above=1.0)
-    assert go(scene.start()).run_state is RunState.WAITING
+    assert go(scene.start()).status.run_state is RunState.WAITING
     assert scene.dead_letters("n.a") == [("a", 0, offset) for offset in range(1000)]
 
 
@@ -131,12 +136,12 @@ def test_a_table_that_has_rows_stops_with_nothing_of_the_batch(tmp_path: Path) -
     service = scene.start()
     go(service)
     feed(scene, 0, 500)
-    assert go(service).run_state is RunState.STOPPED
+    assert go(service).status.run_state is RunState.STOPPED
     assert (len(scene.rows("n.a")), scene.catalog.load("n.a__dead_letters")) == (200, None)
 
 
 def test_a_table_whose_first_records_alone_are_bad_goes_on(tmp_path: Path) -> None:
     scene = a_scene(tmp_path)
     scene.feed("a", *({"x": "bad"} for _ in range(60)), *({"x": n} for n in range(140)))
-    assert go(scene.start()).run_state is RunState.WAITING
+    assert go(scene.start()).status.run_state is RunState.WAITING
     assert ([row["x"] for row in scene.rows("n.a")], len(scene.dead_letters("n.a"))) == (list(range(140)), 60)

@@ -11,7 +11,7 @@ import pytest
 
 from frazil.errors import UnavailableError
 from frazil.ingest.service import Service
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.ingest.task import Job
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec, EnvelopeSpec
@@ -156,7 +156,7 @@ def test_a_table_that_stops_leaves_the_other_to_read_alone(tmp_path: Path) -> No
     scene.feed("t", {"op": "x", "before": None, "after": {"id": 9}})
     scene.change(2)
     assert turn_until(service, lambda: len(scene.rows(MIRROR)) == 2)
-    states = {table.name: table.run_state for table in service.tables}
+    states = {table.name: table.status.run_state for table in service.tables}
     assert states[LOG] is RunState.STOPPED
     scene.noted_jobs.noted.clear()
     scene.change(3)

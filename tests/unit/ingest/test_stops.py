@@ -46,7 +46,7 @@ class Place:
 def test_a_table_that_kafka_can_follow_goes_on(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.check()
-    assert (place.table.position(), place.table.skipped) == ({"a": {0: 8}}, {})
+    assert (place.table.position(), place.table.offsets.skipped) == ({"a": {0: 8}}, {})
 
 
 def test_progress_of_another_cluster_stops_the_table(tmp_path: Path) -> None:
@@ -78,16 +78,16 @@ def test_lost_records_stop_the_table_unless_they_may_be_skipped(tmp_path: Path) 
     lenient = Place(tmp_path / "skip", read_to=2, on_data_loss="skip")
     lenient.source.trim("a", 0, 5)
     lenient.check()
-    assert (lenient.table.position(), lenient.table.skipped) == ({"a": {0: 5}}, {"a": {0: (2, 5)}})
+    assert (lenient.table.position(), lenient.table.offsets.skipped) == ({"a": {0: 5}}, {"a": {0: (2, 5)}})
 
 
 def test_a_table_in_a_batch_learns_of_new_partitions_after_it(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    place.table.in_flight = True
+    place.table.schedule.in_flight = True
     place.source.by_name["a"].partitions.append([])
     place.discovery.refresh_topics()
     assert (place.discovery.is_behind(place.table), place.table.partitions()) == (True, [("a", 0)])
-    place.table.in_flight = False
+    place.table.schedule.in_flight = False
     place.discovery.verify(place.table)
     assert (place.discovery.is_behind(place.table), place.table.partitions()) == (False, [("a", 0), ("a", 1)])
 
@@ -95,9 +95,9 @@ def test_a_table_in_a_batch_learns_of_new_partitions_after_it(tmp_path: Path) ->
 def test_a_topic_made_anew_under_a_batch_is_noticed_after_it(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.discovery.load(place.table, CLUSTER)
-    place.table.in_flight = True
+    place.table.schedule.in_flight = True
     place.source.create("a")
     place.discovery.refresh_topics()
-    place.table.in_flight = False
+    place.table.schedule.in_flight = False
     with pytest.raises(TableStopped, match="deleted and created again"):
         place.discovery.verify(place.table)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.ingest.service import TOPICS_EVERY_S, Service
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import CommitSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
 from tests.unit.ingest.service_scene import Scene, turn_until
@@ -79,5 +79,5 @@ def test_a_table_without_a_primary_key_stops_alone_and_says_why(tmp_path: Path) 
     scene.settle(service)
     assert scene.rows(f"n.{_ORDERS}") == [{"id": 1, "v": "b"}]
     log, orders = sorted(service.tables, key=lambda table: table.name)
-    assert (log.run_state, orders.run_state) == (RunState.STOPPED, RunState.WAITING)
-    assert "the record has no key" in log.reason or "no field" in log.reason
+    assert (log.status.run_state, orders.status.run_state) == (RunState.STOPPED, RunState.WAITING)
+    assert "the record has no key" in log.status.reason or "no field" in log.status.reason

@@ -11,6 +11,7 @@ import pytest
 from frazil.catalog.maintenance_port import Upkeep
 from frazil.catalog.port import TableSize
 from frazil.catalog.table_metadata import StoredData, StoredDeletes, TableMetadata
+from frazil.ingest.state.catalog import CatalogState
 from frazil.ingest.table import Table
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.run import Carer
@@ -23,14 +24,16 @@ from tests.unit.maintenance.tables import table as look_of
 from tests.unit.maintenance.test_scheduler import PaperUpkeep
 
 
-def table(name: str, maintenance: Mapping[str, Any] | None = None, **known: Any) -> Table:
+def table(name: str, maintenance: Mapping[str, Any] | None = None) -> Table:
     spec = {"name": name, "topics": (TopicSelector(literal="a"),), "maintenance": maintenance or {}}
-    return Table(TableSpec.model_validate(spec), size=TableSize(1, 2, 3, 4), **known)
+    return Table(TableSpec.model_validate(spec), catalog=CatalogState(size=TableSize(1, 2, 3, 4)))
 
 
 def test_the_oldest_batch_in_hand_is_told_of_a_table_and_of_its_dead_letters() -> None:
-    idle = table("n.idle", last_batch_at_s=5.0, dead_letter_count=1)
-    busy = table("n.busy", last_batch_at_s=7.0, dead_letter_count=1, in_flight=True)
+    idle, busy = table("n.idle"), table("n.busy")
+    idle.catalog.dead_letter_count = busy.catalog.dead_letter_count = 1
+    idle.schedule.last_batch_at_s, busy.schedule.last_batch_at_s = 5.0, 7.0
+    busy.schedule.in_flight = True
     found = {seen.charge.name: seen.batch_s for seen in seen_by([idle, busy])}
     assert found == {
         "n.idle": None,

@@ -12,7 +12,8 @@ from frazil.catalog.layout import Layout
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import ReadRecord
 from frazil.ops.check import Finding, check_records, check_tables, comparison
@@ -118,7 +119,10 @@ def test_what_stops_a_run_fails_check_and_plan(
     spec = world.spec(f"tables: {{s.t: {{topic: a, {settings}}}}}\n")
     found = check(world, spec)
     table = run(world, spec)
-    assert (table.run_state, reason in table.reason) == (RunState.STOPPED, True), (table.run_state, table.reason)
+    assert (table.status.run_state, reason in table.status.reason) == (RunState.STOPPED, True), (
+        table.status.run_state,
+        table.status.reason,
+    )
     assert [(reason in one.found, bool(one.remedy)) for one in found] == [(True, True)]
 
 
@@ -128,7 +132,7 @@ def test_a_pipeline_that_runs_is_well(world: World) -> None:
     make(world, {"id": "long", "c": "string"}, 2, "bucket(id, 4)")
     spec = world.spec("tables: {s.t: {topic: a, mode: upsert, key_columns: [id], columns: {later: long}}}\n")
     assert check(world, spec) == []
-    assert run(world, spec).run_state is RunState.WAITING
+    assert run(world, spec).status.run_state is RunState.WAITING
 
 
 def test_a_declared_column_with_the_name_of_a_partition_field_is_a_problem(world: World) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from frazil.cli.redaction import Redaction
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.ops.state_file import StateFile, is_process_alive
 from frazil.spec import TableSpec, TopicSelector
 from frazil.testing import FakeClock
@@ -21,7 +22,11 @@ def test_no_secret_breaks_the_file_and_none_is_in_it(tmp_path: Path, secret: str
     redaction = Redaction()
     redaction.hide([secret])
     table = Table(TableSpec(name="s.t2", topics=(TopicSelector(literal="t2"),)))
-    table.run_state, table.reason, table.dropped = RunState.STOPPED, f"refused: <{secret}>", frozenset({"user.name"})
+    table.status.run_state, table.status.reason, table.schema.dropped = (
+        RunState.STOPPED,
+        f"refused: <{secret}>",
+        frozenset({"user.name"}),
+    )
     file = StateFile(tmp_path, "p", FakeClock(), redaction.text)
     file.write([table])
     document = file.read()

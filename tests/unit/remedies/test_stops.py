@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import SpecError
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
 from tests.unit.remedies.followed import is_told
@@ -16,8 +17,8 @@ from tests.unit.remedies.operator import Operator
 
 def assert_stopped(table: Table, remedy: str) -> None:
     """It stands still and says what to do."""
-    assert table.run_state in (RunState.STOPPED, RunState.BACKING_OFF, RunState.WAITING), table.run_state
-    assert is_told(remedy, table.remedy), (table.reason, table.remedy)
+    assert table.status.run_state in (RunState.STOPPED, RunState.BACKING_OFF, RunState.WAITING), table.status.run_state
+    assert is_told(remedy, table.status.remedy), (table.status.reason, table.status.remedy)
 
 
 def test_another_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,10 +29,10 @@ def test_another_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     remedy = "point `bootstrap.servers` at that cluster, or use another `pipeline` name for this one"
     assert_stopped(operator.run(), remedy)
     text = "tables: {n.a: {topic: a}}\n"
-    assert operator.run_file(text, "q")["n.a"].run_state is RunState.WAITING
+    assert operator.run_file(text, "q")["n.a"].status.run_state is RunState.WAITING
     assert [row["x"] for row in operator.values()] == [1, 1, 2]
     monkeypatch.undo()
-    assert operator.run().run_state is RunState.WAITING
+    assert operator.run().status.run_state is RunState.WAITING
 
 
 def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
@@ -40,8 +41,8 @@ def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
     operator.source.create("a")
     operator.feed("a", {"x": 2}, {"x": 3})
     assert_stopped(operator.run(), "to load the new topic, use another table, or another `pipeline` name for this one")
-    assert operator.run(table="n.b").run_state is RunState.WAITING
-    assert operator.run_file("tables: {n.a: {topic: a}}\n", "q")["n.a"].run_state is RunState.WAITING
+    assert operator.run(table="n.b").status.run_state is RunState.WAITING
+    assert operator.run_file("tables: {n.a: {topic: a}}\n", "q")["n.a"].status.run_state is RunState.WAITING
     assert (len(operator.values("n.b")), len(operator.values())) == (2, 3)
 
 
@@ -51,7 +52,7 @@ def test_records_that_are_gone(tmp_path: Path) -> None:
     operator.feed("a", {"x": 2}, {"x": 3})
     operator.source.trim("a", 0, 2)
     assert_stopped(operator.run(), "set `on_data_loss: skip` on the table to go on from the first record that is left")
-    assert operator.run("on_data_loss: skip").run_state is RunState.WAITING
+    assert operator.run("on_data_loss: skip").status.run_state is RunState.WAITING
     assert [row["x"] for row in operator.values()] == [1, 3]
 
 
@@ -64,7 +65,7 @@ def test_a_topic_that_ends_early(tmp_path: Path) -> None:
         " together, then set `start` for a new table"
     )
     assert_stopped(operator.run(), remedy)
-    assert operator.run("start: {0: 1}", "n.b").run_state is RunState.WAITING
+    assert operator.run("start: {0: 1}", "n.b").status.run_state is RunState.WAITING
     assert [row["x"] for row in operator.values("n.b")] == [1]
 
 
@@ -77,7 +78,7 @@ def test_progress_that_was_expired(tmp_path: Path) -> None:
     remedy = "restore a snapshot with the summary key frazil.….offsets, or drop the table to load it anew"
     assert_stopped(operator.run(), remedy)
     operator.catalog.drop("n.a")
-    assert operator.run().run_state is RunState.WAITING
+    assert operator.run().status.run_state is RunState.WAITING
     assert [row["x"] for row in operator.values()] == [1]
 
 
@@ -90,7 +91,7 @@ def test_a_table_of_format_version_1(tmp_path: Path) -> None:
     )
     assert_stopped(operator.run(settings), remedy)
     operator.catalog.upgrade("n.a", 2)
-    assert operator.run(settings).run_state is RunState.WAITING
+    assert operator.run(settings).status.run_state is RunState.WAITING
     assert operator.values() == [{"x": 1}]
 
 
@@ -139,7 +140,7 @@ def test_a_topic_that_does_not_exist(tmp_path: Path) -> None:
     assert_stopped(operator.run(), "create the topic, or correct its name")
     operator.source.create("a")
     operator.feed("a", {"x": 1})
-    assert operator.run().run_state is RunState.WAITING
+    assert operator.run().status.run_state is RunState.WAITING
     assert operator.values() == [{"x": 1}]
 
 
@@ -153,12 +154,12 @@ def test_a_declared_column_of_another_type(tmp_path: Path) -> None:
     )
     stopped = operator.run("columns: {x: {type: string, coerce: true}}")
     assert_stopped(stopped, remedy)
-    assert "{type: string, coerce: true, field: x}" in stopped.remedy
-    assert operator.run("columns: {x2: {type: string, coerce: true, field: x}}").run_state is RunState.WAITING
+    assert "{type: string, coerce: true, field: x}" in stopped.status.remedy
+    assert operator.run("columns: {x2: {type: string, coerce: true, field: x}}").status.run_state is RunState.WAITING
     operator.feed("a", {"x": 3})
-    assert operator.run("columns: {x: long}").run_state is RunState.WAITING
+    assert operator.run("columns: {x: long}").status.run_state is RunState.WAITING
     operator.feed("a", {"x": 4})
-    assert operator.run().run_state is RunState.WAITING
+    assert operator.run().status.run_state is RunState.WAITING
     assert [(row["x"], row["x2"]) for row in operator.values()] == [(1, None), (None, "2"), (3, None), (4, None)]
 
 
@@ -167,7 +168,7 @@ def test_a_declared_column_that_differs_in_capitals(tmp_path: Path) -> None:
     operator.run()
     operator.feed("a", {"x": 2})
     assert_stopped(operator.run("columns: {X: long}"), "write `…` under `columns`, as the table has it")
-    assert operator.run("columns: {x: long}").run_state is RunState.WAITING
+    assert operator.run("columns: {x: long}").status.run_state is RunState.WAITING
     assert operator.values() == [{"x": 1}, {"x": 2}]
 
 
@@ -176,14 +177,14 @@ def test_a_dead_letter_table_that_is_something_else(tmp_path: Path) -> None:
     operator.catalog.create("n.a__dead_letters", new_schema([("x", parse_type("long"))]), {}, 2)
     settings = "columns: {x: long}"
     assert_stopped(operator.run(settings), "name another one: `dead_letters: {table: …}`")
-    assert operator.run(f"{settings}, dead_letters: {{table: n.bad}}").run_state is RunState.WAITING
+    assert operator.run(f"{settings}, dead_letters: {{table: n.bad}}").status.run_state is RunState.WAITING
     assert (operator.values(), len(operator.catalog.data_files("n.bad"))) == ([{"x": 1}], 1)
 
 
 def test_a_key_that_is_a_struct(tmp_path: Path) -> None:
     operator = Operator(tmp_path, {"k": {"id": 1}, "x": 1})
     assert_stopped(operator.run("mode: upsert, key_columns: [k]"), "name the columns inside it, or another one")
-    assert operator.run("mode: upsert, key_columns: [k.id]").run_state is RunState.WAITING
+    assert operator.run("mode: upsert, key_columns: [k.id]").status.run_state is RunState.WAITING
     assert operator.values() == [{"k": {"id": 1}, "x": 1}]
 
 
@@ -195,7 +196,7 @@ def test_a_partition_field_of_the_same_name(tmp_path: Path) -> None:
     remedy = "leave it out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: …}}`"
     assert_stopped(operator.run(f"{settings}, on_bad_record: stop"), remedy)
     own = settings.replace("{at:", "{d: {type: long, field: at_day}, at:")
-    assert operator.run(own).run_state is RunState.WAITING
+    assert operator.run(own).status.run_state is RunState.WAITING
     operator.feed("a", {"at": "2026-01-01T00:00:00Z", "at_day": 1})
-    assert operator.run(f"{settings}, exclude: [at_day]").run_state is RunState.WAITING
+    assert operator.run(f"{settings}, exclude: [at_day]").status.run_state is RunState.WAITING
     assert [row.get("d") for row in operator.values()] == [None, 1, None]

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from frazil.decode.settings import WriterSchema
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.schema.rejected_changes import refused_changes
 from tests.unit.remedies.followed import is_told
 from tests.unit.remedies.operator import Operator
@@ -162,10 +163,10 @@ def test_a_table_goes_on_once_its_remedy_is_done(tmp_path: Path, told: Told) -> 
         for records in told.runs:
             operator.feed("a", *records)
             table = operator.run(told.settings)
-        assert table.run_state in (RunState.STOPPED, RunState.BACKING_OFF)
-        assert is_told(told.remedy, table.remedy), table.remedy
+        assert table.status.run_state in (RunState.STOPPED, RunState.BACKING_OFF)
+        assert is_told(told.remedy, table.status.remedy), table.status.remedy
         name = "n.b" if told.is_new else "n.a"
-        assert operator.run(done, name).run_state is RunState.WAITING
+        assert operator.run(done, name).status.run_state is RunState.WAITING
         assert filled(operator.values(name)) == rows
 
 
@@ -301,11 +302,11 @@ def test_a_change_that_is_refused_is_followed_once_its_remedy_is_done(tmp_path: 
         number = operator.registry.register("avro", schema, subject="a-value")
         operator.feed("a", *framed(number, WriterSchema("avro", schema), {"x": value}))
         table = _run(operator, changed.settings)
-    said = [refused.remedy for refused in refused_changes(table.refusals)]
-    assert any(is_told(changed.remedy, remedy) for remedy in said), (said, table.reason)
+    said = [refused.remedy for refused in refused_changes(table.schema.refusals)]
+    assert any(is_told(changed.remedy, remedy) for remedy in said), (said, table.status.reason)
     name = "n.b" if changed.is_new else "n.a"
     if not changed.is_new:  # What is a dead letter is retried by a command; here the record comes again.
         operator.feed("a", *framed(number, WriterSchema("avro", schema), {"x": value}))
-    assert _run(operator, changed.done, name).run_state is RunState.WAITING
+    assert _run(operator, changed.done, name).status.run_state is RunState.WAITING
     rows = [row[changed.column] for row in operator.values(name) if row[changed.column] is not None]
     assert [getattr(value, "year", value) for value in rows] == changed.values

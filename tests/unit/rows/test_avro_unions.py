@@ -261,5 +261,5 @@ def test_a_union_with_a_type_that_has_a_meaning_is_still_one(tmp_path: Path) -> 
     world.produce(world.register(text), text, {"before": None, "after": {"id": 1, "v": 5}, "op": "c"})
     service = world.start()
     world.settle(service)
-    assert [table.reason for table in service.tables] == [""]
+    assert [table.status.reason for table in service.tables] == [""]
     assert world.rows() == [{"id": 1, "v": 5}]

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from frazil.clock import new_id
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.schema.projection import Shaping, make_layout
 from frazil.spec import ColumnSpec
 from frazil.spec.models import DeadLettersSpec, FlattenSpec
@@ -66,7 +67,7 @@ def test_what_is_no_value_of_the_column_is_a_bad_record_and_its_neighbours_are_r
     scene = _scene(tmp_path, kind, out, flatten=flatten)
     for batch in ([bad, good, good] if is_first else [good, bad, good], [good], [bad, good]):
         table = _run(scene, *batch)
-        assert (table.run_state, table.reason) == (RunState.WAITING, "")
+        assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert [offset for *_, offset in scene.dead_letters("n.a")] == [0 if is_first else 1, 4]
     rows = scene.rows("n.a")
     assert len(rows) == 4
@@ -78,7 +79,7 @@ def test_it_is_rescued_where_that_is_asked_for(
     tmp_path: Path, kind: str, out: tuple[str, ...], good: Any, bad: Any, path: str
 ) -> None:
     scene = _scene(tmp_path, kind, out, rescue=True)
-    assert _run(scene, bad, good).run_state is RunState.WAITING
+    assert _run(scene, bad, good).status.run_state is RunState.WAITING
     first, second = scene.rows("n.a")
     assert second["_rescued"] is None
     for name, held in json.loads(first["_rescued"]).items():
@@ -92,8 +93,8 @@ def test_the_table_stops_at_it_where_that_is_asked_for(
     scene = _scene(tmp_path, kind, out, on_bad_record="stop")
     _run(scene, good)
     table = _run(scene, bad)
-    assert (table.run_state, table.where) == (RunState.STOPPED, "topic a, partition 0, offset 1")
-    assert table.reason.startswith(f"field {path}: ")
+    assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "topic a, partition 0, offset 1")
+    assert table.status.reason.startswith(f"field {path}: ")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_a_new_member_comes_in_beside_what_is_left_out(
     tmp_path: Path, kind: str, out: tuple[str, ...], value: Any, after: Any
 ) -> None:
     scene = _scene(tmp_path, kind, out)
-    assert _run(scene, value).run_state is RunState.WAITING
+    assert _run(scene, value).status.run_state is RunState.WAITING
     assert [row["v"] for row in scene.rows("n.a")] == [after]
 
 
@@ -119,7 +120,7 @@ def test_an_include_of_a_member_that_the_column_cannot_have_makes_bad_records(tm
     scene.settings["include"] = (("id",), ("v", "s", "x"))
     scene.feed("a", {"id": 2, "v": {"s": {"x": 1}}}, {"id": 3})
     table = only(scene.catch_up())
-    assert (table.run_state, scene.dead_letters("n.a")) == (RunState.WAITING, [("a", 0, 1)])
+    assert (table.status.run_state, scene.dead_letters("n.a")) == (RunState.WAITING, [("a", 0, 1)])
     assert [(row.get("id"), row["v"]) for row in scene.rows("n.a")] == [(None, {"s": 1}), (3, None)]
 
 
@@ -146,7 +147,7 @@ def test_so_are_records_of_the_registry(
         world.produce(world.register(text), text, {"id": number, "v": value})
         service = world.start()
         world.settle(service)
-        assert [table.reason for table in service.tables] == [""]
+        assert [table.status.reason for table in service.tables] == [""]
     assert world.rows() == [{"id": 1, "v": None}, {"id": 3, "v": None}]
     dead_letters = [
         (dead_letter["offset"], dead_letter["error_class"]) for dead_letter in world.rows("n.t__dead_letters")
@@ -221,7 +222,7 @@ def test_whatever_is_left_out_each_record_is_a_row_or_a_letter_and_the_table_goe
         scene.feed("a", *({"id": count + n, **record} for n, record in enumerate(batch)))
         count += len(batch)
         table = only(scene.catch_up())
-        assert (table.run_state, table.reason) == (RunState.WAITING, "")
+        assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     has_letters = scene.catalog.load("n.a__dead_letters") is not None
     places = [row["id"] for row in scene.rows("n.a")]
     places += [offset for *_, offset in scene.dead_letters("n.a")] if has_letters else []

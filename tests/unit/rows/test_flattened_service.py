@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.spec import ColumnSpec
 from frazil.spec.models import FlattenSpec
 from frazil.spec.types import parse_type
@@ -65,8 +66,8 @@ def test_an_object_inside_a_column_that_is_there_stays_inside_it(
     tmp_path: Path, settings: dict[str, Any], first: Any, second: Any, row: dict[str, Any]
 ) -> None:
     scene = Scene(tmp_path, "a", **{"flatten": FlattenSpec(), **settings})
-    assert _run(scene, first).run_state is RunState.WAITING
-    assert _run(scene, second).run_state is RunState.WAITING
+    assert _run(scene, first).status.run_state is RunState.WAITING
+    assert _run(scene, second).status.run_state is RunState.WAITING
     assert scene.rows("n.a")[-1] == row
 
 
@@ -75,7 +76,7 @@ def test_flatten_that_is_switched_on_later_leaves_the_structs_that_are_there(tmp
     _run(scene, {"o": {"p": 1}})
     scene.settings["flatten"] = FlattenSpec()
     table = _run(scene, {"o": {"p": 2, "q": {"r": 3}}, "n": {"s": 4}})
-    assert table.run_state is RunState.WAITING
+    assert table.status.run_state is RunState.WAITING
     assert scene.rows("n.a")[-1] == {"o": {"p": 2, "q": {"r": 3}}, "n_s": 4}
 
 
@@ -87,7 +88,7 @@ def test_flatten_that_is_switched_off_and_on_again_feeds_the_columns_of_both(tmp
     scene.settings["flatten"] = FlattenSpec()
     for value in ({"o": {"p": 3, "q": 3}}, {"o": {"p": 4, "s": {"t": 4, "u": 4}, "v": {"w": 4}}}):
         table = _run(scene, value)
-        assert (table.run_state, table.reason) == (RunState.WAITING, "")
+        assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert [_there(row) for row in scene.rows("n.a")] == [
         {"o_p": 1, "o_s_t": 1},
         {"o": {"p": 2, "q": 2}},
@@ -125,7 +126,7 @@ def test_a_struct_of_which_nothing_is_taken_waits_for_no_field(tmp_path: Path) -
     scene.settings |= {"flatten": FlattenSpec(), "exclude": (("o", "p"),)}
     for value in ({"id": 2, "o": {"p": 2}}, {"id": 3, "o": {"p": 3, "q": 3}}):
         table = _run(scene, value)
-        assert (table.run_state, table.reason) == (RunState.WAITING, "")
+        assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert [row["o"] for row in scene.rows("n.a")[:2]] == [{"p": 1}, None]
     assert scene.rows("n.a")[2] == {"id": 3, "o": {"p": None, "q": 3}}
 
@@ -137,7 +138,7 @@ def test_what_is_no_record_where_nothing_of_the_struct_is_taken_is_a_bad_record(
     columns = (ColumnSpec(name="o", type=parse_type("struct<p: int>")),)
     scene = Scene(tmp_path, "a", columns=columns, flatten=flatten, exclude=(("o", "p"),), on_bad_record="dead_letter")
     table = _run(scene, {"id": 1, "o": {"p": 1}}, {"id": 2, "o": "x"}, {"id": 3})
-    assert (table.run_state, table.reason, table.dead_letter_count) == (RunState.WAITING, "", 1)
+    assert (table.status.run_state, table.status.reason, table.catalog.dead_letter_count) == (RunState.WAITING, "", 1)
     assert [(row["id"], row["o"]) for row in scene.rows("n.a")] == [(1, None), (3, None)]
 
 
@@ -145,7 +146,7 @@ def test_a_declared_column_takes_over_the_field_that_another_column_had(tmp_path
     scene = Scene(tmp_path, "a", flatten=FlattenSpec())
     _run(scene, {"c": {"n": 1}})
     scene.settings["columns"] = (ColumnSpec(name="number", type=parse_type("int"), field=("c", "n")),)
-    assert _run(scene, {"c": {"n": 2}}).run_state is RunState.WAITING
+    assert _run(scene, {"c": {"n": 2}}).status.run_state is RunState.WAITING
     assert scene.rows("n.a")[-1] == {"c_n": None, "number": 2}
 
 
@@ -175,9 +176,9 @@ def test_a_record_inside_a_list_of_avro_gets_one_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", [{"a": "x"}, {"a": [1]}])
 def test_a_column_that_waits_for_its_field_gets_none_from_inside_another_column(tmp_path: Path, first: Any) -> None:
     scene = Scene(tmp_path, "a", flatten=FlattenSpec(), columns=_A_B)
-    assert _run(scene, first).run_state is RunState.WAITING
+    assert _run(scene, first).status.run_state is RunState.WAITING
     table = _run(scene, {"a": {"b": "y"}}, *[first] * 50)
-    assert table.run_state is RunState.WAITING
+    assert table.status.run_state is RunState.WAITING
     assert scene.dead_letters("n.a") == [("a", 0, 1)]
     assert len(scene.rows("n.a")) == 51
 
@@ -186,8 +187,8 @@ def test_a_column_that_waits_for_its_field_stops_the_table_where_that_is_asked_f
     scene = Scene(tmp_path, "a", flatten=FlattenSpec(), columns=_A_B, on_bad_record="stop")
     _run(scene, {"a": "x"})
     table = _run(scene, {"a": {"b": "y"}})
-    assert (table.run_state, table.where) == (RunState.STOPPED, "topic a, partition 0, offset 1")
-    assert table.reason.startswith("field a: object")
+    assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "topic a, partition 0, offset 1")
+    assert table.status.reason.startswith("field a: object")
 
 
 @pytest.mark.parametrize(
@@ -203,5 +204,5 @@ def test_a_column_that_waits_for_its_field_stops_the_table_where_that_is_asked_f
 )
 def test_a_field_without_a_name_is_a_field(tmp_path: Path, settings: dict[str, Any], column: str) -> None:
     scene = Scene(tmp_path, "a", **settings)
-    assert _run(scene, {"x": 1}, {"": 2, "x": 2}).run_state is RunState.WAITING
+    assert _run(scene, {"x": 1}, {"": 2, "x": 2}).status.run_state is RunState.WAITING
     assert [row.get(column) for row in scene.rows("n.a")] == [None, 2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.fixtures.odd_values import BAD, BAD_AT_FIRST, DECLARED, ODD, VALUES
@@ -20,10 +20,10 @@ def test_a_bad_first_record_stops_a_table_that_has_no_columns_yet(tmp_path: Path
     scene = Scene(tmp_path, "a", on_bad_record="stop")
     scene.feed("a", VALUES[name], *RECORDS[:10])
     service = scene.start()
-    assert turn_until(service, lambda: only(service.tables).run_state is RunState.STOPPED)
+    assert turn_until(service, lambda: only(service.tables).status.run_state is RunState.STOPPED)
     table = only(service.tables)
-    assert BAD[name][1] in table.reason
-    assert (table.where, table.state) == ("topic a, partition 0, offset 0", None)
+    assert BAD[name][1] in table.status.reason
+    assert (table.status.where, table.state) == ("topic a, partition 0, offset 0", None)
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from structlog.testing import capture_logs
 
 from frazil.dead_letters.files import Retried, Selection
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.schema.conflicts import MOST_REJECTED, accept
 from frazil.schema.evolve import NamesClash, Wanted, new_schema
 from frazil.spec.models import FlattenSpec, LimitsSpec
@@ -52,7 +52,7 @@ def test_such_a_record_is_a_letter_and_brings_no_column(
     scene.feed("a", *({"n": n} for n in range(before)), bad, *({"n": n} for n in range(before, 200)))
     for _ in range(2):  # The second process meets the record's neighbours alone.
         table = only(scene.catch_up())
-        assert (table.run_state, table.reason) == (RunState.WAITING, "")
+        assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert [row["n"] for row in scene.rows("n.a")] == list(range(200))
     assert dead_letter(scene) == (before, kind, path)
     state = scene.catalog.load("n.a")
@@ -64,8 +64,8 @@ def test_many_records_that_bring_too_many_columns_stop_the_table_soon(tmp_path: 
     scene = Scene(tmp_path, "a", limits=LimitsSpec(columns=9))
     scene.feed("a", *({f"f{field}": n for field in range(12)} for n in range(2000)))
     table = only(scene.catch_up())
-    assert table.run_state is RunState.STOPPED
-    assert "columns" in table.reason
+    assert table.status.run_state is RunState.STOPPED
+    assert "columns" in table.status.reason
 
 
 def test_a_field_that_comes_later_is_kept_out_and_said_once(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_skipped_and_rescued_they_do_not_stop_the_table_either(tmp_path: Path) -
     assert [row["n"] for row in skipping.rows("n.a")] == [1]
     rescuing = Scene(tmp_path / "rescue", "a", on_bad_record="stop", rescue=True, metadata={"offset": "_offset"})
     rescuing.feed("a", {"n": 1}, {"n": 2, "_offset": 9})
-    assert only(rescuing.catch_up()).run_state is RunState.WAITING
+    assert only(rescuing.catch_up()).status.run_state is RunState.WAITING
     _, row = rescuing.rows("n.a")
     assert (row["n"], row["_offset"]) == (2, 1)
     assert json.loads(row["_rescued"])["_offset"]["value"] == 9
@@ -111,7 +111,7 @@ def test_a_record_without_a_value_that_identifies_a_row_is_a_letter_and_the_colu
     service = world.start()
     world.settle(service)
     (table,) = service.tables
-    assert (table.run_state, table.reason) == (RunState.WAITING, "")
+    assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert world.rows() == [{"id": 1, "name": "a"}, {"id": 3, "name": None}]
     (dead_letter,) = world.rows("n.t__dead_letters")
     assert (dead_letter["offset"], dead_letter["error_class"], dead_letter["path"]) == (1, "missing", "id")

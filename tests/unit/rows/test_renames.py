@@ -12,7 +12,7 @@ import pytest
 
 from frazil.decode.renames import find_renames
 from frazil.decode.settings import WriterSchema
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec.types import parse_type
 from tests.unit.ingest.test_schemas import World
 from tests.unit.rows.test_writer_schemas import decode, fields_of, framed, rows
@@ -57,7 +57,7 @@ def read_all(
             world.settle(world.start())
     service = world.start()
     world.settle(service)
-    assert [(table.run_state, table.reason) for table in service.tables] == [(RunState.WAITING, "")]
+    assert [(table.status.run_state, table.status.reason) for table in service.tables] == [(RunState.WAITING, "")]
 
 
 @pytest.mark.parametrize("order", list(permutations((1, 2, 3))))

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, IntegerType, ListType, MapType, NestedField, StringType, StructType
 
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec.models import DeadLettersSpec
 from frazil.write.hidden_nulls import hides_nulls, without_hidden_nulls
 from tests.unit.ingest.service_scene import Scene, only
@@ -40,7 +40,7 @@ def _scene(root: Path, kind: IcebergType, **settings: Any) -> Scene:
 def _fed(scene: Scene, *values: Any) -> list[Any]:
     scene.feed("a", *({"id": n, "v": value} for n, value in enumerate(values)))
     table = only(scene.catch_up())
-    assert (table.run_state, table.reason) == (RunState.WAITING, "")
+    assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     return [row["v"] for row in scene.rows("n.a")]
 
 

@@ -13,7 +13,8 @@ from frazil.decode.settings import WriterSchema
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import FlattenSpec, Start, ValueSpec
@@ -101,11 +102,11 @@ def test_two_fields_that_would_share_a_column_stop_the_table_also_after_a_restar
     world.run({"user": {"id": 1}})
     for _ in range(2):
         table = world.run({"user_id": 2})
-        assert (table.run_state, table.reason) == (
+        assert (table.status.run_state, table.status.reason) == (
             RunState.STOPPED,
             "the fields user.id and user_id would share the column user_id",
         )
-        assert table.remedy.startswith("leave one of the fields out with `exclude`")
+        assert table.status.remedy.startswith("leave one of the fields out with `exclude`")
     assert world.rows() == [{"user_id": 1}]
 
 
@@ -122,7 +123,7 @@ def test_a_column_fed_by_name_and_one_that_is_left_out(tmp_path: Path) -> None:
     declared = (ColumnSpec(name="total", type=parse_type("decimal(9,2)"), field=("order", "total")),)
     world = World(tmp_path, columns=declared, exclude=(("secret",),))
     table = world.run({"order": {"total": 1.25, "id": 1}, "secret": {"a": [1, "x"]}})
-    assert (table.run_state, table.dropped) == (RunState.WAITING, frozenset())
+    assert (table.status.run_state, table.schema.dropped) == (RunState.WAITING, frozenset())
     assert [(str(row["total"]), row["order"]) for row in world.rows()] == [("1.25", {"id": 1})]
 
 
@@ -135,7 +136,7 @@ def test_schemas_of_keys_are_fetched_apart_and_keys_grow_like_values(tmp_path: P
         (key,) = framed(number, WriterSchema("avro", text), dict.fromkeys(names, 7))
         world.source.produce("a", 0, b'{"x": 1}', key=key)
         world.source.produce("a", 0, b'{"x": 2}')
-        assert world.catch_up().run_state is RunState.WAITING
+        assert world.catch_up().status.run_state is RunState.WAITING
     assert world.rows() == [
         {"x": 1, "_key": {"id": 7}},
         {"x": 2, "_key": None},
@@ -151,12 +152,12 @@ def test_keys_that_contradict_each_other_stop_the_table_with_words_about_their_c
     for n in range(1001):  # More than one Arrow batch holds: each of the two infers a type of its own.
         world.source.produce("a", 0, b'{"x": 1}', key=b"1" if n < 1000 else b'"x"')
     table = world.catch_up()
-    assert (table.run_state, table.reason, table.where) == (
+    assert (table.status.run_state, table.status.reason, table.status.where) == (
         RunState.STOPPED,
         'field _key: string "x" does not fit long',
         "topic a, partition 0, offset 1000",
     )
-    assert table.remedy.startswith("write `key: {format: text}`")
+    assert table.status.remedy.startswith("write `key: {format: text}`")
 
 
 @pytest.mark.parametrize("topic", [None, "a"])
@@ -165,14 +166,14 @@ def test_a_start_at_a_partition_that_is_not_there_stops_a_table_without_progress
 ) -> None:
     world = World(tmp_path, start=Start(kind="offsets", offsets={topic: {0: 1, 3: 7}}))
     table = world.run({"n": 1}, {"n": 2})
-    assert (table.run_state, table.where) == (RunState.STOPPED, "topic a, partition 3")
-    assert table.reason == "`start` has an offset of partition 3, and the topic has 1"
+    assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "topic a, partition 3")
+    assert table.status.reason == "`start` has an offset of partition 3, and the topic has 1"
     started = world.spec
     table_spec = started.tables[0].model_copy(update={"start": Start(kind="offsets", offsets={topic: {0: 1}})})
     world.spec = started.model_copy(update={"tables": (table_spec,)})
     world.catch_up()
     world.spec = started
-    assert (world.run({"n": 3}).run_state, world.rows()) == (RunState.WAITING, [{"n": 2}, {"n": 3}])
+    assert (world.run({"n": 3}).status.run_state, world.rows()) == (RunState.WAITING, [{"n": 2}, {"n": 3}])
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_a_new_table_has_the_level_of_its_own_codec(tmp_path: Path, codec: str, 
     prefix = "write.parquet.compression"
     properties = {f"{prefix}-codec": codec, f"{prefix}-level": level}
     world = World(tmp_path, properties={name: text for name, text in properties.items() if text})
-    assert world.run({"x": 1}).run_state is RunState.WAITING
+    assert world.run({"x": 1}).status.run_state is RunState.WAITING
     assert world.rows() == [{"x": 1}]
     state = world.catalog.load("n.t")
     assert state is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec.models import ColumnSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only, turn_until
@@ -33,8 +33,8 @@ def test_an_append_table_says_what_to_write_where_too_many_records_have_no_value
     scene.feed("a", *[value for n in range(60) for value in ({"x": n}, None)])
     service = scene.start()
     table = only(service.tables)
-    assert turn_until(service, lambda: table.run_state is RunState.STOPPED)
-    assert (table.where, table.remedy) == (
+    assert turn_until(service, lambda: table.status.run_state is RunState.STOPPED)
+    assert (table.status.where, table.status.remedy) == (
         "topic a, partition 0, offset 99",
         "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows,"
         " or `mode: upsert` where they delete rows",

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import ListType, LongType, NestedField, StructType
 
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.name_length import MAX_NAME_BYTES, is_long, long_name_in, without_long_names
 from frazil.schema.evolve import NamesClash, extend_schema, new_schema
 from frazil.spec import ColumnSpec
@@ -37,7 +37,7 @@ def test_a_json_record_with_such_a_name_is_a_dead_letter(tmp_path: Path, fields:
         "a", *({"n": n, **known} for n in range(before)), {"n": 7, **fields}, *({"n": n} for n in range(before, 40))
     )
     table = only(scene.catch_up())
-    assert (table.run_state, table.reason) == (RunState.WAITING, "")
+    assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert [row["n"] for row in scene.rows("n.a")] == list(range(40))
     (file,) = scene.catalog.data_files("n.a__dead_letters")
     (letter,) = pq.read_table(file.path).to_pylist()
@@ -52,7 +52,7 @@ def test_a_json_record_with_such_a_name_is_a_dead_letter(tmp_path: Path, fields:
 def test_very_many_such_names_in_one_record_cost_the_table_nothing(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a")
     scene.feed("a", {"n": 0}, {f"{n:03}" + "x" * 12_000: 1 for n in range(900)}, {"n": 1})
-    assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
     assert [row["n"] for row in scene.rows("n.a")] == [0, 1]
     assert scene.dead_letters("n.a") == [("a", 0, 1)]
 
@@ -70,7 +70,7 @@ def test_fields_that_are_left_out_dropped_or_rescued_may_have_any_name(
 ) -> None:
     scene = Scene(tmp_path, "a", **settings)
     scene.feed("a", {"n": 1}, {"n": 2, LONG: 1})
-    assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
     assert [row["n"] for row in scene.rows("n.a")] == [1, 2]
     assert scene.catalog.load("n.a__dead_letters") is None
 
@@ -78,7 +78,7 @@ def test_fields_that_are_left_out_dropped_or_rescued_may_have_any_name(
 def test_a_name_that_is_long_only_when_it_is_flattened_is_refused_too(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", flatten=FlattenSpec())
     scene.feed("a", {"n": 1}, {"n": 2, "a" * 150: {"b" * 150: 1}}, {"n": 3})
-    assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
     assert [row["n"] for row in scene.rows("n.a")] == [1, 3]
     assert scene.dead_letters("n.a") == [("a", 0, 1)]
 
@@ -121,7 +121,7 @@ def test_a_message_of_a_connector_with_such_a_name_is_a_dead_letter(
 ) -> None:
     scene = Scene(tmp_path, "a", **settings)
     scene.feed("a", *(written(row) for row in ({"id": 1}, {"id": 2, LONG: 5}, {"id": 3})))
-    assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
     assert [row["id"] for row in scene.rows("n.a")] == [1, 3]
     assert scene.dead_letters("n.a") == [("a", 0, 1)]
 

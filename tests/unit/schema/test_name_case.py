@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import Layout
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.ops.plan import describe_type
 from frazil.schema.evolve import NamesClash, extend_schema, new_schema
 from frazil.schema.name_case import Spellings, fold
@@ -98,7 +98,7 @@ def test_json_fields_that_differ_in_capitals_alone_share_a_column(
     scene = Scene(tmp_path, "a", **settings)
     for lot in [RECORDS] if together else [[record] for record in RECORDS]:
         scene.feed("a", *lot)
-        assert only(scene.catch_up()).run_state is RunState.WAITING
+        assert only(scene.catch_up()).status.run_state is RunState.WAITING
     assert columns_of(scene) == {
         "id": "long",
         "item": "struct<matnr: string, menge: long>",
@@ -314,7 +314,7 @@ def test_what_is_left_out_of_a_record_says_the_same_of_it_beside_any_other(tmp_p
     scene = Scene(tmp_path, "a", unknown_fields="drop")
     make(scene, id="long", n="long")
     scene.feed("a", b'{"id": 1, "more": 1, "more": [2], "n": 5}', others, {"ID": 3, "more": 1})
-    assert only(scene.catch_up()).run_state is RunState.WAITING
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
     assert letters_of(scene) == []
     assert [row["n"] for row in scene.rows("n.a") if row["id"] == 1] == [5]
     assert 3 in [row["id"] for row in scene.rows("n.a")]

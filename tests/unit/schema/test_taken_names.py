@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from frazil.ingest.service import TOPICS_EVERY_S
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.schema.evolve import new_schema
 from frazil.spec import PipelineSpec, TopicSelector
 from tests.unit.ingest.service_scene import Scene, only, turn_until
@@ -35,8 +35,8 @@ def test_the_table_that_would_hold_the_letters_of_another_is_stopped(tmp_path: P
     scene.clock.sleep(TOPICS_EVERY_S)
     turn_until(service, lambda: False, 30)
     tables = {table.name: table for table in service.tables}
-    assert tables[OWNER].run_state is RunState.WAITING
-    assert (tables[TAKEN].run_state, tables[TAKEN].reason) == (
+    assert tables[OWNER].status.run_state is RunState.WAITING
+    assert (tables[TAKEN].status.run_state, tables[TAKEN].status.reason) == (
         RunState.STOPPED,
         "this table is where dead letters of n.orders go",
     )
@@ -48,7 +48,7 @@ def test_letters_do_not_go_to_a_table_that_is_something_else(tmp_path: Path) -> 
     scene.catalog.create("n.a__dead_letters", new_schema([]), {}, 2)
     scene.feed("a", {"x": 1}, b"not json")
     table = only(scene.catch_up())
-    assert (table.run_state, table.reason) == (
+    assert (table.status.run_state, table.status.reason) == (
         RunState.STOPPED,
         "the table n.a__dead_letters is for something else than dead letters: it has no column error_class",
     )

@@ -9,7 +9,7 @@ import pytest
 
 from frazil.ingest import plan
 from frazil.ingest.primary_key_updates import PENDING
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.testing import FakeClock, MemoryJobs
 from frazil.types import TaskReport
 from tests.unit.upsert.upsert_source import Log, MirrorWorld, settle
@@ -51,13 +51,13 @@ def test_one_half_of_a_key_change_waits_for_the_other_one(tmp_path: Path, first:
     lsn = log.lsn
     for _ in range(2):
         table = world.catch_up()
-        assert (table.run_state, table.reason) == (RunState.WAITING, PENDING)
+        assert (table.status.run_state, table.status.reason) == (RunState.WAITING, PENDING)
         assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [
             (1, "b", "of 1"), (5, "a", "of 5"), (7, "a", "of 7"),
         ]  # fmt: skip
     log.lsn = lsn - 3
     log.move(1, 2, "c", (0, None) if first[0] is None else (None, 1))
-    assert world.catch_up().reason == ""
+    assert world.catch_up().status.reason == ""
     assert [(row["id"], row["v"], row["big"]) for row in world.by_id()] == [
         (2, "c", "of 1"), (5, "a", "of 5"), (6, "a", "of 6"), (7, "a", "of 7"),
     ]  # fmt: skip
@@ -75,10 +75,10 @@ def test_a_half_whose_other_one_never_comes_is_not_waited_for_long(tmp_path: Pat
     while clock.monotonic_s() < 50:
         service.turn()
     (table,) = service.tables
-    assert (table.reason, [row["id"] for row in world.by_id()]) == (PENDING, [1])
+    assert (table.status.reason, [row["id"] for row in world.by_id()]) == (PENDING, [1])
     while clock.monotonic_s() < 70:
         service.turn()
-    assert (table.reason, [row["id"] for row in world.by_id()]) == ("", [] if is_delete else [1])
+    assert (table.status.reason, [row["id"] for row in world.by_id()]) == ("", [] if is_delete else [1])
     assert [kind for kind, _ in world.dead_letters()] == ([] if is_delete else ["moved_in_part"])
 
 
@@ -91,9 +91,9 @@ def test_a_change_of_the_key_that_is_told_again_waits_for_what_has_become_of_the
     world.catch_up()
     log.lsn = 1
     log.move(1, 2, "b", (0, 1))
-    assert (world.catch_up().reason, world.by_id()) == (PENDING, [])
+    assert (world.catch_up().status.reason, world.by_id()) == (PENDING, [])
     log.remove(2, 1)
-    assert (world.catch_up().reason, world.by_id(), world.dead_letters()) == ("", [], [])
+    assert (world.catch_up().status.reason, world.by_id(), world.dead_letters()) == ("", [], [])
 
 
 def test_a_half_is_not_given_up_where_a_run_ends_before_the_other_one(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_half_is_not_given_up_where_a_run_ends_before_the_other_one(tmp_path: 
     assert (service.is_over(until_caught_up=True), [row["id"] for row in world.by_id()]) == (True, [1])
     log.lsn = 1
     log.move(1, 2, "b", (None, 1))
-    assert world.catch_up().reason == ""
+    assert world.catch_up().status.reason == ""
     assert [(row["id"], row["big"]) for row in world.by_id()] == [(2, "of 1"), (3, "of 3")]
     assert world.dead_letters() == []
 
@@ -174,14 +174,14 @@ def test_a_run_that_is_to_end_waits_out_a_half_whose_timestamp_is_old(tmp_path: 
     log.at_ms = NOW_MS
     log.write({"id": 3, "v": "a", "big": "of 3"})
     table = world.catch_up()
-    assert (table.reason, [row["id"] for row in world.by_id()]) == ("", [3])
+    assert (table.status.reason, [row["id"] for row in world.by_id()]) == ("", [3])
 
 
 def test_a_change_of_the_key_of_which_all_was_sent_is_shown_as_one(tmp_path: Path) -> None:
     world, log = half_moved(tmp_path)
-    assert (world.catch_up().reason, [row["id"] for row in world.by_id()]) == (PENDING, [1])
+    assert (world.catch_up().status.reason, [row["id"] for row in world.by_id()]) == (PENDING, [1])
     row = insert_sent_whole(log)
-    assert (world.catch_up().reason, world.by_id()) == ("", [row])
+    assert (world.catch_up().status.reason, world.by_id()) == ("", [row])
 
 
 def test_the_delete_of_an_insert_that_is_in_the_table_waits_for_nothing(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_the_delete_of_an_insert_that_is_in_the_table_waits_for_nothing(tmp_path
     log.move(1, 2, "b", (0, None))
     log.write({"id": 3, "v": "a", "big": "of 3"})
     settle(service, clock)
-    assert (service.tables[0].reason, [found["id"] for found in world.by_id()]) == ("", [2, 3])
+    assert (service.tables[0].status.reason, [found["id"] for found in world.by_id()]) == ("", [2, 3])
 
 
 @pytest.mark.parametrize("at_ms", [0, NOW_MS - 86_400_000, NOW_MS + 86_400_000])

@@ -95,7 +95,7 @@ def test_tombstones_of_another_key_are_dead_letters_too(tmp_path: Path) -> None:
     gone = _wrapped("d", wide, _row(1, "a", "x"))
     told = world.say(gone, (gone[0], None), ({"id": 5, "region": "q"}, None), HEARTBEAT)
     assert (len(world.mirror()), len(world.dead_letters())) == (1, 2)
-    assert told.ignored_records == {"heartbeat": 1, "tombstone": 1}
+    assert told.bad_records.ignored_records == {"heartbeat": 1, "tombstone": 1}
     world.say((None, {"op": "t", "before": None, "after": None, "source": {"connector": "postgresql"}}))
     assert (world.mirror(), len(world.dead_letters())) == ([], 2)
 

@@ -177,7 +177,7 @@ def test_many_bad_halves_are_dead_letters(tmp_path: Path) -> None:
         row = {"id": 100 + number, "v": "b", "big": "sent"}
         headers = (("__debezium.oldkey", json.dumps({"id": number}).encode()),)
         log.send(0, {"id": 100 + number}, {"op": "c", "before": None, "after": row, "source": source}, headers)
-    assert world.catch_up().reason == ""
+    assert world.catch_up().status.reason == ""
     assert [row["id"] for row in world.by_id() if row["id"] >= 100] == list(range(100, 130))
     assert len(world.dead_letters()) == 30
 

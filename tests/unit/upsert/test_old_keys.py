@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec.models import ColumnSpec, EnvelopeSpec, TopicSelector
 from frazil.spec.types import parse_type
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld
@@ -36,7 +36,7 @@ def test_an_update_that_does_not_tell_the_former_key_is_a_dead_letter(tmp_path: 
     world.say(_change("c", _row(1, "a")), _change("c", _row(2, "c")))
     told = world.say(_change("u", _row(1, "b"), before), _change("u", _row(2, "d"), _row(2, "c")))
     assert sorted(row["email"] for row in world.mirror()) == ["a", "d"]
-    assert (world.dead_letters(), told.run_state) == ([("missing_image", _UNTOLD)], RunState.WAITING)
+    assert (world.dead_letters(), told.status.run_state) == ([("missing_image", _UNTOLD)], RunState.WAITING)
 
 
 @pytest.mark.parametrize("columns", [("id",), ("id", "email"), ("email",)])

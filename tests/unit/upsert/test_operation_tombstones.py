@@ -26,10 +26,10 @@ def test_a_tombstone_deletes_the_row_of_its_key(tmp_path: Path, settings: dict[s
         tombstone(1), _told("D", 2, 3), tombstone(2), _told("U", 3, 5), tombstone(4), _told("I", 4, 6), (None, None)
     )
     assert world.by_id() == [{"id": 3, "v": 5}, {"id": 4, "v": 6}]
-    assert table.ignored_records == {"tombstone": 2}
+    assert table.bad_records.ignored_records == {"tombstone": 2}
     world.say(_told("D", 3, 7))
     table = world.say(tombstone(3), tombstone(4))
-    assert (world.by_id(), world.dead_letters(), table.ignored_records) == ([], [], {"tombstone": 1})
+    assert (world.by_id(), world.dead_letters(), table.bad_records.ignored_records) == ([], [], {"tombstone": 1})
 
 
 def test_a_tombstone_marks_no_row_as_deleted(tmp_path: Path) -> None:
@@ -37,4 +37,4 @@ def test_a_tombstone_marks_no_row_as_deleted(tmp_path: Path) -> None:
     world.say(_told("I", 1, 1), _told("I", 2, 2))
     table = world.say(tombstone(1), _told("D", 2, 2))
     assert [row["_deleted"] for row in world.by_id()] == [False, True]
-    assert table.ignored_records == {"tombstone": 1}
+    assert table.bad_records.ignored_records == {"tombstone": 1}

@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from frazil.catalog.scans import LiveFile
 from frazil.decode.envelope import PLACEHOLDER
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec.models import ColumnSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs
@@ -62,17 +62,17 @@ def test_a_tombstone_alone_deletes_the_row_of_its_key(tmp_path: Path) -> None:
     world.say(flat({"id": 1, "v": "a"}), flat({"id": 2, "v": "b"}), flat({"id": 3, "v": "c"}))
     table = world.say(tombstone(1), flat({"id": 2, "v": "d"}, "u"), tombstone(3), flat({"id": 3, "v": "e"}))
     assert world.mirror() == [{"id": 2, "v": "d"}, {"id": 3, "v": "e"}]
-    assert table.ignored_records == {}
+    assert table.bad_records.ignored_records == {}
 
 
 def test_a_tombstone_after_its_delete_says_nothing_new(tmp_path: Path) -> None:
     world = MirrorWorld(tmp_path)
     world.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}))
     table = world.say(gone(1), tombstone(1), gone(2))
-    assert (world.mirror(), table.ignored_records) == ([], {"tombstone": 1})
+    assert (world.mirror(), table.bad_records.ignored_records) == ([], {"tombstone": 1})
     table = world.say(tombstone(2), made({"id": 2, "v": "c"}), (None, None))
     assert (world.mirror(), world.dead_letters()) == ([{"id": 2, "v": "c"}], [])
-    assert table.ignored_records == {"tombstone": 2}
+    assert table.bad_records.ignored_records == {"tombstone": 2}
 
 
 @pytest.mark.parametrize("gap", [0, 1])
@@ -111,7 +111,7 @@ def test_a_tombstone_whose_key_lacks_a_key_column_is_passed_over(tmp_path: Path)
     world = MirrorWorld(tmp_path, key_columns=("v",))
     world.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": "b"}))
     table = world.say(tombstone(1))
-    assert (len(world.mirror()), world.dead_letters(), table.ignored_records) == (2, [], {"tombstone": 1})
+    assert (len(world.mirror()), world.dead_letters(), table.bad_records.ignored_records) == (2, [], {"tombstone": 1})
 
 
 def test_rows_are_kept_and_marked_as_deleted(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_an_existing_table_whose_key_nobody_has_told_yet(tmp_path: Path, said: T
     world = MirrorWorld(tmp_path, partitions=1)
     world.exists(id="long", v="string")
     table = world.say(said, HEARTBEAT)
-    assert (table.run_state, world.mirror()) == (RunState.WAITING, [{"id": 1, "v": "old"}])
+    assert (table.status.run_state, world.mirror()) == (RunState.WAITING, [{"id": 1, "v": "old"}])
     world.say(made({"id": 2, "v": "b"}))
     assert len(world.mirror()) == 2
     world.say((None, {"op": "t", "before": None, "after": None}))
@@ -240,7 +240,7 @@ def test_an_existing_table_whose_key_nobody_has_told_yet_is_emptied(tmp_path: Pa
     world = MirrorWorld(tmp_path, partitions=1)
     world.exists(id="long", v="string")
     table = world.say((None, {"op": "t", "before": None, "after": None}), (None, {"ts_ms": 1}))
-    assert (table.run_state, world.mirror(), world.dead_letters()) == (RunState.WAITING, [], [])
+    assert (table.status.run_state, world.mirror(), world.dead_letters()) == (RunState.WAITING, [], [])
 
 
 @pytest.mark.parametrize("key", ["idd", "id.d", "o.idd"])
@@ -249,7 +249,7 @@ def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path, key
     world.exists(id="long", v="string")
     table = world.say(made({"id": 1, "v": "a"}), gone(1), tombstone(1), HEARTBEAT)
     reason = f"the table has no key column {key}, and the record does not bring it"
-    assert (table.run_state, world.dead_letters()) == (RunState.WAITING, [("no_key", reason)] * 2)
+    assert (table.status.run_state, world.dead_letters()) == (RunState.WAITING, [("no_key", reason)] * 2)
     world.say((None, {"op": "t", "before": None, "after": None}))
     assert (len(world.dead_letters()), world.mirror()) == (2, [])
 
@@ -293,7 +293,7 @@ def test_a_value_that_no_row_has_is_missing_where_the_column_is_required(
     table = world.say(*(made({"id": key, "v": "a"}) for key in range(4)), *kept, made({"id": 9, "v": "b"}))
     rows: list[Row] = [{"id": key, "v": "a"} for key in range(4)]
     lacking: list[Row] = [{"id": key, "v": None} for key in range(4, 8)]
-    assert table.run_state is RunState.WAITING
+    assert table.status.run_state is RunState.WAITING
     assert world.by_id() == [*rows, *(lacking if policy == "evolve" else []), {"id": 9, "v": "b"}]
     assert [kind for kind, _ in world.dead_letters()] == ([] if policy == "evolve" else ["missing"] * 4)
     assert {str(path) for path in tmp_path.rglob("*.parquet")} == {

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from frazil.decode.envelope import PLACEHOLDER
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from tests.unit.upsert.upsert_source import MARKS, MirrorWorld, Row
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "debezium_messages.jsonl"
@@ -35,7 +36,7 @@ class Partitioned(MirrorWorld):
 
     def stopped(self) -> Table:
         table = self.catch_up()
-        assert table.run_state is RunState.STOPPED
+        assert table.status.run_state is RunState.STOPPED
         return table
 
 
@@ -47,8 +48,8 @@ def test_a_truncate_that_has_no_place_among_other_partitions_stops_the_table(tmp
     world.change(4, "c", 3, "newer", 0)
     world.change(3, "t", partition=1)
     table = world.stopped()
-    assert table.reason == "a truncate has no place among the changes of other partitions"
-    assert (table.where, world.values()) == ("topic a, partition 1, offset 1", {1: "a", 2: "a"})
+    assert table.status.reason == "a truncate has no place among the changes of other partitions"
+    assert (table.status.where, world.values()) == ("topic a, partition 1, offset 1", {1: "a", 2: "a"})
     assert {str(path) for path in tmp_path.rglob("*.parquet")} == {file.path for file in world.data_files("n.t")}
 
 
@@ -58,7 +59,7 @@ def test_a_truncate_without_a_value_to_order_it_by_stops_the_table(tmp_path: Pat
     world.change(1, "c", 1, "a")
     world.catch_up()
     world.put(None, {"op": "t", "before": None, "after": None}, 1)
-    assert world.stopped().where == "topic a, partition 1, offset 0"
+    assert world.stopped().status.where == "topic a, partition 1, offset 0"
     assert world.values() == {1: "a"}
 
 
@@ -69,7 +70,7 @@ def test_rows_that_do_not_tell_whether_they_are_older_than_a_truncate_stop_the_t
     world.catch_up()
     world.change(6, "t", partition=1)
     reason = "rows have no value in the column _source_order, and a truncate takes away those that are older"
-    assert world.stopped().reason == reason
+    assert world.stopped().status.reason == reason
     assert world.values() == {1: "old", 2: "a"}
 
 

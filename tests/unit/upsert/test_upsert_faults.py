@@ -58,7 +58,7 @@ def _adopting(root: Path, version: int, **settings: Any) -> UpsertWorld:
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_delete_takes_all_rows_of_a_key_that_is_there_twice(tmp_path: Path, version: int) -> None:
     world = _adopting(tmp_path, version)
-    assert world.tell(("1", None)).run_state.value == "waiting"
+    assert world.tell(("1", None)).status.run_state.value == "waiting"
     assert sorted(row["v"] for row in world.mirror()) == [3, 4]
 
 
@@ -70,8 +70,8 @@ def test_a_change_replaces_all_rows_of_a_key_unless_one_of_them_is_newer(
     world = _adopting(tmp_path, version, order_by="at")
     table = world.tell(("1", {"id": 1, "v": 9, "at": at}))
     assert sorted(row["v"] for row in world.mirror() if row["id"] == 1) == left
-    assert table.resolved is not None
-    assert table.resolved.late == int(left != [9])
+    assert table.key_updates.resolved is not None
+    assert table.key_updates.resolved.late == int(left != [9])
 
 
 @pytest.mark.parametrize("version", [2, 3])

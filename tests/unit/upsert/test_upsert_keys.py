@@ -14,7 +14,7 @@ from uuid import UUID
 import fastavro
 import pytest
 
-from frazil.ingest.table import RunState
+from frazil.ingest.state.status import RunState
 from frazil.spec.models import ColumnSpec, EnvelopeSpec, FlattenSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertWorld, Value
@@ -51,7 +51,7 @@ def test_the_key_of_a_record_is_found_in_the_columns_that_its_fields_have(
     assert rows == [(1, 1, "b"), (1, 2, "a"), (2, 2, "a")]
     table = world.tell((key_of(1, 1), None), (key_of(2, 2), None), (key_of(9, 9), None))
     assert world.mirror(order, user) == [{order: 1, user: 2}]
-    assert (table.run_state, world.catalog.load("n.t__dead_letters")) == (RunState.WAITING, None)
+    assert (table.status.run_state, world.catalog.load("n.t__dead_letters")) == (RunState.WAITING, None)
 
 
 def test_a_key_that_the_value_lacks_gets_the_column_of_its_field(tmp_path: Path) -> None:

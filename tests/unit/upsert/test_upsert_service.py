@@ -16,7 +16,8 @@ from structlog.testing import capture_logs
 from frazil.catalog.port import TableState
 from frazil.ingest import plan
 from frazil.ingest.record_sizes import buffered_row_bytes
-from frazil.ingest.table import RunState, Table
+from frazil.ingest.state.status import RunState
+from frazil.ingest.table import Table
 from frazil.spec.models import ColumnSpec, DeadLettersSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs, live_rows
@@ -65,7 +66,7 @@ def test_the_last_change_of_a_key_is_its_row(tmp_path: Path, version: int) -> No
     assert world.mirror() == [{"id": 2, "v": "a"}, {"id": 3, "v": "c"}]
     table = world.tell(("2", {"id": 2, "v": "d"}), ("1", {"id": 1, "v": "e"}))
     assert world.mirror() == [{"id": 1, "v": "e"}, {"id": 2, "v": "d"}, {"id": 3, "v": "c"}]
-    assert table.run_state is RunState.WAITING
+    assert table.status.run_state is RunState.WAITING
     kinds = {(one.kind, one.is_of_one_file) for one in world.catalog.ancestors("n.t")[0].deletes}
     assert kinds == {("vector" if version == 3 else "positions", True)}
 
@@ -162,8 +163,8 @@ def test_a_key_column_that_is_a_struct_stops_the_table(tmp_path: Path) -> None:
     table = world.spec.tables[0].model_copy(update={"columns": columns})
     world.spec = world.spec.model_copy(update={"tables": (table,)})
     stopped = world.catch_up()
-    assert stopped.run_state is RunState.STOPPED
-    assert "`key_columns` takes columns with plain values only" in stopped.reason
+    assert stopped.status.run_state is RunState.STOPPED
+    assert "`key_columns` takes columns with plain values only" in stopped.status.reason
 
 
 @pytest.mark.parametrize(
@@ -180,8 +181,8 @@ def test_a_key_or_an_order_that_turns_out_to_be_no_plain_value_stops_the_table(
 ) -> None:
     world = UpsertWorld(tmp_path, key=JSON_KEYS, **settings)
     stopped = world.tell((key, {"id": 1, "o": [1], "p": {"q": 1}}))
-    assert stopped.run_state is RunState.STOPPED
-    assert stopped.reason.startswith(said)
+    assert stopped.status.run_state is RunState.STOPPED
+    assert stopped.status.reason.startswith(said)
     assert world.catalog.load("n.t") is None
 
 
@@ -226,7 +227,7 @@ def test_each_key_is_read_as_what_it_is(tmp_path: Path, first: int, batch_size: 
     world.jobs = MemoryJobs(world.source, batch_size)
     world.tell(*((f'{{"id":{n}}}', {"id": n}) for n in (1, 2, 3, 7)))
     table = world.tell(*((key, None) for key in keys[first:] + keys[:first]))
-    assert (table.run_state, world.mirror()) == (RunState.WAITING, [{"id": 3}])
+    assert (table.status.run_state, world.mirror()) == (RunState.WAITING, [{"id": 3}])
     assert [kind for kind, _ in world.dead_letters()] == ["malformed", "malformed"]
 
 
@@ -272,8 +273,8 @@ def test_a_table_that_stops_at_records_without_keys_says_how_it_could_have_them(
 ) -> None:
     world = UpsertWorld(tmp_path, key=JSON_KEYS, **settings)
     table = world.tell(*((None, {"v": number}) for number in range(100)))
-    assert table.run_state is RunState.STOPPED
-    assert table.remedy.startswith(named), table.remedy
+    assert table.status.run_state is RunState.STOPPED
+    assert table.status.remedy.startswith(named), table.status.remedy
 
 
 def test_a_late_change_does_not_replace_a_newer_row(tmp_path: Path) -> None:
@@ -343,7 +344,7 @@ def test_new_fields_and_deletes_before_any_row(tmp_path: Path) -> None:
 def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path) -> None:
     world = UpsertWorld(tmp_path, key_columns=("idd",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
     table = world.tell(("1", {"id": 1}), ("2", {"id": 2}), ("1", None))
-    assert (table.run_state, world.mirror()) == (RunState.WAITING, [])
+    assert (table.status.run_state, world.mirror()) == (RunState.WAITING, [])
     assert world.dead_letters() == [("no_key", "the table has no key column idd, and the record does not bring it")] * 3
     world.tell(("2", {"id": 2, "idd": 2}))
     assert world.mirror() == [{"id": 2, "idd": 2}]
@@ -352,7 +353,7 @@ def test_a_key_column_that_nothing_brings_makes_dead_letters(tmp_path: Path) -> 
 @pytest.mark.parametrize("settings", [{}, {"metadata": {"offset": "_offset"}}])
 def test_a_delete_before_any_row_deletes_nothing(tmp_path: Path, settings: dict[str, Any]) -> None:
     world = UpsertWorld(tmp_path, key_columns=("id",), key=JSON_KEYS, **settings)
-    assert world.tell(("1", None)).run_state is not RunState.STOPPED
+    assert world.tell(("1", None)).status.run_state is not RunState.STOPPED
     world.tell(("1", {"id": 1}), ("2", {"id": 2}), ("2", None))
     assert world.mirror("id") == [{"id": 1}]
 

@@ -210,7 +210,7 @@ class Boundaries:
             marks, missing = read_marks(reading_of_marks(known, target.envelope), records, has_events, is_strict)
             if not missing or self._schemas is None:
                 break
-            followed.schemas |= self._schemas.fetch_for(table.spec, missing, min(table.topics))
+            followed.schemas |= self._schemas.fetch_for(table.spec, missing, min(table.offsets.topics))
         return list(marks)
 
     def _events(self, table: Table, followed: _Followed, records: Sequence[ReadRecord]) -> list[Event]:
@@ -219,7 +219,7 @@ class Boundaries:
         events: list[Event] = []
         for _ in range(_ROUNDS):
             known = replace(reading, schemas=_sorted(followed.of_ends))
-            events, missing = read_events(known, records, min(table.topics))
+            events, missing = read_events(known, records, min(table.offsets.topics))
             if not missing or self._schemas is None or not records:
                 break
             followed.of_ends |= self._schemas.fetch(missing, records[0].topic, value)
@@ -228,12 +228,12 @@ class Boundaries:
 
 def check_partitions(table: Table) -> None:
     """Raises SpecError for a topic whose transactions nothing would tell apart."""
-    count = max((topic.partition_count for topic in table.topics.values()), default=0)
+    count = max((topic.partition_count for topic in table.offsets.topics.values()), default=0)
     if count > 1 and table.spec.atomic is not None and table.spec.atomic.transaction_topic is None:
         raise SpecError(
             f"a transaction may be in all {count} partitions of the topic, and nothing says when it is whole",
             remedy="write `atomic: {transaction_topic: …}` with Debezium's topic, or use a topic of one partition",
-            where=f"topic {min(table.topics)}",
+            where=f"topic {min(table.offsets.topics)}",
         )
 
 

@@ -1,0 +1,39 @@
+"""How large a table's records and rows are, learned from its batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from frazil.ingest.job import OVERSIZED_BYTES
+from frazil.ingest.plan import ASSUMED_RECORD_BYTES
+from frazil.ingest.record_sizes import learn_row_bytes
+from frazil.types import TaskReport
+
+MANY_FILES = 500
+_FEW_ROWS = 2_000
+
+
+@dataclass
+class Sizes:
+    """Sizes and rates of the batches of this process."""
+
+    #: The average of the last batch's records, and the largest record of any batch.
+    record_bytes: float = ASSUMED_RECORD_BYTES
+    largest_bytes: int | None = None
+    #: Of a row in a file; None before this process has written enough of them.
+    row_bytes: float | None = None
+    #: Whether rows of the last batch went to very many partitions; None before the first.
+    is_scattered: bool | None = None
+    records_per_s: float = 0.0
+    #: From the newest record of the last batch to its commit.
+    freshness_ms: int | None = None
+
+    def note(self, report: TaskReport) -> None:
+        """Learns from a batch that was read."""
+        if report.has_oversized:
+            self.largest_bytes = OVERSIZED_BYTES + 1
+        elif report.record_count:
+            self.record_bytes = report.value_bytes / report.record_count
+            self.largest_bytes = max(self.largest_bytes or 0, report.largest_bytes)
+            self.row_bytes = learn_row_bytes(self.row_bytes, report)
+            self.is_scattered = len(report.files) >= MANY_FILES and report.record_count < _FEW_ROWS * len(report.files)

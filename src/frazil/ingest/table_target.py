@@ -1,0 +1,181 @@
+"""What tasks need of a table of a running pipeline, made from its settings and from what is known of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyiceberg.schema import Schema
+
+from frazil.decode.settings import Framing, Reading, WriterSchema
+from frazil.decode.wire_format import KEY_HEADER
+from frazil.ingest.table_settings import envelope_of, key_column_of, own_columns, shaping_of
+from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
+from frazil.schema.name_mapping import PROPERTY, Aliases, aliases_of
+from frazil.spec.models import ValueSpec
+from frazil.write.plain_target import plain_target
+from frazil.write.target import ChangeReading, TableTarget
+
+if TYPE_CHECKING:
+    from frazil.ingest.table import Table
+
+KEY_COLUMNS = "key-columns"
+
+
+def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
+    """What tasks get to know of it; `schema` in place of its own."""
+    state, key_column = table.state, key_column_of(table.spec)
+    known = schema or (state.schema if state else None)
+    changes = _change_reading(table) if table.spec.mode == "upsert" else None
+    return TableTarget(
+        name=table.name,
+        schema_json=known.model_dump_json() if known else "",
+        location=state.location if state else "",
+        properties=tuple(sorted(state.properties.items())) if state else (),
+        io_properties=tuple(sorted(state.io_properties.items())) if state else (),
+        spec_id=state.spec_id if state else 0,
+        metadata=tuple((name, column) for name, column in table.spec.metadata.items() if column != key_column),
+        target_file_size_bytes=target_file_size(table),
+        reading=replace(_reading(table), aliases=_aliases(table, known)),
+        dead_letters=plain_target(table.bad_records.dead_letters) if table.bad_records.dead_letters else None,
+        shaping=shaping_of(table.spec),
+        key=_key_reading(table) if key_column else None,
+        headers=_header_readings(table),
+        partition_spec=state.partition_spec if state else "",
+        sort_order=state.sort_order if state else "",
+        older_specs=state.older_specs if state else (),
+        most_partitions=table.spec.limits.partitions,
+        changes=changes,
+        envelope=envelope_of(table.spec, changes.paths if changes else ()),
+        is_single_task=table.key_updates.is_single_task,
+        unpaired=tuple(sorted(table.key_updates.unpaired)),
+        missing_required=tuple(sorted(table.key_updates.missing_required)),
+        crashing=tuple(sorted(table.bad_records.crashing, key=lambda one: (one.topic, one.partition, one.offset))),
+        abandoned=tuple(sorted(table.key_updates.abandoned)),
+        applied_early=tuple(sorted(table.key_updates.applied_early)),
+        last_deletes=table.progress.last_deletes,
+        told_by=_told_by(table) if table.spec.envelope is not None else None,
+        tombstones=table.spec.tombstones if table.spec.tombstones != "delete" else "",
+    )
+
+
+def _aliases(table: Table, schema: Schema | None) -> Aliases:
+    """The other names of the table's columns, where names of new columns are those of fields, and of columns that the
+    pipeline file gives no field.
+    """
+    mapping = table.state.properties.get(PROPERTY, "") if table.state is not None else ""
+    shaping = shaping_of(table.spec)
+    if not mapping or schema is None or (shaping is not None and shaping.makes_names):
+        return ()
+    given = {column for column, _ in shaping.fields} if shaping is not None else set()
+    given.update(own_columns(table.spec))
+    return tuple((path, names) for path, names in aliases_of(mapping, schema) if path[0] not in given)
+
+
+def _change_reading(table: Table) -> ChangeReading:
+    spec = table.spec
+    columns, is_key_of_record = spec.key_columns, not spec.key_columns
+    reading = _told_by(table) if spec.envelope is not None else _key_reading(table)
+    is_plain_key = spec.key.format == "text" or (spec.key.format == "raw" and spec.envelope is None)
+    if is_key_of_record and is_plain_key:
+        # The column that the key is kept in as a whole: it is there already, without another look at the key.
+        columns, is_key_of_record = (spec.metadata["key"],), False
+    if is_key_of_record and table.state is not None:
+        columns = tuple(json.loads(table.state.marks.get(KEY_COLUMNS, "[]")))
+    return ChangeReading(
+        reading,
+        columns,
+        is_key_of_record,
+        order_by=spec.order_by or "",
+        marks_deletes=spec.deletes == "soft",
+        has_source_order=spec.order_by is not None and spec.metadata.get("source_order") == spec.order_by,
+        is_one_partition=len(table.partitions()) <= 1,
+        is_one_topic=len(spec.topics) == 1 and spec.topics[0].literal is not None,
+    )
+
+
+def _told_by(table: Table) -> Reading:
+    """How keys of envelopes are read: as their values are, where the file does not say."""
+    spec = table.spec
+    return _key_reading(table, spec.value.model_copy(update={"message": None}) if spec.key.format == "raw" else None)
+
+
+def _reading(table: Table) -> Reading:
+    spec = table.spec
+    unknown_fields: str = spec.unknown_fields
+    if spec.schema_evolution == "freeze" and unknown_fields == "add":
+        unknown_fields = "rescue" if spec.rescue else "refuse"
+    value = spec.value
+    return Reading(
+        format=value.format,
+        framing=_framing(value),
+        is_by_header=value.framing == "header" and value.source != "latest",
+        message=value.message or "",
+        schemas=tuple(sorted(table.schema.of_values)),
+        unknown_fields=unknown_fields,
+        is_rescuing=spec.rescue,
+        may_widen=spec.schema_evolution == "evolve",
+        on_bad=spec.on_bad_record,
+        max_record_bytes=spec.limits.record_bytes,
+        rejected=tuple(sorted(table.schema.rejected.items())),
+        room=max(0, spec.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)),
+        numbers=spec.numbers,
+        infers_times=spec.infers_timestamps,
+    )
+
+
+def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
+    """How keys are read. written: as what, where that is not what the file says of keys."""
+    spec = table.spec
+    key = written or spec.key
+    return Reading(
+        format=key.format,
+        framing=_framing(key),
+        is_by_header=key.framing == "header" and key.source != "latest",
+        header=KEY_HEADER,
+        message=key.message or "",
+        schemas=table.schema.under(KEY_SCHEMA),
+        unknown_fields="refuse" if spec.schema_evolution == "freeze" else "add",
+        may_widen=spec.schema_evolution == "evolve",
+        on_bad=spec.on_bad_record,
+        numbers=spec.numbers,
+    )
+
+
+def _header_readings(table: Table) -> tuple[tuple[str, Reading], ...]:
+    """By column how its header is read: as its declared type, and no more of it. Text and bytes need no reading."""
+    decoded = ((one.name, one.value) for one in table.spec.columns if one.value is not None)
+    return tuple(
+        (column, _header_reading(table, column, value))
+        for column, value in decoded
+        if value.format not in ("text", "raw")
+    )
+
+
+def _header_reading(table: Table, column: str, value: ValueSpec) -> Reading:
+    return Reading(
+        format=value.format,
+        framing=_framing(value),
+        message=value.message or "",
+        schemas=table.schema.under(f"{HEADER_SCHEMA}{column}:"),
+        unknown_fields="drop",
+        may_widen=False,
+        on_bad=table.spec.on_bad_record,
+    )
+
+
+def _schemas_of(table: Table, prefix: str) -> tuple[tuple[str, WriterSchema], ...]:
+    """Those known under ids that begin so, without that."""
+    found = sorted(item for item in table.schema.schemas.items() if item[0].startswith(prefix))
+    return tuple((name.removeprefix(prefix), schema) for name, schema in found)
+
+
+def target_file_size(table: Table) -> int:
+    declared = table.state.properties.get("write.target-file-size-bytes") if table.state else None
+    return int(declared) if declared else table.spec.commit.target_file_size_bytes
+
+
+def _framing(value: ValueSpec) -> Framing:
+    """Where the bytes name their schema, if they do."""
+    return "none" if value.framing == "header" or value.source == "latest" else value.framing
