@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer
 
 from frazil.clock import SystemClock
+from frazil.kafka.source import read_ranges
 from frazil.kafka.topics import KafkaTopics
+from frazil.runtime.jvm import Jvm
+from frazil.types import OffsetRange
 from tests.fixtures.brokers import TwoBrokers
 from tests.fixtures.waiting import wait_until
 
@@ -16,6 +20,8 @@ LED_BY_ONE, LED_BY_TWO = ("one", 0), ("two", 0)
 FIRST_WAIT_S, PROMPT_S = 8.0, 4.0
 """Once a second is waited for the silent broker, and a few for whoever tells which topics there are, on busy cores; before
 that it was ten seconds, again and again."""
+JOBS = 8
+"""Where a job asked any broker, one of two waited for the silent one."""
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +29,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
     with TwoBrokers(tmp_path_factory.mktemp("brokers")) as made:
         made.create("one", 1)
         made.create("two", 2)
+        made.create("read", 1)
         yield made
 
 
@@ -55,3 +62,23 @@ def test_a_silent_broker_is_waited_for_once_and_its_partitions_are_absent_until_
     brokers.way.join()
     wait_until(lambda: topics.ends(both) == {LED_BY_ONE: 1, LED_BY_TWO: 1}, "the broker is heard again", 60)
     assert topics.answering() == brokers.bootstrap_servers
+
+
+@pytest.mark.jvm
+def test_a_job_asks_no_broker_but_those_that_lead_what_it_reads(brokers: TwoBrokers, jvm: Jvm) -> None:
+    producer = Producer({"bootstrap.servers": brokers.bootstrap_servers})
+    producer.produce("read", b"{}")
+    producer.flush(20)
+
+    def read(servers: str) -> None:
+        properties = {"bootstrap.servers": servers, "request.timeout.ms": "10000"}
+        frame = read_ranges(jvm.session(), properties, [OffsetRange("read", 0, 0, 1)], ["value"], 1)
+        assert frame.count() == 1
+
+    both, one = brokers.bootstrap_servers, brokers.bootstrap_servers.partition(",")[0]
+    read(both)  # From now on there is a consumer, which knows who leads the partition.
+    with brokers.way.silent():
+        for servers in (both, one) * (JOBS // 2):
+            assert took_s(partial(read, servers)) < PROMPT_S
+    brokers.way.cut()
+    brokers.way.join()

@@ -12,10 +12,12 @@ from frazil.catalog.iceberg import IcebergCatalog
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.cli.output import Output
+from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.schemas import Schemas
 from frazil.kafka.properties import java_properties
 from frazil.kafka.topics import KafkaTopics
+from frazil.ops.state_file import StateFile
 from frazil.runtime.connect import catalog_properties, uses_s3
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
@@ -49,9 +51,10 @@ def running_jvm(spec: PipelineSpec) -> Iterator[Jvm]:
 
 
 def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
-    """The pipeline file's catalog; makes the folder of a local one."""
+    """The pipeline file's catalog; makes the folder of a local one. Raises UnavailableError where that one is lost."""
     file = sqlite_file(spec)
     if file is not None:
+        _check_not_lost(spec, file)
         folder = file.parent
         try:
             make_private_directory(folder)
@@ -125,6 +128,18 @@ def has_catalog(spec: PipelineSpec) -> bool:
     """False while a catalog on SQLite is yet to be made by the first run."""
     file = sqlite_file(spec)
     return file is None or _has_tables(file)
+
+
+def _check_not_lost(spec: PipelineSpec, file: Path) -> None:
+    """A new catalog in place of a lost one would have no tables, and the topics would be read again from their starts."""
+    state = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact)
+    tables = state.read().get("tables", {})
+    if not file.exists() and any(table.get("last_commit_ms") for table in tables.values()):
+        raise UnavailableError(
+            "the catalog's file is not there, and the last run has committed to tables in it",
+            remedy=f"mount or restore it; to begin again without those tables, delete {state.path}",
+            where=str(file),
+        )
 
 
 def open_catalog_for_reading(jvm: LightJvm, spec: PipelineSpec) -> IcebergCatalog:

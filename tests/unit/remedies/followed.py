@@ -203,6 +203,9 @@ BY_PEOPLE: Mapping[str, str] = {
     "see who dropped it; frazil run makes it anew": _LOG,
     "look at the table's store": _SERVICE,
     "make room on the disk; Frazil retries with back-off": _SERVICE,
+    "mount or restore it; to begin again without those tables, delete …": (
+        "unit/cli/test_wiring.py::test_a_catalog_whose_file_is_gone_is_not_made_anew_while_the_last_run_had_tables_in_it"
+    ),
     "make room where standard output goes, or let it go elsewhere, and run the command again": _SERVICE,
     "raise the topic's max.message.bytes": _SERVICE,
     "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off": _SERVICE,
