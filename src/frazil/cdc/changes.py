@@ -115,10 +115,10 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     envelope, own = target.envelope, frozenset(name for name, _ in target.metadata)
     assert envelope is not None
     if target.shaping is not None and target.layout.unbound:
-        seen = unfold(opened.decoded.wanted, target.shaping.depth)
+        seen = unfold(opened.decoded.requested_fields, target.shaping.depth)
         found = bindings_of(target.shaping, target.layout, seen)
         if found:  # The batch is planned again when it is known which fields feed these columns.
-            return _nothing(target, replace(opened.decoded, wanted=found))
+            return _nothing(target, replace(opened.decoded, requested_fields=found))
     check = Check(opened, limit)
     _check_notes(check, opened, envelope)
     keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
@@ -180,7 +180,7 @@ def _open(
     if envelope.kind == "debezium":
         note[(note <= BARE) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
     return Opened(
-        replace(decoded, wanted=united(_in_rows(decoded.wanted)), loosened=set()),
+        replace(decoded, requested_fields=united(_in_rows(decoded.requested_fields)), loosened=set()),
         note,
         _codes(envelope, columns["op"]),
         columns["op"],
@@ -269,10 +269,10 @@ def _selection(
     return Selection((*include, *((name,) for name in others)), exclude)
 
 
-def _in_rows(wanted: Mapping[Path, Mapping[str, IcebergType]]) -> list[dict[Path, Mapping[str, IcebergType]]]:
+def _in_rows(requested_fields: Mapping[Path, Mapping[str, IcebergType]]) -> list[dict[Path, Mapping[str, IcebergType]]]:
     """What is wanted of the images, by the paths of fields in the row."""
-    after = {path[1:]: members for path, members in wanted.items() if path[:1] == ("after",)}
-    before = {path[1:]: members for path, members in wanted.items() if path[:1] == ("before",)}
+    after = {path[1:]: members for path, members in requested_fields.items() if path[:1] == ("after",)}
+    before = {path[1:]: members for path, members in requested_fields.items() if path[:1] == ("before",)}
     return [after, before]
 
 
@@ -394,7 +394,7 @@ def _told(making: Making, shaped: Decoded) -> Decoded:
         columns=[],
         refused=check.refused,
         mismatches=check.first(),
-        wanted=united([of_records.wanted, shaped.wanted]),
+        requested_fields=united([of_records.requested_fields, shaped.requested_fields]),
         loosened=of_records.loosened | shaped.loosened,
         missing=of_records.missing | shaped.missing | check.missing,
         refusals=of_records.refusals | shaped.refusals,

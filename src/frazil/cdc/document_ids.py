@@ -58,11 +58,15 @@ def fill_from_keys(
     mismatches = [replace(one, row=int(rows[one.row]), path=_inside(one.path)) for one in found.mismatches]
     columns = list(opened.columns)
     columns[names.index("before")] = put_in(before, lacks, image)
-    wanted = dict(opened.wanted)
-    for path, members in found.wanted.items():
-        wanted[("before", *path)] = {**members, **wanted.get(("before", *path), {})}
+    requested_fields = dict(opened.requested_fields)
+    for path, members in found.requested_fields.items():
+        requested_fields[("before", *path)] = {**members, **requested_fields.get(("before", *path), {})}
     return replace(
-        opened, columns=columns, refused=refused, mismatches=[*opened.mismatches, *mismatches], wanted=wanted
+        opened,
+        columns=columns,
+        refused=refused,
+        mismatches=[*opened.mismatches, *mismatches],
+        requested_fields=requested_fields,
     )
 
 

@@ -49,7 +49,7 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
         columns=[found[field.name] for field in fields],
         refused=decoded.refused | texts.refused,
         mismatches=sorted([*decoded.mismatches, *texts.mismatches], key=lambda mismatch: mismatch.row)[: fitting.limit],
-        wanted=findings.wanted,
+        requested_fields=findings.requested_fields,
         dropped=decoded.dropped | findings.dropped,
         rescued=rescued_column(texts, rows) if texts.rescued else None,
     )

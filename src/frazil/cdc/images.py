@@ -102,9 +102,9 @@ def read_documents(
     for some, mine in ((inner.mismatches, outer.mismatches), ([*inner.rescued, *unknown_values(inner)], outer.rescued)):
         mine += [replace(one, row=int(owner[one.row])) for one in some]
     findings.dropped |= found.dropped
-    for path, members in found.wanted.items():
-        wanted = findings.wanted.setdefault(path, {})
-        wanted |= {member: widest(wanted.get(member, of), of) for member, of in members.items()}
+    for path, members in found.requested_fields.items():
+        requested_fields = findings.requested_fields.setdefault(path, {})
+        requested_fields |= {member: widest(requested_fields.get(member, of), of) for member, of in members.items()}
     return image
 
 

@@ -239,7 +239,11 @@ def _read_parts(stretch: Stretch, parts: Parts, good: NDArray[np.bool_]) -> None
         for one, array in zip(stretch.fields, columns, strict=True)
     ]
     nothing = np.zeros(parts.rows.size, np.bool_)
-    stretch.groups.append(Group(parts.rows, Decoded(arrays, nothing, wanted=findings.wanted, dropped=findings.dropped)))
+    stretch.groups.append(
+        Group(
+            parts.rows, Decoded(arrays, nothing, requested_fields=findings.requested_fields, dropped=findings.dropped)
+        )
+    )
 
 
 def put_together(stretch: Stretch, count: int, limit: int) -> Decoded:
@@ -269,7 +273,7 @@ def put_together(stretch: Stretch, count: int, limit: int) -> Decoded:
         columns=columns,
         refused=texts.refused,
         mismatches=sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[:limit],
-        wanted=united([one.wanted for one in decoded]),
+        requested_fields=united([one.requested_fields for one in decoded]),
         loosened=set().union(*(one.loosened for one in decoded)),
         dropped=set().union(*(one.dropped for one in decoded)),
         rescued=join_objects(rescued, count),
@@ -282,8 +286,8 @@ def united(
 ) -> dict[tuple[str, ...], dict[str, IcebergType]]:
     """What all of them want, in the widest type; of two that no type holds the first."""
     found: dict[tuple[str, ...], dict[str, IcebergType]] = {}
-    for wanted in many:
-        for path, members in wanted.items():
+    for requested_fields in many:
+        for path, members in requested_fields.items():
             mine = found.setdefault(path, {})
             for name, kind in members.items():
                 mine[name] = widest(mine[name], kind) if name in mine else kind

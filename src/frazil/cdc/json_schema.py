@@ -15,7 +15,7 @@ from frazil.decode.json_schema.refusals import refused_changes
 from frazil.decode.settings import Reading
 from frazil.name_length import without_long_names
 from frazil.schema.conflicts import without_rejected
-from frazil.schema.evolve import lacking_of, merge_wanted, type_at
+from frazil.schema.evolve import lacking_of, merge_requested_fields, type_at
 
 _IMAGES = ("after", "before")
 _FLAT = ("__op", "__deleted")
@@ -41,13 +41,15 @@ def open_framed(
     if reading.unknown_fields != "add":
         return decoded
     row = without_long_names(row)
-    wanted: dict[tuple[str, ...], Mapping[str, IcebergType]] = {
+    requested_fields: dict[tuple[str, ...], Mapping[str, IcebergType]] = {
         path: {name: type_at(row, (*path[1:], name)) or kind for name, kind in members.items()}
-        for path, members in decoded.wanted.items()
+        for path, members in decoded.requested_fields.items()
     }
     row = without_rejected(row, reading.rejected_at, ("after",))
     lacking = {("after", *path): members for path, members in lacking_of(table, row, reading.may_widen).items()}
-    return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
+    return replace(
+        decoded, requested_fields=merge_requested_fields([requested_fields, lacking] if lacking else [requested_fields])
+    )
 
 
 def row_of(envelope: Envelope, struct: StructType) -> StructType:

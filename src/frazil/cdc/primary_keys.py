@@ -77,7 +77,7 @@ def find_document_key(check: Check, opened: Opened, target: TableTarget) -> tupl
     if not (is_document & ~check.refused).any():
         return ()
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
-    kind = opened.decoded.wanted.get((), {}).get(ID) or type_at(row, (ID,))
+    kind = opened.decoded.requested_fields.get((), {}).get(ID) or type_at(row, (ID,))
     if kind is None:
         check.refuse(is_document, "no_key", _NO_ID, ID)
         return ()

@@ -13,7 +13,7 @@ from frazil.ingest.no_op_changes import find_no_op_change
 from frazil.ingest.pipeline import accept_columns, adder, within_limit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, note_key_columns
-from frazil.schema.evolve import NamesClash, Wanted, merge_wanted
+from frazil.schema.evolve import NamesClash, RequestedFields, merge_requested_fields
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Needs:
     """What letters were found to need. key_columns: of an upsert table that does not know its key yet."""
 
     missing: set[str] = field(default_factory=set)
-    wanted: list[Wanted] = field(default_factory=list)
+    requested_fields: list[RequestedFields] = field(default_factory=list)
     loosened: set[tuple[str, ...]] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
     key_columns: tuple[str, ...] = ()
@@ -31,13 +31,13 @@ class Needs:
         self.missing |= decoded.missing
         self.loosened |= decoded.loosened - fixed
         self.topics |= set(topics)
-        if decoded.wanted:
-            self.wanted.append(decoded.wanted)
+        if decoded.requested_fields:
+            self.requested_fields.append(decoded.requested_fields)
 
     @property
     def is_met(self) -> bool:
         """Whether all of it is there."""
-        return not (self.missing or self.wanted or self.loosened or self.key_columns)
+        return not (self.missing or self.requested_fields or self.loosened or self.key_columns)
 
 
 def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], topics: Iterable[str]) -> None:
@@ -57,7 +57,7 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
         return
     assert table.state is not None
     try:
-        accepted, rejected = accept_columns(table, merge_wanted(needs.wanted, keeps_first=True))
+        accepted, rejected = accept_columns(table, merge_requested_fields(needs.requested_fields, keeps_first=True))
         if rejected.keys() - table.rejected.keys():
             table.rejected |= rejected
             return

@@ -15,7 +15,7 @@ from frazil.decode.cast import Fitting, Place, require, require_inside
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type, as_written
-from frazil.schema.evolve import merge_wanted
+from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.name_mapping import column_names, column_path
 from frazil.schema.selection import Path
 
@@ -94,15 +94,15 @@ def join_aliases(reading: Reading, fields: Sequence[NestedField], decoded: Decod
         kind = member.field_type
         require_inside(fitting, as_written(column, arrow_type(kind)), kind, place.inside(member.name))
     names = column_names(reading.aliases)
-    wanted = [
+    requested_fields = [
         {column_path(path, names): {column_path((*path, name), names)[-1]: kind for name, kind in members.items()}}
-        for path, members in decoded.wanted.items()
+        for path, members in decoded.requested_fields.items()
     ]
     return replace(
         decoded,
         columns=columns,
         refused=decoded.refused | fitting.refused,
         mismatches=sorted([*decoded.mismatches, *fitting.mismatches], key=lambda mismatch: mismatch.row)[:limit],
-        wanted=merge_wanted(wanted, keeps_first=True),
+        requested_fields=merge_requested_fields(requested_fields, keeps_first=True),
         loosened={column_path(path, names) for path in decoded.loosened} | fitting.loosened,
     )

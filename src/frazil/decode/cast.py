@@ -73,7 +73,7 @@ class Fitting:
     mismatches: list[Mismatch] = field(default_factory=list)
     members: list[pa.Array] = field(default_factory=list)
     rescued: list[Mismatch] = field(default_factory=list)
-    wanted: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
+    requested_fields: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
     loosened: set[Path] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
@@ -93,7 +93,7 @@ class Fitting:
 
     def want(self, path: Path, kind: IcebergType) -> None:
         """The table should have this field, at least as wide."""
-        self.wanted.setdefault(path[:-1], {})[path[-1]] = kind
+        self.requested_fields.setdefault(path[:-1], {})[path[-1]] = kind
 
     def refuse_change(self, path: Path, what: str) -> None:
         """A change of the table that may not be: said once, with the schema that asks for it."""
@@ -140,7 +140,7 @@ def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: 
         refused=fitting.refused,
         mismatches=sorted(fitting.mismatches, key=lambda mismatch: mismatch.row)[: fitting.limit],
         # Where not one record can be read, it is not said that the schema is theirs.
-        wanted={} if count and not (columns.fault == 0).any() else fitting.wanted,
+        requested_fields={} if count and not (columns.fault == 0).any() else fitting.requested_fields,
         loosened=fitting.loosened,
         dropped=fitting.dropped,
         rescued=fitting.rescued_column(),

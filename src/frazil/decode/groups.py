@@ -12,7 +12,7 @@ from pyiceberg.types import NestedField
 
 from frazil.decode.columns import Decoded
 from frazil.schema.arrow import arrow_type, as_written
-from frazil.schema.evolve import merge_wanted
+from frazil.schema.evolve import merge_requested_fields
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def in_order(groups: Sequence[Group], fields: Sequence[NestedField], count: int,
         columns=[column.take(places) for column in columns],
         refused=refused,
         mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit],
-        wanted=merge_wanted([one.wanted for one in decoded], keeps_first=True),
+        requested_fields=merge_requested_fields([one.requested_fields for one in decoded], keeps_first=True),
         loosened=set().union(*(one.loosened for one in decoded)),
         dropped=set().union(*(one.dropped for one in decoded)),
         rescued=_rescued(groups, places),

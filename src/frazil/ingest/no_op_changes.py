@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
-from frazil.schema.evolve import Path, Wanted
+from frazil.schema.evolve import Path, RequestedFields
 from frazil.schema.projection import KEY_ROOT, spell_path
 
 
@@ -26,7 +26,11 @@ class NoOpChange:
 
 
 def find_no_op_change(
-    before: TableState, after: TableState, wanted: Wanted, loosened: Iterable[Path], last: NoOpChange | None
+    before: TableState,
+    after: TableState,
+    requested_fields: RequestedFields,
+    loosened: Iterable[Path],
+    last: NoOpChange | None,
 ) -> NoOpChange | None:
     """What left the table as it was; None where it is another now, whoever has changed it.
 
@@ -35,7 +39,7 @@ def find_no_op_change(
     """
     if (before.uuid, before.shape, before.marks) != (after.uuid, after.shape, after.marks):
         return None
-    fields = {(*parent, name) for parent, members in wanted.items() for name in members}
+    fields = {(*parent, name) for parent, members in requested_fields.items() for name in members}
     found = NoOpChange(frozenset(fields.union(loosened)), after.uuid, after.shape, after.marks)
     if found != last:
         return found

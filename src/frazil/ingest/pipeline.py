@@ -36,13 +36,13 @@ from frazil.schema.conflicts import MOST_REJECTED, accept
 from frazil.schema.evolve import (
     NamesClash,
     Path,
+    RequestedFields,
     TypesDiffer,
-    Wanted,
     compare_schemas,
-    dump_wanted,
+    dump_requested_fields,
     extend_schema,
-    load_wanted,
-    merge_wanted,
+    load_requested_fields,
+    merge_requested_fields,
     new_schema,
 )
 from frazil.schema.inference_hints import Hints, hints_of
@@ -202,7 +202,7 @@ class Pipeline:
         if report.bad_count and on_bad == "stop":
             self._delete_files(table, report)
             raise self._bad_record(planned)
-        if report.wanted or report.loosened or report.key_columns or table.state is None:
+        if report.requested_fields or report.loosened or report.key_columns or table.state is None:
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
             self._delete_files(table, report)
             return self._evolve_with_sample(planned, report)
@@ -330,7 +330,7 @@ class Pipeline:
     def _evolve(self, planned: Planned, report: TaskReport) -> Outcome:
         table = planned.table
         try:
-            wanted, rejected = accept_columns(table, self._wanted(planned, report))
+            requested_fields, rejected = accept_columns(table, self._wanted(planned, report))
             if rejected.keys() - table.rejected.keys():
                 if table.spec.on_bad_record == "stop" and not table.spec.rescue:
                     raise NamesClash(next(iter(rejected.values())))
@@ -340,19 +340,19 @@ class Pipeline:
             if table.state is not None:
                 hit("evolve.before")
                 loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
-                change = _checked(table, adder(table.spec, wanted, loosened), report.key_columns)
+                change = _checked(table, adder(table.spec, requested_fields, loosened), report.key_columns)
                 evolved = _same(table.state, self._catalog.evolve(table.name, change))
                 state = note_key_columns(self._catalog, evolved, report.key_columns)
-                no_op_change = find_no_op_change(table.state, state, wanted, loosened, table.no_op_change)
+                no_op_change = find_no_op_change(table.state, state, requested_fields, loosened, table.no_op_change)
                 return Outcome(state, report, no_op_change=no_op_change)
-            schema = _checked(table, adder(table.spec, wanted), report.key_columns)(Schema())
+            schema = _checked(table, adder(table.spec, requested_fields), report.key_columns)(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Outcome(None, report, is_empty=True)
             hit("create.before")
             return Outcome(note_key_columns(self._catalog, self.create(table, schema), report.key_columns), report)
         except TypesDiffer as error:
             # Read against the types that were seen first, the record that contradicts them is a bad one with a place.
-            first = merge_wanted(map(load_wanted, report.wanted), keeps_first=True)
+            first = merge_requested_fields(map(load_requested_fields, report.requested_fields), keeps_first=True)
             schema = adder(table.spec, first)(table.state.schema if table.state else Schema())
             remedy = f"declare the column {error.path[0]} with a type that holds the values, or fix the producer"
             if error.path[0] == KEY_ROOT:
@@ -373,37 +373,46 @@ class Pipeline:
         the batch itself has seen comes first.
         """
         table = planned.table
-        if not report.wanted or table.progress.snapshot_id is not None:
+        if not report.requested_fields or table.progress.snapshot_id is not None:
             return report
         record_bytes = report.value_bytes / max(1, report.record_count)
         try:
-            wanted, missing = [self._wanted(planned, report)], report.missing
+            requested_fields, missing = [self._wanted(planned, report)], report.missing
         except TypesDiffer:  # The table stops at a record of the batch.
             return report
         for ranges in sample_reads(planned.position, planned.batch.ranges, planned.reach, record_bytes):
             batch = Batch(table.name, tuple(ranges))
-            job = with_hints(_job([replace(planned, batch=batch)], is_trial=True), hints_of(merge_wanted(wanted, True)))
+            job = with_hints(
+                _job([replace(planned, batch=batch)], is_trial=True),
+                hints_of(merge_requested_fields(requested_fields, True)),
+            )
             try:
                 found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
             except TaskFailedError as error:  # The record that it fails for is searched once its batch is read.
                 note_unsampled(batch, error)
                 continue
-            wanted += map(load_wanted, found.wanted)
+            requested_fields += map(load_requested_fields, found.requested_fields)
             missing |= found.missing
-        if len(wanted) == 1 and not missing:
+        if len(requested_fields) == 1 and not missing:
             return report
         if table.spec.infers_timestamps:
-            wanted = agree_on_times(wanted)
-        return replace(report, wanted=(dump_wanted(merge_wanted(wanted, keeps_first=True)),), missing=missing)
+            requested_fields = agree_on_times(requested_fields)
+        return replace(
+            report,
+            requested_fields=(dump_requested_fields(merge_requested_fields(requested_fields, keeps_first=True)),),
+            missing=missing,
+        )
 
-    def _wanted(self, planned: Planned, report: TaskReport) -> Wanted:
+    def _wanted(self, planned: Planned, report: TaskReport) -> RequestedFields:
         """What the tasks want together. Where they contradict each other, TypesDiffer, or what was seen first if the rest
         may be bad records or can be rescued.
         """
         spec = planned.table.spec
         keeps_first = spec.on_bad_record != "stop" or spec.rescue
-        wanted: list[Wanted] = list(map(load_wanted, report.wanted))
-        return merge_wanted(agree_on_times(wanted) if spec.infers_timestamps else wanted, keeps_first)
+        requested_fields: list[RequestedFields] = list(map(load_requested_fields, report.requested_fields))
+        return merge_requested_fields(
+            agree_on_times(requested_fields) if spec.infers_timestamps else requested_fields, keeps_first
+        )
 
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
         table, state = planned.table, planned.table.state
@@ -473,14 +482,14 @@ def _key_updates_first(table: Table, report: TaskReport) -> bool:
     return table.dead_letters is not None and bool(report.has_key_updates or report.unpaired or report.ends)
 
 
-def accept_columns(table: Table, wanted: Wanted) -> tuple[Wanted, dict[Path, str]]:
+def accept_columns(table: Table, requested_fields: RequestedFields) -> tuple[RequestedFields, dict[Path, str]]:
     """What of it the table can have, and the other fields with the reason. Raises NamesClash where these are too many, or
     where records with them should have been refused.
     """
     spec = table.spec
     declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
     schema = table.state.schema if table.state is not None else new_schema(declared.items())
-    accepted, rejected = accept(wanted, lambda some: adder(spec, some)(schema))
+    accepted, rejected = accept(requested_fields, lambda some: adder(spec, some)(schema))
     is_known = not accepted and rejected.keys() <= table.rejected.keys()
     if rejected and (is_known or len(rejected.keys() | table.rejected.keys()) > MOST_REJECTED):
         raise NamesClash(next(iter(rejected.values())))
@@ -539,19 +548,21 @@ def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
     return lambda schema: extend_schema(schema, {(): {**declared, **own_columns(spec)}})
 
 
-def adder(spec: TableSpec, wanted: Wanted, loosened: Sequence[Path] = ()) -> Callable[[Schema], Schema]:
+def adder(
+    spec: TableSpec, requested_fields: RequestedFields, loosened: Sequence[Path] = ()
+) -> Callable[[Schema], Schema]:
     """The change that gives a table the fields that records have and it lacks. The change raises NamesClash."""
     own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.schema_evolution == "evolve"
     if shaping is not None:
-        return lambda schema: extend_shaped(schema, shaping, own, wanted, loosened, may_widen)
-    check_metadata_names(wanted, own)
+        return lambda schema: extend_shaped(schema, shaping, own, requested_fields, loosened, may_widen)
+    check_metadata_names(requested_fields, own)
 
     def change(schema: Schema) -> Schema:
         there = {column.name for column in schema.fields}
-        for name in wanted.get((), {}):
+        for name in requested_fields.get((), {}):
             if name not in there:
                 check_reserved(name, (name,))
-        return extend_schema(schema, wanted, loosened, may_widen)
+        return extend_schema(schema, requested_fields, loosened, may_widen)
 
     return change
 
@@ -566,9 +577,9 @@ def _may_show_some(planned: Planned) -> bool:
     return table.spec.on_bad_record == "dead_letter" and is_new and not is_cut and planned.batch.span >= FEWEST_TO_JUDGE
 
 
-def check_metadata_names(wanted: Wanted, columns: Iterable[str]) -> None:
+def check_metadata_names(requested_fields: RequestedFields, columns: Iterable[str]) -> None:
     """Raises NamesClash when records bring a field with the name of a metadata column: one of the two would be lost."""
-    fields = {fold(name): name for name in wanted.get((), {})}
+    fields = {fold(name): name for name in requested_fields.get((), {})}
     for column in columns:
         name = fields.get(fold(column))
         if name is not None:

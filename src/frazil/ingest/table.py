@@ -545,7 +545,7 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
         headers=tuple((column.name, column.header) for column in spec.columns if column.header is not None),
         key=key_column_of(spec),
     )
-    if shaping.include and not shaping.makes_names:  # A declared column is wanted, whatever the list says.
+    if shaping.include and not shaping.makes_names:  # A declared column is kept, whatever the list says.
         others = tuple((column.name,) for column in spec.columns if not column.field and not column.is_own)
         shaping = replace(shaping, include=shaping.include + others)
     return shaping if shaping != Shaping() else None

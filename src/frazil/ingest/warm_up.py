@@ -29,7 +29,7 @@ def warm_up(compiles_all: bool = False) -> None:
     compiles_all: also what few tables need, two minutes of one core where it is not on disk yet.
     """
     values = pa.array([json.dumps(_SAMPLE).encode()], pa.binary())
-    found = decode_json(values, ()).wanted.get((), {})
+    found = decode_json(values, ()).requested_fields.get((), {})
     decode_json(values, new_schema(found.items()).fields)
     may_be_messages(values)
     decimals.warm_up(compiles_all)

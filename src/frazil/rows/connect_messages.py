@@ -281,10 +281,12 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     meanings = with_keys(_below(name, schema), reading.keys)
     struct, columns = give_meaning(written, columns, meanings, lambda path: type_at(table, path))
     decoded = fit_columns(Fitting(reading, "", message.rows.size, texts.limit), struct, columns, column)
-    wanted = decoded.wanted
+    requested_fields = decoded.requested_fields
     if kind is None:
-        wanted = {(): {name: struct.fields[0].field_type}}
-    return _with_mismatches(found, message.rows, replace(decoded, wanted=wanted, dropped=set()), set())
+        requested_fields = {(): {name: struct.fields[0].field_type}}
+    return _with_mismatches(
+        found, message.rows, replace(decoded, requested_fields=requested_fields, dropped=set()), set()
+    )
 
 
 def _below(name: str, schema: ConnectType) -> dict[Path, Meaning]:
@@ -333,6 +335,6 @@ def _with_mismatches(found: _Messages, rows: NDArray[np.int64], decoded: Decoded
         decoded,
         refused=refused,
         mismatches=sorted([*decoded.mismatches, *mismatches], key=lambda mismatch: mismatch.row)[: texts.limit],
-        wanted={} if texts.refused[rows].all() else decoded.wanted,
+        requested_fields={} if texts.refused[rows].all() else decoded.requested_fields,
         dropped=decoded.dropped | dropped,
     )

@@ -27,7 +27,7 @@ from frazil.decode.settings import Reading
 from frazil.rows.connect_messages import are_null_messages, decode_records
 from frazil.rows.writer_schemas import decode_framed
 from frazil.schema.conflicts import growth
-from frazil.schema.evolve import Wanted
+from frazil.schema.evolve import RequestedFields
 from frazil.schema.name_mapping import with_aliases
 
 _MOST_TRIES = 500
@@ -64,7 +64,7 @@ def _decode_values(
 ) -> Decoded:
     kept, unread = _without_large(reading, records)
     decoded = _decode(reading, fields, kept, limit)
-    if _growth(reading, fields, decoded.wanted) > reading.room:
+    if _growth(reading, fields, decoded.requested_fields) > reading.room:
         wide: list[Mismatch] = []
         with suppress(_NotFew):  # Then all of them count, and the table stops.
             wide = _find_wide(reading, fields, kept, np.arange(len(kept["value"])), itertools.count(1))
@@ -111,14 +111,16 @@ def _without(records: Mapping[str, pa.Array], rows: Sequence[int]) -> dict[str, 
     return {**records, "value": pc.if_else(pa.array(is_out), pa.scalar(None, pa.binary()), records["value"])}
 
 
-def _growth(reading: Reading, fields: tuple[NestedField, ...], wanted: Wanted) -> int:
+def _growth(reading: Reading, fields: tuple[NestedField, ...], requested_fields: RequestedFields) -> int:
     """How many columns more the table would have. Of a change the row before it brings those of the row after it."""
-    if not wanted:
+    if not requested_fields:
         return 0
     is_shaped = reading.selection is not None
     if reading.envelope is None:
-        return growth(fields, wanted, is_shaped)
-    images = ({path: of for path, of in wanted.items() if path[:1] == (image,)} for image in ("after", "before"))
+        return growth(fields, requested_fields, is_shaped)
+    images = (
+        {path: of for path, of in requested_fields.items() if path[:1] == (image,)} for image in ("after", "before")
+    )
     return max(growth(fields, image, is_shaped) for image in images)
 
 
@@ -133,7 +135,7 @@ def _find_wide(
     if next(tries) > _MOST_TRIES:
         raise _NotFew
     some = {name: column.take(pa.array(rows)) for name, column in records.items()}
-    brought = _growth(reading, fields, _decode(reading, fields, some, 0).wanted)
+    brought = _growth(reading, fields, _decode(reading, fields, some, 0).requested_fields)
     if brought <= reading.room:
         return []
     if rows.size > 1:

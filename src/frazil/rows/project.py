@@ -23,7 +23,7 @@ from frazil.rows.decoder import decode_values
 from frazil.rows.metadata_columns import decoded_header, own_column
 from frazil.rows.record_keys import decode_keys
 from frazil.schema.arrow import arrow_type, pick
-from frazil.schema.evolve import merge_wanted
+from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.projection import Layout, Shaping, in_record, is_held, is_one_column, unfold
 from frazil.schema.selection import Path
 from frazil.write.target import TableTarget
@@ -53,7 +53,7 @@ def decode_rows(
         found = bindings_of(shaping, layout, _list_fields(reading, shaping, layout, records))
         if found:  # The batch is planned again when it is known which fields feed these columns.
             nulls = [pa.nulls(len(records["value"]), arrow_type(field.field_type)) for field in target.fields]
-            return Decoded(nulls, np.zeros(len(records["value"]), np.bool_), wanted=found)
+            return Decoded(nulls, np.zeros(len(records["value"]), np.bool_), requested_fields=found)
     decoded = decode_some(reading, layout.fields, records, limit, there)
     return shape_columns(target, shaping, decoded, records, limit)
 
@@ -130,7 +130,7 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
         mismatches=sorted(
             [*decoded.mismatches, *fitting.mismatches, *key.mismatches], key=lambda mismatch: mismatch.row
         )[:limit],
-        wanted=merge_wanted([decoded.wanted, key.wanted]),
+        requested_fields=merge_requested_fields([decoded.requested_fields, key.requested_fields]),
         missing=missing,
         refusals=decoded.refusals | key.refusals,
         dropped=decoded.dropped | key.dropped,
@@ -169,8 +169,8 @@ def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Re
         return []
     if reading.format == "json" and not may_be_messages(records["value"]).size:
         return list_paths(records["value"], shaping.depth)
-    wanted = decode_values(replace(reading, unknown_fields="add"), layout.fields, records, 0).wanted
-    return unfold(wanted, shaping.depth)
+    requested_fields = decode_values(replace(reading, unknown_fields="add"), layout.fields, records, 0).requested_fields
+    return unfold(requested_fields, shaping.depth)
 
 
 def bindings_of(

@@ -43,7 +43,9 @@ def decode_keys(
     found = _decode_there(reading, name, kind, {"value": records["key"], "headers": headers}, limit, "key")
     return replace(
         found,
-        wanted={(KEY_ROOT, *path[1:]) if path else (): _at_root(path, of) for path, of in found.wanted.items()},
+        requested_fields={
+            (KEY_ROOT, *path[1:]) if path else (): _at_root(path, of) for path, of in found.requested_fields.items()
+        },
         missing={KEY_SCHEMA + schema_id for schema_id in found.missing},
     )
 
@@ -118,7 +120,7 @@ def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Arra
     fields = opened_fields(reading.envelope, kind.fields, ())
     found = decode_values(reading, fields, {name: held for name, held in records.items() if held is not None}, limit)
     place = next(n for n, field in enumerate(fields) if field.name == "after")
-    return replace(found, columns=[found.columns[place]], wanted={}, loosened=set())
+    return replace(found, columns=[found.columns[place]], requested_fields={}, loosened=set())
 
 
 def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, what: str) -> Decoded:
@@ -151,7 +153,7 @@ def _read_framed(
         found,
         columns=columns,
         mismatches=[replace(one, path=_path(name, one.path, is_record)) for one in found.mismatches],
-        wanted=_wanted(found.wanted, name, kind, is_record),
+        requested_fields=_wanted(found.requested_fields, name, kind, is_record),
     )
 
 
@@ -161,16 +163,16 @@ def _path(name: str, path: str, is_record: bool) -> str:
 
 
 def _wanted(
-    wanted: Mapping[Path, Mapping[str, IcebergType]], name: str, kind: IcebergType | None, is_record: bool
+    requested_fields: Mapping[Path, Mapping[str, IcebergType]], name: str, kind: IcebergType | None, is_record: bool
 ) -> dict[Path, dict[str, IcebergType]]:
     if not is_record:
         return {
             (name, *path[1:]) if path else (): dict(members) if path else {name: members["value"]}
-            for path, members in wanted.items()
+            for path, members in requested_fields.items()
         }
     if kind is not None:
-        return {(name, *path): dict(members) for path, members in wanted.items()}
-    members = [NestedField(0, field, of, required=False) for field, of in wanted.get((), {}).items()]
+        return {(name, *path): dict(members) for path, members in requested_fields.items()}
+    members = [NestedField(0, field, of, required=False) for field, of in requested_fields.get((), {}).items()]
     return {(): {name: StructType(*members)}} if members else {}
 
 

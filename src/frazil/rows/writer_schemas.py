@@ -45,7 +45,7 @@ from frazil.name_length import without_long_names
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import arrow_type, as_written
 from frazil.schema.conflicts import without_rejected
-from frazil.schema.evolve import lacking_of, merge_wanted, type_at, widest
+from frazil.schema.evolve import lacking_of, merge_requested_fields, type_at, widest
 
 LATEST = "latest"
 _WARM_TYPES: dict[str, Any] = {
@@ -279,14 +279,16 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     if batch.reading.unknown_fields != "add":
         return decoded
     struct = without_long_names(struct)
-    wanted = {
+    requested_fields = {
         path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
-        for path, members in decoded.wanted.items()
+        for path, members in decoded.requested_fields.items()
     }
     lacking = lacking_of(table, without_rejected(struct, batch.reading.rejected_at), batch.reading.may_widen)
     if decoded.refused.all() and decode_json(texts, (), replace(options, unknown_fields="drop")).refused.all():
         lacking = {}  # Where not one record can be read, it is not said that the schema is theirs.
-    return replace(decoded, wanted=merge_wanted([wanted, lacking] if lacking else [wanted]))
+    return replace(
+        decoded, requested_fields=merge_requested_fields([requested_fields, lacking] if lacking else [requested_fields])
+    )
 
 
 def _open_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodies) -> Decoded:
@@ -415,15 +417,15 @@ def _put_together(batch: _Batch, row_count: int) -> Decoded:
         for n, kind in enumerate(kinds)
     ]
     refused = np.zeros(row_count, np.bool_)
-    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     mismatches = []
     for group in groups:
         refused[group.rows] = group.decoded.refused
         mismatches += [
             Mismatch(int(group.rows[m.row]), m.path, m.kind, m.reason, m.text) for m in group.decoded.mismatches
         ]
-        for path, members in group.decoded.wanted.items():
-            mine = wanted.setdefault(path, {})
+        for path, members in group.decoded.requested_fields.items():
+            mine = requested_fields.setdefault(path, {})
             for name, kind in members.items():
                 mine[name] = widest(mine[name], kind) if name in mine else kind
     decoded = [group.decoded for group in groups]
@@ -431,7 +433,7 @@ def _put_together(batch: _Batch, row_count: int) -> Decoded:
         columns=columns,
         refused=refused,
         mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[: batch.limit],
-        wanted=wanted,
+        requested_fields=requested_fields,
         loosened=set().union(*(one.loosened for one in decoded)),
         dropped=set().union(*(one.dropped for one in decoded)),
         rescued=_rescued(groups, places) if any(one.rescued is not None for one in decoded) else None,

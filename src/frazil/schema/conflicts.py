@@ -10,25 +10,30 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from frazil.schema.evolve import NamesClash, Path, Wanted, extend_fields
+from frazil.schema.evolve import NamesClash, Path, RequestedFields, extend_fields
 from frazil.schema.selection import list_with, map_with
 
 MOST_REJECTED = 100
 """So many fields may be kept out: what makes up more of them is no record that is wrong."""
 
 
-def accept(wanted: Wanted, check: Callable[[Wanted], object]) -> tuple[Wanted, dict[Path, str]]:
+def accept(
+    requested_fields: RequestedFields, check: Callable[[RequestedFields], object]
+) -> tuple[RequestedFields, dict[Path, str]]:
     """The fields that the table can have together, those that come first before others, and of the others the reason.
 
     check: raises NamesClash where the table cannot have the fields it is given; what it says of a single one is the reason.
     Raises NamesClash itself where more than MOST_REJECTED would be kept out.
     """
     clashes: dict[Path, NamesClash] = {}
-    accepted = set(_accept(list(_leaves(wanted)), [], lambda kept: check(_only(wanted, set(kept))), clashes))
+    accepted = set(
+        _accept(list(_leaves(requested_fields)), [], lambda kept: check(_only(requested_fields, set(kept))), clashes)
+    )
     rejected = {
-        path if clash.is_exact else _rejected(path, wanted, accepted): str(clash) for path, clash in clashes.items()
+        path if clash.is_exact else _rejected(path, requested_fields, accepted): str(clash)
+        for path, clash in clashes.items()
     }
-    return _only(wanted, accepted), rejected
+    return _only(requested_fields, accepted), rejected
 
 
 def _accept(
@@ -52,8 +57,8 @@ def _accept(
     return list(paths)
 
 
-def _leaves(wanted: Wanted) -> Iterator[Path]:
-    for parent, members in wanted.items():
+def _leaves(requested_fields: RequestedFields) -> Iterator[Path]:
+    for parent, members in requested_fields.items():
         for name, kind in members.items():
             yield from _leaves_of(kind, (*parent, name))
 
@@ -66,10 +71,10 @@ def _leaves_of(kind: IcebergType, path: Path) -> Iterator[Path]:
         yield path
 
 
-def _only(wanted: Wanted, kept: Collection[Path]) -> dict[Path, dict[str, IcebergType]]:
-    """What is wanted, as far as its leaves are kept."""
+def _only(requested_fields: RequestedFields, kept: Collection[Path]) -> dict[Path, dict[str, IcebergType]]:
+    """The requested fields whose leaves are kept."""
     found: dict[Path, dict[str, IcebergType]] = {}
-    for parent, members in wanted.items():
+    for parent, members in requested_fields.items():
         for name, kind in members.items():
             left = _pruned(kind, (*parent, name), lambda path: path in kept)
             if left is not None:
@@ -86,9 +91,9 @@ def _pruned(kind: IcebergType, path: Path, takes: Callable[[Path], bool]) -> Ice
     return StructType(*left) if left else None
 
 
-def _rejected(path: Path, wanted: Wanted, accepted: Collection[Path]) -> Path:
+def _rejected(path: Path, requested_fields: RequestedFields, accepted: Collection[Path]) -> Path:
     """The outermost field around the one at `path` of which nothing is accepted: what records have there has no place."""
-    known = max((parent for parent in wanted if path[: len(parent)] == parent), key=len)
+    known = max((parent for parent in requested_fields if path[: len(parent)] == parent), key=len)
     for cut in range(len(known) + 1, len(path)):
         if not any(other[:cut] == path[:cut] for other in accepted):
             return path[:cut]
@@ -120,12 +125,12 @@ def type_without_rejected(kind: IcebergType, rejected: Collection[Path], path: P
     return kind
 
 
-def growth(fields: Sequence[NestedField], wanted: Wanted, is_shaped: bool = False) -> int:
-    """How many columns more a table of these fields has with what is wanted, nested ones counted. is_shaped: records inside
-    records may become columns of the top, so they do not count themselves.
+def growth(fields: Sequence[NestedField], requested_fields: RequestedFields, is_shaped: bool = False) -> int:
+    """How many columns more a table of these fields has with the requested fields, nested ones counted. is_shaped:
+    records inside records may become columns of the top, so they do not count themselves.
     """
     before = StructType(*fields)
-    after = extend_fields(before, wanted)
+    after = extend_fields(before, requested_fields)
     return _count(after, is_shaped) - _count(before, is_shaped)
 
 

@@ -31,7 +31,7 @@ from frazil.name_length import is_long, long_name_in, say_long
 from frazil.schema.name_case import Spellings, clash_reason, exits, one_spelling
 from frazil.schema.selection import list_with, map_with
 
-Wanted = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
+RequestedFields = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
 """Fields a table lacks, or has in a narrower type: by path of the struct they belong to (`element` and `value` lead into
 lists and maps).
 """
@@ -68,17 +68,17 @@ class SchemaChange:
     is_new: bool = True
 
 
-def dump_wanted(wanted: Wanted) -> str:
+def dump_requested_fields(requested_fields: RequestedFields) -> str:
     """As JSON, field ids left to chance."""
     plain = [
         [list(path), [[name, json.loads(_struct_json(kind))] for name, kind in fields.items()]]
-        for path, fields in wanted.items()
+        for path, fields in requested_fields.items()
     ]
     return json.dumps(plain)
 
 
-def load_wanted(text: str) -> dict[tuple[str, ...], dict[str, IcebergType]]:
-    """What `dump_wanted` wrote."""
+def load_requested_fields(text: str) -> dict[tuple[str, ...], dict[str, IcebergType]]:
+    """What `dump_requested_fields` wrote."""
     found: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     for path, fields in json.loads(text):
         members = {name: StructType.model_validate(struct).fields[0].field_type for name, struct in fields}
@@ -90,13 +90,15 @@ def _struct_json(kind: IcebergType) -> str:
     return StructType(NestedField(0, "_", kind, required=False)).model_dump_json()
 
 
-def merge_wanted(many: Iterable[Wanted], keeps_first: bool = False) -> dict[tuple[str, ...], dict[str, IcebergType]]:
+def merge_requested_fields(
+    many: Iterable[RequestedFields], keeps_first: bool = False
+) -> dict[tuple[str, ...], dict[str, IcebergType]]:
     """What all tasks together want; TypesDiffer where they contradict each other. keeps_first: there it is what was seen
     first, and what contradicts it is then a misfit with a place.
     """
     merged: dict[tuple[str, ...], dict[str, IcebergType]] = {}
-    for wanted in many:
-        for path, fields in wanted.items():
+    for requested_fields in many:
+        for path, fields in requested_fields.items():
             mine = merged.setdefault(path, {})
             for name, kind in fields.items():
                 mine[name] = merge_types(mine[name], kind, (*path, name), keeps_first) if name in mine else kind
@@ -104,7 +106,7 @@ def merge_wanted(many: Iterable[Wanted], keeps_first: bool = False) -> dict[tupl
 
 
 def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...], keeps_first: bool = False) -> IcebergType:
-    """The inferred type that holds the values of both. keeps_first: as in `merge_wanted`, at every level."""
+    """The inferred type that holds the values of both. keeps_first: as in `merge_requested_fields`, at every level."""
     if isinstance(one, StructType) and isinstance(other, StructType):
         fields = {field.name: field.field_type for field in one.fields}
         for name, kind in ((field.name, field.field_type) for field in other.fields):
@@ -144,7 +146,7 @@ def widest(one: IcebergType, other: IcebergType) -> IcebergType:
     return merge_types(one, other, (), keeps_first=True)
 
 
-def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> Wanted:
+def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> RequestedFields:
     """The fields of a writer's struct that the table lacks, or has too narrow and may widen. path: of the structs."""
     known, spellings = {field.name: field.field_type for field in table.fields}, Spellings(f.name for f in table.fields)
     found: dict[Path, Mapping[str, IcebergType]] = {}
@@ -199,16 +201,18 @@ def can_promote(old: IcebergType, new: IcebergType) -> bool:
     return (type(old), type(new)) in ((IntegerType, LongType), (FloatType, DoubleType))
 
 
-def extend_schema(schema: Schema, wanted: Wanted, loosened: Iterable[Path] = (), may_widen: bool = True) -> Schema:
+def extend_schema(
+    schema: Schema, requested_fields: RequestedFields, loosened: Iterable[Path] = (), may_widen: bool = True
+) -> Schema:
     """`schema` with the wanted fields, ids of new fields above all others (the catalog gives its own).
 
     A field that is there already (another process was quicker) stays as it is, but gets what it lacks of the wanted type:
     nested fields, or, if it may be widened, a wider type that Iceberg allows. loosened: fields that become optional. Raises
     NamesClash for what no table can have.
     """
-    _check_lengths(wanted)
+    _check_lengths(requested_fields)
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
-    fields = _extend(schema.as_struct(), wanted, (), ids, may_widen).fields
+    fields = _extend(schema.as_struct(), requested_fields, (), ids, may_widen).fields
     for path in loosened:
         fields = _loosen(StructType(*fields), path).fields
     known = frozenset(schema.field_ids)
@@ -220,9 +224,9 @@ def extend_schema(schema: Schema, wanted: Wanted, loosened: Iterable[Path] = (),
         raise NamesClash(f"no table can have these columns together: {error}") from None
 
 
-def _check_lengths(wanted: Wanted) -> None:
+def _check_lengths(requested_fields: RequestedFields) -> None:
     """Raises NamesClash for a name that no column may have."""
-    for members in wanted.values():
+    for members in requested_fields.values():
         for name, kind in members.items():
             long = name if is_long(name) else long_name_in(kind)
             if long is not None:
@@ -278,9 +282,9 @@ def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
         yield from _paths(kind.value_type, (*path, "value"))
 
 
-def extend_fields(struct: StructType, wanted: Wanted) -> StructType:
+def extend_fields(struct: StructType, requested_fields: RequestedFields) -> StructType:
     """The struct with the wanted fields; their ids say nothing, and whether a table can have them is not asked."""
-    return _extend(struct, wanted, (), itertools.repeat(0), may_widen=True)
+    return _extend(struct, requested_fields, (), itertools.repeat(0), may_widen=True)
 
 
 def new_schema(fields: Iterable[tuple[str, IcebergType]]) -> Schema:
@@ -304,11 +308,11 @@ def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
 
 
 def _extend(
-    struct: StructType, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
+    struct: StructType, requested_fields: RequestedFields, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
 ) -> StructType:
-    fields = [_extend_field(field, wanted, (*path, field.name), ids, may_widen) for field in struct.fields]
+    fields = [_extend_field(field, requested_fields, (*path, field.name), ids, may_widen) for field in struct.fields]
     known, spellings = {field.name: n for n, field in enumerate(fields)}, Spellings(field.name for field in fields)
-    for name, kind in wanted.get(path, {}).items():
+    for name, kind in requested_fields.get(path, {}).items():
         column = spellings.find(name)
         if column is not None:
             place = known[column]
@@ -358,21 +362,23 @@ def _loosen_inside(kind: IcebergType, path: Path) -> IcebergType:
 
 
 def _extend_field(
-    field: NestedField, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
+    field: NestedField, requested_fields: RequestedFields, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
 ) -> NestedField:
-    return field.model_copy(update={"field_type": _extend_type(field.field_type, wanted, path, ids, may_widen)})
+    return field.model_copy(
+        update={"field_type": _extend_type(field.field_type, requested_fields, path, ids, may_widen)}
+    )
 
 
 def _extend_type(
-    kind: IcebergType, wanted: Wanted, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
+    kind: IcebergType, requested_fields: RequestedFields, path: tuple[str, ...], ids: Iterator[int], may_widen: bool
 ) -> IcebergType:
     if isinstance(kind, StructType):
-        return _extend(kind, wanted, path, ids, may_widen)
+        return _extend(kind, requested_fields, path, ids, may_widen)
     if isinstance(kind, ListType):
-        element = _extend_type(kind.element_type, wanted, (*path, "element"), ids, may_widen)
+        element = _extend_type(kind.element_type, requested_fields, (*path, "element"), ids, may_widen)
         return list_with(kind, element, kind.element_required)
     if isinstance(kind, MapType):
-        value = _extend_type(kind.value_type, wanted, (*path, "value"), ids, may_widen)
+        value = _extend_type(kind.value_type, requested_fields, (*path, "value"), ids, may_widen)
         return map_with(kind, value, kind.value_required)
     return kind
 

@@ -26,7 +26,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.schema.evolve import Path, Wanted
+from frazil.schema.evolve import Path, RequestedFields
 
 Hints = tuple[tuple[Path, str], ...]
 _KINDS: dict[type[IcebergType], str] = {
@@ -45,11 +45,11 @@ _KINDS: dict[type[IcebergType], str] = {
 }
 
 
-def hints_of(wanted: Wanted) -> Hints:
-    """The kinds of the fields that are wanted, and of all that is in them."""
+def hints_of(requested_fields: RequestedFields) -> Hints:
+    """The kinds of the requested fields, and of all that is in them."""
     return tuple(
         hint
-        for parent, members in wanted.items()
+        for parent, members in requested_fields.items()
         for name, kind in members.items()
         for hint in _hints(kind, (*parent, name))
     )

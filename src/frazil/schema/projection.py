@@ -15,7 +15,16 @@ from functools import cached_property
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IcebergType, ListType, MapType, NestedField, StructType, TimeType
 
-from frazil.schema.evolve import NamesClash, Wanted, adds_to, extend_schema, merge_types, merge_wanted, type_at, widest
+from frazil.schema.evolve import (
+    NamesClash,
+    RequestedFields,
+    adds_to,
+    extend_schema,
+    merge_requested_fields,
+    merge_types,
+    type_at,
+    widest,
+)
 from frazil.schema.name_case import exits, fold
 from frazil.schema.selection import Path, Selection, is_bare, list_with, map_with
 from frazil.types import RESERVED_COLUMNS
@@ -254,11 +263,11 @@ def extend_shaped(
     schema: Schema,
     shaping: Shaping,
     own: Collection[str],
-    wanted: Wanted,
+    requested_fields: RequestedFields,
     loosened: Collection[Path] = (),
     may_widen: bool = True,
 ) -> Schema:
-    """`extend_schema` with fields of records: `wanted` is by their paths, `loosened` by columns.
+    """`extend_schema` with fields of records: `requested_fields` is by their paths, `loosened` by columns.
 
     own: columns that do not come from the record's value. Raises NamesClash when two fields would share a column.
     """
@@ -266,7 +275,7 @@ def extend_shaped(
     before, schema = schema, _schema_in_record(schema, others)
     plan = _Plan(schema, shaping, others)
     of_keys: dict[Path, dict[str, IcebergType]] = {}
-    for parent, members in wanted.items():
+    for parent, members in requested_fields.items():
         for name, kind in members.items():
             path = (*parent, name)
             if path[0] == KEY_ROOT:
@@ -275,7 +284,7 @@ def extend_shaped(
             else:
                 plan.add(path, kind)
     columns, docs = plan.columns()
-    columns = merge_wanted([columns, of_keys])
+    columns = merge_requested_fields([columns, of_keys])
     after = document(extend_schema(schema, columns, loosened, may_widen), docs)
     return _schema_in_table(after, before, shaping.case, others)
 
@@ -415,9 +424,9 @@ class _Plan:
         name = self._shaping.column_name(path)
         return self._bound.get(name, path) is None and is_one_column(self._known[name].field_type)
 
-    def columns(self) -> tuple[Wanted, dict[str, str]]:
+    def columns(self) -> tuple[RequestedFields, dict[str, str]]:
         """What the table lacks, by columns, and the docs of columns that say which field feeds them."""
-        wanted = {path: dict(members) for path, members in self._inside.items()}
+        requested_fields = {path: dict(members) for path, members in self._inside.items()}
         docs: dict[str, str] = {}
         claimed = {fold(name): path for name, path in self._bound.items() if path is not None}
         for path, kind in self._new.items():
@@ -426,10 +435,10 @@ class _Plan:
             claimed[fold(name)] = path
             old = self._known.get(name)
             if old is None:
-                wanted.setdefault((), {})[name] = kind
+                requested_fields.setdefault((), {})[name] = kind
             if self._shaping.makes_names:
                 docs[name] = doc_of(path, old.doc if old is not None else None)
-        return wanted, docs
+        return requested_fields, docs
 
     def _check_name(self, name: str, path: Path, claimed: Mapping[str, Path]) -> None:
         if fold(name) in claimed:
@@ -450,12 +459,14 @@ def check_reserved(name: str, path: Path) -> None:
         )
 
 
-def unfold(wanted: Wanted, depth: int) -> list[tuple[Path, bool]]:
-    """The paths of fields, and whether each is a record itself: those that are wanted, the records they are in and, of
-    records down to `depth`, the members.
+def unfold(requested_fields: RequestedFields, depth: int) -> list[tuple[Path, bool]]:
+    """The paths of fields, and whether each is a record itself: those that are requested, the records they are in
+    and, of records down to `depth`, the members.
     """
-    found = [(parent[:cut], True) for parent in wanted for cut in range(1, len(parent) + 1)]
-    waiting = [((*parent, name), kind) for parent, members in wanted.items() for name, kind in members.items()]
+    found = [(parent[:cut], True) for parent in requested_fields for cut in range(1, len(parent) + 1)]
+    waiting = [
+        ((*parent, name), kind) for parent, members in requested_fields.items() for name, kind in members.items()
+    ]
     while waiting:
         path, kind = waiting.pop()
         found.append((path, isinstance(kind, StructType)))

@@ -240,7 +240,7 @@ def _with_scales(
     reading: Reading, kinds: Mapping[Path, IcebergType], records: Mapping[str, pa.Array]
 ) -> dict[Path, IcebergType]:
     """The fields of keys that are numbers with a scale of their own."""
-    (kind,) = decode_keys(reading, _ROOT, None, records, 0).wanted.get((), {KEY_ROOT: None}).values()
+    (kind,) = decode_keys(reading, _ROOT, None, records, 0).requested_fields.get((), {KEY_ROOT: None}).values()
     if not isinstance(kind, StructType):
         return {}
     found: dict[Path, IcebergType] = {}
@@ -278,7 +278,7 @@ def _read_documents(
 
 def _sans_wanted(decoded: Decoded) -> Decoded:
     """What the keys want of a table is no reason to change it: its key columns are what they are."""
-    return replace(decoded, wanted={}, loosened=set())
+    return replace(decoded, requested_fields={}, loosened=set())
 
 
 def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Keys:
@@ -290,16 +290,18 @@ def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) 
         others = Keys(_without_fields(Decoded([], np.zeros(is_record.size, np.bool_)), ~is_record, limit))
         return _spread(_discover(target, pick(records, rows), limit), others, rows, limit)
     decoded = decode_keys(target.changes.key, _ROOT, None, records, limit)
-    (kind,) = decoded.wanted.get((), {KEY_ROOT: None}).values()
+    (kind,) = decoded.requested_fields.get((), {KEY_ROOT: None}).values()
     if not isinstance(kind, StructType):
         is_value = np.full(decoded.refused.size, kind is not None)
         is_framed = target.changes.key.format not in ("json", "raw", "text")
-        return Keys(_without_fields(replace(decoded, wanted={}), is_value, limit, is_framed))
+        return Keys(_without_fields(replace(decoded, requested_fields={}), is_value, limit, is_framed))
     names = column_names(target.reading.aliases)
     mine = as_columns(kind, names) if names else kind
     assert isinstance(mine, StructType)
-    wanted: dict[Path, dict[str, IcebergType]] = {(): {member_.name: member_.field_type for member_ in mine.fields}}
-    return Keys(replace(decoded, wanted=wanted), fields=tuple(_of_table(target, leaves_of(kind))))
+    requested_fields: dict[Path, dict[str, IcebergType]] = {
+        (): {member_.name: member_.field_type for member_ in mine.fields}
+    }
+    return Keys(replace(decoded, requested_fields=requested_fields), fields=tuple(_of_table(target, leaves_of(kind))))
 
 
 def _without_fields(decoded: Decoded, is_value: NDArray[np.bool_], limit: int, is_framed: bool = False) -> Decoded:

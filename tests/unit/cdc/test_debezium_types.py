@@ -189,7 +189,7 @@ def _with_map(name: str, keys: str, value: Any, kind: str = "double") -> tuple[d
     records = {"value": pa.array([raw], pa.binary())}
     found = read_envelope(target_of({}, Envelope("debezium"), Reading()), records).decoded
     assert found.mismatches == []
-    kinds = dict(found.wanted[()])
+    kinds = dict(found.requested_fields[()])
     return kinds, read_envelope(target_of(kinds, Envelope("debezium"), Reading()), records)
 
 

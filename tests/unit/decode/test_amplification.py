@@ -209,7 +209,7 @@ def test_columns_of_many_names_are_found_in_any_order() -> None:
     values = pa.array([json.dumps({name: n for n, name in enumerate(names[::step])}).encode() for step in (1, -1, 7)])
     decoded = decode_json(values.cast(pa.binary()), columns)
     assert not decoded.refused.any()
-    assert not decoded.wanted
+    assert not decoded.requested_fields
     for step, row in zip((1, -1, 7), range(3), strict=True):
         told = {name: column[row].as_py() for name, column in zip(names, decoded.columns, strict=True)}
         assert {name: value for name, value in told.items() if value is not None} == {

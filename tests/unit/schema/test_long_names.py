@@ -157,9 +157,14 @@ def test_another_schema_with_such_a_name_brings_the_other_columns(
 def test_no_schema_gets_one_from_whatever_wants_it() -> None:
     schema = new_schema({"id": parse_type("long")}.items())
     inside = StructType(NestedField(0, LONG, LongType(), required=False))
-    for wanted in ({LONG: LongType()}, {IN_BYTES: LongType()}, {"s": inside}, {"l": ListType(0, inside, False)}):
+    for requested_fields in (
+        {LONG: LongType()},
+        {IN_BYTES: LongType()},
+        {"s": inside},
+        {"l": ListType(0, inside, False)},
+    ):
         with pytest.raises(NamesClash, match="255 at most"):
-            extend_schema(schema, {(): wanted})
+            extend_schema(schema, {(): requested_fields})
     assert extend_schema(schema, {(): {FITS: LongType()}}).find_field(FITS).field_type == LongType()
 
 

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.schema.evolve import NamesClash, Wanted, new_schema
+from frazil.schema.evolve import NamesClash, RequestedFields, new_schema
 from frazil.schema.projection import Shaping, change_case, doc_of, extend_shaped, make_layout, path_in_doc, spell_path
 from frazil.schema.selection import Level, Path, Selection
 from frazil.spec.types import parse_type
@@ -101,8 +101,8 @@ def columns_of(schema: Schema) -> dict[str, tuple[str, str | None]]:
 
 
 def extend(shaping: Shaping, schema: Schema | None = None, **found: str) -> Schema:
-    wanted: Wanted = {(): {name: parse_type(word) for name, word in found.items()}}
-    return extend_shaped(schema or Schema(), shaping, ("_key",), wanted)
+    requested_fields: RequestedFields = {(): {name: parse_type(word) for name, word in found.items()}}
+    return extend_shaped(schema or Schema(), shaping, ("_key",), requested_fields)
 
 
 def test_nested_records_become_columns_down_to_a_depth() -> None:
@@ -122,17 +122,17 @@ def test_nested_records_become_columns_down_to_a_depth() -> None:
 
 def test_a_new_nested_field_and_a_wider_type_find_their_columns() -> None:
     schema = extend(Shaping(depth=1, case="snake"), u="struct<userId: int, at: struct<zip: int>>")
-    wanted: Wanted = {
+    requested_fields: RequestedFields = {
         ("u",): {"userId": parse_type("long"), "isNew": parse_type("boolean")},
         ("u", "at"): {"x": parse_type("long")},
     }
-    again = extend_shaped(schema, Shaping(depth=1, case="snake"), (), wanted)
+    again = extend_shaped(schema, Shaping(depth=1, case="snake"), (), requested_fields)
     assert columns_of(again) == {
         "u_user_id": ("long", "field: u.userId"),
         "u_at": ("struct<zip: int, x: long>", "field: u.at"),
         "u_is_new": ("boolean", "field: u.isNew"),
     }
-    assert extend_shaped(again, Shaping(depth=1, case="snake"), (), wanted) == again
+    assert extend_shaped(again, Shaping(depth=1, case="snake"), (), requested_fields) == again
 
 
 @pytest.mark.parametrize(

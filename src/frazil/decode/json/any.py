@@ -33,7 +33,7 @@ def decode_any(
     if kind is None:
         inferred = infer_type(texts, slices, (name,))
         if inferred is not None:
-            findings.wanted[()] = {name: inferred}
+            findings.requested_fields[()] = {name: inferred}
     else:
         columns.append(read_value(texts, slices, kind, findings, (name,)))
     if texts.has_slow_keys and not is_spelt:
@@ -41,7 +41,7 @@ def decode_any(
         return decode_any(spelt, name, kind, options, what, is_spelt=True)
     texts.refuse(slices, error, name, _faults(what))
     mismatches = sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[: options.limit]
-    return Decoded(columns, texts.refused, mismatches, findings.wanted, dropped=findings.dropped)
+    return Decoded(columns, texts.refused, mismatches, findings.requested_fields, dropped=findings.dropped)
 
 
 def _faults(what: str) -> dict[int, Fault]:

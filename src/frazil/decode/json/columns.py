@@ -97,13 +97,14 @@ class Findings:
     """What decoding met besides values.
 
     unknown_fields: what becomes of fields that the table lacks: `add` and `drop`, `rescue` into the column for it, `refuse`
-    the record. wanted: fields nobody declared and their inferred types, by path of the struct that has them (list elements
-    and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because the table
-    says so. refusals: paths of fields that the table does not take. rejected: why some fields cannot be added, by path.
+    the record. requested_fields: fields nobody declared and their inferred types, by path of the struct that has them (list
+    elements and map values are the path parts `element` and `value`). dropped: paths of fields that were left out because
+    the table says so. refusals: paths of fields that the table does not take. rejected: why some fields cannot be added, by
+    path.
     """
 
     unknown_fields: str = "add"
-    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
+    requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
     rejected: Mapping[tuple[str, ...], str] = field(default_factory=dict)
@@ -234,7 +235,7 @@ def _meet_unknown(
                 texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
         found = infer_members(texts, free, path)
         if found:
-            findings.wanted.setdefault(path, {}).update((name, one.type) for name, one in found.items())
+            findings.requested_fields.setdefault(path, {}).update((name, one.type) for name, one in found.items())
         return
     for name, column in columns:
         inner = (*path, name)

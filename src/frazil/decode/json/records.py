@@ -44,14 +44,14 @@ _MOST_ROUNDS = 20
 
 @dataclass(frozen=True)
 class JsonOptions:
-    """unknown_fields: `add` reports fields that the table lacks as wanted, `drop` leaves them out, `rescue` puts them aside,
-    `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit: how many
-    misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of
-    time, by path. rejected: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON.
-    coerced: paths of columns whose text takes values of other types as they are written. numbers: what numbers become that
-    no column is for; None: what their values need. row_depth: how many names of a path lead to the row. hints: kinds of
-    fields that earlier records have told, by path. zones: of local times, by path. infers_times: whether text that is
-    always a time becomes one where there is no column.
+    """unknown_fields: `add` reports fields that the table lacks as requested, `drop` leaves them out, `rescue` puts
+    them aside, `refuse` refuses their records. is_rescuing: values that do not fit their column are put aside too. limit:
+    how many misfits are noted. selection: the fields that count; None: all. units: of numbers in fields of time, by path.
+    rejected: why some fields cannot be added, by path. is_extended: they are MongoDB's extended JSON. coerced: paths of
+    columns whose text takes values of other types as they are written. numbers: what numbers become that no column is for;
+    None: what their values need. row_depth: how many names of a path lead to the row. hints: kinds of fields that earlier
+    records have told, by path. zones: of local times, by path. infers_times: whether text that is always a time becomes one
+    where there is no column.
     """
 
     unknown_fields: str = "add"
@@ -78,7 +78,11 @@ def decode_json(
     object everything.
     """
     decoded = _decode(values, texts_of(values, options), fields, options)
-    return _without_refused(values, fields, options, decoded) if decoded.wanted and decoded.refused.any() else decoded
+    return (
+        _without_refused(values, fields, options, decoded)
+        if decoded.requested_fields and decoded.refused.any()
+        else decoded
+    )
 
 
 def _without_refused(
@@ -87,13 +91,13 @@ def _without_refused(
     """The same, but a record that cannot become a row brings no column along, nor has it a say in what type one gets."""
     alone = _decode(values, texts_of(values, options), fields, replace(options, unknown_fields="drop"))
     refused, mismatches = alone.refused.copy(), list(alone.mismatches)
-    wanted: dict[tuple[str, ...], dict[str, IcebergType]] = {}
+    requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     for n in range(_MOST_ROUNDS):
         rows = np.flatnonzero(~refused)
         rest = values.take(pa.array(rows))
         texts = texts_of(rest, options)
         among = _decode(rest, texts, fields, options)
-        wanted = among.wanted
+        requested_fields = among.requested_fields
         out = among.refused if n == _MOST_ROUNDS - 1 else _certainly_refused(texts, among)
         if not out.any():
             break
@@ -102,7 +106,7 @@ def _without_refused(
             replace(mismatch, row=int(rows[mismatch.row])) for mismatch in among.mismatches if out[mismatch.row]
         ]
     in_order = sorted(mismatches, key=lambda mismatch: mismatch.row)[: options.limit]
-    return replace(decoded, refused=refused, mismatches=in_order, wanted=wanted)
+    return replace(decoded, refused=refused, mismatches=in_order, requested_fields=requested_fields)
 
 
 def _certainly_refused(texts: Texts, among: Decoded) -> NDArray[np.bool_]:
@@ -123,7 +127,7 @@ def _certainly_refused(texts: Texts, among: Decoded) -> NDArray[np.bool_]:
 def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Mismatch]]:
     """The struct that holds every object of `values`, and the records that have none."""
     decoded = decode_json(values, ())
-    found = decoded.wanted.get(())
+    found = decoded.requested_fields.get(())
     if not found:
         return None, decoded.mismatches
     return StructType(*(NestedField(0, name, kind, required=False) for name, kind in found.items())), decoded.mismatches
@@ -177,7 +181,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
         columns=columns,
         refused=texts.refused,
         mismatches=sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[: options.limit],
-        wanted=findings.wanted,
+        requested_fields=findings.requested_fields,
         dropped=findings.dropped,
         rescued=rescued_column(texts, len(values)) if texts.rescued or texts.unknown_fields else None,
         refusals={f"column {path}: the field is {NOT_ADDED}" for path in findings.refusals},
