@@ -262,18 +262,19 @@ class TaskReport:
 
     value_bytes: of all record values; largest_bytes: of one. has_oversized: a light batch had a record that is not small,
     and must be read again as one that is not light. latest_ms: per topic and partition the latest record timestamp
-    seen. requested_fields: JSON of the struct type of fields that the table lacks, by path (see `ingest.evolve`); loosened:
-    JSON lists, the paths of required columns that records have no value for. bad: the first bad records; bad_count: all of
-    them. missing: ids of schemas that were not there to read with. refusals: changes of the table that its policy does not
-    allow. scattered: where there are rows of more partitions than one batch may write, two of them by name; there are no
-    files then. dead_letters: files of the dead-letter table; dead_letter_count: bad records in them. touched: of an upsert
-    table, what the changes ask of it. key_columns: of an upsert table that does not know its key yet, the fields of the
-    records' keys. ignored_records: records that are no change of a row, by what they are. has_key_updates: rows get another
-    key, and what belongs together may be in the ranges of two tasks, so one must read the batch. unpaired: topic, partition
-    and offset of records whose row had another key, and the row of that key is not known. key_update_parts: of a batch that
-    one task has read, those without their other half; ends: where the batch must end in some partitions so that it has both
-    halves or none. emptied: as in Progress, of the batch's newest truncate. last_deletes: as there, of what was read.
-    unplaced: topic, partition and offset of truncates that have no place among the changes of other partitions.
+    seen. requested_fields: JSON of the struct type of fields that the table lacks, by path (see `ingest.evolve`);
+    made_optional: JSON lists, the paths of required columns that records have no value for. bad: the first bad records;
+    bad_count: all of them. missing: ids of schemas that were not there to read with. refusals: changes of the table that
+    its policy does not allow. scattered: where there are rows of more partitions than one batch may write, two of them by
+    name; there are no files then. dead_letters: files of the dead-letter table; dead_letter_count: bad records in them.
+    touched: of an upsert table, what the changes ask of it. key_columns: of an upsert table that does not know its key yet,
+    the fields of the records' keys. ignored_records: records that are no change of a row, by what they are.
+    has_key_updates: rows get another key, and what belongs together may be in the ranges of two tasks, so one must read the
+    batch. unpaired: topic, partition and offset of records whose row had another key, and the row of that key is not known.
+    key_update_parts: of a batch that one task has read, those without their other half; ends: where the batch must end in
+    some partitions so that it has both halves or none. emptied: as in Progress, of the batch's newest truncate.
+    last_deletes: as there, of what was read. unplaced: topic, partition and offset of truncates that have no place among
+    the changes of other partitions.
     """
 
     table: str
@@ -284,7 +285,7 @@ class TaskReport:
     has_oversized: bool = False
     latest_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     requested_fields: tuple[str, ...] = ()
-    loosened: frozenset[str] = frozenset()
+    made_optional: frozenset[str] = frozenset()
     dropped: frozenset[str] = frozenset()
     bad: tuple[BadRecord, ...] = ()
     bad_count: int = 0
@@ -406,7 +407,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = 20) ->
         has_oversized=any(report.has_oversized for report in mine),
         latest_ms=latest,
         requested_fields=tuple(dict.fromkeys(w for report in mine for w in report.requested_fields)),
-        loosened=frozenset().union(*(report.loosened for report in mine)),
+        made_optional=frozenset().union(*(report.made_optional for report in mine)),
         dropped=frozenset().union(*(report.dropped for report in mine)),
         bad=tuple(bad[:limit]),
         bad_count=sum(report.bad_count for report in mine),

@@ -215,8 +215,8 @@ def test_decimals_lists_and_maps_change_inside(lake: Lake) -> None:
         ("l", "element"): {"b": StringType(), "d": DecimalType(7, 1)},
         ("m", "value"): {"a": LongType(), "c": parse_type("list<double>")},
     }
-    loosened = [("l", "element"), ("m", "value")]
-    after = catalog.evolve(TABLE, lambda schema: extend_schema(schema, requested_fields, loosened)).schema
+    made_optional = [("l", "element"), ("m", "value")]
+    after = catalog.evolve(TABLE, lambda schema: extend_schema(schema, requested_fields, made_optional)).schema
     found = {str(after.find_column_name(n)): after.find_type(n) for n in after.field_ids}
     assert {name: str(kind) for name, kind in found.items() if kind.is_primitive} == {
         "d": "decimal(12, 2)",

@@ -180,7 +180,7 @@ def _open(
     if envelope.kind == "debezium":
         note[(note <= BARE) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
     return Opened(
-        replace(decoded, requested_fields=united(_in_rows(decoded.requested_fields)), loosened=set()),
+        replace(decoded, requested_fields=united(_in_rows(decoded.requested_fields)), made_optional=set()),
         note,
         _codes(envelope, columns["op"]),
         columns["op"],
@@ -395,7 +395,7 @@ def _told(making: Making, shaped: Decoded) -> Decoded:
         refused=check.refused,
         mismatches=check.first(),
         requested_fields=united([of_records.requested_fields, shaped.requested_fields]),
-        loosened=of_records.loosened | shaped.loosened,
+        made_optional=of_records.made_optional | shaped.made_optional,
         missing=of_records.missing | shaped.missing | check.missing,
         refusals=of_records.refusals | shaped.refusals,
         dropped=_bare_paths(of_records.dropped) | shaped.dropped,
@@ -465,7 +465,7 @@ def _require(making: Making, plan: Plan, shaped: Decoded, unsent: Mapping[int, B
             there = (plan.ops == UPSERT) & ~unsent.get(n, np.zeros(plan.ops.size, np.bool_))
             place = Place((), np.arange(plan.ops.size, dtype=np.int32), there)
             require(fitting, shaped.columns[n], place, (field.name,))
-    shaped.loosened.update(fitting.loosened)
+    shaped.made_optional.update(fitting.made_optional)
     making.check.take(Decoded([], fitting.refused, fitting.mismatches), plan.records)
 
 

@@ -274,7 +274,7 @@ def put_together(stretch: Stretch, count: int, limit: int) -> Decoded:
         refused=texts.refused,
         mismatches=sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[:limit],
         requested_fields=united([one.requested_fields for one in decoded]),
-        loosened=set().union(*(one.loosened for one in decoded)),
+        made_optional=set().union(*(one.made_optional for one in decoded)),
         dropped=set().union(*(one.dropped for one in decoded)),
         rescued=join_objects(rescued, count),
         refusals=set().union(*(one.refusals for one in decoded)),

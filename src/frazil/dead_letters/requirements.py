@@ -22,14 +22,14 @@ class Needs:
 
     missing: set[str] = field(default_factory=set)
     requested_fields: list[RequestedFields] = field(default_factory=list)
-    loosened: set[tuple[str, ...]] = field(default_factory=set)
+    made_optional: set[tuple[str, ...]] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
     key_columns: tuple[str, ...] = ()
 
     def note(self, decoded: Decoded, topics: Iterable[str], fixed: frozenset[tuple[str, ...]]) -> None:
         """What some letters need. fixed: the columns that cannot become optional."""
         self.missing |= decoded.missing
-        self.loosened |= decoded.loosened - fixed
+        self.made_optional |= decoded.made_optional - fixed
         self.topics |= set(topics)
         if decoded.requested_fields:
             self.requested_fields.append(decoded.requested_fields)
@@ -37,7 +37,7 @@ class Needs:
     @property
     def is_met(self) -> bool:
         """Whether all of it is there."""
-        return not (self.missing or self.requested_fields or self.loosened or self.key_columns)
+        return not (self.missing or self.requested_fields or self.made_optional or self.key_columns)
 
 
 def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], topics: Iterable[str]) -> None:
@@ -61,10 +61,10 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
         if rejected.keys() - table.rejected.keys():
             table.rejected |= rejected
             return
-        change = within_limit(table, adder(table.spec, accepted, sorted(needs.loosened)))
+        change = within_limit(table, adder(table.spec, accepted, sorted(needs.made_optional)))
         hit("retry.evolving")
         state = note_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
-        table.no_op_change = find_no_op_change(table.state, state, accepted, needs.loosened, table.no_op_change)
+        table.no_op_change = find_no_op_change(table.state, state, accepted, needs.made_optional, table.no_op_change)
         table.state = state
     except NamesClash as error:
         remedy = "leave these letters out, by --offset or --error-class, or leave the field out with `exclude`"

@@ -104,5 +104,5 @@ def join_aliases(reading: Reading, fields: Sequence[NestedField], decoded: Decod
         refused=decoded.refused | fitting.refused,
         mismatches=sorted([*decoded.mismatches, *fitting.mismatches], key=lambda mismatch: mismatch.row)[:limit],
         requested_fields=merge_requested_fields(requested_fields, keeps_first=True),
-        loosened={column_path(path, names) for path in decoded.loosened} | fitting.loosened,
+        made_optional={column_path(path, names) for path in decoded.made_optional} | fitting.made_optional,
     )

@@ -74,7 +74,7 @@ class Fitting:
     members: list[pa.Array] = field(default_factory=list)
     rescued: list[Mismatch] = field(default_factory=list)
     requested_fields: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
-    loosened: set[Path] = field(default_factory=set)
+    made_optional: set[Path] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
     cells: int = 0
@@ -141,7 +141,7 @@ def fit_columns(fitting: Fitting, struct: StructType, columns: Columns, fields: 
         mismatches=sorted(fitting.mismatches, key=lambda mismatch: mismatch.row)[: fitting.limit],
         # Where not one record can be read, it is not said that the schema is theirs.
         requested_fields={} if count and not (columns.fault == 0).any() else fitting.requested_fields,
-        loosened=fitting.loosened,
+        made_optional=fitting.made_optional,
         dropped=fitting.dropped,
         rescued=fitting.rescued_column(),
         refusals=fitting.refusals,
@@ -432,7 +432,7 @@ def require(fitting: Fitting, column: pa.Array, place: Place, path: Path) -> Non
     if not missing.any():
         return
     if fitting.reading.may_widen:
-        fitting.loosened.add(path)
+        fitting.made_optional.add(path)
     reason = "the column is required and the record has no value for it"
     fitting.refuse(column, missing, place.owner, path, "missing", reason)
 

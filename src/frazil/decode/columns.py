@@ -111,8 +111,8 @@ class Decoded:
 
     columns: one Arrow array per field asked for, as long as the input. refused: per record, whether it cannot become a
     row. mismatches: what is wrong with the first of them, in row order. requested_fields: fields with their types that the
-    struct lacks, or has in a narrower type, by path. loosened: paths of required columns that records have no value for.
-    dropped: paths of fields left out. rescued: per record a JSON object of what was put aside; None when nothing was.
+    struct lacks, or has in a narrower type, by path. made_optional: paths of required columns that records have no value
+    for. dropped: paths of fields left out. rescued: per record a JSON object of what was put aside; None when nothing was.
     missing: ids of schemas that were not there to decode with. refusals: changes of the table that its policy does not
     allow.
     """
@@ -121,7 +121,7 @@ class Decoded:
     refused: NDArray[np.bool_]
     mismatches: list[Mismatch] = field(default_factory=list)
     requested_fields: dict[tuple[str, ...], dict[str, IcebergType]] = field(default_factory=dict)
-    loosened: set[tuple[str, ...]] = field(default_factory=set)
+    made_optional: set[tuple[str, ...]] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     rescued: pa.Array | None = None
     missing: set[str] = field(default_factory=set)

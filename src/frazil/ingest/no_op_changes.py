@@ -29,7 +29,7 @@ def find_no_op_change(
     before: TableState,
     after: TableState,
     requested_fields: RequestedFields,
-    loosened: Iterable[Path],
+    made_optional: Iterable[Path],
     last: NoOpChange | None,
 ) -> NoOpChange | None:
     """What left the table as it was; None where it is another now, whoever has changed it.
@@ -40,7 +40,7 @@ def find_no_op_change(
     if (before.uuid, before.shape, before.marks) != (after.uuid, after.shape, after.marks):
         return None
     fields = {(*parent, name) for parent, members in requested_fields.items() for name in members}
-    found = NoOpChange(frozenset(fields.union(loosened)), after.uuid, after.shape, after.marks)
+    found = NoOpChange(frozenset(fields.union(made_optional)), after.uuid, after.shape, after.marks)
     if found != last:
         return found
     names = sorted(spell_path(("_key", *path[1:]) if path[0] == KEY_ROOT else path) for path in found.fields)

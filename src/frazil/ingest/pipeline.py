@@ -202,7 +202,7 @@ class Pipeline:
         if report.bad_count and on_bad == "stop":
             self._delete_files(table, report)
             raise self._bad_record(planned)
-        if report.requested_fields or report.loosened or report.key_columns or table.state is None:
+        if report.requested_fields or report.made_optional or report.key_columns or table.state is None:
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
             self._delete_files(table, report)
             return self._evolve_with_sample(planned, report)
@@ -339,11 +339,13 @@ class Pipeline:
                 return Outcome(table.state, replace(report, refusals=report.refusals | said), rejected=rejected)
             if table.state is not None:
                 hit("evolve.before")
-                loosened = [tuple(json.loads(path)) for path in sorted(report.loosened)]
-                change = _checked(table, adder(table.spec, requested_fields, loosened), report.key_columns)
+                made_optional = [tuple(json.loads(path)) for path in sorted(report.made_optional)]
+                change = _checked(table, adder(table.spec, requested_fields, made_optional), report.key_columns)
                 evolved = _same(table.state, self._catalog.evolve(table.name, change))
                 state = note_key_columns(self._catalog, evolved, report.key_columns)
-                no_op_change = find_no_op_change(table.state, state, requested_fields, loosened, table.no_op_change)
+                no_op_change = find_no_op_change(
+                    table.state, state, requested_fields, made_optional, table.no_op_change
+                )
                 return Outcome(state, report, no_op_change=no_op_change)
             schema = _checked(table, adder(table.spec, requested_fields), report.key_columns)(Schema())
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
@@ -471,7 +473,7 @@ class Pipeline:
         is_fixed = any((name,) in planned.table.target().fixed for name in gone.columns)
         if planned.table.spec.schema_evolution == "evolve" and not is_fixed:
             return self._evolve(
-                planned, replace(report, loosened=frozenset(json.dumps([name]) for name in gone.columns))
+                planned, replace(report, made_optional=frozenset(json.dumps([name]) for name in gone.columns))
             )
         places = gone.places(sorted(planned.batch.topics))
         return Outcome(planned.table.state, report, missing_required=places)
@@ -549,12 +551,12 @@ def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
 
 
 def adder(
-    spec: TableSpec, requested_fields: RequestedFields, loosened: Sequence[Path] = ()
+    spec: TableSpec, requested_fields: RequestedFields, made_optional: Sequence[Path] = ()
 ) -> Callable[[Schema], Schema]:
     """The change that gives a table the fields that records have and it lacks. The change raises NamesClash."""
     own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.schema_evolution == "evolve"
     if shaping is not None:
-        return lambda schema: extend_shaped(schema, shaping, own, requested_fields, loosened, may_widen)
+        return lambda schema: extend_shaped(schema, shaping, own, requested_fields, made_optional, may_widen)
     check_metadata_names(requested_fields, own)
 
     def change(schema: Schema) -> Schema:
@@ -562,7 +564,7 @@ def adder(
         for name in requested_fields.get((), {}):
             if name not in there:
                 check_reserved(name, (name,))
-        return extend_schema(schema, requested_fields, loosened, may_widen)
+        return extend_schema(schema, requested_fields, made_optional, may_widen)
 
     return change
 

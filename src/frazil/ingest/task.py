@@ -54,7 +54,7 @@ from frazil.write.write import FileWriter
 
 REPORT_SCHEMA = "report string"
 _MAX_BAD = 20
-_SETS = ("dropped", "loosened", "missing", "refusals")
+_SETS = ("dropped", "made_optional", "missing", "refusals")
 _EVERY_MISMATCH = 2**31
 _NEVER = 2**63 - 1
 _MANY_BYTES = 32 * 1024 * 1024  # Of values whose rows were all in memory: a hundred megabytes and more.
@@ -200,7 +200,7 @@ class _TableRun:
     has_oversized: bool = False
     latest_ms: dict[str, dict[int, int]] = field(default_factory=dict)
     requested_fields: dict[str, None] = field(default_factory=dict)
-    loosened: set[str] = field(default_factory=set)
+    made_optional: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
     refusals: frozenset[str] = frozenset()
     dropped: frozenset[str] = frozenset()
@@ -223,7 +223,7 @@ class _TableRun:
         """Once something must change first, the rows of this attempt are of no use."""
         is_lost = self.bad_count > 0 and not self._has_place_for_bad
         is_refused = self.is_trial or self.has_oversized or bool(self.scattered or self.unplaced) or self._is_in_part
-        needs = self.requested_fields or self.loosened or self.missing or self.key_columns
+        needs = self.requested_fields or self.made_optional or self.missing or self.key_columns
         return not (is_refused or needs or is_lost)
 
     @property
@@ -258,7 +258,7 @@ class _TableRun:
         if decoded.requested_fields:
             self.requested_fields[dump_requested_fields(decoded.requested_fields)] = None
             self._note_hints(decoded)
-        self.loosened |= {json.dumps(path) for path in decoded.loosened - self.target.fixed}
+        self.made_optional |= {json.dumps(path) for path in decoded.made_optional - self.target.fixed}
         self.missing |= decoded.missing
         self.refusals = note_names(self.refusals, decoded.refusals)
         self.ignored_records.update(read.ignored_records)
@@ -399,7 +399,7 @@ class _TableRun:
             has_oversized=self.has_oversized,
             latest_ms=self.latest_ms,
             requested_fields=tuple(self.requested_fields),
-            loosened=frozenset(self.loosened),
+            made_optional=frozenset(self.made_optional),
             missing=frozenset(self.missing),
             refusals=self.refusals,
             dropped=self.dropped,

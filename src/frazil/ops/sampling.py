@@ -74,7 +74,7 @@ def _together(many: Sequence[Decoded]) -> Decoded:
         np.concatenate([one.refused for one in many]),
         [replace(m, row=m.row + start) for one, start in zip(many, starts[:-1], strict=True) for m in one.mismatches],
         merge_requested_fields([one.requested_fields for one in many], keeps_first=True),
-        set().union(*(one.loosened for one in many)),
+        set().union(*(one.made_optional for one in many)),
         set().union(*(one.dropped for one in many)),
         missing=set().union(*(one.missing for one in many)),
         refusals=set().union(*(one.refusals for one in many)),

@@ -135,7 +135,7 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
         refusals=decoded.refusals | key.refusals,
         dropped=decoded.dropped | key.dropped,
         rescued=add_members(decoded.rescued, fitting.rescued, rows),
-        loosened={layout.column_path(path) for path in decoded.loosened} | fitting.loosened,
+        made_optional={layout.column_path(path) for path in decoded.made_optional} | fitting.made_optional,
     )
 
 

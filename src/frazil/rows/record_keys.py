@@ -120,7 +120,7 @@ def _read_rows(reading: Reading, kind: StructType, records: Mapping[str, pa.Arra
     fields = opened_fields(reading.envelope, kind.fields, ())
     found = decode_values(reading, fields, {name: held for name, held in records.items() if held is not None}, limit)
     place = next(n for n, field in enumerate(fields) if field.name == "after")
-    return replace(found, columns=[found.columns[place]], requested_fields={}, loosened=set())
+    return replace(found, columns=[found.columns[place]], requested_fields={}, made_optional=set())
 
 
 def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, what: str) -> Decoded:

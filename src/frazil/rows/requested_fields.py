@@ -32,7 +32,7 @@ def fields_requested_by_rows(target: TableTarget, records: Records, found: Decod
     record is a row, they are those of the bad records: dead letters need a table.
     """
     is_waiting = target.shaping is not None and bool(target.layout.unbound)  # What feeds some columns is not known yet.
-    if found.missing or is_waiting or not (found.requested_fields or found.loosened):
+    if found.missing or is_waiting or not (found.requested_fields or found.made_optional):
         return found
     try:
         # Whether a record has a key is not known as long as the table lacks the key's column.
@@ -40,7 +40,11 @@ def fields_requested_by_rows(target: TableTarget, records: Records, found: Decod
         good = _of_good(target, records, found, look) if found.refused.any() or is_found_later else found
     except NamesClash:  # Whoever makes the change says so.
         return found
-    return found if good is None else replace(found, requested_fields=good.requested_fields, loosened=good.loosened)
+    return (
+        found
+        if good is None
+        else replace(found, requested_fields=good.requested_fields, made_optional=good.made_optional)
+    )
 
 
 def _of_good(target: TableTarget, records: Records, found: Decoded, look: Look) -> Decoded | None:
@@ -66,17 +70,17 @@ def _are_bad(target: TableTarget, records: Records, look: Look) -> NDArray[np.bo
     if not len(records["value"]):
         return np.zeros(0, np.bool_)
     first = look(target, records)
-    if not (first.requested_fields or first.loosened):
+    if not (first.requested_fields or first.made_optional):
         return first.refused
     return look(_with_changes(target, first), records).refused
 
 
 def _with_changes(target: TableTarget, found: Decoded) -> TableTarget:
     """The table with the changes that its records ask for. Raises NamesClash."""
-    loosened, may_widen = found.loosened - target.fixed, target.reading.may_widen
+    made_optional, may_widen = found.made_optional - target.fixed, target.reading.may_widen
     if target.shaping is None:
-        schema = extend_schema(target.schema, found.requested_fields, loosened, may_widen)
+        schema = extend_schema(target.schema, found.requested_fields, made_optional, may_widen)
     else:
         own = [column for _, column in target.metadata]
-        schema = extend_shaped(target.schema, target.shaping, own, found.requested_fields, loosened, may_widen)
+        schema = extend_shaped(target.schema, target.shaping, own, found.requested_fields, made_optional, may_widen)
     return replace(target, schema_json=schema.model_dump_json())

@@ -96,5 +96,8 @@ def _require(target: TableTarget, decoded: Decoded, tombstones: Bools, limit: in
             require(fitting, column, place, (field.name,))
     mismatches = sorted([*decoded.mismatches, *fitting.mismatches], key=lambda mismatch: mismatch.row)[:limit]
     return replace(
-        decoded, refused=fitting.refused, mismatches=mismatches, loosened=decoded.loosened | fitting.loosened
+        decoded,
+        refused=fitting.refused,
+        mismatches=mismatches,
+        made_optional=decoded.made_optional | fitting.made_optional,
     )

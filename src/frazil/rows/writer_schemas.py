@@ -434,7 +434,7 @@ def _put_together(batch: _Batch, row_count: int) -> Decoded:
         refused=refused,
         mismatches=sorted(mismatches, key=lambda mismatch: mismatch.row)[: batch.limit],
         requested_fields=requested_fields,
-        loosened=set().union(*(one.loosened for one in decoded)),
+        made_optional=set().union(*(one.made_optional for one in decoded)),
         dropped=set().union(*(one.dropped for one in decoded)),
         rescued=_rescued(groups, places) if any(one.rescued is not None for one in decoded) else None,
         missing=batch.missing,

@@ -202,19 +202,19 @@ def can_promote(old: IcebergType, new: IcebergType) -> bool:
 
 
 def extend_schema(
-    schema: Schema, requested_fields: RequestedFields, loosened: Iterable[Path] = (), may_widen: bool = True
+    schema: Schema, requested_fields: RequestedFields, made_optional: Iterable[Path] = (), may_widen: bool = True
 ) -> Schema:
     """`schema` with the wanted fields, ids of new fields above all others (the catalog gives its own).
 
     A field that is there already (another process was quicker) stays as it is, but gets what it lacks of the wanted type:
-    nested fields, or, if it may be widened, a wider type that Iceberg allows. loosened: fields that become optional. Raises
-    NamesClash for what no table can have.
+    nested fields, or, if it may be widened, a wider type that Iceberg allows. made_optional: fields that become optional.
+    Raises NamesClash for what no table can have.
     """
     _check_lengths(requested_fields)
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
     fields = _extend(schema.as_struct(), requested_fields, (), ids, may_widen).fields
-    for path in loosened:
-        fields = _loosen(StructType(*fields), path).fields
+    for path in made_optional:
+        fields = _make_optional(StructType(*fields), path).fields
     known = frozenset(schema.field_ids)
     _check_spellings(StructType(*fields), known, ())
     _check_full_names(StructType(*fields), known)
@@ -337,28 +337,28 @@ def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bo
     return new if may_widen and can_promote(old, new) else old
 
 
-def _loosen(kind: IcebergType, path: Path) -> StructType:
+def _make_optional(kind: IcebergType, path: Path) -> StructType:
     """The struct with the field at `path` optional."""
     assert isinstance(kind, StructType)
     head, rest = path[0], path[1:]
     changed = {
-        field.name: {"field_type": _loosen_inside(field.field_type, rest)} if rest else {"required": False}
+        field.name: {"field_type": _make_optional_inside(field.field_type, rest)} if rest else {"required": False}
         for field in kind.fields
         if field.name == head
     }
     return StructType(*(field.model_copy(update=changed.get(field.name, {})) for field in kind.fields))
 
 
-def _loosen_inside(kind: IcebergType, path: Path) -> IcebergType:
+def _make_optional_inside(kind: IcebergType, path: Path) -> IcebergType:
     if isinstance(kind, ListType):
         if len(path) == 1:
             return list_with(kind, kind.element_type, False)
-        return list_with(kind, _loosen_inside(kind.element_type, path[1:]), kind.element_required)
+        return list_with(kind, _make_optional_inside(kind.element_type, path[1:]), kind.element_required)
     if isinstance(kind, MapType):
         if len(path) == 1:
             return map_with(kind, kind.value_type, False)
-        return map_with(kind, _loosen_inside(kind.value_type, path[1:]), kind.value_required)
-    return _loosen(kind, path) if isinstance(kind, StructType) else kind
+        return map_with(kind, _make_optional_inside(kind.value_type, path[1:]), kind.value_required)
+    return _make_optional(kind, path) if isinstance(kind, StructType) else kind
 
 
 def _extend_field(

@@ -264,10 +264,10 @@ def extend_shaped(
     shaping: Shaping,
     own: Collection[str],
     requested_fields: RequestedFields,
-    loosened: Collection[Path] = (),
+    made_optional: Collection[Path] = (),
     may_widen: bool = True,
 ) -> Schema:
-    """`extend_schema` with fields of records: `requested_fields` is by their paths, `loosened` by columns.
+    """`extend_schema` with fields of records: `requested_fields` is by their paths, `made_optional` by columns.
 
     own: columns that do not come from the record's value. Raises NamesClash when two fields would share a column.
     """
@@ -285,7 +285,7 @@ def extend_shaped(
                 plan.add(path, kind)
     columns, docs = plan.columns()
     columns = merge_requested_fields([columns, of_keys])
-    after = document(extend_schema(schema, columns, loosened, may_widen), docs)
+    after = document(extend_schema(schema, columns, made_optional, may_widen), docs)
     return _schema_in_table(after, before, shaping.case, others)
 
 

@@ -278,7 +278,7 @@ def _read_documents(
 
 def _sans_wanted(decoded: Decoded) -> Decoded:
     """What the keys want of a table is no reason to change it: its key columns are what they are."""
-    return replace(decoded, requested_fields={}, loosened=set())
+    return replace(decoded, requested_fields={}, made_optional=set())
 
 
 def _discover(target: TableTarget, records: Mapping[str, pa.Array], limit: int) -> Keys:

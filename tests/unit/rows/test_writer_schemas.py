@@ -225,9 +225,9 @@ def test_what_does_not_fit_is_rescued_with_the_rest_of_the_row_there() -> None:
 def test_required_columns_become_optional_where_a_record_has_no_value_unless_the_table_may_not_change() -> None:
     fields = fields_of(id="long", name="string", price="float!")
     values = framed(1, V1, {"id": 1, "name": "a"})
-    assert decode(values, fields, {1: V1}).loosened == {("price",)}
+    assert decode(values, fields, {1: V1}).made_optional == {("price",)}
     decoded = decode(values, fields, {1: V1}, may_widen=False)
-    assert (decoded.loosened, faults(decoded)) == (set(), [(0, "missing", "price")])
+    assert (decoded.made_optional, faults(decoded)) == (set(), [(0, "missing", "price")])
 
 
 def test_a_renamed_field_goes_on_in_the_column_of_its_alias() -> None:
