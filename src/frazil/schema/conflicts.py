@@ -1,7 +1,7 @@
-"""Which of the fields that records bring a table can have. Pure.
+"""Column-name conflicts: which of the requested fields a table can have together. Pure.
 
-Two fields may want one column, and a field one that is not for fields: the table has it once, and records with the other
-field are bad ones. So a record that clashes is refused, and not the table with all that comes behind it.
+Two fields may map to one column, or a field to a column reserved for something else: the table has the column once, and
+records with the rejected field are bad records. So a conflict rejects records, and not the whole table.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from frazil.schema.evolve import NamesClash, Path, RequestedFields, extend_field
 from frazil.schema.selection import list_with, map_with
 
 MOST_REJECTED = 100
-"""So many fields may be kept out: what makes up more of them is no record that is wrong."""
+"""The largest number of rejected fields: a producer that makes up more of them is no case of single bad records."""
 
 
 def accept(
     requested_fields: RequestedFields, check: Callable[[RequestedFields], object]
 ) -> tuple[RequestedFields, dict[Path, str]]:
-    """The fields that the table can have together, those that come first before others, and of the others the reason.
+    """Returns the fields that the table can have together, earlier ones before later ones, and the reason for each
+    rejected path.
 
-    check: raises NamesClash where the table cannot have the fields it is given; what it says of a single one is the reason.
-    Raises NamesClash itself where more than MOST_REJECTED would be kept out.
+    check: raises NamesClash where the table cannot have the fields it is given; its message for a single field is the
+    reason.
+
+    Raises: NamesClash where more than MOST_REJECTED fields would be rejected.
     """
     clashes: dict[Path, NamesClash] = {}
     accepted = set(
@@ -42,7 +45,9 @@ def _accept(
     check: Callable[[Sequence[Path]], object],
     clashes: dict[Path, NamesClash],
 ) -> list[Path]:
-    """Of `paths` those that can be had besides the ones `before`; halves are tried, as few are expected to be in the way."""
+    """Returns those of `paths` that are possible together with the ones in `before`. Halves of the paths are tried, as
+    few conflicts are expected.
+    """
     try:
         check([*before, *paths])
     except NamesClash as error:
@@ -72,7 +77,7 @@ def _leaves_of(kind: IcebergType, path: Path) -> Iterator[Path]:
 
 
 def _only(requested_fields: RequestedFields, kept: Collection[Path]) -> dict[Path, dict[str, IcebergType]]:
-    """The requested fields whose leaves are kept."""
+    """Returns the requested fields whose leaves are kept."""
     found: dict[Path, dict[str, IcebergType]] = {}
     for parent, members in requested_fields.items():
         for name, kind in members.items():
@@ -83,7 +88,7 @@ def _only(requested_fields: RequestedFields, kept: Collection[Path]) -> dict[Pat
 
 
 def _pruned(kind: IcebergType, path: Path, takes: Callable[[Path], bool]) -> IcebergType | None:
-    """The type with the leaves that are taken; None without any."""
+    """Returns the type with the accepted leaves; None without any."""
     if not isinstance(kind, StructType) or not kind.fields:
         return kind if takes(path) else None
     members = ((member, _pruned(member.field_type, (*path, member.name), takes)) for member in kind.fields)
@@ -92,7 +97,7 @@ def _pruned(kind: IcebergType, path: Path, takes: Callable[[Path], bool]) -> Ice
 
 
 def _rejected(path: Path, requested_fields: RequestedFields, accepted: Collection[Path]) -> Path:
-    """The outermost field around the one at `path` of which nothing is accepted: what records have there has no place."""
+    """Returns the path of the outermost field around `path` of which nothing is accepted: it has no column at all."""
     known = max((parent for parent in requested_fields if path[: len(parent)] == parent), key=len)
     for cut in range(len(known) + 1, len(path)):
         if not any(other[:cut] == path[:cut] for other in accepted):
@@ -101,7 +106,7 @@ def _rejected(path: Path, requested_fields: RequestedFields, accepted: Collectio
 
 
 def without_rejected(struct: StructType, rejected: Collection[Path], path: Path = ()) -> StructType:
-    """A writer's struct without the fields that are kept out."""
+    """Returns a writer's struct without the rejected fields."""
     left = (
         member.model_copy(
             update={"field_type": type_without_rejected(member.field_type, rejected, (*path, member.name))}
@@ -113,7 +118,7 @@ def without_rejected(struct: StructType, rejected: Collection[Path], path: Path 
 
 
 def type_without_rejected(kind: IcebergType, rejected: Collection[Path], path: Path) -> IcebergType:
-    """The type of the field at `path` without the fields that are kept out."""
+    """Returns the type of the field at `path` without the rejected fields."""
     if isinstance(kind, StructType):
         return without_rejected(kind, rejected, path)
     if isinstance(kind, ListType):
@@ -126,8 +131,9 @@ def type_without_rejected(kind: IcebergType, rejected: Collection[Path], path: P
 
 
 def growth(fields: Sequence[NestedField], requested_fields: RequestedFields, is_shaped: bool = False) -> int:
-    """How many columns more a table of these fields has with the requested fields, nested ones counted. is_shaped:
-    records inside records may become columns of the top, so they do not count themselves.
+    """Returns the number of columns, nested ones included, that the requested fields add to a table with these fields.
+
+    is_shaped: nested records may become top-level columns, so structs themselves are not counted.
     """
     before = StructType(*fields)
     after = extend_fields(before, requested_fields)
@@ -135,7 +141,7 @@ def growth(fields: Sequence[NestedField], requested_fields: RequestedFields, is_
 
 
 def _count(kind: IcebergType, is_shaped: bool) -> int:
-    """The columns inside a type."""
+    """Returns the number of columns inside a type."""
     if isinstance(kind, StructType):
         return sum(
             _count(member.field_type, is_shaped) + (not (is_shaped and isinstance(member.field_type, StructType)))

@@ -1,5 +1,5 @@
-"""A table's schema and the fields that records brought along: what to add, to widen, to make optional. Pure; nothing is
-ever dropped or renamed.
+"""Schema evolution: the fields that records have and the table lacks, and the schema with columns added, widened or
+made optional. Pure; no column is ever dropped or renamed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from frazil.schema.name_case import Spellings, clash_reason, exits, one_spelling
 from frazil.schema.selection import list_with, map_with
 
 RequestedFields = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
-"""Fields a table lacks, or has in a narrower type: by path of the struct they belong to (`element` and `value` lead into
-lists and maps).
+"""Fields that the table lacks, or has in a narrower type: by path of their struct, the type by name. The path parts
+`element` and `value` lead into lists and maps.
 """
 Path = tuple[str, ...]
 
@@ -43,7 +43,7 @@ _NUMBERS = {IntegerType, LongType, FloatType, DoubleType}
 
 
 class TypesDiffer(Exception):
-    """Two tasks saw values of two kinds under one name: no type holds both."""
+    """Two tasks inferred types for one field that no type holds both of."""
 
     def __init__(self, path: tuple[str, ...], one: IcebergType, other: IcebergType) -> None:
         kinds = (str(kind).split("<")[0] for kind in (one, other))
@@ -52,7 +52,10 @@ class TypesDiffer(Exception):
 
 
 class NamesClash(Exception):
-    """Two columns would have one name. is_exact: what else is in the new struct of the field is not in the way."""
+    """A column-name conflict: two columns would have one name.
+
+    is_exact: the other members of the field's new struct are not part of the conflict.
+    """
 
     def __init__(self, reason: str, is_exact: bool = False) -> None:
         super().__init__(reason)
@@ -61,15 +64,18 @@ class NamesClash(Exception):
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """One column that is added, or gets a wider type: its full name, the type it will have, and which of the two."""
+    """One column that is added or widened."""
 
+    #: The column's full name.
     path: str
+    #: The type that it will have.
     kind: IcebergType
+    #: Whether it is added, rather than widened.
     is_new: bool = True
 
 
 def dump_requested_fields(requested_fields: RequestedFields) -> str:
-    """As JSON, field ids left to chance."""
+    """Returns the fields as JSON; field ids are not kept."""
     plain = [
         [list(path), [[name, json.loads(_struct_json(kind))] for name, kind in fields.items()]]
         for path, fields in requested_fields.items()
@@ -78,7 +84,7 @@ def dump_requested_fields(requested_fields: RequestedFields) -> str:
 
 
 def load_requested_fields(text: str) -> dict[tuple[str, ...], dict[str, IcebergType]]:
-    """What `dump_requested_fields` wrote."""
+    """Returns the fields from the JSON of `dump_requested_fields`."""
     found: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     for path, fields in json.loads(text):
         members = {name: StructType.model_validate(struct).fields[0].field_type for name, struct in fields}
@@ -93,8 +99,12 @@ def _struct_json(kind: IcebergType) -> str:
 def merge_requested_fields(
     many: Iterable[RequestedFields], keeps_first: bool = False
 ) -> dict[tuple[str, ...], dict[str, IcebergType]]:
-    """What all tasks together want; TypesDiffer where they contradict each other. keeps_first: there it is what was seen
-    first, and what contradicts it is then a misfit with a place.
+    """Returns the requested fields of all tasks together.
+
+    keeps_first: of contradicting types the first one is taken, and later values of the other type are type mismatches
+    of their records.
+
+    Raises: TypesDiffer where types contradict each other, unless `keeps_first`.
     """
     merged: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     for requested_fields in many:
@@ -106,7 +116,11 @@ def merge_requested_fields(
 
 
 def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...], keeps_first: bool = False) -> IcebergType:
-    """The inferred type that holds the values of both. keeps_first: as in `merge_requested_fields`, at every level."""
+    """Returns the inferred type that holds the values of both types. keeps_first: as in `merge_requested_fields`, at
+    every level.
+
+    Raises: TypesDiffer where no type holds both, unless `keeps_first`.
+    """
     if isinstance(one, StructType) and isinstance(other, StructType):
         fields = {field.name: field.field_type for field in one.fields}
         for name, kind in ((field.name, field.field_type) for field in other.fields):
@@ -132,8 +146,8 @@ _HELD_BY: tuple[tuple[type[IcebergType], type[IcebergType]], ...] = (
     (UUIDType, StringType),
     (BooleanType, StructType),
 )
-"""Types whose values a column of the other holds too, before there is one: a boolean is what a message or record without
-fields becomes where nothing else is known, and fits a struct.
+"""Pairs of inferred types of which the second holds the values of the first too. A message or record without fields is
+inferred as a boolean, whose values fit a struct.
 """
 
 
@@ -142,12 +156,14 @@ def _is_held_by(one: IcebergType, other: IcebergType) -> bool:
 
 
 def widest(one: IcebergType, other: IcebergType) -> IcebergType:
-    """The type that holds the values of both; of two kinds that no type holds, at whatever level, the first."""
+    """Returns the type that holds the values of both; of two types that no type holds, at any level, the first."""
     return merge_types(one, other, (), keeps_first=True)
 
 
 def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> RequestedFields:
-    """The fields of a writer's struct that the table lacks, or has too narrow and may widen. path: of the structs."""
+    """Returns the fields of a writer's struct that the table lacks, or has in a type that is too narrow and may be
+    widened. path: of the structs.
+    """
     known, spellings = {field.name: field.field_type for field in table.fields}, Spellings(f.name for f in table.fields)
     found: dict[Path, Mapping[str, IcebergType]] = {}
     mine: dict[str, IcebergType] = {}
@@ -163,7 +179,7 @@ def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Pa
 
 
 def _structs_in(one: IcebergType, other: IcebergType, path: Path) -> tuple[StructType, StructType, Path] | None:
-    """The structs that two types have in the same place, be they in lists and maps, and the path there."""
+    """Returns the structs at the same place in two types, also inside lists and maps, and their path; None without them."""
     if isinstance(one, ListType) and isinstance(other, ListType):
         return _structs_in(one.element_type, other.element_type, (*path, "element"))
     if isinstance(one, MapType) and isinstance(other, MapType):
@@ -172,12 +188,12 @@ def _structs_in(one: IcebergType, other: IcebergType, path: Path) -> tuple[Struc
 
 
 def adds_to(old: IcebergType, new: IcebergType, may_widen: bool = True) -> bool:
-    """Whether a column of the type `old` would be another one with values of the type `new`."""
+    """Whether values of the type `new` would change a column of the type `old`."""
     return _unite(old, new, itertools.repeat(0), may_widen) != old
 
 
 def type_at(struct: StructType, path: Path) -> IcebergType | None:
-    """The type of the field at a path; None where there is none."""
+    """Returns the type of the field at a path; None where there is none."""
     kind: IcebergType = struct
     for name in path:
         if isinstance(kind, StructType):
@@ -195,7 +211,7 @@ def type_at(struct: StructType, path: Path) -> IcebergType | None:
 
 
 def can_promote(old: IcebergType, new: IcebergType) -> bool:
-    """Whether Iceberg may widen a column of the type `old` to `new` (specification, Schema Evolution)."""
+    """Whether Iceberg may widen a column of the type `old` to `new` (Iceberg spec, "Schema Evolution")."""
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
         return old.scale == new.scale and old.precision < new.precision
     return (type(old), type(new)) in ((IntegerType, LongType), (FloatType, DoubleType))
@@ -204,11 +220,12 @@ def can_promote(old: IcebergType, new: IcebergType) -> bool:
 def extend_schema(
     schema: Schema, requested_fields: RequestedFields, made_optional: Iterable[Path] = (), may_widen: bool = True
 ) -> Schema:
-    """`schema` with the wanted fields, ids of new fields above all others (the catalog gives its own).
+    """Returns `schema` with the requested fields, with ids above all others (the catalog assigns its own).
 
-    A field that is there already (another process was quicker) stays as it is, but gets what it lacks of the wanted type:
-    nested fields, or, if it may be widened, a wider type that Iceberg allows. made_optional: fields that become optional.
-    Raises NamesClash for what no table can have.
+    An existing field (another process was faster) is kept, and gets the nested fields it lacks of the requested type
+    or, with `may_widen`, a wider type that Iceberg allows. made_optional: paths of fields that become optional.
+
+    Raises: NamesClash for columns that no table can have.
     """
     _check_lengths(requested_fields)
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
@@ -225,7 +242,7 @@ def extend_schema(
 
 
 def _check_lengths(requested_fields: RequestedFields) -> None:
-    """Raises NamesClash for a name that no column may have."""
+    """Raises NamesClash for a name that is too long for a column."""
     for members in requested_fields.values():
         for name, kind in members.items():
             long = name if is_long(name) else long_name_in(kind)
@@ -234,7 +251,7 @@ def _check_lengths(requested_fields: RequestedFields) -> None:
 
 
 def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> None:
-    """Raises NamesClash for a new field whose name differs from another one's in capitals alone. known: ids of fields that
+    """Raises NamesClash for a new field whose name differs from another one's only in case. known: ids of fields that
     are not new.
     """
     if isinstance(kind, ListType):
@@ -251,8 +268,8 @@ def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> No
 
 
 def _check_full_names(struct: StructType, known: frozenset[int]) -> None:
-    """Raises NamesClash for a new field that Iceberg would call as another one is called: `a.b` is a field of this name and
-    the field `b` of `a`.
+    """Raises NamesClash for a new field whose full name in Iceberg is another field's too: `a.b` may be one field of
+    this name, or the field `b` of `a`.
     """
     named = [(path, field_id) for path, field_id in _paths(struct, ())]
     if len({".".join(path) for path, _ in named}) == len(named):
@@ -268,7 +285,7 @@ def _check_full_names(struct: StructType, known: frozenset[int]) -> None:
 
 
 def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
-    """Everything inside a type that Iceberg has a name for, with its id."""
+    """Yields every path inside a type that Iceberg has a name for, with its field id."""
     if isinstance(kind, StructType):
         for member in kind.fields:
             yield (*path, member.name), member.field_id
@@ -283,17 +300,17 @@ def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
 
 
 def extend_fields(struct: StructType, requested_fields: RequestedFields) -> StructType:
-    """The struct with the wanted fields; their ids say nothing, and whether a table can have them is not asked."""
+    """Returns the struct with the requested fields, without valid ids and without a check that a table can have them."""
     return _extend(struct, requested_fields, (), itertools.repeat(0), may_widen=True)
 
 
 def new_schema(fields: Iterable[tuple[str, IcebergType]]) -> Schema:
-    """A schema of optional columns with ids from 1 on."""
+    """Returns a schema of optional columns with ids from 1 on."""
     return extend_schema(Schema(), {(): dict(fields)})
 
 
 def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
-    """What is new, the outermost of it alone, and which columns are wider."""
+    """Returns the columns that were added, only the outermost of each, and the columns that were widened."""
     known = {str(before.find_column_name(field_id)): field_id for field_id in before.field_ids}
     changes = []
     for field_id in after.field_ids:
@@ -327,7 +344,7 @@ def _extend(
 
 
 def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bool) -> IcebergType:
-    """`old` with what it lacks of `new`; where the two cannot be one, `old` stays."""
+    """Returns `old` with the fields it lacks of `new`; `old` itself where the types cannot be united."""
     if isinstance(old, StructType) and isinstance(new, StructType):
         return _extend(old, {(): {field.name: field.field_type for field in new.fields}}, (), ids, may_widen)
     if isinstance(old, ListType) and isinstance(new, ListType):
@@ -338,7 +355,7 @@ def _unite(old: IcebergType, new: IcebergType, ids: Iterator[int], may_widen: bo
 
 
 def _make_optional(kind: IcebergType, path: Path) -> StructType:
-    """The struct with the field at `path` optional."""
+    """Returns the struct with the field at `path` optional."""
     assert isinstance(kind, StructType)
     head, rest = path[0], path[1:]
     changed = {
@@ -384,7 +401,7 @@ def _extend_type(
 
 
 def _numbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:
-    """A new type with ids of its own at every level."""
+    """Returns a new type with ids of its own at every level."""
     if isinstance(kind, StructType):
         return StructType(
             *(

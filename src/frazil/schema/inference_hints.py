@@ -1,8 +1,8 @@
-"""What earlier records have told of fields that no column has yet: the kind of their values, which decides who is refused
-where later ones contradict it. Pure.
+"""Inference hints: the kind of values that earlier records had in fields without a column, which decides which later
+records are refused for contradicting it. Pure.
 
-A table's first records are read in several pieces. Read with the hints of those before it, a piece refuses the records that
-it would refuse if all were one.
+A table's first records are read in several pieces. With the hints of the pieces before it, a piece refuses the same
+records as if all were read as one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _KINDS: dict[type[IcebergType], str] = {
 
 
 def hints_of(requested_fields: RequestedFields) -> Hints:
-    """The kinds of the requested fields, and of all that is in them."""
+    """Returns the kinds of the requested fields, and of all fields inside them."""
     return tuple(
         hint
         for parent, members in requested_fields.items()

@@ -1,5 +1,5 @@
-"""Text that is always an ISO 8601 time, for tables with `infer: {timestamps: true}`: what several pieces of the records have
-seen, put together. Pure.
+"""Inference of time columns from ISO 8601 text, for tables with `infer: {timestamps: true}`: the results of several
+pieces of the records merged. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _TIMES = (DateType, TimestampType, TimestamptzType)
 
 
 def agree_on_times(many: Sequence[RequestedFields]) -> list[RequestedFields]:
-    """The same with text in place of times, where the pieces differ in which times a field has, or one has other text."""
+    """Returns the requested fields with text in place of a time type, where the pieces differ in the time type of a
+    field, or one of them has other text.
+    """
     seen: dict[Path, set[type[IcebergType]]] = {}
     for requested_fields in many:
         for parent, members in requested_fields.items():

@@ -1,4 +1,4 @@
-"""Partition values as Iceberg's ContentFileParser reads them, and as they stand in a file's path."""
+"""Partition values as Iceberg's `ContentFileParser` reads them, and as they appear in a file's path."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ from frazil.literals import spell_day, spell_moment
 
 _MOST_NAME_BYTES = 180
 Word = tuple[Any, str]
-"""A value for JSON, and for a path."""
+"""A partition value for JSON, and its text for a path."""
 
 
 def words_of(transform: str, kind: IcebergType, values: pa.Array) -> list[Word]:
-    """Of the partition values that `ingest.transforms` makes of a column of type `kind`."""
+    """Returns the partition values that `write.transforms` computes from a column of type `kind`, for JSON and for
+    paths.
+    """
     word = transform.split("[", maxsplit=1)[0]
     if word in _OF_TIME:
         return [(None, "null") if value is None else _OF_TIME[word](value) for value in values.to_pylist()]
@@ -45,12 +47,12 @@ def words_of(transform: str, kind: IcebergType, values: pa.Array) -> list[Word]:
 
 
 def path_of(names: Iterable[str], words: Iterable[str]) -> str:
-    """The folder of a partition, as Iceberg names it. A name that file systems would refuse as too long is cut."""
+    """Returns the folder of a partition as Iceberg names it. A name too long for file systems is cut."""
     return "/".join(_short(f"{quote_plus(name)}={quote_plus(word)}") for name, word in zip(names, words, strict=True))
 
 
 def short_path(path: str) -> str:
-    """The folder of a partition as Iceberg names it, with names cut as `path_of` does."""
+    """Returns the folder of a partition as Iceberg names it, with names cut as in `path_of`."""
     return "/".join(_short(name) for name in path.split("/"))
 
 
@@ -61,7 +63,7 @@ def _short(name: str) -> str:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Times as numbers: Python's own have neither all years nor all that can be told of them."""
+    """Returns times as numbers: Python's own types lack some years, and nanoseconds."""
     kind = values.type
     if pa.types.is_date32(kind):
         return values.view(pa.int32())
@@ -69,7 +71,9 @@ def _plain(values: pa.Array) -> pa.Array:
 
 
 def _day_word(days: int) -> Word:
-    """In a path, years beyond four digits have no sign, and those before 0 three digits, as Java formats numbers."""
+    """Returns the value for a day. In a path, as Java formats numbers, years beyond four digits have no sign and
+    negative years have three digits.
+    """
     text = spell_day(days)
     return text, f"{int(text[:-6]):04d}{text[-6:]}"
 
@@ -97,7 +101,9 @@ def _timestamptz_word(micros: int) -> Word:
 
 
 def _time_word(micros: int) -> Word:
-    """In a path without seconds that are zero, and with three or six digits after them, as Java says times."""
+    """Returns the value for a time of day. In a path, as in Java, seconds that are zero are omitted, and fractions have
+    three or six digits.
+    """
     text = _without_zeros(spell_moment(micros).partition("T")[2])
     if micros % 60_000_000 == 0:
         return text, text[:5]
@@ -106,7 +112,7 @@ def _time_word(micros: int) -> Word:
 
 
 def _without_zeros(time: str) -> str:
-    """A time without zeros that end its fraction, as Java says times."""
+    """Returns a time without trailing zeros of its fraction, as Java formats times."""
     return time.rstrip("0") if "." in time else time
 
 
