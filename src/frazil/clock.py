@@ -46,6 +46,6 @@ def jitter(seconds: float) -> float:
     return seconds * _chance.uniform(0.8, 1.2)
 
 
-def repeat_chance(seed: int) -> None:
+def seed_randomness(seed: int) -> None:
     """Seeds the randomness of this module, so that a run can be repeated."""
     _chance.seed(seed)

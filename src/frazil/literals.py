@@ -84,7 +84,7 @@ def _is_multiple(number: Decimal, unit: Decimal) -> bool:
     return isinstance(last, int) and isinstance(least, int) and last >= least
 
 
-def spell_moment(micros: int, timespec: str = "auto") -> str:
+def format_moment(micros: int, timespec: str = "auto") -> str:
     """Returns a time as ISO 8601 text without a zone, from microseconds since 1970, also before the year 1 and after
     9999, which Python's `datetime` does not have.
     """
@@ -95,6 +95,6 @@ def spell_moment(micros: int, timespec: str = "auto") -> str:
     return words + found.isoformat(timespec=timespec)[4:].removesuffix("+00:00")
 
 
-def spell_day(days: int) -> str:
+def format_day(days: int) -> str:
     """Returns a day as ISO 8601 text, from days since 1970."""
-    return spell_moment(days * _DAY_US)[: -len("T00:00:00")]
+    return format_moment(days * _DAY_US)[: -len("T00:00:00")]

@@ -27,20 +27,20 @@ def long_name_in(kind: IcebergType) -> str | None:
     return long_name_in(kind.value_type) if isinstance(kind, MapType) else None
 
 
-def without_long_names(struct: StructType) -> StructType:
+def drop_long_names(struct: StructType) -> StructType:
     """Returns the struct without the fields that no table can have because of a name that is too long."""
     left = (member for member in struct.fields if not is_long(member.name))
     return StructType(*(_pruned(member) for member in left if not _is_all_long(member.field_type)))
 
 
-def what_is_long(name: str) -> str:
+def long_name_reason(name: str) -> str:
     """Returns the reason why the name is too long."""
     return f"the name {shorten(name)} has {_size(name):,} bytes, and a column's name has {MAX_NAME_BYTES} at most"
 
 
-def say_long(name: str) -> str:
+def explain_long_name(name: str) -> str:
     """Returns the reason why a field with this name has no column, and the remedy."""
-    return f"{what_is_long(name)}: give the field a shorter one, or leave it out with `exclude`"
+    return f"{long_name_reason(name)}: give the field a shorter one, or leave it out with `exclude`"
 
 
 def shorten(name: str) -> str:
@@ -54,12 +54,12 @@ def _size(name: str) -> int:
 
 def _pruned(member: NestedField) -> NestedField:
     if isinstance(member.field_type, StructType) and long_name_in(member.field_type) is not None:
-        return member.model_copy(update={"field_type": without_long_names(member.field_type)})
+        return member.model_copy(update={"field_type": drop_long_names(member.field_type)})
     return member
 
 
 def _is_all_long(kind: IcebergType) -> bool:
     """Whether nothing of the type is left without its long names; lists and maps are kept or dropped entirely."""
     if isinstance(kind, StructType):
-        return bool(kind.fields) and not without_long_names(kind).fields
+        return bool(kind.fields) and not drop_long_names(kind).fields
     return long_name_in(kind) is not None

@@ -468,7 +468,7 @@ def as_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
-def note_names(known: frozenset[str], found: Iterable[str]) -> frozenset[str]:
+def add_names(known: frozenset[str], found: Iterable[str]) -> frozenset[str]:
     """Returns `known` with the names found: at most MOST_NAMES, and MORE_NAMES where some were left out."""
     new = sorted(set(found) - known)
     if not new or MORE_NAMES in known:

@@ -38,7 +38,7 @@ from frazil.decode.columns import Fault, Mismatch
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
-from frazil.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.records import FAULTS, texts_of, unescape_keys, unreadable, whole_slices
 from frazil.decode.json.same_texts import group_same
 from frazil.decode.json.slices import Slices, Texts, elements_of, take_keys
 from frazil.decode.settings import Reading
@@ -95,7 +95,7 @@ def open_canal(
     values = records["value"]
     opened = _open(values, fields, reading, limit, large)
     if opened is None:
-        values = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        values = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
         opened = _open(values, fields, reading, limit, large, spelt_out=True)
     assert opened is not None
     return opened

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 
 from frazil.cdc.json_members import Group, Stretch, either, where
-from frazil.cdc.mysql_types import UNTOLD, SourceType, parse_type
+from frazil.cdc.mysql_types import UNKNOWN, SourceType, parse_type
 from frazil.cdc.mysql_values import read_texts, reading_type
 from frazil.decode.cast import Fitting, fit_columns
 from frazil.decode.columns import Columns, Fault, bitmap
@@ -149,7 +149,7 @@ def _read_image(
     for name, slices in image.members.items():
         if selection is not None and selection.takes((image.name, name)) == "none":
             continue
-        source = types.get(name, UNTOLD)
+        source = types.get(name, UNKNOWN)
         kind = reading_type(source, known.get(name))
         fields.append(NestedField(0, name, kind, required=False))
         arrays.append(_read_column(texts, fitting, slices, source, kind, (image.name, name)))

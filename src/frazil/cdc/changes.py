@@ -171,7 +171,7 @@ def _open(
     else:
         decoded = decode_values(reading, fields, records, limit)
         if envelope.needs_keys:
-            decoded = fill_from_keys(reading, target.told_by or Reading(), records, decoded, fields)
+            decoded = fill_from_keys(reading, target.before_key or Reading(), records, decoded, fields)
     decoded = _without_tombstones(decoded, nothing)
     columns = dict(zip(names, decoded.columns, strict=True))
     note = np.array(columns["note"].fill_null(0))

@@ -29,10 +29,10 @@ from frazil.cdc.envelope import (
     SCHEMA_CHANGE,
     TRANSACTION,
 )
-from frazil.cdc.origins import spell_beside, spell_origins
+from frazil.cdc.origins import flat_origins_of, origins_of
 from frazil.cdc.placeholders import unsent_of
-from frazil.cdc.positions import POSITION_FIELDS, spell_order, spell_position
-from frazil.cdc.source_log import ORDER_FIELDS, spell_commit_place, spell_transaction
+from frazil.cdc.positions import POSITION_FIELDS, format_position, format_source_order
+from frazil.cdc.source_log import ORDER_FIELDS, format_commit_position, format_transaction
 from frazil.decode.columns import Columns, Fault
 from frazil.decode.connect.schema import give_meaning
 from frazil.decode.connect.values import Meaning
@@ -307,18 +307,18 @@ def _facts(parts: _Parts, asked: Collection[str], far: dict[int, str]) -> dict[s
     }
     if "commit_place" in asked:
         order = {name: member(parts, ("source", name)) for name in ORDER_FIELDS}
-        found |= {"commit_place": spell_commit_place(order), "source_transaction": spell_transaction(order)}
+        found |= {"commit_place": format_commit_position(order), "source_transaction": format_transaction(order)}
     told = {name: member(parts, ("source", name)) for name in POSITION_FIELDS}
     if "position" in asked:
-        found["position"] = spell_position(told)
+        found["position"] = format_position(told)
     if "source_order" in asked:
-        found["source_order"] = spell_order(told, found["total_order"])
+        found["source_order"] = format_source_order(told, found["total_order"])
     for fact, names in FLAT_MOMENTS.items():
         if found[fact] is None and "after" in parts:
             beside = {name[-5:]: member(parts, ("after", name)) for name in names if name not in parts}
             found[fact] = _finest(beside.get("ts_us"), beside.get("ts_ms"), far if fact in asked else {})
-    found |= spell_beside(asked, lambda name: member(parts, ("after", name)) if name not in parts else None)
-    found |= spell_origins(asked, lambda name: member(parts, ("source", name)))
+    found |= flat_origins_of(asked, lambda name: member(parts, ("after", name)) if name not in parts else None)
+    found |= origins_of(asked, lambda name: member(parts, ("source", name)))
     return {name: array for name, array in found.items() if array is not None}
 
 

@@ -36,9 +36,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def fill_from_keys(
-    reading: Reading, told_by: Reading, records: Mapping[str, pa.Array], opened: Decoded, fields: Sequence[NestedField]
+    reading: Reading,
+    before_key: Reading,
+    records: Mapping[str, pa.Array],
+    opened: Decoded,
+    fields: Sequence[NestedField],
 ) -> Decoded:
-    """Opened envelopes with the row before those deletes that leave it to their record's key. told_by: how keys are read."""
+    """Opened envelopes with the row before those deletes that leave it to their record's key. before_key: how keys are
+    read.
+    """
     names = [field.name for field in fields]
     note, before = (opened.columns[names.index(name)] for name in ("note", "before"))
     lacks = np.asarray(pc.fill_null(pc.equal(note, BY_KEY), False))
@@ -46,7 +52,7 @@ def fill_from_keys(
         return opened
     kind = fields[names.index("before")].field_type
     assert isinstance(kind, StructType)
-    keys = read_ids(told_by, pick(records, np.flatnonzero(lacks)), type_at(kind, (ID,)))
+    keys = read_ids(before_key, pick(records, np.flatnonzero(lacks)), type_at(kind, (ID,)))
     opened = replace(opened, missing=opened.missing | keys.missing)
     lacks[lacks] = np.asarray(keys.columns[0].is_valid())
     found = decode_json(keys.columns[0].drop_null(), kind.fields, JsonOptions(reading.unknown_fields, is_extended=True))

@@ -25,10 +25,10 @@ from frazil.cdc.json_source_fields import members_of
 from frazil.cdc.placeholders import json_forms, take_unsent
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
-from frazil.decode.json.extended import spell_bare_words
+from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import ABSENT, ESCAPED, NULL, OBJECT, STRING
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.records import FAULTS, texts_of, unescape_keys, unreadable, whole_slices
 from frazil.decode.json.slices import Slices, Texts, presence
 from frazil.decode.rescue import unknown_values
 from frazil.schema.arrow import as_written
@@ -91,12 +91,12 @@ def read_documents(
     outer = stretch.texts
     read = partial(_read_whole, stretch, kind=kind, findings=findings, name=name)
     image, inner, found, is_malformed = read(raw, spelt_out=False)
-    worded = spell_bare_words(raw) if is_malformed else None
+    worded = quote_bare_words(raw) if is_malformed else None
     if worded is not None:
         raw = worded
         image, inner, found, _ = read(raw, spelt_out=False)
     if inner.has_slow_keys:
-        spelt = pa.array([spell_out(value) for value in raw.to_pylist()], pa.binary())
+        spelt = pa.array([unescape_keys(value) for value in raw.to_pylist()], pa.binary())
         image, inner, found, _ = read(spelt, spelt_out=True, sent=raw)
     outer.refused[owner] |= inner.refused
     for some, mine in ((inner.mismatches, outer.mismatches), ([*inner.rescued, *unknown_values(inner)], outer.rescued)):

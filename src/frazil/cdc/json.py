@@ -39,7 +39,7 @@ from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings
 from frazil.decode.json.grammar import ABSENT, FALSE, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.records import FAULTS, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.records import FAULTS, texts_of, unescape_keys, unreadable, whole_slices
 from frazil.decode.json.slices import Slices, take_keys
 from frazil.decode.rescue import join_members, rescued_column
 from frazil.decode.settings import Reading
@@ -57,7 +57,7 @@ def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: 
     """The columns `fields`, which are those of `opened`, of one envelope per value. Raises nothing for bad records."""
     decoded = _open(values, Stretch(texts_of(values, json_options(reading, limit)), reading, fields))
     if decoded is None:
-        sent, values = values, pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        sent, values = values, pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
         texts = texts_of(values, json_options(reading, limit), spelt_out=True, sent=sent)
         decoded = _open(values, Stretch(texts, reading, fields))
     assert decoded is not None

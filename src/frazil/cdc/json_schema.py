@@ -13,9 +13,9 @@ from frazil.decode.columns import Decoded
 from frazil.decode.envelope import Envelope
 from frazil.decode.json_schema.refusals import refused_changes
 from frazil.decode.settings import Reading
-from frazil.name_length import without_long_names
+from frazil.name_length import drop_long_names
 from frazil.schema.conflicts import without_rejected
-from frazil.schema.evolve import lacking_of, merge_requested_fields, type_at
+from frazil.schema.evolve import find_missing_fields, merge_requested_fields, type_at
 
 _IMAGES = ("after", "before")
 _FLAT = ("__op", "__deleted")
@@ -40,13 +40,15 @@ def open_framed(
     decoded = replace(decoded, refusals=refusals)
     if reading.unknown_fields != "add":
         return decoded
-    row = without_long_names(row)
+    row = drop_long_names(row)
     requested_fields: dict[tuple[str, ...], Mapping[str, IcebergType]] = {
         path: {name: type_at(row, (*path[1:], name)) or kind for name, kind in members.items()}
         for path, members in decoded.requested_fields.items()
     }
     row = without_rejected(row, reading.rejected_at, ("after",))
-    lacking = {("after", *path): members for path, members in lacking_of(table, row, reading.may_widen).items()}
+    lacking = {
+        ("after", *path): members for path, members in find_missing_fields(table, row, reading.may_widen).items()
+    }
     return replace(
         decoded, requested_fields=merge_requested_fields([requested_fields, lacking] if lacking else [requested_fields])
     )

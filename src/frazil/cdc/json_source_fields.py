@@ -22,11 +22,11 @@ from frazil.cdc.origins import (
     IN_MESSAGES,
     IN_SOURCE,
     ORIGINS,
-    spell_beside,
-    spell_origins,
+    flat_origins_of,
+    origins_of,
 )
-from frazil.cdc.positions import FACT_TYPES, POSITION_FIELDS, spell_order, spell_position
-from frazil.cdc.source_log import ORDER_FIELDS, spell_commit_place, spell_transaction
+from frazil.cdc.positions import FACT_TYPES, POSITION_FIELDS, format_position, format_source_order
+from frazil.cdc.source_log import ORDER_FIELDS, format_commit_position, format_transaction
 from frazil.decode.columns import Fault
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json.grammar import ABSENT, ESCAPED, INT, STRING
@@ -60,13 +60,13 @@ def read_facts(stretch: Stretch, parts: Parts, is_change: NDArray[np.bool_]) -> 
         if in_source & {"position", "source_order"}:
             texts = {name: _fact(stretch, source[name], name) for name in POSITION_FIELDS}
             told = {name: one for name, one in texts.items() if one.null_count < len(one)}
-            found["position"] = spell_position(told)
-            found["source_order"] = spell_order(told, found.get("total_order"))
+            found["position"] = format_position(told)
+            found["source_order"] = format_source_order(told, found.get("total_order"))
     if "commit_place" in asked:
         source = members_of(stretch, parts, "source", list(ORDER_FIELDS), is_change)
         texts = {name: _fact(stretch, source[name], name) for name in ORDER_FIELDS}
         order = {name: one for name, one in texts.items() if one.null_count < len(one)}
-        found |= {"commit_place": spell_commit_place(order), "source_transaction": spell_transaction(order)}
+        found |= {"commit_place": format_commit_position(order), "source_transaction": format_transaction(order)}
     found |= _origins(stretch, parts, is_change, asked)
     if "connector_ts" in asked and parts.is_overlay is False:
         found["connector_ts"] = _moment(stretch, kept(parts, ("ts_ms", "ts_us"), is_change))
@@ -84,7 +84,7 @@ def _origins(stretch: Stretch, parts: Parts, is_change: NDArray[np.bool_], asked
     if ORIGINS.keys().isdisjoint(asked) or stretch.envelope.kind != "debezium":
         return {}
     source = members_of(stretch, parts, "source", list(IN_SOURCE), is_change)
-    return spell_origins(asked, lambda name: _text(stretch, source[name], f"source.{name}"))
+    return origins_of(asked, lambda name: _text(stretch, source[name], f"source.{name}"))
 
 
 def _add_flat_moments(
@@ -109,7 +109,7 @@ def _add_flat_moments(
     if others:
         beside = members_of(stretch, parts, "after", others, is_flat)
         texts = {name: _text(stretch, one, name) for name, one in beside.items()}
-        for fact, array in spell_beside(asked, texts.get).items():
+        for fact, array in flat_origins_of(asked, texts.get).items():
             found[fact] = array if (other := found.get(fact)) is None else pc.coalesce(other, array)
 
 

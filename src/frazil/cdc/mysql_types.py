@@ -51,7 +51,7 @@ class SourceType:
     is_bytes: bool = False
 
 
-UNTOLD = SourceType("text", StringType())
+UNKNOWN = SourceType("text", StringType())
 """A column whose type nobody tells: what is written is all that is known."""
 
 

@@ -23,12 +23,12 @@ IN_MESSAGES: Mapping[str, str] = {"source_database": "database", "source_table":
 """The members of Maxwell's and Canal's messages."""
 
 
-def spell_origins(asked: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
+def origins_of(asked: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
     """What is asked of the origin of changes. words: the texts of a member of `source`; None where no record has it."""
     return _first_of({fact: names for fact, names in ORIGINS.items() if fact in asked}, words)
 
 
-def spell_beside(asked: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
+def flat_origins_of(asked: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
     """The same of rows that were unwrapped. words: the texts of a field beside the row."""
     return _first_of({fact: names for fact, names in BESIDE.items() if fact in asked}, words)
 

@@ -16,7 +16,7 @@ _NO_PART = pa.scalar("0" * _DIGITS)
 _LSN_OF_SEQUENCE = r'"(?P<lsn>[0-9]+)"\s*\]$'
 
 
-def spell_position(fields: Mapping[str, pa.Array | None]) -> pa.Array | None:
+def format_position(fields: Mapping[str, pa.Array | None]) -> pa.Array | None:
     """The place in the source's log as text that sorts as the log does; None where the source tells none.
 
     PostgreSQL: the LSN; SQL Server: LSNs of commit and change; Oracle: the SCN; MySQL: binlog file, position and row.
@@ -44,7 +44,7 @@ _ORDERED: tuple[tuple[str, ...], ...] = (
 )
 
 
-def spell_order(fields: Mapping[str, pa.Array | None], total_order: pa.Array | None) -> pa.Array | None:
+def format_source_order(fields: Mapping[str, pa.Array | None], total_order: pa.Array | None) -> pa.Array | None:
     """A change's place among all of its source, as text that sorts as they happened; None where the source tells no place.
 
     The place in the log, then the place in the transaction: changes of one transaction may share a place, as of Oracle

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.cdc.positions import padded, spell_position
+from frazil.cdc.positions import format_position, padded
 
 ORDER_FIELDS = (
     "lsn", "commit_lsn", "change_lsn", "event_serial_no", "file", "pos", "row", "sequence", "txId", "gtid",
@@ -21,7 +21,7 @@ _PLACE_BEHIND = r"^([0-9]+):[0-9]+$"
 Fields = Mapping[str, pa.Array | None]
 
 
-def spell_commit_place(fields: Fields) -> pa.Array | None:
+def format_commit_position(fields: Fields) -> pa.Array | None:
     """The place in the order in which transactions were committed, as text that sorts so: that of a transaction's changes is
     beyond those of every earlier one. Null where the source tells none.
 
@@ -29,7 +29,7 @@ def spell_commit_place(fields: Fields) -> pa.Array | None:
     transaction (in Debezium's `sequence`) comes first. The others' logs are in this order. Oracle's is not.
     """
     found = []
-    others = spell_position({name: array for name, array in fields.items() if name not in ("lsn", "scn", "sequence")})
+    others = format_position({name: array for name, array in fields.items() if name not in ("lsn", "scn", "sequence")})
     if others is not None:
         found.append(others)
     sequence, own = fields.get("sequence"), fields.get("lsn")
@@ -39,7 +39,7 @@ def spell_commit_place(fields: Fields) -> pa.Array | None:
     return pc.coalesce(*found) if found else None
 
 
-def spell_transaction(fields: Fields) -> pa.Array | None:
+def format_transaction(fields: Fields) -> pa.Array | None:
     """The transaction as the source itself calls it: PostgreSQL's number, MySQL's GTID, SQL Server's LSN of the commit.
     None where it does not.
     """

@@ -13,7 +13,7 @@ from frazil.ingest.no_op_changes import find_no_op_change
 from frazil.ingest.pipeline import accept_columns, adder, within_limit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.table import Table, note_key_columns
-from frazil.schema.evolve import NamesClash, RequestedFields, merge_requested_fields
+from frazil.schema.evolve import NameConflict, RequestedFields, merge_requested_fields
 
 
 @dataclass
@@ -66,6 +66,6 @@ def meet(catalog: Catalog, schemas: Schemas | None, table: Table, needs: Needs) 
         state = note_key_columns(catalog, catalog.evolve(table.name, change), needs.key_columns)
         table.no_op_change = find_no_op_change(table.state, state, accepted, needs.made_optional, table.no_op_change)
         table.state = state
-    except NamesClash as error:
+    except NameConflict as error:
         remedy = "leave these letters out, by --offset or --error-class, or leave the field out with `exclude`"
         raise SpecError(str(error), remedy=remedy, where=table.name) from None

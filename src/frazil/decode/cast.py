@@ -32,7 +32,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, shortened, without_empty
-from frazil.decode.conversions import DAY, convert, readable, spell_type
+from frazil.decode.conversions import DAY, convert, format_type, readable
 from frazil.decode.epochs import from_numbers, inside_years
 from frazil.decode.json_texts import json_text
 from frazil.decode.limits import check_cells, leaf_count, long_name_fault, rejected_fault
@@ -40,12 +40,12 @@ from frazil.decode.lossless import cast_exactly, may_convert
 from frazil.decode.renames import Renames
 from frazil.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
 from frazil.decode.settings import Reading
-from frazil.decode.zones import convert_zone, differ_in_zone, to_local, zone_exits
-from frazil.name_length import is_long, long_name_in, shorten, without_long_names
+from frazil.decode.zones import convert_zone, differ_in_zone, to_local, zone_settings
+from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
 from frazil.schema.arrow import arrow_type, as_written
 from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
-from frazil.schema.name_case import Spellings, both_reason, clash_reason, fraction_exits
+from frazil.schema.name_case import Spellings, both_reason, conflict_reason, fraction_settings
 from frazil.schema.rejected_changes import declaration_for
 from frazil.schema.selection import list_with, map_with
 
@@ -174,7 +174,7 @@ def fit_struct(
         member = fitting.renames.under_first(struct.fields[n], place.path, written.keys() | known)
         if new.others(member.name) and fitting.reading.unknown_fields == "add":
             path = (*place.path, member.name)
-            fitting.refuse_change(path, clash_reason(fitting.in_row(path), new.others(member.name)[:1]))
+            fitting.refuse_change(path, conflict_reason(fitting.in_row(path), new.others(member.name)[:1]))
         new.add(member.name)
         _meet_unknown(fitting, member, arrays[n], place, spellings)
     return found
@@ -233,7 +233,7 @@ def _meet_second(
     fitting: Fitting, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
 ) -> None:
     if fitting.reading.unknown_fields == "add":
-        fitting.refuse_change(path, clash_reason(fitting.in_row(path), [column]))
+        fitting.refuse_change(path, conflict_reason(fitting.in_row(path), [column]))
         reason = both_reason(fitting.in_row(path), column)
         fitting.refuse(array, is_second, place.owner, path, "name_taken", reason)
     elif fitting.reading.unknown_fields == "drop":
@@ -502,7 +502,7 @@ def _add_unknown(fitting: Fitting, member: NestedField, array: pa.Array, place: 
     there = np.asarray(array.is_valid()) & place.there
     long = _long_name(member)
     if spellings.others(member.name):
-        reason = clash_reason(fitting.in_row(path), spellings.others(member.name))
+        reason = conflict_reason(fitting.in_row(path), spellings.others(member.name))
         fitting.refuse_change(path, reason)
         fitting.refuse(array, there, place.owner, path, "name_taken", reason)
     elif path in rejected:
@@ -530,7 +530,7 @@ def _long_name(member: NestedField) -> str | None:
 
 def _want_rest(fitting: Fitting, member: NestedField, path: Path) -> None:
     """Of a field with such a name in it what the table can have: records without that one fit it then."""
-    rest = without_long_names(StructType(member)).fields
+    rest = drop_long_names(StructType(member)).fields
     kind = without_empty(rest[0].field_type) if rest else None
     if kind is not None:
         fitting.want(path, kind)
@@ -571,7 +571,7 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
     if converted is None and not may_convert(array.type, target):
         # A message that has got its first field is spelt in full: the remedy is a column of that type.
         is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
-        words = spell_type(written) if is_first else _word(written)
+        words = format_type(written) if is_first else _word(written)
         fitting.refuse_change(place.path, f"{words} does not fit {_word(wanted)}")
         declared = declaration_for(fitting.in_row(place.path), words, _word(wanted))
         remedy = declared and f"; {declared}"
@@ -587,9 +587,9 @@ def _convert(fitting: Fitting, array: pa.Array, kinds: tuple[IcebergType, Iceber
         fault, fits_not = ("out_of_range", "is out of the range of") if is_number else ("does_not_fit", "does not fit")
         reason = f"{{value}} ({_word(written)}) {fits_not} {_word(wanted)}"
         if differ_in_zone(written, wanted):
-            remedy = f": {zone_exits(fitting.in_row(place.path), wanted)}"
+            remedy = f": {zone_settings(fitting.in_row(place.path), wanted)}"
         if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
-            remedy = f": {fraction_exits(fitting.in_row(place.path), is_json=False)}"
+            remedy = f": {fraction_settings(fitting.in_row(place.path), is_json=False)}"
         fitting.refuse(shown, bad, place.owner, place.path, fault, reason + remedy)
     return back
 

@@ -31,7 +31,7 @@ from pyiceberg.types import (
 from frazil.decode.columns import as_text
 from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.json_texts import as_json, json_texts
-from frazil.decode.uuid_text import read_uuids, spell_uuids
+from frazil.decode.uuid_text import format_uuids, read_uuids
 
 DAY = "d"
 """The unit of numbers in a column of days."""
@@ -59,7 +59,7 @@ def convert(
     if isinstance(written, StringType) and isinstance(wanted, UUIDType):
         return _converted(read_uuids(array)[0])
     if isinstance(written, UUIDType) and isinstance(wanted, StringType):
-        return _converted(spell_uuids(array))
+        return _converted(format_uuids(array))
     if isinstance(wanted, StringType) and is_coerced and not isinstance(written, _NO_TEXT):
         return _converted(texts_of(array, written))
     if isinstance(written, IntegerType | LongType) and unit is not None:
@@ -135,7 +135,7 @@ def _of_decimals(array: pa.Array) -> pa.Array:
 def readable(array: pa.Array, kind: IcebergType) -> pa.Array:
     """The values for people to read: UUIDs as their text, at every depth; all else as it is."""
     if isinstance(kind, UUIDType) and pa.types.is_fixed_size_binary(array.type):
-        return spell_uuids(array)
+        return format_uuids(array)
     if not has_uuid(kind):
         return array
     if array.offset:
@@ -164,16 +164,16 @@ def has_uuid(kind: IcebergType) -> bool:
     return has_uuid(kind.value_type) if isinstance(kind, MapType) else isinstance(kind, UUIDType)
 
 
-def spell_type(kind: IcebergType) -> str:
+def format_type(kind: IcebergType) -> str:
     """A type as the pipeline file writes it."""
     if isinstance(kind, StructType):
         return f"struct<{', '.join(_member(member) for member in kind.fields)}>"
     if isinstance(kind, ListType):
-        return f"list<{spell_type(kind.element_type)}>"
+        return f"list<{format_type(kind.element_type)}>"
     if isinstance(kind, MapType):
-        return f"map<{spell_type(kind.key_type)}, {spell_type(kind.value_type)}>"
+        return f"map<{format_type(kind.key_type)}, {format_type(kind.value_type)}>"
     return str(kind)
 
 
 def _member(member: NestedField) -> str:
-    return f"{member.name}: {spell_type(member.field_type)}"
+    return f"{member.name}: {format_type(member.field_type)}"

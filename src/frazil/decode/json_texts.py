@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from frazil.decode.columns import as_text
 from frazil.decode.epochs import FIRST_US, LAST_US
-from frazil.literals import spell_day, spell_moment
+from frazil.literals import format_day, format_moment
 
 _DAY_US = 86_400_000_000
 
@@ -95,8 +95,8 @@ def _of_far(value: pa.Scalar) -> Any:
     if pa.types.is_list(kind):
         return [_python(member) for member in value.values]
     if pa.types.is_date(kind):
-        return spell_day(value.value)
-    return spell_moment(value.value) + ("+00:00" if kind.tz else "")
+        return format_day(value.value)
+    return format_moment(value.value) + ("+00:00" if kind.tz else "")
 
 
 def _of_floats(array: pa.Array) -> pa.Array:

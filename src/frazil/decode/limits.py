@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pyiceberg.types import IcebergType, StructType
 
 from frazil.decode.columns import Fault
-from frazil.name_length import is_long, say_long
+from frazil.name_length import explain_long_name, is_long
 
 MAX_BATCH_CELLS = 24_000_000
 """Cells of the records that are decoded at once: 20,000 records of 1,000 columns and some; 8 to 30 bytes each."""
@@ -108,7 +108,7 @@ def leaf_count(kind: IcebergType) -> int:
 
 def long_name_fault(name: str) -> Fault:
     """What is said of a record with a field of such a name."""
-    return Fault("name_too_long", say_long(name))
+    return Fault("name_too_long", explain_long_name(name))
 
 
 def rejected_fault(name: str, reason: str) -> Fault:

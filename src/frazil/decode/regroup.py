@@ -11,7 +11,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from frazil.decode.columns import Columns
 from frazil.schema.arrow import arrow_type
-from frazil.schema.selection import Path, Selection, is_bare
+from frazil.schema.selection import Path, Selection, is_empty_type
 
 
 def select_columns(selection: Selection, struct: StructType, columns: Columns) -> tuple[StructType, Columns]:
@@ -33,7 +33,7 @@ def regroup(
     """
     if had == wanted and not any(other[: len(path)] == path for other in moved):
         return array
-    if is_bare(had):
+    if is_empty_type(had):
         return pa.nulls(len(array), arrow_type(wanted))
     if array.offset:
         array = pa.concat_arrays([array])  # What is inside is taken as it lies in memory.

@@ -22,7 +22,7 @@ def read_uuids(texts: pa.StringArray) -> tuple[pa.FixedSizeBinaryArray, NDArray[
     return every.take(pa.array(np.cumsum(found) - 1, mask=~found)), np.asarray(texts.is_valid()) & ~found
 
 
-def spell_uuids(array: pa.FixedSizeBinaryArray) -> pa.StringArray:
+def format_uuids(array: pa.FixedSizeBinaryArray) -> pa.StringArray:
     """The texts of UUIDs, in small letters and the form 8-4-4-4-12; null where there is no UUID."""
     rows = len(array)
     there = np.asarray(array.is_valid())

@@ -57,7 +57,7 @@ def differ_in_zone(written: IcebergType, wanted: IcebergType) -> bool:
     return {type(written), type(wanted)} == {TimestampType, TimestamptzType}
 
 
-def zone_exits(path: tuple[str, ...], wanted: IcebergType) -> str:
+def zone_settings(path: tuple[str, ...], wanted: IcebergType) -> str:
     """The setting that makes a column of time take times with a zone, or without. path: of the field, in the row."""
     does = "converts them" if isinstance(wanted, TimestampType) else "reads them as of that zone"
     if not path or "element" in path or "value" in path:

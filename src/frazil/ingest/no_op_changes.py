@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
 from frazil.schema.evolve import Path, RequestedFields
-from frazil.schema.projection import KEY_ROOT, spell_path
+from frazil.schema.projection import KEY_ROOT, format_path
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def find_no_op_change(
     found = NoOpChange(frozenset(fields.union(made_optional)), after.uuid, after.shape, after.marks)
     if found != last:
         return found
-    names = sorted(spell_path(("_key", *path[1:]) if path[0] == KEY_ROOT else path) for path in found.fields)
+    names = sorted(format_path(("_key", *path[1:]) if path[0] == KEY_ROOT else path) for path in found.fields)
     raise SpecError(
         f"records ask for a change of the table that leaves it as it is: field {', '.join(names)}",
         remedy="leave the field out with `exclude`, or declare a column for it or for what is around it, and report it",

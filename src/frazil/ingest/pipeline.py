@@ -34,7 +34,7 @@ from frazil.kafka.port import Partition
 from frazil.runtime.release import release_memory
 from frazil.schema.conflicts import MOST_REJECTED, accept
 from frazil.schema.evolve import (
-    NamesClash,
+    NameConflict,
     Path,
     RequestedFields,
     TypesDiffer,
@@ -47,7 +47,7 @@ from frazil.schema.evolve import (
 )
 from frazil.schema.inference_hints import Hints, hints_of
 from frazil.schema.inferred_times import agree_on_times
-from frazil.schema.name_case import exits, fold
+from frazil.schema.name_case import column_settings, fold
 from frazil.schema.projection import KEY_ROOT, check_reserved, document, extend_shaped
 from frazil.spec import TableSpec
 from frazil.types import (
@@ -333,7 +333,7 @@ class Pipeline:
             requested_fields, rejected = accept_columns(table, self._wanted(planned, report))
             if rejected.keys() - table.rejected.keys():
                 if table.spec.on_bad_record == "stop" and not table.spec.rescue:
-                    raise NamesClash(next(iter(rejected.values())))
+                    raise NameConflict(next(iter(rejected.values())))
                 # What the records with these fields bring besides is not known to be wanted by any other.
                 said = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
                 return Outcome(table.state, replace(report, refusals=report.refusals | said), rejected=rejected)
@@ -360,7 +360,7 @@ class Pipeline:
             if error.path[0] == KEY_ROOT:
                 remedy = "write `key: {format: text}` and name another column for the key, or fix the producer"
             raise self._bad_record(planned, schema, remedy) from None
-        except NamesClash as error:
+        except NameConflict as error:
             raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
 
     def _evolve_with_sample(self, planned: Planned, report: TaskReport) -> Outcome:
@@ -485,7 +485,7 @@ def _key_updates_first(table: Table, report: TaskReport) -> bool:
 
 
 def accept_columns(table: Table, requested_fields: RequestedFields) -> tuple[RequestedFields, dict[Path, str]]:
-    """What of it the table can have, and the other fields with the reason. Raises NamesClash where these are too many, or
+    """What of it the table can have, and the other fields with the reason. Raises NameConflict where these are too many, or
     where records with them should have been refused.
     """
     spec = table.spec
@@ -494,7 +494,7 @@ def accept_columns(table: Table, requested_fields: RequestedFields) -> tuple[Req
     accepted, rejected = accept(requested_fields, lambda some: adder(spec, some)(schema))
     is_known = not accepted and rejected.keys() <= table.rejected.keys()
     if rejected and (is_known or len(rejected.keys() | table.rejected.keys()) > MOST_REJECTED):
-        raise NamesClash(next(iter(rejected.values())))
+        raise NameConflict(next(iter(rejected.values())))
     return accepted, rejected
 
 
@@ -553,7 +553,7 @@ def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
 def adder(
     spec: TableSpec, requested_fields: RequestedFields, made_optional: Sequence[Path] = ()
 ) -> Callable[[Schema], Schema]:
-    """The change that gives a table the fields that records have and it lacks. The change raises NamesClash."""
+    """The change that gives a table the fields that records have and it lacks. The change raises NameConflict."""
     own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.schema_evolution == "evolve"
     if shaping is not None:
         return lambda schema: extend_shaped(schema, shaping, own, requested_fields, made_optional, may_widen)
@@ -580,12 +580,14 @@ def _may_show_some(planned: Planned) -> bool:
 
 
 def check_metadata_names(requested_fields: RequestedFields, columns: Iterable[str]) -> None:
-    """Raises NamesClash when records bring a field with the name of a metadata column: one of the two would be lost."""
+    """Raises NameConflict when records bring a field with the name of a metadata column: one of the two would be lost."""
     fields = {fold(name): name for name in requested_fields.get((), {})}
     for column in columns:
         name = fields.get(fold(column))
         if name is not None:
-            raise NamesClash(f"field {name}: the table has a column of its own with this name: {exits((name,))}")
+            raise NameConflict(
+                f"field {name}: the table has a column of its own with this name: {column_settings((name,))}"
+            )
 
 
 def _job(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:

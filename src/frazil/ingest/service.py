@@ -57,9 +57,9 @@ from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.work import Asking, Look, Search, Topics
 from frazil.ingest.workers import Done, asking_pool, pool_of, store_of
 from frazil.kafka.port import TopicDescription
-from frazil.schema.evolve import NamesClash
+from frazil.schema.evolve import NameConflict
 from frazil.spec import PipelineSpec
-from frazil.types import TaskReport, note_names
+from frazil.types import TaskReport, add_names
 
 log = structlog.get_logger("frazil")
 
@@ -536,7 +536,7 @@ class Service:
         table.in_flight = False
         table.failures = 0
         table.state = outcome.state
-        table.dropped = note_names(table.dropped, outcome.report.dropped)
+        table.dropped = add_names(table.dropped, outcome.report.dropped)
         table.note_schemas(outcome.schemas, is_committed=outcome.is_committed)
         table.rejected |= outcome.rejected
         note_refusals(table, outcome.report)
@@ -617,7 +617,7 @@ class Service:
             self._end(error)
         elif isinstance(error, ConflictError):
             self._back_off(table, error)
-        elif isinstance(error, NamesClash):
+        elif isinstance(error, NameConflict):
             self._stop_table(table, TableStopped(str(error), "rename one of the columns", table.name))
         elif isinstance(error, (RecordError, TableStopped, SpecError)):
             self._stop_table(table, error)

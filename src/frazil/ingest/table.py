@@ -347,7 +347,7 @@ class Table:
             abandoned=tuple(sorted(self.abandoned)),
             applied_early=tuple(sorted(self.applied_early)),
             last_deletes=self.progress.last_deletes,
-            told_by=self._told_by() if self.spec.envelope is not None else None,
+            before_key=self._before_key() if self.spec.envelope is not None else None,
             tombstones=self.spec.tombstones if self.spec.tombstones != "delete" else "",
         )
 
@@ -366,7 +366,7 @@ class Table:
     def _change_reading(self) -> ChangeReading:
         spec = self.spec
         columns, is_key_of_record = spec.key_columns, not spec.key_columns
-        reading = self._told_by() if spec.envelope is not None else self._key_reading()
+        reading = self._before_key() if spec.envelope is not None else self._key_reading()
         is_single_task = spec.key.format == "text" or (spec.key.format == "raw" and spec.envelope is None)
         if is_key_of_record and is_single_task:
             # The column that the key is kept in as a whole: it is there already, without another look at the key.
@@ -384,7 +384,7 @@ class Table:
             is_one_topic=len(spec.topics) == 1 and spec.topics[0].literal is not None,
         )
 
-    def _told_by(self) -> Reading:
+    def _before_key(self) -> Reading:
         """How keys of envelopes are read: as their values are, where the file does not say."""
         spec = self.spec
         return self._key_reading(spec.value.model_copy(update={"message": None}) if spec.key.format == "raw" else None)

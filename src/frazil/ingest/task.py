@@ -39,8 +39,8 @@ from frazil.types import (
     Offsets,
     TaskReport,
     Touched,
+    add_names,
     later,
-    note_names,
 )
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.changes import Changes
@@ -253,14 +253,14 @@ class _TableRun:
         self.record_count += records.num_rows
         self._measure(columns["value"])
         self.latest_ms = later(self.latest_ms, {topic: _latest(columns)})
-        self.dropped = note_names(self.dropped, decoded.dropped)
+        self.dropped = add_names(self.dropped, decoded.dropped)
         self._note_bad(topic, columns, decoded)
         if decoded.requested_fields:
             self.requested_fields[dump_requested_fields(decoded.requested_fields)] = None
             self._note_hints(decoded)
         self.made_optional |= {json.dumps(path) for path in decoded.made_optional - self.target.fixed}
         self.missing |= decoded.missing
-        self.refusals = note_names(self.refusals, decoded.refusals)
+        self.refusals = add_names(self.refusals, decoded.refusals)
         self.ignored_records.update(read.ignored_records)
         if self.is_writing and records.num_rows:
             if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.dead_letters):

@@ -30,7 +30,7 @@ from frazil.ops.topics import MissingTopics
 from frazil.ops.units import plural
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
-from frazil.schema.evolve import NamesClash, RequestedFields, compare_schemas, extend_schema
+from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.types import OffsetRange
 from frazil.upsert.text_order import text_order
@@ -320,7 +320,7 @@ def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Sche
         decoded = decode_sample(table, records, schema, schemas)
         try:
             after = adder(table.spec, decoded.requested_fields)(schema)
-        except NamesClash as error:
+        except NameConflict as error:
             if table.spec.on_bad_record == "stop" and not table.spec.rescue:
                 raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
             after, decoded = _without_clashes(table, schema, decoded)

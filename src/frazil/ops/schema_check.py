@@ -29,7 +29,7 @@ from frazil.rows.project import in_column
 from frazil.rows.record_keys import is_record
 from frazil.rows.writer_schemas import row_branches, row_renames, row_struct
 from frazil.schema.arrow import arrow_type
-from frazil.schema.evolve import NamesClash, SchemaChange, compare_schemas, lacking_of, new_schema, type_at
+from frazil.schema.evolve import NameConflict, SchemaChange, compare_schemas, find_missing_fields, new_schema, type_at
 from frazil.schema.name_mapping import as_columns, column_names
 from frazil.schema.projection import KEY_ROOT
 from frazil.schema.rejected_changes import remedy_of
@@ -175,7 +175,7 @@ def _become(table: Table, before: Schema, written: WriterSchema, subject: str) -
     decoded = _compared(table, table.target(before), written, subject)
     try:
         return adder(table.spec, decoded.requested_fields)(before), sorted(decoded.refusals)
-    except NamesClash as error:
+    except NameConflict as error:
         return None, [str(error), *sorted(decoded.refusals)]
 
 
@@ -210,7 +210,9 @@ def _fitted(
 ) -> Decoded:
     if written.kind == "json_schema":  # What the records hold is text, of which columns take more than of such types.
         requested_fields = (
-            lacking_of(StructType(*fields), struct, reading.may_widen) if reading.unknown_fields == "add" else {}
+            find_missing_fields(StructType(*fields), struct, reading.may_widen)
+            if reading.unknown_fields == "add"
+            else {}
         )
         refusals = refused_changes(reading, StructType(*fields), struct, subject)
         return Decoded(

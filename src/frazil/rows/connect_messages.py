@@ -35,7 +35,7 @@ from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.records import JsonOptions, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.records import JsonOptions, texts_of, unescape_keys, unreadable, whole_slices
 from frazil.decode.json.same_texts import group_same
 from frazil.decode.json.slices import Slices, Texts, take_keys
 from frazil.decode.memory import COMPILED, load8
@@ -187,7 +187,7 @@ def _find(values: pa.BinaryArray, rows: NDArray[np.int64], options: JsonOptions,
     some = values if rows.size == len(values) else values.take(pa.array(rows))
     found = _look(some, options, columns)
     if found is None:
-        some = pa.array([spell_out(value) for value in some.to_pylist()], pa.binary())
+        some = pa.array([unescape_keys(value) for value in some.to_pylist()], pa.binary())
         found = _look(some, options, columns, is_spelt=True)
     assert found is not None
     return found

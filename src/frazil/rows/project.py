@@ -24,7 +24,7 @@ from frazil.rows.metadata_columns import decoded_header, own_column
 from frazil.rows.record_keys import decode_keys
 from frazil.schema.arrow import arrow_type, pick
 from frazil.schema.evolve import merge_requested_fields
-from frazil.schema.projection import Layout, Shaping, in_record, is_held, is_one_column, unfold
+from frazil.schema.projection import Layout, Shaping, has_column, in_record, is_one_column, unfold
 from frazil.schema.selection import Path
 from frazil.write.target import TableTarget
 
@@ -182,7 +182,7 @@ def bindings_of(
     for path, is_record in seen:
         kind = layout.unbound.get(shaping.column_name(path))
         taken = shaping.selection.takes(path)
-        if kind is None or is_held(path, bound) or (taken == "part" and not is_record):
+        if kind is None or has_column(path, bound) or (taken == "part" and not is_record):
             continue
         if shaping.selection.prune(kind, path) is None:
             continue  # Nothing of what the column has is taken.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
 from frazil.schema.arrow import pick
-from frazil.schema.evolve import NamesClash, extend_schema
+from frazil.schema.evolve import NameConflict, extend_schema
 from frazil.schema.projection import extend_shaped
 from frazil.write.target import TableTarget
 
@@ -38,7 +38,7 @@ def fields_requested_by_rows(target: TableTarget, records: Records, found: Decod
         # Whether a record has a key is not known as long as the table lacks the key's column.
         is_found_later = target.changes is not None and look(_with_changes(target, found), records).refused.any()
         good = _of_good(target, records, found, look) if found.refused.any() or is_found_later else found
-    except NamesClash:  # Whoever makes the change says so.
+    except NameConflict:  # Whoever makes the change says so.
         return found
     return (
         found
@@ -76,7 +76,7 @@ def _are_bad(target: TableTarget, records: Records, look: Look) -> NDArray[np.bo
 
 
 def _with_changes(target: TableTarget, found: Decoded) -> TableTarget:
-    """The table with the changes that its records ask for. Raises NamesClash."""
+    """The table with the changes that its records ask for. Raises NameConflict."""
     made_optional, may_widen = found.made_optional - target.fixed, target.reading.may_widen
     if target.shaping is None:
         schema = extend_schema(target.schema, found.requested_fields, made_optional, may_widen)

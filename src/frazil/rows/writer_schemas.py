@@ -41,11 +41,11 @@ from frazil.decode.regroup import select_columns
 from frazil.decode.renames import Renames, find_renames
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, split_frames, take_bodies
-from frazil.name_length import without_long_names
+from frazil.name_length import drop_long_names
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import arrow_type, as_written
 from frazil.schema.conflicts import without_rejected
-from frazil.schema.evolve import lacking_of, merge_requested_fields, type_at, widest
+from frazil.schema.evolve import find_missing_fields, merge_requested_fields, type_at, widest
 
 LATEST = "latest"
 _WARM_TYPES: dict[str, Any] = {
@@ -278,12 +278,12 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     decoded = replace(decoded, refusals=refusals)
     if batch.reading.unknown_fields != "add":
         return decoded
-    struct = without_long_names(struct)
+    struct = drop_long_names(struct)
     requested_fields = {
         path: {name: type_at(struct, (*path, name)) or kind for name, kind in members.items()}
         for path, members in decoded.requested_fields.items()
     }
-    lacking = lacking_of(table, without_rejected(struct, batch.reading.rejected_at), batch.reading.may_widen)
+    lacking = find_missing_fields(table, without_rejected(struct, batch.reading.rejected_at), batch.reading.may_widen)
     if decoded.refused.all() and decode_json(texts, (), replace(options, unknown_fields="drop")).refused.all():
         lacking = {}  # Where not one record can be read, it is not said that the schema is theirs.
     return replace(

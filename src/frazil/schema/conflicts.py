@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from frazil.schema.evolve import NamesClash, Path, RequestedFields, extend_fields
+from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_fields
 from frazil.schema.selection import list_with, map_with
 
 MOST_REJECTED = 100
@@ -23,12 +23,12 @@ def accept(
     """Returns the fields that the table can have together, earlier ones before later ones, and the reason for each
     rejected path.
 
-    check: raises NamesClash where the table cannot have the fields it is given; its message for a single field is the
+    check: raises NameConflict where the table cannot have the fields it is given; its message for a single field is the
     reason.
 
-    Raises: NamesClash where more than MOST_REJECTED fields would be rejected.
+    Raises: NameConflict where more than MOST_REJECTED fields would be rejected.
     """
-    clashes: dict[Path, NamesClash] = {}
+    clashes: dict[Path, NameConflict] = {}
     accepted = set(
         _accept(list(_leaves(requested_fields)), [], lambda kept: check(_only(requested_fields, set(kept))), clashes)
     )
@@ -43,14 +43,14 @@ def _accept(
     paths: Sequence[Path],
     before: Sequence[Path],
     check: Callable[[Sequence[Path]], object],
-    clashes: dict[Path, NamesClash],
+    clashes: dict[Path, NameConflict],
 ) -> list[Path]:
     """Returns those of `paths` that are possible together with the ones in `before`. Halves of the paths are tried, as
     few conflicts are expected.
     """
     try:
         check([*before, *paths])
-    except NamesClash as error:
+    except NameConflict as error:
         if len(paths) > 1:
             half = len(paths) // 2
             first = _accept(paths[:half], before, check, clashes)

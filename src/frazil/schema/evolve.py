@@ -27,8 +27,8 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import InvariantError
-from frazil.name_length import is_long, long_name_in, say_long
-from frazil.schema.name_case import Spellings, clash_reason, exits, one_spelling
+from frazil.name_length import explain_long_name, is_long, long_name_in
+from frazil.schema.name_case import Spellings, column_settings, conflict_reason, merge_spellings
 from frazil.schema.selection import list_with, map_with
 
 RequestedFields = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
@@ -38,7 +38,7 @@ RequestedFields = Mapping[tuple[str, ...], Mapping[str, IcebergType]]
 Path = tuple[str, ...]
 
 
-_WHOLE = (IntegerType, LongType)
+_INTEGERS = (IntegerType, LongType)
 _NUMBERS = {IntegerType, LongType, FloatType, DoubleType}
 
 
@@ -51,7 +51,7 @@ class TypesDiffer(Exception):
         self.path = path
 
 
-class NamesClash(Exception):
+class NameConflict(Exception):
     """A column-name conflict: two columns would have one name.
 
     is_exact: the other members of the field's new struct are not part of the conflict.
@@ -132,16 +132,16 @@ def merge_types(one: IcebergType, other: IcebergType, path: tuple[str, ...], kee
     if isinstance(one, MapType) and isinstance(other, MapType):
         key = merge_types(one.key_type, other.key_type, (*path, "key"), keeps_first)
         return MapType(0, key, 0, merge_types(one.value_type, other.value_type, (*path, "value"), keeps_first), False)
-    if can_promote(one, other) or _is_held_by(one, other):
+    if can_promote(one, other) or _is_included_in(one, other):
         return other
-    if isinstance(one, _WHOLE) != isinstance(other, _WHOLE) and {type(one), type(other)} <= _NUMBERS:
+    if isinstance(one, _INTEGERS) != isinstance(other, _INTEGERS) and {type(one), type(other)} <= _NUMBERS:
         return DoubleType()
-    if one != other and not (can_promote(other, one) or _is_held_by(other, one) or keeps_first):
+    if one != other and not (can_promote(other, one) or _is_included_in(other, one) or keeps_first):
         raise TypesDiffer(path, one, other)
     return one
 
 
-_HELD_BY: tuple[tuple[type[IcebergType], type[IcebergType]], ...] = (
+_INCLUDED_IN: tuple[tuple[type[IcebergType], type[IcebergType]], ...] = (
     (LongType, DoubleType),
     (UUIDType, StringType),
     (BooleanType, StructType),
@@ -151,8 +151,8 @@ inferred as a boolean, whose values fit a struct.
 """
 
 
-def _is_held_by(one: IcebergType, other: IcebergType) -> bool:
-    return any(isinstance(one, held) and isinstance(other, holder) for held, holder in _HELD_BY)
+def _is_included_in(one: IcebergType, other: IcebergType) -> bool:
+    return any(isinstance(one, held) and isinstance(other, holder) for held, holder in _INCLUDED_IN)
 
 
 def widest(one: IcebergType, other: IcebergType) -> IcebergType:
@@ -160,7 +160,7 @@ def widest(one: IcebergType, other: IcebergType) -> IcebergType:
     return merge_types(one, other, (), keeps_first=True)
 
 
-def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> RequestedFields:
+def find_missing_fields(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> RequestedFields:
     """Returns the fields of a writer's struct that the table lacks, or has in a type that is too narrow and may be
     widened. path: of the structs.
     """
@@ -172,7 +172,7 @@ def lacking_of(table: StructType, written: StructType, may_widen: bool, path: Pa
         old, inner = known.get(name), (*path, name)
         structs = _structs_in(old, field.field_type, inner) if old is not None else None
         if structs is not None:
-            found |= lacking_of(*structs[:2], may_widen, structs[2])
+            found |= find_missing_fields(*structs[:2], may_widen, structs[2])
         elif old is None or adds_to(old, field.field_type, may_widen):
             mine[field.name] = field.field_type
     return {path: mine, **found} if mine else found
@@ -225,7 +225,7 @@ def extend_schema(
     An existing field (another process was faster) is kept, and gets the nested fields it lacks of the requested type
     or, with `may_widen`, a wider type that Iceberg allows. made_optional: paths of fields that become optional.
 
-    Raises: NamesClash for columns that no table can have.
+    Raises: NameConflict for columns that no table can have.
     """
     _check_lengths(requested_fields)
     ids = iter(range(max(schema.highest_field_id, 0) + 1, 2**31 - 1))
@@ -238,20 +238,20 @@ def extend_schema(
     try:
         return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
-        raise NamesClash(f"no table can have these columns together: {error}") from None
+        raise NameConflict(f"no table can have these columns together: {error}") from None
 
 
 def _check_lengths(requested_fields: RequestedFields) -> None:
-    """Raises NamesClash for a name that is too long for a column."""
+    """Raises NameConflict for a name that is too long for a column."""
     for members in requested_fields.values():
         for name, kind in members.items():
             long = name if is_long(name) else long_name_in(kind)
             if long is not None:
-                raise NamesClash(say_long(long))
+                raise NameConflict(explain_long_name(long))
 
 
 def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> None:
-    """Raises NamesClash for a new field whose name differs from another one's only in case. known: ids of fields that
+    """Raises NameConflict for a new field whose name differs from another one's only in case. known: ids of fields that
     are not new.
     """
     if isinstance(kind, ListType):
@@ -263,12 +263,12 @@ def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> No
         for member in kind.fields:
             inner, others = (*path, member.name), spellings.others(member.name)
             if others and member.field_id not in known:
-                raise NamesClash(clash_reason(inner, others))
+                raise NameConflict(conflict_reason(inner, others))
             _check_spellings(member.field_type, known, inner)
 
 
 def _check_full_names(struct: StructType, known: frozenset[int]) -> None:
-    """Raises NamesClash for a new field whose full name in Iceberg is another field's too: `a.b` may be one field of
+    """Raises NameConflict for a new field whose full name in Iceberg is another field's too: `a.b` may be one field of
     this name, or the field `b` of `a`.
     """
     named = [(path, field_id) for path, field_id in _paths(struct, ())]
@@ -281,7 +281,7 @@ def _check_full_names(struct: StructType, known: frozenset[int]) -> None:
             held = f"the field `{other[-1]}`" + (f" inside `{'.'.join(other[:-1])}`" if len(other) > 1 else "")
             mine = f"the field `{path[-1]}`" + (f" inside `{'.'.join(path[:-1])}`" if len(path) > 1 else "")
             reason = f"{mine}, and {held} would both be the column `{'.'.join(path)}`"
-            raise NamesClash(f"{reason}: {exits(path)}", is_exact=True)
+            raise NameConflict(f"{reason}: {column_settings(path)}", is_exact=True)
 
 
 def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
@@ -339,7 +339,7 @@ def _extend(
         known[name] = len(fields)
         spellings.add(name)
         field_id = next(ids)
-        fields.append(NestedField(field_id, name, _numbered(one_spelling(kind, widest), ids), required=False))
+        fields.append(NestedField(field_id, name, _numbered(merge_spellings(kind, widest), ids), required=False))
     return StructType(*fields)
 
 

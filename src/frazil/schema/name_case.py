@@ -54,21 +54,22 @@ class Spellings:
         return others[0] if len(others) == 1 else None
 
 
-def clash_reason(path: Path, others: Iterable[str]) -> str:
+def conflict_reason(path: Path, others: Iterable[str]) -> str:
     """Returns the reason why a field gets no column of its own, with the remedy. others: names that differ in case
     alone.
     """
     names = " and ".join(f"`{other}`" for other in others)
     what = f"field {'.'.join(path)} differs from {names} in capitals alone, and engines cannot tell such columns apart"
-    return f"{what}: {exits(path)}"
+    return f"{what}: {column_settings(path)}"
 
 
 def both_reason(path: Path, other: str) -> str:
     """Returns the reason why a record with values under both names is refused. other: the name of the column."""
-    return f"the record has values in both `{other}` and `{path[-1]}`, which differ in capitals alone: {exits(path)}"
+    both = f"`{other}` and `{path[-1]}`"
+    return f"the record has values in both {both}, which differ in capitals alone: {column_settings(path)}"
 
 
-def exits(path: Path) -> str:
+def column_settings(path: Path) -> str:
     """Returns the settings that give a column to a field whose column name is taken or reserved."""
     field = _in_file(path)
     out = f"leave the field out with `exclude: [{field}]`"
@@ -77,7 +78,7 @@ def exits(path: Path) -> str:
     return f"give the field a column, `columns: {{NAME: {{type: TYPE, field: {field}}}}}`, or {out}"
 
 
-def fraction_exits(path: Path, is_json: bool = True) -> str:
+def fraction_settings(path: Path, is_json: bool = True) -> str:
     """Returns the settings that allow fractions in a field whose column holds integers. Iceberg widens no integer type
     to a type with fractions.
     """
@@ -94,19 +95,19 @@ def _in_file(path: Path) -> str:
     return ".".join(path)
 
 
-def one_spelling(kind: IcebergType, unite: Callable[[IcebergType, IcebergType], IcebergType]) -> IcebergType:
+def merge_spellings(kind: IcebergType, unite: Callable[[IcebergType, IcebergType], IcebergType]) -> IcebergType:
     """Returns the type with one member for those whose names differ in case alone, at every level: with the first name,
     and the type that `unite` returns.
     """
     if isinstance(kind, ListType):
-        return list_with(kind, one_spelling(kind.element_type, unite), kind.element_required)
+        return list_with(kind, merge_spellings(kind.element_type, unite), kind.element_required)
     if isinstance(kind, MapType):
-        return map_with(kind, one_spelling(kind.value_type, unite), kind.value_required)
+        return map_with(kind, merge_spellings(kind.value_type, unite), kind.value_required)
     if not isinstance(kind, StructType):
         return kind
     found: dict[str, NestedField] = {}
     for member in kind.fields:
-        inner, first = one_spelling(member.field_type, unite), found.get(fold(member.name))
+        inner, first = merge_spellings(member.field_type, unite), found.get(fold(member.name))
         if first is None:
             found[fold(member.name)] = member.model_copy(update={"field_type": inner})
         else:

@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IcebergType, ListType, MapType, NestedField, StructType, TimeType
 
 from frazil.schema.evolve import (
-    NamesClash,
+    NameConflict,
     RequestedFields,
     adds_to,
     extend_schema,
@@ -25,8 +25,8 @@ from frazil.schema.evolve import (
     type_at,
     widest,
 )
-from frazil.schema.name_case import exits, fold
-from frazil.schema.selection import Path, Selection, is_bare, list_with, map_with
+from frazil.schema.name_case import column_settings, fold
+from frazil.schema.selection import Path, Selection, is_empty_type, list_with, map_with
 from frazil.types import RESERVED_COLUMNS
 
 KEY_ROOT = "\udc00key"
@@ -163,7 +163,7 @@ def _words(name: str) -> list[str]:
     return [part for word in [*words, name[start:]] for part in re.split(r"[_\-.\s]+", word) if part]
 
 
-def spell_path(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Returns a path in one line: with dots, or as a JSON list when a name contains a dot, a blank or a bracket."""
     if all(_PLAIN_NAME.fullmatch(name) for name in path):
         return ".".join(path)
@@ -173,7 +173,7 @@ def spell_path(path: Path) -> str:
 def doc_of(path: Path, old: str | None = None) -> str:
     """Returns a column's `doc` with the field that feeds it added; the rest of the text is kept."""
     kept = _DOC.sub("", old or "")
-    return f"{kept}\nfield: {spell_path(path)}" if kept else f"field: {spell_path(path)}"
+    return f"{kept}\nfield: {format_path(path)}" if kept else f"field: {format_path(path)}"
 
 
 def path_in_doc(doc: str | None) -> Path | None:
@@ -223,15 +223,15 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     paths: dict[str, Path] = {}
     for member in fields:
         path = bound[member.name]
-        kind = shaping.selection.prune(in_record(member.field_type), path, keeps_bare=True) if path else None
+        kind = shaping.selection.prune(in_record(member.field_type), path, keeps_empty=True) if path else None
         if path is None or kind is None or fed[path] != member.name:
             continue
-        if not is_bare(kind):  # Without members the column is null.
+        if not is_empty_type(kind):  # Without members the column is null.
             paths[member.name] = path
         node = root
         for name in path:
             node = node.children.setdefault(name, _Node())
-        node.kind, node.required = kind, member.required and len(path) == 1 and not is_bare(kind)
+        node.kind, node.required = kind, member.required and len(path) == 1 and not is_empty_type(kind)
     unbound = {member.name: member.field_type for member in fields if bound[member.name] is None}
     struct = _type_of(root, None)
     assert isinstance(struct, StructType)
@@ -279,7 +279,7 @@ def extend_shaped(
 
     own: columns that are not made from the record's value.
 
-    Raises: NamesClash when two fields would share a column.
+    Raises: NameConflict when two fields would share a column.
     """
     others = frozenset(own) | shaping.own
     before, schema = schema, _schema_in_record(schema, others)
@@ -328,7 +328,7 @@ def _schema_in_table(schema: Schema, before: Schema, case: str, own: Container[s
     """Returns the schema with the names of the table inside its columns: existing names for existing fields, for the
     others names in the table's `case`.
 
-    Raises: NamesClash where two fields of one struct would share a name.
+    Raises: NameConflict where two fields of one struct would share a name.
     """
     if case == "keep" and schema == before:
         return schema
@@ -356,8 +356,8 @@ def _in_table(kind: IcebergType, old: Mapping[int, NestedField], case: str, path
         name = known.name if known is not None else change_case(member.name, case)
         doc = known.doc if known is not None else member.doc if name == member.name else doc_of((member.name,))
         if known is None and fold(name) in taken:
-            both = f"{spell_path((*path, taken[fold(name)]))} and {spell_path(inner)}"
-            raise NamesClash(f"the fields {both} would share the column {name}: {exits(inner)}")
+            both = f"{format_path((*path, taken[fold(name)]))} and {format_path(inner)}"
+            raise NameConflict(f"the fields {both} would share the column {name}: {column_settings(inner)}")
         taken.setdefault(fold(name), member.name)
         of = _in_table(member.field_type, old, case, inner)
         members.append(member.model_copy(update={"name": name, "doc": doc, "field_type": of}))
@@ -393,7 +393,7 @@ class _Plan:
         pruned = self._shaping.selection.prune(kind, path)
         if pruned is None:
             return
-        if isinstance(pruned, StructType) and self._is_taken_apart(path):
+        if isinstance(pruned, StructType) and self._is_divided(path):
             for member in pruned.fields:
                 self.add((*path, member.name), member.field_type)
             return
@@ -417,19 +417,19 @@ class _Plan:
         held = type_at(column, place)
         if held is not None and self._shaping.selection.prune(held, path) is None and not adds_to(held, kind):
             # The values are never compared with the column's type, so such a record would not be refused for them.
-            raise NamesClash(f"field {spell_path(path)}: {kind} does not fit its column, of which nothing is taken")
+            raise NameConflict(f"field {format_path(path)}: {kind} does not fit its column, of which nothing is taken")
         cut = next(cut for cut in range(len(place) - 1, -1, -1) if type_at(column, place[:cut]) is not None)
         mine = self._inside.setdefault(place[:cut], {})
         mine[place[cut]] = _united(mine.get(place[cut]), _wrapped(kind, place[cut + 1 :]), path)
 
-    def _is_taken_apart(self, path: Path) -> bool:
-        if self._is_awaited(path):
+    def _is_divided(self, path: Path) -> bool:
+        if self._has_unbound_column(path):
             return False
         if any(len(bound) > len(path) and bound[: len(path)] == path for bound in self._columns):
             return True
-        return len(path) <= self._shaping.depth and not is_held(path, self._columns)
+        return len(path) <= self._shaping.depth and not has_column(path, self._columns)
 
-    def _is_awaited(self, path: Path) -> bool:
+    def _has_unbound_column(self, path: Path) -> bool:
         """Whether an unbound column can hold the record at `path` entirely, except for members that have columns of
         their own.
         """
@@ -454,20 +454,20 @@ class _Plan:
 
     def _check_name(self, name: str, path: Path, claimed: Mapping[str, Path]) -> None:
         if fold(name) in claimed:
-            both = f"{spell_path(claimed[fold(name)])} and {spell_path(path)}"
-            raise NamesClash(f"the fields {both} would share the column {name}")
+            both = f"{format_path(claimed[fold(name)])} and {format_path(path)}"
+            raise NameConflict(f"the fields {both} would share the column {name}")
         if fold(name) in map(fold, self._own):
-            raise NamesClash(
-                f"field {spell_path(path)}: the table has a column {name} that is not for fields of records"
+            raise NameConflict(
+                f"field {format_path(path)}: the table has a column {name} that is not for fields of records"
             )
         check_reserved(name, path)
 
 
 def check_reserved(name: str, path: Path) -> None:
-    """Raises NamesClash for a field whose column would have the name of one of Iceberg's metadata columns."""
+    """Raises NameConflict for a field whose column would have the name of one of Iceberg's metadata columns."""
     if fold(name) in RESERVED_COLUMNS:
-        raise NamesClash(
-            f"field {spell_path(path)}: {name} is the name of one of Iceberg's metadata columns: {exits(path)}"
+        raise NameConflict(
+            f"field {format_path(path)}: {name} is the name of one of Iceberg's metadata columns: {column_settings(path)}"
         )
 
 
@@ -492,7 +492,7 @@ def is_one_column(kind: IcebergType) -> bool:
     return isinstance(kind, StructType | MapType)
 
 
-def is_held(path: Path, columns: Container[Path]) -> bool:
+def has_column(path: Path, columns: Container[Path]) -> bool:
     """Whether the field at `path`, or one around it, has a column in `columns`: the column contains everything inside
     the field.
     """

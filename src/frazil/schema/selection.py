@@ -61,8 +61,8 @@ class Selection:
         only = {taken[depth] for taken in self.include if len(taken) > depth and taken[:depth] == path}
         return Level(frozenset(only) - without, without)
 
-    def prune(self, kind: IcebergType, path: Path, keeps_bare: bool = False) -> IcebergType | None:
-        """Returns the type of the taken part of a field; None when nothing is taken. keeps_bare: a struct of which
+    def prune(self, kind: IcebergType, path: Path, keeps_empty: bool = False) -> IcebergType | None:
+        """Returns the type of the taken part of a field; None when nothing is taken. keeps_empty: a struct of which
         nothing is taken, and which is not left out itself, is kept without members.
         """
         taken = self.takes(path)
@@ -71,26 +71,30 @@ class Selection:
         if not self.is_split(path):
             return kind
         if isinstance(kind, StructType):
-            return self.prune_struct(kind, path, keeps_bare)
+            return self.prune_struct(kind, path, keeps_empty)
         if isinstance(kind, ListType):
-            element = self.prune(kind.element_type, (*path, "element"), keeps_bare)
-            return None if element is None else list_with(kind, element, kind.element_required and not is_bare(element))
+            element = self.prune(kind.element_type, (*path, "element"), keeps_empty)
+            return (
+                None
+                if element is None
+                else list_with(kind, element, kind.element_required and not is_empty_type(element))
+            )
         if isinstance(kind, MapType):
-            value = self.prune(kind.value_type, (*path, "value"), keeps_bare)
+            value = self.prune(kind.value_type, (*path, "value"), keeps_empty)
             if value is None:
                 return None
-            return map_with(kind, value, kind.value_required and not is_bare(value))
+            return map_with(kind, value, kind.value_required and not is_empty_type(value))
         return kind if taken == "all" else None
 
-    def prune_struct(self, struct: StructType, path: Path = (), keeps_bare: bool = False) -> StructType | None:
-        """Returns the struct with the members that are taken; None when there are none. keeps_bare: as in `prune`."""
+    def prune_struct(self, struct: StructType, path: Path = (), keeps_empty: bool = False) -> StructType | None:
+        """Returns the struct with the members that are taken; None when there are none. keeps_empty: as in `prune`."""
         fields: list[NestedField] = []
         for field in struct.fields:
-            kind = self.prune(field.field_type, (*path, field.name), keeps_bare)
+            kind = self.prune(field.field_type, (*path, field.name), keeps_empty)
             if kind is not None:
-                is_required = field.required and not is_bare(kind)
+                is_required = field.required and not is_empty_type(kind)
                 fields.append(field.model_copy(update={"field_type": kind, "required": is_required}))
-        if not fields and not (keeps_bare and self.takes(path) == "all"):
+        if not fields and not (keeps_empty and self.takes(path) == "all"):
             return None
         return type(struct)(*fields)  # Part of a union's struct is a union's struct.
 
@@ -107,10 +111,10 @@ def map_with(kind: MapType, value: IcebergType, is_required: bool) -> MapType:
     return MapType(kind.key_id, kind.key_type, kind.value_id, value, is_required)
 
 
-def is_bare(kind: IcebergType) -> bool:
+def is_empty_type(kind: IcebergType) -> bool:
     """Whether the type contains nothing but structs without members."""
     if isinstance(kind, ListType):
-        return is_bare(kind.element_type)
+        return is_empty_type(kind.element_type)
     if isinstance(kind, MapType):
-        return is_bare(kind.value_type)
-    return isinstance(kind, StructType) and all(is_bare(member.field_type) for member in kind.fields)
+        return is_empty_type(kind.value_type)
+    return isinstance(kind, StructType) and all(is_empty_type(member.field_type) for member in kind.fields)

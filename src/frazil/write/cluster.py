@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.types import IcebergType, StructType, UnknownType
 
-from frazil.write.partition_values import path_of, words_of
+from frazil.write.partition_values import partition_texts, path_of
 from frazil.write.target import TableTarget
 from frazil.write.transforms import transformed
 
@@ -58,7 +58,7 @@ class _Source:
 
 
 @dataclass(frozen=True)
-class _Way:
+class _SortKey:
     """A sort key with its direction."""
 
     source: _Source
@@ -75,7 +75,7 @@ class Arrangement:
     #: The sources of the partition fields.
     fields: tuple[_Source, ...]
     #: The sort keys.
-    ways: tuple[_Way, ...]
+    sort_keys: tuple[_SortKey, ...]
 
 
 @lru_cache(maxsize=512)
@@ -87,7 +87,7 @@ def arrangement_of(target: TableTarget) -> Arrangement:
         tuple(field.name for field in spec.fields),
         tuple(_source(schema, field.source_id, str(field.transform)) for field in spec.fields),
         tuple(
-            _Way(
+            _SortKey(
                 _source(schema, field.source_id, str(field.transform)),
                 field.direction == SortDirection.DESC,
                 field.null_order == NullOrder.NULLS_FIRST,
@@ -131,7 +131,7 @@ def clusters(arrangement: Arrangement, pending: list[pa.Table]) -> Iterator[Clus
     rows = _united(pending)
     values = [_values(source, rows) for source in arrangement.fields]
     codes = _codes(values, rows.num_rows)
-    order = _order(codes, [_key(way, rows) for way in arrangement.ways])
+    order = _order(codes, [_key(sort_key, rows) for sort_key in arrangement.sort_keys])
     ends = np.append(np.flatnonzero(np.diff(codes[order])) + 1, rows.num_rows)
     starts = np.concatenate(([0], ends[:-1]))
     partitions = _partitions(arrangement, [column.take(pa.array(order[starts])) for column in values], starts.size)
@@ -210,24 +210,24 @@ def _renumbered(codes: np.ndarray) -> tuple[np.ndarray, int]:
     return encoded.indices.to_numpy().astype(np.int64), max(1, len(encoded.dictionary))
 
 
-def _key(way: _Way, rows: pa.Table) -> tuple[pa.Array, _Way]:
-    values = _values(way.source, rows)
-    return (_bits(values) if pa.types.is_floating(values.type) else values), way
+def _key(sort_key: _SortKey, rows: pa.Table) -> tuple[pa.Array, _SortKey]:
+    values = _values(sort_key.source, rows)
+    return (_bits(values) if pa.types.is_floating(values.type) else values), sort_key
 
 
-def _order(codes: np.ndarray, keys: Sequence[tuple[pa.Array, _Way]]) -> np.ndarray:
+def _order(codes: np.ndarray, keys: Sequence[tuple[pa.Array, _SortKey]]) -> np.ndarray:
     """Returns the row numbers in order; equal rows keep their order."""
     if not keys:
         return np.argsort(codes, kind="stable")
     columns: dict[str, pa.Array] = {"codes": pa.array(codes)}
-    ways = [("codes", "ascending")]
-    for number, (values, way) in enumerate(keys):
+    sort_keys = [("codes", "ascending")]
+    for number, (values, sort_key) in enumerate(keys):
         if values.null_count:  # Arrow has one setting for the nulls of all keys; each sort key of Iceberg has its own.
             columns[f"null{number}"] = values.is_null()
-            ways.append((f"null{number}", "descending" if way.is_nulls_first else "ascending"))
+            sort_keys.append((f"null{number}", "descending" if sort_key.is_nulls_first else "ascending"))
         columns[f"key{number}"] = values
-        ways.append((f"key{number}", "descending" if way.is_descending else "ascending"))
-    found: np.ndarray = pc.sort_indices(pa.table(columns), sort_keys=ways).to_numpy()
+        sort_keys.append((f"key{number}", "descending" if sort_key.is_descending else "ascending"))
+    found: np.ndarray = pc.sort_indices(pa.table(columns), sort_keys=sort_keys).to_numpy()
     return found
 
 
@@ -236,7 +236,7 @@ def _partitions(arrangement: Arrangement, values: Sequence[pa.Array], count: int
     if not arrangement.fields:
         return [Partition()] * count
     named = zip(arrangement.fields, values, strict=True)
-    words = [words_of(source.transform, source.kind, column) for source, column in named]
+    words = [partition_texts(source.transform, source.kind, column) for source, column in named]
     return [
         Partition(tuple(value for value, _ in row), path_of(arrangement.names, [word for _, word in row]))
         for row in zip(*words, strict=True)

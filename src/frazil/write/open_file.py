@@ -71,7 +71,7 @@ class OpenFile:
             self._stream.close()
         return self._writer.writer.metadata, size
 
-    def give_up(self) -> None:
+    def discard(self) -> None:
         """Releases the file's resources, whatever its state."""
         for part in (self._writer, self._stream):
             with suppress(OSError, pa.ArrowException):

@@ -144,7 +144,7 @@ class TableTarget:
     #: The last records of partitions that are deletes, as in Progress.
     last_deletes: tuple[LastDelete, ...] = ()
     #: How record keys are read, where deletes in an envelope may identify their row by the record's key alone.
-    told_by: Reading | None = None
+    before_key: Reading | None = None
     #: The handling of records without a value: `ignore`, `dead_letter` or `row`; empty: as the table's mode does.
     tombstones: str = ""
 
@@ -186,7 +186,7 @@ class TableTarget:
     @cached_property
     def needs_headers(self) -> bool:
         """Whether all headers of a record are needed, for its schema or for a column."""
-        readings = [self.reading, *(one for one in (self.key, self.told_by) if one is not None)]
+        readings = [self.reading, *(one for one in (self.key, self.before_key) if one is not None)]
         readings += [self.changes.key] if self.changes is not None else []
         return any(reading.is_by_header for reading in readings) or bool(
             self.shaping is not None and self.shaping.headers

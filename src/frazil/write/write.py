@@ -75,7 +75,7 @@ class FileWriter:
         self._row_group_bytes = min(_ROW_GROUP_BYTES, declared, target.target_file_size_bytes)
         self._arrangement = arrangement_of(target)
         self._only = partition or Partition()
-        is_arranged = partition is None and bool(self._arrangement.fields or self._arrangement.ways)
+        is_arranged = partition is None and bool(self._arrangement.fields or self._arrangement.sort_keys)
         self._pending_limit = _CLUSTER_BYTES if is_arranged else self._row_group_bytes
         self._is_arranged = is_arranged
         self._pending: list[pa.Table] = []
@@ -113,7 +113,7 @@ class FileWriter:
     def abandon(self) -> None:
         """Removes the written files, which nobody will commit."""
         for file in self._open.values():
-            file.give_up()
+            file.discard()
         self._open.clear()
         for path in self._begun:
             with suppress(OSError):
@@ -140,7 +140,7 @@ class FileWriter:
     def _end(self, partition: Partition, is_last: bool) -> None:
         """Closes a partition's file, unless more of its rows may follow: of a few partitions, whose rows are unordered."""
         file = self._open.get(partition)
-        if file is not None and (is_last or self._arrangement.ways or len(self._open) > _MOST_OPEN):
+        if file is not None and (is_last or self._arrangement.sort_keys or len(self._open) > _MOST_OPEN):
             self._close(file)
 
     def _count(self, partition: Partition) -> None:
@@ -184,10 +184,10 @@ def file_io(target: TableTarget) -> FileIO:
 @lru_cache(maxsize=64)
 def _file_io(properties: tuple[tuple[str, str], ...], scheme: str) -> FileIO:
     """Returns one file access for all tables with the same properties, as each has connections and threads of its own."""
-    return load_file_io(_in_arrow_words(dict(properties)), f"{scheme}:///" if scheme else None)
+    return load_file_io(_arrow_properties(dict(properties)), f"{scheme}:///" if scheme else None)
 
 
-def _in_arrow_words(properties: dict[str, str]) -> dict[str, str]:
+def _arrow_properties(properties: dict[str, str]) -> dict[str, str]:
     """Returns the properties for Arrow. Iceberg's Java client puts the bucket into the host name by default; Arrow,
     with a custom endpoint, into the path.
     """

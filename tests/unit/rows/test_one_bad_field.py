@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from frazil.dead_letters.files import Retried, Selection
 from frazil.ingest.table import RunState
 from frazil.schema.conflicts import MOST_REJECTED, accept
-from frazil.schema.evolve import NamesClash, RequestedFields, new_schema
+from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
 from frazil.spec.models import FlattenSpec, LimitsSpec
 from frazil.spec.types import parse_type
 from tests.unit.dead_letters.scene import Scene as PendingDeadLetters
@@ -143,7 +143,7 @@ def clash(*names: str) -> Any:
     def check(requested_fields: RequestedFields) -> None:
         for name in names:
             if name in requested_fields.get((), {}):
-                raise NamesClash(f"no {name}")
+                raise NameConflict(f"no {name}")
         new_schema(requested_fields.get((), {}).items())
 
     return check
@@ -173,5 +173,5 @@ def test_of_a_record_whose_fields_are_all_kept_out_the_record_is() -> None:
 def test_so_many_are_kept_out_and_no_more() -> None:
     names = [f"f{n}" for n in range(MOST_REJECTED + 1)]
     assert len(accept({(): dict.fromkeys(names[:-1], LONG)}, clash(*names))[1]) == MOST_REJECTED
-    with pytest.raises(NamesClash):
+    with pytest.raises(NameConflict):
         accept({(): dict.fromkeys(names, LONG)}, clash(*names))

@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.task import Job, source_columns
 from frazil.ops.plan import describe_type
-from frazil.schema.evolve import NamesClash, load_requested_fields, merge_requested_fields, new_schema
+from frazil.schema.evolve import NameConflict, load_requested_fields, merge_requested_fields, new_schema
 from frazil.schema.projection import KEY_ROOT, Shaping, extend_shaped
 from frazil.spec.types import parse_type
 from frazil.types import TaskReport
@@ -110,7 +110,7 @@ def test_a_new_field_of_a_key_is_wanted_and_never_taken_for_one_of_the_value(tmp
     report = read(target, b'{"id": 1, "more": {"x": [1]}}')
     assert [list(load_requested_fields(text)) for text in report.requested_fields] == [[(KEY_ROOT,)]]
     assert grown(target, report) == {"id": "long", "_key": "struct<id: long, more: struct<x: list<long>>>"}
-    with pytest.raises(NamesClash, match="field _key: the table has a column _key that is not for fields of records"):
+    with pytest.raises(NameConflict, match="field _key: the table has a column _key that is not for fields of records"):
         extend_shaped(target.schema, SHAPING, (), {(): {"_key": parse_type("long")}})
 
 

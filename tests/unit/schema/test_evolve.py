@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
 from pyiceberg.types import DateType, IcebergType, NestedField, StructType, TimestampType
 
 from frazil.schema.evolve import (
-    NamesClash,
+    NameConflict,
     TypesDiffer,
     can_promote,
     compare_schemas,
@@ -59,7 +59,7 @@ def test_a_table_becomes_what_its_records_need(case: dict[str, Any]) -> None:
         return
     requested_fields = merge_requested_fields(travelled)
     if "clashes" in case:
-        with pytest.raises(NamesClash):
+        with pytest.raises(NameConflict):
             extend_schema(before, requested_fields)
         return
     after = extend_schema(before, requested_fields)

@@ -121,10 +121,10 @@ def _digits(values: pa.Array) -> pa.Array:
 def _spell(raw: bytes) -> str | None:
     if not 0 < len(raw) <= _MOST_BYTES:
         return None
-    return spell_integer(int.from_bytes(raw, "big", signed=True))
+    return format_integer(int.from_bytes(raw, "big", signed=True))
 
 
-def spell_integer(number: int) -> str:
+def format_integer(number: int) -> str:
     """The digits of a number of any length: `str` refuses more than 4,300, and takes the square of their count."""
     with localcontext(Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])):
         digits = str(_to_decimal(abs(number), number.bit_length()))

@@ -10,7 +10,7 @@ from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_value
 from frazil.decode.json.grammar import MAX_DEPTH
 from frazil.decode.json.infer import infer_type
-from frazil.decode.json.records import JsonOptions, spell_out, texts_of, unreadable, whole_slices
+from frazil.decode.json.records import JsonOptions, texts_of, unescape_keys, unreadable, whole_slices
 
 
 def decode_any(
@@ -37,7 +37,7 @@ def decode_any(
     else:
         columns.append(read_value(texts, slices, kind, findings, (name,)))
     if texts.has_slow_keys and not is_spelt:
-        spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        spelt = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
         return decode_any(spelt, name, kind, options, what, is_spelt=True)
     texts.refuse(slices, error, name, _faults(what))
     mismatches = sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[: options.limit]

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.json.grammar import ARRAY, OBJECT
-from frazil.decode.json.keys import spell_key
+from frazil.decode.json.keys import escape_key
 from frazil.decode.json.slices import Slices, Texts
 
 # Possessive, and a string that does not end is one match: so no text takes more than one pass.
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"(\s*+:)?|\\?\Z)', re.DOTALL)
 
 
-def spell_out(value: bytes | None) -> bytes | None:
+def unescape_keys(value: bytes | None) -> bytes | None:
     """The same text with every key in canonical escapes, so that equal keys are equal bytes."""
     if value is None or b"\\" not in value:
         return value
@@ -35,7 +35,7 @@ def _spell_key(match: re.Match[bytes]) -> bytes:
     if match.group(1) is None:
         return match.group()
     key = json.loads(match.group()[: -len(match.group(1))].decode())
-    return b'"' + spell_key(key) + b'"' + match.group(1)
+    return b'"' + escape_key(key) + b'"' + match.group(1)
 
 
 def as_sent(texts: Texts, slices: Slices, written: pa.StringArray) -> pa.StringArray:

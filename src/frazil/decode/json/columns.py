@@ -62,9 +62,9 @@ from frazil.decode.json.text import (
 )
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
-from frazil.decode.zones import zone_exits
+from frazil.decode.zones import zone_settings
 from frazil.name_length import is_long, shorten
-from frazil.schema.name_case import Spellings, clash_reason, fraction_exits
+from frazil.schema.name_case import Spellings, conflict_reason, fraction_settings
 from frazil.schema.selection import EVERY_MEMBER
 
 _HAS_ZONE, _HAS_NONE = values.TWICE + 1, values.TWICE + 2
@@ -209,7 +209,7 @@ def _meet_second(
 def _why_not(texts: Texts, path: tuple[str, ...], taken: list[str], findings: Findings) -> Fault | None:
     """Why a field gets no column. taken: names of columns that differ from its own in capitals alone."""
     if taken:
-        return Fault("name_taken", clash_reason(texts.in_row(path), taken))
+        return Fault("name_taken", conflict_reason(texts.in_row(path), taken))
     if path in findings.rejected:
         return rejected_fault(path[-1], findings.rejected[path])
     return long_name_fault(path[-1]) if is_long(path[-1]) else None
@@ -291,9 +291,11 @@ def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tupl
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
         whole = faults[values.NOT_INTEGRAL]
         for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():
-            exits = zone_exits(texts.in_row(path), kind)
-            faults[code] = replace(faults[code], message=f"{faults[code].message}: {exits}")
-        faults[values.NOT_INTEGRAL] = replace(whole, message=f"{whole.message}: {fraction_exits(texts.in_row(path))}")
+            remedy = zone_settings(texts.in_row(path), kind)
+            faults[code] = replace(faults[code], message=f"{faults[code].message}: {remedy}")
+        faults[values.NOT_INTEGRAL] = replace(
+            whole, message=f"{whole.message}: {fraction_settings(texts.in_row(path))}"
+        )
         texts.refuse(slices, bad, ".".join(path), faults)
 
 

@@ -164,7 +164,7 @@ def endless_of(slices: Slices) -> Slices:
     return Slices(slices.start, slices.end, kind, slices.owner)
 
 
-def spell_bare_words(values: pa.Array) -> pa.Array | None:
+def quote_bare_words(values: pa.Array) -> pa.Array | None:
     """The documents with `{"$numberDouble": "NaN"}` for the bare word NaN, and so for the other two; None where no document
     has such a word. values: binary.
     """

@@ -78,7 +78,7 @@ class KeyTree:
         node, first = len(self.nodes), len(self.fields)
         self.nodes.append([])
         for name, kind in zip(names, kinds, strict=True):
-            key = spell_key(name) + b'"'
+            key = escape_key(name) + b'"'
             wanted = SLICES_ONLY if kind is None else _WANTED.get(type(kind), SLICES_ONLY)
             self.fields.append([len(self.spelt), len(key), -1, wanted, self.slots[wanted]])
             self.slots[wanted] += 1
@@ -144,7 +144,7 @@ def tree_of(fields: Sequence[NestedField], others: Sequence[str], is_deep: bool)
     return tree
 
 
-def spell_key(key: str) -> bytes:
+def escape_key(key: str) -> bytes:
     """A key's bytes between its quotes in canonical JSON: equal keys are equal bytes, halves of surrogate pairs
     included.
     """

@@ -18,9 +18,9 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.decode.cast import NOT_ADDED
 from frazil.decode.columns import Decoded, Fault, Mismatch
 from frazil.decode.json import scan
-from frazil.decode.json.as_sent import spell_out
+from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.columns import Findings, read_members
-from frazil.decode.json.extended import spell_bare_words
+from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.decode.json.slices import MAX_MISMATCHES, MAX_NAMES, Slices, Texts, take_all
 from frazil.decode.rescue import rescued_column
@@ -150,7 +150,7 @@ def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[
         path, objects, error = waiting.pop()
         names, members = take_all(texts, objects, [], error)
         if (error == scan.SLOW_KEY).any() and not texts.spelt_out:
-            spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+            spelt = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
             return _list_paths(spelt, texts_of(spelt, JsonOptions(), spelt_out=True), depth)
         for name, column in zip(names, members.columns, strict=True):
             inner, is_object = (*path, name), column.kind == OBJECT
@@ -170,10 +170,10 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     findings = Findings(options.unknown_fields, rejected=options.rejected)
     columns = read_members(texts, slices, fields, findings, (), error)
     if (texts.has_slow_keys or (error == scan.SLOW_KEY).any()) and not texts.spelt_out:
-        spelt = pa.array([spell_out(value) for value in values.to_pylist()], pa.binary())
+        spelt = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
         return _decode(spelt, texts_of(spelt, options, spelt_out=True, sent=values), fields, options)
     if options.is_extended and (error == scan.MALFORMED).any():
-        worded = spell_bare_words(values)
+        worded = quote_bare_words(values)
         if worded is not None:
             return _decode(worded, texts_of(worded, options, texts.spelt_out), fields, options)
     texts.refuse(slices, error, "", FAULTS)
@@ -256,4 +256,4 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-__all__ = ["Decoded", "JsonOptions", "Mismatch", "decode_json", "infer_json", "spell_out"]
+__all__ = ["Decoded", "JsonOptions", "Mismatch", "decode_json", "infer_json", "unescape_keys"]
