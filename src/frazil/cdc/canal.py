@@ -1,6 +1,6 @@
 """Messages of Canal opened: each has a list of rows, whose values are texts, and the types of their columns.
 
-What is opened has a line for each row; a message without rows has one too. Source: Canal's flat messages, as its
+The opened form has a line for each row; a message without rows has one too. Source: Canal's flat messages, as its
 `MQMessageUtils` makes them.
 """
 
@@ -57,25 +57,29 @@ _NO_TIME = {1: Fault("out_of_range", "{value} is no time in milliseconds")}
 
 @dataclass
 class _Messages:
-    """Messages while they are opened. good: those of which something can be read. starts: of each its first row; counts:
-    how many rows it has.
-    """
+    """Messages while they are opened."""
 
     stretch: Stretch
     members: Mapping[str, Slices]
+    #: The kind of each message, a code of `cdc.envelope`: int32 of shape (n_messages,).
     note: NDArray[np.int32]
     op: pa.Array
+    #: Which messages can be read at least in part.
     good: Bools
+    #: The number of the first row of each message.
     starts: NDArray[np.int64]
+    #: The number of rows of each message.
     counts: NDArray[np.int64]
 
     def has_op(self, word: str) -> Bools:
-        """Which are changes of this kind."""
+        """Returns which messages have this operation, bool of shape (n_messages,)."""
         is_so: Bools = np.asarray(pc.fill_null(pc.equal(self.op, word), False)) & (self.note == IMAGES) & self.good
         return is_so
 
     def lists(self, name: str, mask: Bools) -> tuple[NDArray[np.int64], Slices]:
-        """How many elements the list under a name has in the messages that `mask` marks, and all of them."""
+        """Returns the number of elements of the list under a name in the messages that `mask` marks, and all these
+        elements.
+        """
         slices = self.members[name]
         kind = np.where(mask & (slices.kind == ARRAY), slices.kind, ABSENT).astype(np.uint8)
         offsets, elements = elements_of(self.stretch.texts, replace(slices, kind=kind, sweep=None))
@@ -89,8 +93,9 @@ def open_canal(
     limit: int,
     large: list[Mismatch],
 ) -> MessageRows:
-    """The columns `fields`, which are those of `opened`, of the rows of these messages. Raises nothing for bad records.
-    large: what there is to say of values that were left out for their size.
+    """Returns the columns `fields` of `cdc.envelope` for the rows of these messages. Bad records raise nothing.
+
+    large: mismatches for values that were left out for their size.
     """
     values = records["value"]
     opened = _open(values, fields, reading, limit, large)
@@ -109,7 +114,7 @@ def _open(
     large: list[Mismatch],
     spelt_out: bool = False,
 ) -> MessageRows | None:
-    """None where keys have to be spelt out first."""
+    """Returns the rows; None where escaped keys must be replaced first."""
     outer = texts_of(values, replace(json_options(reading, limit), is_rescuing=False, selection=None), spelt_out)
     outer.refused[[mismatch.row for mismatch in large]] = True
     outer.mismatches += large
@@ -141,11 +146,11 @@ def _is_spelt(texts: Texts, error: NDArray[np.uint8]) -> bool:
 
 
 def _judge(stretch: Stretch, members: Mapping[str, Slices], good: Bools) -> _Messages:
-    """What each message is, by its members."""
+    """Returns the kind and the operation of each message, from its members."""
     kind = read_word(stretch, members["type"], "type")
     is_ddl = members["isDdl"].kind == TRUE
     code = pc.index_in(kind, pa.array(_OPS))
-    # Others by their own names, which are no codes.
+    # Other operations keep their own names, which are no codes.
     named = pc.if_else(pc.is_in(kind, pa.array(_CODES)), pc.binary_join_element_wise("type ", kind, ""), kind)
     op = pc.coalesce(pa.array(list(_OPS.values())).take(code), named)
     note = np.full(good.size, IMAGES, np.int32)
@@ -158,7 +163,9 @@ def _judge(stretch: Stretch, members: Mapping[str, Slices], good: Bools) -> _Mes
 
 
 def _rows(messages: _Messages) -> ImageRows:
-    """The rows of all messages. A list that holds none, or not as many as the one beside it, makes its message a bad one."""
+    """Returns the rows of all messages. A list without rows, or with another number of rows than its companion, makes
+    its message a bad record.
+    """
     note, data, old = messages.note, messages.members["data"], messages.members["old"]
     is_update, is_delete = messages.has_op("u"), messages.has_op("d")
     is_change = is_update | is_delete | messages.has_op("c")
@@ -182,7 +189,7 @@ def _rows(messages: _Messages) -> ImageRows:
 
 
 def _placed(elements: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Slices:
-    """The elements of these messages' lists, each at the place of its row; the other rows have none."""
+    """Returns the elements of these messages' lists, each at its row; absent for the other rows."""
     kept, there = where(elements, has_rows[elements.owner]), has_rows[owner]
     start, end = np.zeros((2, owner.size), np.int32)
     kind = np.zeros(owner.size, np.uint8)
@@ -191,7 +198,7 @@ def _placed(elements: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Slic
 
 
 def _inner(messages: _Messages, rows: ImageRows) -> Stretch:
-    """The rows while they are read, with what is wrong with their messages."""
+    """Returns the rows as a stretch to read, with the faults of their messages."""
     outer = messages.stretch.texts
     texts = Texts(
         outer.buffer,
@@ -207,7 +214,7 @@ def _inner(messages: _Messages, rows: ImageRows) -> Stretch:
 
 
 def _facts(messages: _Messages) -> dict[str, pa.Array]:
-    """What is asked of messages besides their rows."""
+    """Returns the requested columns of messages other than their rows."""
     asked = {one.name for one in messages.stretch.fields}
     is_change = (messages.note == IMAGES) & messages.good
     found = {}
@@ -234,7 +241,7 @@ def _moments(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
 
 
 def _primary_keys(texts: Texts, slices: Slices) -> pa.Array:
-    """Per message a JSON list of the columns of its primary key; null where it names none."""
+    """Returns a JSON list of the primary-key columns for each message; null where it names none."""
     rows = np.flatnonzero(slices.kind == ARRAY)
     codes, firsts = group_same(texts.base, where(slices, slices.kind == ARRAY))
     spelt = [_names(texts.text(slices, int(rows[first]))) for first in firsts]

@@ -1,4 +1,4 @@
-"""Rows of Canal's messages: texts, read by the types that their message tells of its columns."""
+"""Rows of Canal's messages: texts, read by the column types in their message."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ _NOT_TEXT = {
 
 @dataclass(frozen=True)
 class ImageRows:
-    """All rows of some messages. owner: the message of each. after: the row as its message has it, of a delete the one that
-    goes; before: what an update has changed of it. note: as in `opened`.
-    """
+    """All rows of some messages."""
 
+    #: The message of each row: int32 of shape (n_rows,).
     owner: NDArray[np.int32]
+    #: The kind of each row's message, a code of `cdc.envelope`.
     note: NDArray[np.int32]
+    #: The row as its message has it; of a delete the deleted row.
     after: Slices
+    #: The old values of the columns that an update changed.
     before: Slices
     is_update: Bools
     is_delete: Bools
@@ -50,18 +52,20 @@ class ImageRows:
 
 @dataclass(frozen=True)
 class _Image:
-    """One image of some rows: where it is there, and its members by name."""
+    """One image of some rows."""
 
     name: str
+    #: Which rows have the image.
     there: Bools
+    #: The members of the image by name.
     members: Mapping[str, Slices]
 
 
 def group_rows(
     texts: Texts, types: Slices, has_rows: Bools, owner: NDArray[np.int32]
 ) -> Iterator[tuple[Places, Types]]:
-    """The places of the rows of messages that tell the same types, with these; at last those of messages without rows.
-    Messages that tell types which are none are refused, and their rows are among the last.
+    """Yields the row numbers of messages with the same column types, and these types; last those of messages without
+    rows. Messages with invalid types are refused, and their rows are among the last.
     """
     told = has_rows & (types.kind == OBJECT)
     code = np.full(has_rows.size, -1, np.int64)
@@ -89,7 +93,7 @@ def _parse(text: str) -> Types | None:
 
 
 def read_group(stretch: Stretch, rows: ImageRows, places: Places, types: Types, others: Mapping[str, pa.Array]) -> None:
-    """Adds the columns of these rows, whose types are known. others: columns of all rows that are no images."""
+    """Adds the columns of these rows, whose types are known. others: columns of all rows other than images."""
     texts, at = stretch.texts, pa.array(places)
     fitting = Fitting(stretch.reading, "", places.size, texts.limit)
     asked = {one.name: one.field_type for one in stretch.fields}
@@ -109,7 +113,9 @@ def read_group(stretch: Stretch, rows: ImageRows, places: Places, types: Types, 
 
 
 def _images(texts: Texts, rows: ImageRows, places: Places, types: Types) -> tuple[_Image, _Image]:
-    """The rows after and before their changes. What an update has not changed is before it as it is after it."""
+    """Returns the rows after and before their changes. A column that an update did not change is the same before and
+    after it.
+    """
     after, old = _at(rows.after, places), _at(rows.before, places)
     is_delete, is_told = rows.is_delete[places], old.kind == OBJECT
     members = _members(texts, after, list(types))
@@ -133,7 +139,7 @@ def _only(slices: Slices, mask: Bools) -> Slices:
 
 
 def _members(texts: Texts, objects: Slices, known: list[str]) -> dict[str, Slices]:
-    """The members of rows by name, the `known` ones first."""
+    """Returns the members of rows by name, the `known` ones first."""
     error = np.zeros(len(objects), np.uint8)
     names, members = take_all(texts, objects, known, error)
     refuse_objects(texts, objects, error, ("data",))
@@ -143,7 +149,7 @@ def _members(texts: Texts, objects: Slices, known: list[str]) -> dict[str, Slice
 def _read_image(
     texts: Texts, fitting: Fitting, image: _Image, types: Types, wanted: StructType
 ) -> tuple[IcebergType, str, pa.Array]:
-    """One image in the types of its columns. wanted: the columns that the table has."""
+    """Returns one image in the types of its columns. wanted: the columns of the table."""
     known, selection = {one.name: one.field_type for one in wanted.fields}, fitting.reading.selection
     fields, arrays = [], []
     for name, slices in image.members.items():
@@ -164,7 +170,9 @@ def _struct(fields: Sequence[NestedField], arrays: Sequence[pa.Array], there: Bo
 def _read_column(
     texts: Texts, fitting: Fitting, slices: Slices, source: SourceType, kind: IcebergType, path: tuple[str, str]
 ) -> pa.Array:
-    """The values of one column; what is none of the type is put aside, or makes its message a bad one."""
+    """Returns the values of one column. A value that is not of the column's type is rescued, or makes its message a bad
+    record.
+    """
     column = text_column(texts, slices, numbers=not isinstance(kind, StringType))
     texts.refuse(slices, column.bad, ".".join(path), _NOT_TEXT)
     read = read_texts(column.array, source, kind)
@@ -177,7 +185,9 @@ def _read_column(
 
 
 def _marks(image: _Image, is_update: Bools, asked: IcebergType) -> tuple[IcebergType, str, pa.Array]:
-    """Which values of updates were not sent: MySQL leaves out what did not change where its row images are not full."""
+    """Returns which values of updates were not sent: MySQL leaves out unchanged columns unless its row images are full
+    (`binlog_row_image`).
+    """
     assert isinstance(asked, StructType)
     arrays = []
     for one in asked.fields:

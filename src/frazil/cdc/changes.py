@@ -1,8 +1,8 @@
-"""Records that wrap a change of their source, to the changes that they ask of the table.
+"""Records that wrap a change of their source, to the changes of the table.
 
-An envelope is opened (`opened`), each image of the row in it is read as a record of its own, and what the operation needs is
-looked for. A record that does not hold together is a bad one with a reason of its own; one that is no change of a row is
-passed over and counted.
+An envelope is opened (`cdc.envelope`), each image of the row in it is read as a record of its own, and the fields that
+the operation needs are checked. An inconsistent record is a bad record with its own reason; one that is no change of a
+row is ignored and counted.
 """
 
 from __future__ import annotations
@@ -85,9 +85,10 @@ _IMAGES_OF = ("after", "before")
 
 
 def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> Changes:
-    """The changes that these records ask of the table. What is wanted is by the paths of fields in the row.
+    """Returns the changes of the table in these records; requested fields are by their paths in the row.
 
-    Raises nothing for bad records: they make no change, and `decoded` tells of them. limit: how many misfits are noted.
+    Bad records raise nothing: they make no change, and `decoded` has their mismatches. limit: the number of mismatches
+    that are kept.
     """
     assert target.envelope is not None
     row = target.fields if target.shaping is None else target.layout.fields
@@ -100,7 +101,7 @@ def read_envelope(target: TableTarget, records: Records, limit: int = MAX_MISMAT
 
 
 def _facts(target: TableTarget, is_told: bool) -> tuple[str, ...]:
-    """What must be known of changes besides their images. is_told: headers tell of rows that get another key."""
+    """Returns the values of changes to read besides their images. is_told: whether headers announce primary-key updates."""
     own = {name for name, _ in target.metadata}
     if is_told:
         own.add("position")
@@ -117,7 +118,7 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     if target.shaping is not None and target.layout.unbound:
         seen = unfold(opened.decoded.requested_fields, target.shaping.depth)
         found = bindings_of(target.shaping, target.layout, seen)
-        if found:  # The batch is planned again when it is known which fields feed these columns.
+        if found:  # The batch is planned again with the fields that feed these columns.
             return _nothing(target, replace(opened.decoded, requested_fields=found))
     check = Check(opened, limit)
     _check_notes(check, opened, envelope)
@@ -138,8 +139,8 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
 
 
 def _tombstones(opened: Opened, records: Records, refused: Bools) -> tuple[Bools, list[int]]:
-    """Records without a value; not those right after the delete of their key, which say nothing new. And the deletes that
-    are the last of their partition here.
+    """Returns which records have no value, except those right after the delete of their key, which repeat it; and the
+    deletes that are the last records of their partition here.
     """
     found: Bools = np.asarray((opened.note == TOMBSTONE) & ~refused, np.bool_)
     keys, partitions = records["key"], np.asarray(records["partition"])
@@ -193,7 +194,7 @@ def _open(
 
 
 def _unsent_marks(marks: pa.Array) -> dict[int, Bools]:
-    """By place of the row's field which records did not send its value."""
+    """Returns which records did not send the value, by position of the row's field."""
     found = {}
     for n in range(marks.type.num_fields):
         flags: Bools = np.asarray(marks.field(n).fill_null(False))
@@ -203,18 +204,18 @@ def _unsent_marks(marks: pa.Array) -> dict[int, Bools]:
 
 
 def _without_tombstones(decoded: Decoded, is_tombstone: Bools) -> Decoded:
-    """Records without a value are no bad ones here: they follow a delete."""
+    """Returns the result without records that have no value, which are no bad records here: they follow a delete."""
     mismatches = [mismatch for mismatch in decoded.mismatches if not is_tombstone[mismatch.row]]
     return replace(decoded, refused=decoded.refused & ~is_tombstone, mismatches=mismatches)
 
 
 def _key_fields(target: TableTarget) -> list[str]:
-    """The fields of the row that the key columns come from."""
+    """Returns the fields of the row that feed the key columns."""
     return [path[0] for path in _key_paths(target)]
 
 
 def _key_paths(target: TableTarget) -> tuple[Path, ...]:
-    """The paths in the row of the fields that the key columns come from."""
+    """Returns the paths in the row of the fields that feed the key columns."""
     assert target.envelope is not None
     keys = target.envelope.keys
     if target.shaping is None:
@@ -223,8 +224,8 @@ def _key_paths(target: TableTarget) -> tuple[Path, ...]:
 
 
 def _before_fields(target: TableTarget) -> list[str]:
-    """The fields that are looked at in the row before its change: those of the key, where it is known, and the one that
-    orders deletes which are marked.
+    """Returns the fields to read in the row before its change: the key's, where it is known, and the one that orders
+    deletes that are marked.
     """
     names, changes = _key_fields(target), target.changes
     if not names or changes is None or not (changes.marks_deletes and changes.order_by):
@@ -234,7 +235,7 @@ def _before_fields(target: TableTarget) -> list[str]:
 
 
 def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> Reading:
-    """The table's reading, its paths those of opened envelopes."""
+    """Returns the table's reading with paths of opened envelopes."""
     shaping, reading = target.shaping, target.reading
     read_as = target.layout if shaping is not None else reading
     taken = ("__op", "__deleted") if envelope.kind == "debezium" else (envelope.operation,)
@@ -256,8 +257,8 @@ def _reading(target: TableTarget, envelope: Envelope, names: Sequence[str]) -> R
 def _selection(
     shaping: Shaping | None, exclude: tuple[Path, ...], keys: tuple[str, ...], others: Sequence[str]
 ) -> Selection:
-    """What counts of opened envelopes: of the row what the table takes, of the one before its change the key, if that is
-    known and no more is asked for.
+    """Returns the fields to take of opened envelopes: of the row after the change those of the table, of the row before
+    it the key, if it is known and nothing more is needed.
     """
     asked = shaping.selection if shaping is not None else Selection()
     exclude += tuple((image, *path) for path in asked.exclude for image in _IMAGES_OF)
@@ -270,7 +271,7 @@ def _selection(
 
 
 def _in_rows(requested_fields: Mapping[Path, Mapping[str, IcebergType]]) -> list[dict[Path, Mapping[str, IcebergType]]]:
-    """What is wanted of the images, by the paths of fields in the row."""
+    """Returns the fields requested by images, by their paths in the row."""
     after = {path[1:]: members for path, members in requested_fields.items() if path[:1] == ("after",)}
     before = {path[1:]: members for path, members in requested_fields.items() if path[:1] == ("before",)}
     return [after, before]
@@ -293,7 +294,7 @@ def _nothing(target: TableTarget, decoded: Decoded) -> Changes:
 
 
 def _check_notes(check: Check, opened: Opened, envelope: Envelope) -> None:
-    """Records whose envelope does not hold together."""
+    """Refuses records whose envelope is inconsistent."""
     for number in np.unique(opened.note[opened.note > BARE]).tolist():
         if number in FAULTS:
             check.refuse(opened.note == number, FAULTS[number].kind, FAULTS[number].message)
@@ -317,7 +318,9 @@ def _check_notes(check: Check, opened: Opened, envelope: Envelope) -> None:
 
 
 def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
-    """The changes of good records, in their order: up to two of each, the one of the row before its update first."""
+    """Returns the changes of good records in their order: up to two per record, with the change of the row before an
+    update first.
+    """
     good = (opened.note <= BARE) & ~refused
     op, has_before = opened.op, opened.has_before & (opened.note == IMAGES)
     writes = good & np.isin(op, (CREATE, UPDATE, SNAPSHOT))
@@ -338,7 +341,7 @@ def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
 
 
 def _leading(first: Bools, count: Rows, records: Rows) -> Bools:
-    """Which changes are the first of the two of their record."""
+    """Returns which changes are the first of the two changes of their record."""
     starts = np.cumsum(count) - count
     found = np.zeros(records.size, np.bool_)
     found[starts[first]] = True
@@ -346,7 +349,7 @@ def _leading(first: Bools, count: Rows, records: Rows) -> Bools:
 
 
 def _shape(making: Making, plan: Plan) -> Changes:
-    """The columns of the changes, and those taken out whose rows turn out to be bad ones."""
+    """Returns the columns of the changes, without the changes of bad rows."""
     target, opened, check = making.target, making.opened, making.check
     rescued = opened.decoded.rescued
     count = plan.records.size
@@ -386,7 +389,7 @@ def _shape(making: Making, plan: Plan) -> Changes:
 
 
 def _told(making: Making, shaped: Decoded) -> Decoded:
-    """What there is to say of the records, none of their columns."""
+    """Returns the result of the records, without columns."""
     of_records, check = making.opened.decoded, making.check
     rescued = of_records.rescued
     return replace(
@@ -408,7 +411,7 @@ def _bare_paths(paths: set[str]) -> set[str]:
 
 
 def _images(opened: Opened, plan: Plan, row: Sequence[NestedField]) -> list[pa.Array]:
-    """The fields of the row, of the image that each change has."""
+    """Returns the fields of the row, from the image that each change takes."""
     count = opened.note.size
     is_plain = plan.is_after.all() and plan.records.size == count
     places = np.where(plan.is_before, plan.records + count, plan.records)
@@ -437,7 +440,7 @@ def _member(images: pa.Array, n: int) -> pa.Array:
 
 
 def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
-    """By column of the table the changes whose value of it was not sent."""
+    """Returns which changes were sent without the value, by column of the table."""
     target, opened = making.target, making.opened
     names = {making.row[n].name: flags for n, flags in opened.unsent.items()}
     found = {}
@@ -448,7 +451,7 @@ def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
         if name in names:
             found[n] = names[name][plan.records] & plan.is_after
     if making.envelope.is_upsert and making.envelope.marks_deletes:
-        # A struct that has a key has more than the key, which stays too.
+        # A struct that contains a key column has other fields, which must stay too.
         keys = {path[0] for path in making.envelope.keys if len(path) == 1}
         gone = opened.op[plan.records] == REMOVE
         for n, field in enumerate(target.fields):
@@ -458,7 +461,7 @@ def _unsent(making: Making, plan: Plan) -> dict[int, Bools]:
 
 
 def _require(making: Making, plan: Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
-    """Rows that lack a value for a required column are bad ones."""
+    """Refuses rows that lack a value for a required column."""
     fitting = Fitting(making.target.reading, "", plan.records.size, MAX_MISMATCHES)
     for n, field in enumerate(making.target.fields):
         if field.required:
@@ -470,7 +473,7 @@ def _require(making: Making, plan: Plan, shaped: Decoded, unsent: Mapping[int, B
 
 
 def _count_ignored(making: Making) -> dict[str, int]:
-    """How many records make no change, by what they are."""
+    """Returns the number of records that make no change, by kind of record."""
     opened, envelope = making.opened, making.envelope
     well = well_messages(opened.owner, making.check.refused)
     found = {word: int(np.count_nonzero(well & (opened.note == number))) for number, word in IGNORED.items()}

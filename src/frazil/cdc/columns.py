@@ -1,5 +1,5 @@
-"""Envelopes with a schema (Avro, Protobuf, JSON of Kafka Connect's converter) opened: a record's columns in, those of
-`opened` out.
+"""Envelopes with a schema (Avro, Protobuf, JSON of Kafka Connect's converter) opened: from a record's columns to those
+of `cdc.envelope`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,16 @@ from frazil.schema.evolve import type_at
 
 _FAR = Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")
 FLAT = ("__op", "__deleted")
-"""What Debezium's unwrap transform leaves beside a row."""
+"""The fields that Debezium's unwrap transform (`ExtractNewRecordState`) adds to a row."""
 
 
 @dataclass(frozen=True)
 class Sign:
-    """The fields that tell what a record is that is no envelope: those that it has, and those that it may have besides."""
+    """The fields by which a record that is no change is recognised."""
 
+    #: The fields that it has.
     needed: tuple[str, ...]
+    #: The fields that it may have in addition.
     others: tuple[str, ...] = ()
 
 
@@ -59,18 +61,20 @@ SIGNS = {
     TRANSACTION: Sign(("status", "id", "event_count"), ("data_collections", "ts_ms")),
     SCHEMA_CHANGE: Sign(("source", "databaseName", "ddl"), ("position", "ts_ms", "schemaName", "tableChanges")),
 }
-"""By note."""
+"""The fields of each kind of record, by note."""
 IMAGES_OF = ("after", "before")
-"""The fields of an envelope that hold the row."""
+"""The fields of an envelope that contain the row."""
 
 
 @dataclass
 class _Opened:
-    """The columns of opened envelopes, as they come together. far: by record a time outside of the years 1 to 9999."""
+    """The columns of opened envelopes while they are collected."""
 
+    #: The number of records.
     rows: int
     fields: list[NestedField]
     arrays: list[pa.Array]
+    #: The reason by record, for times outside the years 1 to 9999.
     far: dict[int, str] = field(default_factory=dict)
 
     def add(self, name: str, kind: IcebergType, array: pa.Array) -> None:
@@ -88,7 +92,7 @@ def open_columns(
     meanings: Mapping[Path, Meaning],
     wanted: Sequence[NestedField],
 ) -> tuple[StructType, Columns]:
-    """The columns of opened envelopes, as far as the records have them. wanted: those that are asked for."""
+    """Returns the columns of opened envelopes, as far as the records have them. wanted: the columns to return."""
     asked = {field.name: field.field_type for field in wanted}
     names = [field.name for field in struct.fields]
     opened = _Opened(columns.fault.size, [], [])
@@ -112,7 +116,7 @@ def open_columns(
 
 
 def _without_far(columns: Columns, far: Mapping[int, str]) -> Columns:
-    """The columns without the records whose times, which are given, are outside of the years 1 to 9999."""
+    """Returns the columns with the records refused that have times outside the years 1 to 9999."""
     rows = [row for row in far if columns.fault[row] == 0]
     if not rows:
         return columns
@@ -122,24 +126,24 @@ def _without_far(columns: Columns, far: Mapping[int, str]) -> Columns:
 
 
 def is_wrapped(envelope: Envelope, names: Collection[str]) -> bool:
-    """Whether records with these fields have their rows inside, and are not rows themselves."""
+    """Whether records with these fields contain their rows, and are not rows themselves."""
     return envelope.kind not in ("operation", "none") and has_images(names)
 
 
 def has_images(names: Collection[str]) -> bool:
-    """Whether records with these fields are envelopes. A row that was unwrapped may have fields of any name."""
+    """Whether records with these fields are envelopes. An unwrapped row may have fields with any names."""
     return "op" in names and ("after" in names or "before" in names) and not any(name in names for name in FLAT)
 
 
 def has_documents(envelope: Envelope, struct: StructType) -> bool:
-    """Whether records of this schema are envelopes whose images are texts: documents of MongoDB's in JSON."""
+    """Whether records of this schema are envelopes whose images are texts: MongoDB documents in JSON."""
     kinds = {field.name: field.field_type for field in struct.fields}
     is_envelope = envelope.kind == "debezium" and has_images(kinds)
     return is_envelope and any(isinstance(kinds.get(name), StringType) for name in IMAGES_OF)
 
 
 def _sign(names: Sequence[str]) -> int:
-    """What records of a schema are that is no envelope's."""
+    """Returns the note for records of a schema that is no envelope's."""
     if "message" in names and "op" in names:
         return MESSAGE
     for note, sign in SIGNS.items():
@@ -151,7 +155,7 @@ def _sign(names: Sequence[str]) -> int:
 def _images(
     struct: StructType, columns: Columns, asked: Mapping[str, IcebergType], _: Sequence[str]
 ) -> tuple[StructType, Columns]:
-    """The parts of an envelope that are looked at."""
+    """Returns the members of an envelope that are read."""
     kept = [n for n, field in enumerate(struct.fields) if field.name != "before" or "before" in asked]
     fields = [struct.fields[n] for n in kept]
     return StructType(*fields), replace(columns, arrays=[columns.arrays[n] for n in kept])
@@ -160,7 +164,7 @@ def _images(
 def _as_image(
     struct: StructType, columns: Columns, _: Mapping[str, IcebergType], taken: Sequence[str]
 ) -> tuple[StructType, Columns]:
-    """The row itself as the image after the change, beside the fields that tell of the operation."""
+    """Returns the row itself as the image after the change, with the fields for the operation."""
     inside = [n for n, field in enumerate(struct.fields) if field.name not in taken]
     members = [columns.arrays[n] for n in inside]
     fields = [struct.fields[n] for n in inside]
@@ -180,7 +184,9 @@ def _under_after(meanings: Mapping[Path, Meaning], is_envelope: bool) -> Mapping
 
 
 def _with_keys(envelope: Envelope, meanings: Mapping[Path, Meaning]) -> Mapping[Path, Meaning]:
-    """The meanings, of those fields that identify rows with a mark. What has no envelope is a record's key."""
+    """Returns the logical types, with a mark for the fields that identify rows. A schema without an envelope is a
+    record key's.
+    """
     if not (envelope.is_upsert or envelope.kind == "none"):
         return meanings
     keys = {(image, *path) for path in envelope.keys for image in IMAGES_OF}
@@ -216,7 +222,7 @@ def _add_parts(
 def _without_unsent(
     envelope: Envelope, kind: StructType, array: pa.Array
 ) -> tuple[pa.Array, dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
-    """The rows with null for what was not sent, and where that is."""
+    """Returns the rows with null for values that were not sent, and which values these are, by field."""
     if array.offset:
         array = pa.concat_arrays([array])
     children = [array.field(n) for n in range(len(kind.fields))]
@@ -247,7 +253,7 @@ _Parts = Mapping[str, tuple[IcebergType, pa.Array]]
 
 
 def _operation(envelope: Envelope, parts: _Parts) -> pa.Array:
-    """The operations as they are written; where only a deletion is told, `d` and `u`."""
+    """Returns the operations as the records have them; `d` and `u` where only deletions are marked."""
     if envelope.kind == "none":
         return pa.nulls(len(parts["after"][1]), pa.string())
     name = "op" if "op" in parts else "__op"
@@ -262,8 +268,8 @@ def _operation(envelope: Envelope, parts: _Parts) -> pa.Array:
 
 
 def operation_of(deleted: pa.Array, op: pa.Array) -> pa.Array:
-    """The operations of unwrapped rows, by the texts that tell of a deletion and those of `op`. A text that is neither
-    `true` nor `false` is an operation that nobody knows.
+    """Returns the operations of unwrapped rows, from the texts that mark a deletion and those of `op`. A text that is
+    neither `true` nor `false` is an unknown operation.
     """
     strange = pc.and_(deleted.is_valid(), pc.invert(pc.is_in(deleted, pa.array(["true", "false"]))))
     told = pc.if_else(strange, deleted, pc.fill_null(op, "u"))
@@ -278,7 +284,7 @@ def _spelt(array: pa.Array) -> pa.Array:
 
 
 def member(parts: _Parts, path: Path) -> pa.Array | None:
-    """The values at a path; None where there are none."""
+    """Returns the values at a path; None where there are none."""
     found = parts.get(path[0])
     if found is None:
         return None
@@ -294,8 +300,8 @@ def member(parts: _Parts, path: Path) -> pa.Array | None:
 
 
 def _facts(parts: _Parts, asked: Collection[str], far: dict[int, str]) -> dict[str, pa.Array]:
-    """What an envelope tells besides the row. Places in the log are spelt where they are asked for. far: gets the times that
-    are outside of the years 1 to 9999.
+    """Returns the values of an envelope other than the row, with positions in the log formatted where they are
+    requested. far: receives the times that are outside the years 1 to 9999.
     """
     found = {
         "source_ts": _moment(parts, ("source",), far if "source_ts" in asked else {}),
@@ -328,7 +334,7 @@ def _moment(parts: _Parts, path: Path, far: dict[int, str]) -> pa.Array | None:
 
 
 def _finest(micros: pa.Array | None, millis: pa.Array | None, far: dict[int, str]) -> pa.Array | None:
-    """Moments, in microseconds where they are told; None where there are no numbers."""
+    """Returns times, in microseconds where they have them; None where there are no numbers."""
     counts = []
     for array, unit in ((micros, "us"), (millis, "ms")):
         if array is not None and pa.types.is_integer(array.type):

@@ -1,7 +1,7 @@
-"""The ids of MongoDB's documents, which are in their records' keys: as `id`, and in another way of writing JSON.
+"""The ids of MongoDB documents in record keys: they are called `id` there, and are in another JSON mode.
 
-A key's is in MongoDB's relaxed mode, a document in the strict one: a long is `7` in the one, `{"$numberLong": "7"}` in the
-other.
+A key is in relaxed Extended JSON, a document in the strict mode: a long is `7` in the one, `{"$numberLong": "7"}` in
+the other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ID = "_id"
 """The field of a document that identifies it."""
 _KEY = StructType(NestedField(0, "id", StringType(), required=False))
 _OTHERWISE = ("$numberLong", "$date", "$binary")
-"""The types whose values are written in another way in a key."""
+"""The types whose values have another form in a key."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -42,8 +42,8 @@ def fill_from_keys(
     opened: Decoded,
     fields: Sequence[NestedField],
 ) -> Decoded:
-    """Opened envelopes with the row before those deletes that leave it to their record's key. before_key: how keys are
-    read.
+    """Returns opened envelopes with the row before the change filled in from the record's key, for deletes without it.
+    before_key: how keys are read.
     """
     names = [field.name for field in fields]
     note, before = (opened.columns[names.index(name)] for name in ("note", "before"))
@@ -81,8 +81,8 @@ def _inside(path: str) -> str:
 
 
 def read_ids(reading: Reading, records: Mapping[str, pa.Array], kind: IcebergType | None) -> Decoded:
-    """One column: of each record a document with its `_id` alone, as text of JSON; null where the key has no `id`. kind: the
-    type of `_id`, where it is known.
+    """Returns one column: for each record a document with its `_id` alone, as JSON text; null where the key has no
+    `id`. kind: the type of `_id`, where it is known.
     """
     if reading.format == "json":
         records = {**records, "key": bare_keys(records["key"])}
@@ -95,7 +95,7 @@ def read_ids(reading: Reading, records: Mapping[str, pa.Array], kind: IcebergTyp
 
 
 def _has_other_forms(kind: IcebergType | None) -> bool:
-    """Whether values of the type may be written otherwise in a key than in a document."""
+    """Whether values of the type may have another form in a key than in a document."""
     if kind is None:
         return True
     if isinstance(kind, ListType):
@@ -105,10 +105,10 @@ def _has_other_forms(kind: IcebergType | None) -> bool:
 
 
 def _as_in_document(text: str, kind: IcebergType | None) -> str:
-    """A text of JSON in the relaxed mode in the strict one; what is no JSON stays as it is."""
+    """Returns a JSON text in relaxed mode in the strict mode; text that is no JSON is returned unchanged."""
     try:
         found = json.dumps(_strict(json.loads(text), kind), ensure_ascii=False)
-        found.encode()  # Half of a character may be escaped in JSON; no text has it.
+        found.encode()  # JSON may escape a single surrogate, which no text has.
         return found
     except (ValueError, TypeError, OverflowError, RecursionError):
         return text

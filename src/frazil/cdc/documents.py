@@ -1,4 +1,4 @@
-"""Documents of MongoDB's in envelopes with a schema: the schema says that a document is a text, and no more."""
+"""MongoDB documents in envelopes with a schema: the schema describes a document only as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from frazil.schema.arrow import arrow_type, as_written
 
 
 def open_documents(fitting: Fitting, struct: StructType, columns: Columns, fields: Sequence[NestedField]) -> Decoded:
-    """The columns `fields`, which are those of `opened`, of envelopes in columns whose images are texts of JSON."""
+    """Returns the columns `fields` of `cdc.envelope`, for envelopes in columns whose images are JSON texts."""
     reading, rows = fitting.reading, fitting.row_count
     assert reading.envelope is not None
     raw = {
@@ -56,7 +56,7 @@ def open_documents(fitting: Fitting, struct: StructType, columns: Columns, field
 
 
 def _read(stretch: Stretch, raw: pa.Array | None, field: NestedField, findings: Findings) -> pa.Array:
-    """One image of the row per record, null where there is none."""
+    """Returns one image of the row per record, null where there is none."""
     kind, rows = field.field_type, stretch.texts.refused.size
     assert isinstance(kind, StructType)
     if raw is None:

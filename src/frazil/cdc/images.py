@@ -1,4 +1,6 @@
-"""Images of rows in JSON envelopes: objects, texts of JSON as MongoDB's connector writes them, and what is not in them."""
+"""Images of rows in JSON envelopes: objects, JSON texts as MongoDB's connector writes them, and values that were not
+sent.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,13 @@ from frazil.schema.arrow import as_written
 from frazil.schema.evolve import widest
 
 MONGODB = "mongodb"
-"""The connector whose rows are documents: texts of JSON in whatever format a message has."""
+"""The connector whose rows are documents: JSON texts in every message format."""
 
 
 def read_image(
     stretch: Stretch, slices: Slices, kind: StructType, findings: Findings, name: str, parts: Parts
 ) -> pa.Array:
-    """One image of the row per record, null where there is none."""
+    """Returns one image of the row per record, null where there is none."""
     is_text = np.isin(slices.kind, (STRING, ESCAPED))
     parts.note[(slices.kind > NULL) & (slices.kind != OBJECT) & ~is_text] = NO_OBJECT
     image = _read_struct(stretch.texts, slices, kind, findings, name)
@@ -53,14 +55,14 @@ def read_image(
 
 
 def put_in(image: pa.Array, mask: NDArray[np.bool_], other: pa.Array) -> pa.Array:
-    """The image with other values where `mask` says so."""
+    """Returns the image with other values where `mask` is true."""
     order = np.arange(len(image))
     order[mask] = len(image) + np.arange(len(other))
     return pa.concat_arrays([image, as_written(other, image.type)]).take(pa.array(order))
 
 
 def note_told_by_keys(stretch: Stretch, parts: Parts, image: pa.Array, is_change: NDArray[np.bool_]) -> None:
-    """Notes the deletes of MongoDB's without a row before them: they leave it to their records' keys to tell it."""
+    """Sets the note BY_KEY for deletes of MongoDB documents without a row before them."""
     lacks = is_change & np.asarray(image.is_null()) & np.asarray(pc.fill_null(pc.equal(parts.op, "d"), False))
     if lacks.any():
         source = members_of(stretch, parts, "source", ["connector"], lacks)
@@ -87,7 +89,7 @@ def _read_members(
 def read_documents(
     stretch: Stretch, raw: pa.Array, owner: NDArray[np.int32], kind: StructType, findings: Findings, name: str
 ) -> pa.Array:
-    """Images that are texts of JSON, as MongoDB's connector writes them. owner: the record of each."""
+    """Returns images that are JSON texts, as MongoDB's connector writes them. owner: the record of each."""
     outer = stretch.texts
     read = partial(_read_whole, stretch, kind=kind, findings=findings, name=name)
     image, inner, found, is_malformed = read(raw, spelt_out=False)
@@ -118,7 +120,7 @@ def _read_whole(
     name: str,
     sent: pa.Array | None = None,
 ) -> tuple[pa.Array, Texts, Findings, bool]:
-    """The images, what was found out about their texts and besides values, and whether some are no JSON."""
+    """Returns the images, their texts, the requested fields and mismatches found, and whether some texts are no JSON."""
     found = Findings(findings.unknown_fields, rejected=findings.rejected)
     options = json_options(stretch.reading, stretch.texts.limit, is_extended=True)
     texts = texts_of(raw, options, spelt_out, sent)
@@ -134,8 +136,8 @@ def _read_whole(
 def watcher(
     stretch: Stretch, parts: Parts, name: str, marks: dict[str, NDArray[np.bool_]], seen: dict[str, Slices]
 ) -> Callable[[list[str], list[Slices]], None]:
-    """What is done with the members of an image before they are read: those that were not sent are noted and taken away;
-    where `before` has only what changed, the others are those of `after`.
+    """Returns a function that is called with the members of an image before they are read: it records and removes
+    values that were not sent; where `before` has only the changed values, it fills in the others from `after`.
     """
     forms = json_forms(stretch.envelope.placeholder)
 
@@ -155,7 +157,7 @@ def watcher(
 
 
 def marks_of(stretch: Stretch, marks: Mapping[str, NDArray[np.bool_]], rows: int) -> pa.Array:
-    """The column that says which values were not sent."""
+    """Returns the column of values that were not sent."""
     kind = stretch.asks("unavailable")
     assert isinstance(kind, StructType)
     children = [pa.array(marks[one.name]) if one.name in marks else pa.nulls(rows, pa.bool_()) for one in kind.fields]

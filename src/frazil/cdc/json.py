@@ -1,4 +1,4 @@
-"""Envelopes in JSON opened: the scan that reads any JSON finds the images of the row, and they are read where they lie."""
+"""Envelopes in JSON opened: the JSON scan finds the images of the row, which are read in place."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _MAXWELL_NOTES = {"bootstrap-start": HEARTBEAT, "bootstrap-complete": HEARTBEAT,
 
 
 def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:
-    """The columns `fields`, which are those of `opened`, of one envelope per value. Raises nothing for bad records."""
+    """Returns the columns `fields` of `cdc.envelope`, one envelope per value. Bad records raise nothing."""
     decoded = _open(values, Stretch(texts_of(values, json_options(reading, limit)), reading, fields))
     if decoded is None:
         sent, values = values, pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
@@ -65,7 +65,7 @@ def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: 
 
 
 def _open(values: pa.BinaryArray, stretch: Stretch) -> Decoded | None:
-    """None where keys have to be spelt out first."""
+    """Returns the columns; None where escaped keys must be replaced first."""
     texts = stretch.texts
     error, slices = unreadable(values), whole_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
@@ -108,12 +108,14 @@ def _open_debezium(stretch: Stretch, whole: Slices, error: NDArray[np.uint8], is
 
 
 def _is_flat(members: Mapping[str, Slices]) -> NDArray[np.bool_]:
-    """Rows that Debezium unwrapped. What it left beside them says so, whatever the names of their own fields."""
+    """Returns which records are rows that Debezium unwrapped. The fields it added show this, whatever the names of the
+    row's own fields.
+    """
     return np.asarray((members["__op"].kind > NULL) | (members["__deleted"].kind > NULL))
 
 
 def _without_row(members: Mapping[str, Slices], is_flat: NDArray[np.bool_]) -> dict[str, Slices]:
-    """The members without those of unwrapped rows, whose fields may have the names of an envelope's."""
+    """Returns the members without those of unwrapped rows, whose fields may have the names of an envelope's."""
     return {
         name: one if name in FLAT else replace(one, kind=np.where(is_flat, ABSENT, one.kind).astype(np.uint8))
         for name, one in members.items()
@@ -127,14 +129,14 @@ def _only(
 
 
 def _faultless(error: NDArray[np.uint8], stretch: Stretch, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Records of which something can be read at all; of others more is not said than what is wrong with their text."""
+    """Returns which records can be read at least in part; for the others only the fault of their text is reported."""
     return np.asarray((error == scan.OK) & ~stretch.texts.refused[rows])
 
 
 def _debezium_parts(
     stretch: Stretch, rows: NDArray[np.int32], whole: Slices, members: dict[str, Slices], good: NDArray[np.bool_]
 ) -> Parts:
-    """What each record is, by the members that it has. good: those that can be read."""
+    """Returns the kind of each record, from its members. good: which records can be read."""
     is_flat = _is_flat(members) if stretch.envelope.kind != "none" else whole.kind == OBJECT
     if is_flat.any():
         members = _without_row(members, is_flat)
@@ -153,8 +155,8 @@ def _debezium_parts(
 
 
 def _note_others(stretch: Stretch, whole: Slices, is_other: NDArray[np.bool_], note: NDArray[np.int32]) -> None:
-    """Notes which records are no changes of rows. They have the members of their kind and no others: a row may have some
-    of these names too.
+    """Sets the note of records that are no changes of rows. They have exactly the members of their kind: a row may have
+    some of these names too.
     """
     texts = stretch.texts
     around = replace(whole, kind=np.where(is_other, OBJECT, ABSENT).astype(np.uint8))
@@ -173,7 +175,9 @@ def _note_others(stretch: Stretch, whole: Slices, is_other: NDArray[np.bool_], n
 
 
 def _flat_operation(stretch: Stretch, members: Mapping[str, Slices], is_flat: NDArray[np.bool_]) -> pa.Array:
-    """The operation that Debezium's unwrap transform left beside the row; of a deletion alone `d` and `u`."""
+    """Returns the operation that Debezium's unwrap transform added to the row; `d` and `u` where only deletions are
+    marked.
+    """
     deleted = members["__deleted"]
     is_told = is_flat & ~np.isin(deleted.kind, (TRUE, FALSE))
     word = read_word(stretch, replace(deleted, kind=np.where(is_told, deleted.kind, ABSENT)), "__deleted")
@@ -184,7 +188,7 @@ def _flat_operation(stretch: Stretch, members: Mapping[str, Slices], is_flat: ND
 
 
 def _open_others(stretch: Stretch, whole: Slices, error: NDArray[np.uint8], is_tombstone: NDArray[np.bool_]) -> None:
-    """Maxwell's envelope, and rows with a field that names the operation."""
+    """Opens Maxwell's envelopes, and rows with a field that names the operation."""
     texts, rows = stretch.texts, np.arange(len(whole), dtype=np.int32)
     if stretch.envelope.kind == "maxwell":
         members = dict(zip(_MAXWELL, take_keys(texts, whole, _MAXWELL, error), strict=True))
@@ -207,14 +211,14 @@ def _maxwell_parts(stretch: Stretch, rows: NDArray[np.int32], members: dict[str,
     note[np.asarray(pc.equal(op, "d").fill_null(False))] = BARE
     for word, number in _MAXWELL_NOTES.items():
         note[np.asarray(pc.fill_null(pc.equal(kind, word), False))] = number
-    op = pc.coalesce(op, kind)  # What is none of them is an unknown operation, by its own name.
+    op = pc.coalesce(op, kind)  # An unknown operation keeps its own name.
     note[(members["type"].kind <= NULL) | ((members["data"].kind == ABSENT) & (note <= BARE))] = NO_ENVELOPE
     members |= {"after": members["data"], "before": members["old"]}
     return Parts(rows, members, note, op, is_overlay=True)
 
 
 def _read_parts(stretch: Stretch, parts: Parts, good: NDArray[np.bool_]) -> None:
-    """Reads the images and the facts of records without a schema."""
+    """Reads the images and the other values of records without a schema."""
     findings = Findings(stretch.reading.unknown_fields, rejected=stretch.reading.rejected_at)
     is_change = (parts.note <= BARE) & good
     found: dict[str, pa.Array] = {"note": pa.array(parts.note), "op": parts.op}
@@ -247,7 +251,7 @@ def _read_parts(stretch: Stretch, parts: Parts, good: NDArray[np.bool_]) -> None
 
 
 def put_together(stretch: Stretch, count: int, limit: int) -> Decoded:
-    """One array per field, in the order of the records."""
+    """Returns one array per field, in the order of the records."""
     texts, groups = stretch.texts, stretch.groups
     rescued = [rescued_column(texts, count)] if texts.rescued or texts.unknown_fields else []
     columns = groups[0].decoded.columns
@@ -284,7 +288,7 @@ def put_together(stretch: Stretch, count: int, limit: int) -> Decoded:
 def united(
     many: Sequence[Mapping[tuple[str, ...], Mapping[str, IcebergType]]],
 ) -> dict[tuple[str, ...], dict[str, IcebergType]]:
-    """What all of them want, in the widest type; of two that no type holds the first."""
+    """Returns the requested fields of all, in the widest type; of two types that no type holds, the first."""
     found: dict[tuple[str, ...], dict[str, IcebergType]] = {}
     for requested_fields in many:
         for path, members in requested_fields.items():
@@ -295,7 +299,7 @@ def united(
 
 
 def join_objects(objects: list[pa.Array], count: int) -> pa.Array | None:
-    """One JSON object per record with the members of all; None where there are none."""
+    """Returns one JSON object per record with the members of all; None where there are none."""
     if len(objects) < 2:
         return objects[0] if objects else None
     return join_members([pc.utf8_slice_codeunits(one, 1, -1) for one in objects], count)

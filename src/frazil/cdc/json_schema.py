@@ -1,4 +1,6 @@
-"""Envelopes in JSON whose frame names a JSON Schema: read as any in JSON, and the schema tells the types of new columns."""
+"""Envelopes in JSON whose wire-format header names a JSON Schema: read as other JSON, and the schema gives the types of
+new columns.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,16 @@ def open_framed(
     written: tuple[str, StructType],
     limit: int,
 ) -> Decoded:
-    """The columns `fields`, which are those of `opened`, of values of one schema. written: its id and what it describes."""
+    """Returns the columns `fields` of `cdc.envelope`, for values of one schema. written: the id of the schema and the
+    type it describes.
+    """
     schema_id, struct = written
     decoded = open_json(values, fields, reading, limit)
     assert reading.envelope is not None
     row, table = _taken(reading, row_of(reading.envelope, struct)), _of_table(fields)
     refusals = refused_changes(reading, table, row, schema_id)
     known = {refusal.split(": ")[1] for refusal in refusals}
-    # What records have besides what their schema says is refused too.
+    # Fields that are not in the schema are refused too.
     refusals |= {f"schema {schema_id}: {said}" for said in decoded.refusals if said.split(": ")[0] not in known}
     decoded = replace(decoded, refusals=refusals)
     if reading.unknown_fields != "add":
@@ -55,7 +59,7 @@ def open_framed(
 
 
 def row_of(envelope: Envelope, struct: StructType) -> StructType:
-    """The row that an envelope of this schema holds; one without fields where it is none."""
+    """Returns the row in an envelope of this schema; one without fields where it is no envelope."""
     members = {field.name: field.field_type for field in struct.fields}
     if envelope.kind == "none":
         return struct
@@ -69,7 +73,7 @@ def row_of(envelope: Envelope, struct: StructType) -> StructType:
 
 
 def _taken(reading: Reading, row: StructType) -> StructType:
-    """What the table takes of the row."""
+    """Returns the fields of the row that the table takes."""
     if reading.selection is None:
         return row
     pruned = reading.selection.prune(row, ("after",))
@@ -77,7 +81,7 @@ def _taken(reading: Reading, row: StructType) -> StructType:
 
 
 def _of_table(fields: tuple[NestedField, ...]) -> StructType:
-    """The row as the table has it."""
+    """Returns the row as the table has it."""
     kind = next(field.field_type for field in fields if field.name == "after")
     assert isinstance(kind, StructType)
     return kind

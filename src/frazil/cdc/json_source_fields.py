@@ -1,4 +1,4 @@
-"""What envelopes in JSON tell of a change besides the images of its row."""
+"""The values of envelopes in JSON other than the images of the row."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ORDERS = {"total_order": "total_order", "collection_order": "data_collection_or
 
 
 def read_facts(stretch: Stretch, parts: Parts, is_change: NDArray[np.bool_]) -> dict[str, pa.Array]:
-    """What is asked of envelopes besides the images."""
+    """Returns the requested values of envelopes other than the images, by name."""
     asked = [one.name for one in stretch.fields]
     found: dict[str, pa.Array | None] = {}
     in_source, in_transaction = set(_IN_SOURCE) & set(asked), set(_IN_TRANSACTION) & set(asked)
@@ -80,7 +80,7 @@ def read_facts(stretch: Stretch, parts: Parts, is_change: NDArray[np.bool_]) -> 
 
 
 def _origins(stretch: Stretch, parts: Parts, is_change: NDArray[np.bool_], asked: Sequence[str]) -> dict[str, pa.Array]:
-    """Where changes are from, as Debezium's `source` tells it."""
+    """Returns the origin of changes, from Debezium's `source`."""
     if ORIGINS.keys().isdisjoint(asked) or stretch.envelope.kind != "debezium":
         return {}
     source = members_of(stretch, parts, "source", list(IN_SOURCE), is_change)
@@ -94,7 +94,7 @@ def _add_flat_moments(
     found: dict[str, pa.Array | None],
     asked: Sequence[str],
 ) -> None:
-    """Of unwrapped rows the times that stand beside their values."""
+    """Adds the times of unwrapped rows, which are fields next to their values."""
     is_flat = is_change & (parts.note == BARE)
     if not is_flat.any():
         return
@@ -119,7 +119,7 @@ def _maxwell_facts(stretch: Stretch, members: Mapping[str, Slices]) -> dict[str,
 
 
 def kept(parts: Parts, names: Sequence[str], is_change: NDArray[np.bool_]) -> dict[str, Slices]:
-    """Members of the envelopes that are changes."""
+    """Returns members of the envelopes that are changes."""
     slices = {name: parts.slices(name) for name in names}
     return {name: replace(one, kind=np.where(is_change, one.kind, ABSENT)) for name, one in slices.items()}
 
@@ -127,7 +127,7 @@ def kept(parts: Parts, names: Sequence[str], is_change: NDArray[np.bool_]) -> di
 def members_of(
     stretch: Stretch, parts: Parts, name: str, names: list[str], is_change: NDArray[np.bool_]
 ) -> dict[str, Slices]:
-    """Members of an object in the envelopes that are changes."""
+    """Returns members of an object in the envelopes that are changes."""
     around = kept(parts, (name,), is_change)[name]
     error = np.zeros(len(around), np.uint8)
     found = take_keys(stretch.texts, around, names, error)
@@ -142,7 +142,7 @@ def _fact(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
 
 
 def _text(stretch: Stretch, slices: Slices, name: str) -> pa.Array:
-    """The texts of a member; null for what is none."""
+    """Returns the texts of a member; null for another value."""
     return read_word(stretch, slices.only(STRING, ESCAPED), name)
 
 
@@ -152,7 +152,9 @@ def _moment(stretch: Stretch, members: Mapping[str, Slices]) -> pa.Array:
 
 
 def moments_of(stretch: Stretch, slices: Slices, name: str, unit: str) -> pa.Array:
-    """Microseconds since 1970, of numbers that count `unit`; those outside of the years 1 to 9999 make a bad record."""
+    """Returns microseconds since 1970, from numbers that count `unit`; times outside the years 1 to 9999 make a bad
+    record.
+    """
     moments = from_numbers(read_number(stretch, slices, name), unit)
     stretch.texts.refuse(slices, moments.is_outside.astype(np.uint8), name, _NO_TIME)
     return moments.micros

@@ -1,4 +1,4 @@
-"""Values of MySQL's columns, written as texts, to the type that a column of the table has: exactly, or not at all."""
+"""Values of MySQL's columns, written as texts, converted losslessly to the type of the table's column, or refused."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ Bools = NDArray[np.bool_]
 _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
 _TIMES = (TimestampType, TimestamptzType)
 _WHOLE, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-_MOST_DIGITS = 25  # Longer texts of numbers are not looked at: no column of whole numbers holds them.
+_MOST_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
 
 
 def reading_type(source: SourceType, wanted: IcebergType | None) -> IcebergType:
-    """The type that texts of this source are read as. wanted: that of the table's column, if there is one.
+    """Returns the type as which texts of this source are read. wanted: the type of the table's column; None without
+    one.
 
-    A number is read as what the source has, so that the rules by which one number becomes another are those of every
-    format; all else as what the table wants.
+    A number is read as the type of the source, so that the conversion rules of numbers are those of every format; other
+    values as the type of the column.
     """
     if wanted is None or wanted == source.kind:
         return source.kind
@@ -54,17 +55,18 @@ def reading_type(source: SourceType, wanted: IcebergType | None) -> IcebergType:
 
 @dataclass(frozen=True)
 class Read:
-    """array: the values, null where there is no text or where it is none of the type's. bad: bool, (n_texts,), where that
-    is. far: those of them that are values beyond the type's range.
-    """
+    """The values of texts."""
 
+    #: The values, null where the text is null or no value of the type.
     array: pa.Array
+    #: Which texts are no values of the type: bool of shape (n_texts,).
     bad: Bools
+    #: Which of these are values out of the type's range.
     far: Bools
 
 
 def read_texts(texts: pa.StringArray, source: SourceType, kind: IcebergType) -> Read:
-    """The values in this type, which is one that `reading_type` answered."""
+    """Returns the values in this type, which is one that `reading_type` returns."""
     reader = _bytes if source.is_bytes and not isinstance(kind, StringType) else _READERS.get(type(kind))
     if reader is not None:
         array, bad = reader(texts, kind)
@@ -113,7 +115,7 @@ def _float(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
 
 
 def _bytes(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
-    """The bytes; of a type of fixed length those that have it."""
+    """Returns the bytes, and which are valid: with a fixed-length type those of its length."""
     raw, _ = read_latin1(texts)
     if not isinstance(kind, BinaryType | FixedType | UUIDType):
         return pa.nulls(len(texts), arrow_type(kind)), np.asarray(texts.is_valid())

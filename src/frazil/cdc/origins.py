@@ -1,4 +1,4 @@
-"""Where in its source a change was made: database, schema and table, as each kind of envelope names them."""
+"""The origin of a change in its source: database, schema and table, as each kind of envelope names them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,33 @@ ORIGINS: Mapping[str, tuple[str, ...]] = {
     "source_schema": ("schema",),
     "source_table": ("table", "collection", "table_name"),
 }
-"""By field of `metadata` the members of a Debezium envelope's `source`, which has one of them: MongoDB has collections."""
+"""The members of a Debezium envelope's `source`, by field of `metadata`; each envelope has one of them: MongoDB has
+collections.
+"""
 IN_SOURCE = tuple(name for names in ORIGINS.values() for name in names)
 BESIDE: Mapping[str, tuple[str, ...]] = {
     fact: tuple(f"{prefix}{name}" for prefix in ("__source_", "__") for name in names)
     for fact, names in ORIGINS.items()
 }
-"""What Debezium's unwrap transform calls them beside a row (`add.fields`), the longer name first."""
+"""The names that Debezium's unwrap transform gives them in a row (`add.fields`), the longer name first."""
 IN_MESSAGES: Mapping[str, str] = {"source_database": "database", "source_table": "table"}
 """The members of Maxwell's and Canal's messages."""
 
 
 def origins_of(asked: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
-    """What is asked of the origin of changes. words: the texts of a member of `source`; None where no record has it."""
+    """Returns the requested origins of changes. words: returns the texts of a member of `source`; None where no record
+    has it.
+    """
     return _first_of({fact: names for fact, names in ORIGINS.items() if fact in asked}, words)
 
 
 def flat_origins_of(asked: Collection[str], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
-    """The same of rows that were unwrapped. words: the texts of a field beside the row."""
+    """Returns the requested origins of rows that were unwrapped. words: returns the texts of a field of the row."""
     return _first_of({fact: names for fact, names in BESIDE.items() if fact in asked}, words)
 
 
 def _first_of(named: Mapping[str, tuple[str, ...]], words: Callable[[str], pa.Array | None]) -> dict[str, pa.Array]:
-    """The first text that is there, of each. Protobuf has the empty text for one that is not."""
+    """Returns the first text that is present, for each origin. Protobuf has the empty text for an absent one."""
     found = {}
     for fact, names in named.items():
         told = [array for name in names if (array := words(name)) is not None and pa.types.is_string(array.type)]

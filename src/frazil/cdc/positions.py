@@ -1,4 +1,4 @@
-"""Places in the log of a source, as texts that sort as the log does."""
+"""Positions in the log of a source, as texts that sort as the log does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LSN_OF_SEQUENCE = r'"(?P<lsn>[0-9]+)"\s*\]$'
 
 
 def format_position(fields: Mapping[str, pa.Array | None]) -> pa.Array | None:
-    """The place in the source's log as text that sorts as the log does; None where the source tells none.
+    """Returns the position in the source's log as text that sorts as the log does; None where the source gives none.
 
     PostgreSQL: the LSN; SQL Server: LSNs of commit and change; Oracle: the SCN; MySQL: binlog file, position and row.
     """
@@ -45,11 +45,12 @@ _ORDERED: tuple[tuple[str, ...], ...] = (
 
 
 def format_source_order(fields: Mapping[str, pa.Array | None], total_order: pa.Array | None) -> pa.Array | None:
-    """A change's place among all of its source, as text that sorts as they happened; None where the source tells no place.
+    """Returns a change's position among all changes of its source, as text that sorts as they happened; None where the
+    source gives no position.
 
-    The place in the log, then the place in the transaction: changes of one transaction may share a place, as of Oracle
-    under one SCN and of MySQL in a compressed transaction, where rows count anew in each event. What one change lacks is
-    spelt as nothing or zero, so that a text says the same whatever is read beside it.
+    The position in the log, then the position in the transaction: changes of one transaction may share a log position,
+    as in Oracle under one SCN, or in MySQL in a compressed transaction, where rows are counted from zero in each event.
+    A missing part is empty or zero, so that a text does not depend on the other records read with it.
     """
     told = _told(fields)
     if "file" in told:
@@ -66,8 +67,8 @@ _READ = r"^(?P<place>.*)/r(?P<partition>[0-9]+)$"
 
 
 def mark_read(places: pa.Array, is_read: pa.Array, partitions: pa.Array) -> pa.Array:
-    """The places, those of rows of snapshots with a mark at their end: the partition in which they came. What a transaction
-    that was open then has changed has an older place, and comes behind them there.
+    """Returns the positions, with a mark at the end of those of snapshot rows: the partition of the record. A
+    transaction that was open at that time has changes with an older position, which come behind them in that partition.
     """
     marked = pc.binary_join_element_wise(
         places, pc.binary_join_element_wise("r", partitions.cast(pa.string()), ""), "/"
@@ -76,7 +77,9 @@ def mark_read(places: pa.Array, is_read: pa.Array, partitions: pa.Array) -> pa.A
 
 
 def split_read(places: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
-    """The places without their marks, and the partition of each mark, -1 where there is none."""
+    """Returns the positions without their marks, and the partition of each mark, -1 where there is none: int64 of shape
+    (n_changes,).
+    """
     if not pc.any(pc.match_substring(places, "/r")).as_py():
         return places, np.full(len(places), -1)
     parts = pc.extract_regex(places, _READ)
@@ -86,7 +89,9 @@ def split_read(places: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
 
 
 def _told(fields: Mapping[str, pa.Array | None]) -> dict[str, pa.Array]:
-    """What is there; of rows that an incremental snapshot of PostgreSQL has read, the LSN is the last one in `sequence`."""
+    """Returns the fields that are present; of rows that an incremental snapshot of PostgreSQL read, the LSN is the last
+    one in `sequence`.
+    """
     told = {name: array for name, array in fields.items() if array is not None}
     sequence, own = told.pop("sequence", None), told.get("lsn")
     if sequence is None or not pa.types.is_string(sequence.type) or not (own is None or own.null_count):
@@ -104,21 +109,23 @@ def _joined(told: Mapping[str, pa.Array], names: tuple[str, ...]) -> pa.Array:
 
 
 def _counted(numbers: pa.Array | None, rows: int) -> pa.Array:
-    """Whole numbers with all their zeros; those that are not there as zero."""
+    """Returns integers padded with zeros; absent ones as zero."""
     if numbers is None:
         return pa.repeat(pa.scalar("0" * _DIGITS), rows)
     return pc.fill_null(padded(numbers), "0" * _DIGITS)
 
 
 def _numbered(files: pa.Array) -> pa.Array:
-    """Names of binlog files with their numbers filled up, as a server that has written a million needs a digit more."""
+    """Returns names of binlog files with padded numbers, as a server that has written a million files needs a seventh
+    digit.
+    """
     parts = pc.extract_regex(files, r"^(?P<name>.*[.])(?P<number>[0-9]+)$")
     number = pc.utf8_lpad(pc.struct_field(parts, "number"), _DIGITS, "0")
     return pc.coalesce(pc.binary_join_element_wise(pc.struct_field(parts, "name"), number, ""), files)
 
 
 def padded(array: pa.Array) -> pa.Array:
-    """Numbers, and texts that are numbers, with all their zeros; other texts as they are."""
+    """Returns numbers, and texts that are numbers, padded with zeros; other texts unchanged."""
     if pa.types.is_string(array.type):
         is_number = pc.fill_null(pc.match_substring_regex(array, "^[0-9]+$"), False)
         return pc.if_else(is_number, pc.utf8_lpad(array, _DIGITS, "0"), array)
@@ -126,4 +133,4 @@ def padded(array: pa.Array) -> pa.Array:
 
 
 FACT_TYPES = {name: LongType() for name in ("lsn", "pos", "row", "event_serial_no", "txId")}
-"""Types of what a change's `source` tells of its place that are no texts."""
+"""The types of position fields of `source` that are no texts."""

@@ -1,5 +1,5 @@
-"""Keys of a source's table, where records name them themselves: the same in all, or no row is found by them. And those of
-documents, which records' keys call otherwise.
+"""Primary keys of the source's table, where records name them: they must be the same in all records. And the keys of
+MongoDB documents, which record keys name differently.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def takes_primary_keys(target: TableTarget) -> bool:
 
 
 def check_primary_keys(check: Check, opened: Opened, target: TableTarget) -> tuple[str, ...]:
-    """Refuses changes whose record names no primary key, or another than the table's. The key of the first change, where the
-    table knows none yet.
+    """Refuses changes whose record names no primary key, or another one than the table's. Returns the key of the first
+    change, where the table has no key columns yet.
     """
     if not takes_primary_keys(target):
         return ()
@@ -53,7 +53,7 @@ def check_primary_keys(check: Check, opened: Opened, target: TableTarget) -> tup
 
 
 def _column(target: TableTarget, name: str) -> str:
-    """The column that a field of the row feeds."""
+    """Returns the column that a field of the row feeds."""
     if target.shaping is None:
         return name
     found = next((column for column, path in target.layout.paths.items() if path == (name,)), None)
@@ -61,15 +61,15 @@ def _column(target: TableTarget, name: str) -> str:
 
 
 def may_get_document_key(target: TableTarget) -> bool:
-    """Whether the table's key columns are not known yet, and may turn out to be those of documents."""
+    """Whether the table's key columns are not known yet, and may be those of documents."""
     is_debezium = target.envelope is not None and target.envelope.kind == "debezium"
     changes = target.changes
     return is_debezium and changes is not None and changes.is_key_of_record and not changes.key_columns
 
 
 def find_document_key(check: Check, opened: Opened, target: TableTarget) -> tuple[str, ...]:
-    """The key columns of a table whose changes are of MongoDB's documents: their `_id`, or what is in it. Nothing where
-    other changes are, or the key is known.
+    """Returns the key columns of a table whose changes are of MongoDB documents: their `_id`, or its members; empty
+    where there are other changes, or the key is known.
     """
     if not may_get_document_key(target):
         return ()

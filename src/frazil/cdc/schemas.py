@@ -33,14 +33,14 @@ NAMES = (
     "op", "before", "after", "source", "ts_ms", "ts_us", "transaction", "message", "schema", "payload",
     "__op", "__deleted",
 )  # fmt: skip
-"""The members of Debezium's envelopes that are looked at."""
+"""The members of Debezium's envelopes that are read."""
 _SCHEMA = "schema"
 _OF_SOURCE = ("ts_ms", "ts_us", "connector", *POSITION_FIELDS)
 
 
 def open_with_schemas(stretch: Stretch, whole: Slices, schema: Slices, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Opens the records that carry their schema, those of each schema together; the rows of those that are left: their
-    images are texts of JSON, of which a schema tells no more than they do themselves.
+    """Opens the records that carry their schema, those of each schema together. Returns the rows of the remaining
+    records: their images are JSON texts, which a schema does not describe.
     """
     texts, left = stretch.texts, [np.zeros(0, np.int32)]
     written = _at(schema, rows)
@@ -67,7 +67,7 @@ def _at(slices: Slices, rows: NDArray[np.int32]) -> Slices:
 
 
 def _open_with_schema(stretch: Stretch, slices: Slices, schema: ConnectSchema) -> None:
-    """Records of one schema: read with its types, then opened and fitted as those of other formats are."""
+    """Opens the records of one schema: read with its types, then opened and converted as those of other formats."""
     texts, reading = stretch.texts, stretch.reading
     struct = _pruned(schema.struct, stretch)
     error = np.zeros(len(slices), np.uint8)
@@ -90,7 +90,7 @@ def _open_with_schema(stretch: Stretch, slices: Slices, schema: ConnectSchema) -
 
 
 def _pruned(struct: StructType, stretch: Stretch) -> StructType:
-    """Of an envelope's schema what is looked at."""
+    """Returns the fields of an envelope's schema that are read."""
     if not has_images([one.name for one in struct.fields]):
         return struct
     of_source: tuple[str, ...] = (
@@ -108,7 +108,7 @@ def _pruned(struct: StructType, stretch: Stretch) -> StructType:
 
 
 def warm_up() -> None:
-    """Loads what only envelopes need, for a process that others are forked from."""
+    """Loads the compiled functions that only envelopes need, for a process that others are forked from."""
     nothing = np.zeros(1, np.int32)
     no_kind = np.zeros(1, np.uint8)
     group_same(0, Slices(nothing, nothing, no_kind, nothing))

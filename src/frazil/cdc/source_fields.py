@@ -1,4 +1,4 @@
-"""Columns of `metadata` that an envelope gives."""
+"""Columns of `metadata` that an envelope provides."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ from frazil.write.target import TableTarget
 
 @dataclass(frozen=True)
 class Facts:
-    """What columns of `metadata` are made of."""
+    """The inputs for columns of `metadata`."""
 
     target: TableTarget
     opened: Opened
     records: Records
+    #: The fields of `metadata` that the table has.
     own: frozenset[str]
 
 
 def own_values(facts: Facts, changes: Changes) -> dict[str, pa.Array]:
-    """The columns of `metadata` that come from the envelope, a row per change."""
+    """Returns the columns of `metadata` that come from the envelope, a row per change."""
     opened, rows = facts.opened, changes.records
     places = pa.array(rows)
     found = {name: array.take(places) for name, array in opened.facts.items() if name in facts.own}
@@ -59,13 +60,15 @@ def own_values(facts: Facts, changes: Changes) -> dict[str, pa.Array]:
 
 
 def change_times(opened: Opened, records: Records) -> pa.Array:
-    """When the source made the change of each record, or, where that is not told, when it was sent."""
+    """Returns when the source made the change of each record; without this, when the record was sent."""
     times = opened.facts["source_ts"]
     return pc.coalesce(times, records["timestamp"]) if "timestamp" in records else times
 
 
 def _image_words(opened: Opened, changes: Changes) -> pa.Array:
-    """`after`, `before`, or `identity`: a row before its change that lacks values, which the source may not have sent."""
+    """Returns `after`, `before`, or `identity`: a row before its change that lacks values, which the source may not
+    have sent.
+    """
     rows, op = changes.records, opened.op[changes.records]
     leads = np.zeros(rows.size, np.bool_)
     leads[:-1] = rows[1:] == rows[:-1]
@@ -82,7 +85,7 @@ def _image_words(opened: Opened, changes: Changes) -> pa.Array:
 
 
 def _unsent_names(target: TableTarget, changes: Changes) -> pa.Array:
-    """The columns whose value was not sent; null where all were."""
+    """Returns the names of the columns whose value was not sent; null where all were sent."""
     kind = arrow_type(OWN_TYPES["unavailable"])
     if not changes.unavailable:
         return pa.nulls(changes.records.size, kind)

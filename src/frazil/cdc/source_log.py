@@ -1,4 +1,4 @@
-"""Where among its source's commits a change was made, and by which transaction."""
+"""The position of a change among its source's commits, and its transaction."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from frazil.cdc.positions import format_position, padded
 ORDER_FIELDS = (
     "lsn", "commit_lsn", "change_lsn", "event_serial_no", "file", "pos", "row", "sequence", "txId", "gtid",
 )  # fmt: skip
-"""What of a change's `source` tells its transaction, and its place among the others."""
+"""The members of a change's `source` that give its transaction and its position."""
 _COMMIT_OF_SEQUENCE = r'^\[\s*(?:null|"(?P<commit>[0-9]+)")\s*,'
-# PostgreSQL's connector names a transaction with the place of each change behind it.
+# PostgreSQL's connector appends the position of each change to the transaction's id.
 _PLACE_BEHIND = r"^([0-9]+):[0-9]+$"
 
 Fields = Mapping[str, pa.Array | None]
 
 
 def format_commit_position(fields: Fields) -> pa.Array | None:
-    """The place in the order in which transactions were committed, as text that sorts so: that of a transaction's changes is
-    beyond those of every earlier one. Null where the source tells none.
+    """Returns the position in the order of commits, as text that sorts so: greater for a transaction than for every
+    earlier one. Null where the source gives none.
 
-    PostgreSQL writes changes of transactions that run at a time among each other, so there the last commit before the
-    transaction (in Debezium's `sequence`) comes first. The others' logs are in this order. Oracle's is not.
+    PostgreSQL interleaves the changes of concurrent transactions, so there the last commit before the transaction (in
+    Debezium's `sequence`) comes first. The logs of other databases are in commit order; Oracle's is not.
     """
     found = []
     others = format_position({name: array for name, array in fields.items() if name not in ("lsn", "scn", "sequence")})
@@ -40,8 +40,8 @@ def format_commit_position(fields: Fields) -> pa.Array | None:
 
 
 def format_transaction(fields: Fields) -> pa.Array | None:
-    """The transaction as the source itself calls it: PostgreSQL's number, MySQL's GTID, SQL Server's LSN of the commit.
-    None where it does not.
+    """Returns the transaction id of the source itself: PostgreSQL's number, MySQL's GTID, SQL Server's LSN of the
+    commit; None where the source has none.
     """
     found = [
         array.cast(pa.string()) for name in ("txId", "gtid", "commit_lsn") if (array := fields.get(name)) is not None
@@ -50,10 +50,10 @@ def format_transaction(fields: Fields) -> pa.Array | None:
 
 
 def bare_ids(ids: pa.Array) -> pa.Array:
-    """Debezium's ids of transactions, all changes of one with the same."""
+    """Returns Debezium's transaction ids with the same id for all changes of a transaction."""
     return pc.replace_substring_regex(ids, _PLACE_BEHIND, r"\1")
 
 
 def bare_id(text: str) -> str:
-    """The same of one."""
+    """Returns a single id in the same form."""
     return re.sub(_PLACE_BEHIND, r"\1", text)

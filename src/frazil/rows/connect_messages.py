@@ -1,8 +1,8 @@
-"""JSON messages of Kafka Connect's converter with `schemas.enable=true`: `{"schema": …, "payload": …}`.
+"""JSON messages of Kafka Connect's JsonConverter with `schemas.enable=true`: `{"schema": …, "payload": …}`.
 
-The payload is the record, and the schema gives its types, as a schema of the registry does. A message is recognised by its
-members: an object with these two and no other, whose `schema` names a type of Connect's, or is null where the converter had
-none.
+The payload is the record, and the schema gives its types, as a schema of the registry does. A message is recognised by
+its members: an object with these two and no other, whose `schema` names a type of Kafka Connect, or is null where the
+converter had none.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from frazil.schema.evolve import type_at
 
 SCHEMA, PAYLOAD = "schema", "payload"
 VALUE = "value"
-"""The column of a payload that is no struct."""
+"""The column for a payload that is no struct."""
 _BRACE, _COLON = ord("{"), ord(":")
 _FIRST_KEYS = np.array([list(b'"schema"'.ljust(10, b"\0")), list(b'"payload"'.ljust(10, b"\0"))], np.uint8)
 _NULL_LAST, _NULL_FIRST = r'"payload"\s*:\s*null\s*\}\s*$', r'^\s*\{\s*"payload"\s*:\s*null\s*,'
@@ -56,7 +56,7 @@ _NO_STRUCT = Fault("not_an_object", "the message's schema describes a struct, an
 
 
 def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
-    """The rows of texts whose first member is called `schema` or `payload`, ascending."""
+    """Returns the row numbers, int64 ascending, of texts whose first member is called `schema` or `payload`."""
     rows, buffer = len(values), values.buffers()[2]
     if not rows or buffer is None:
         return np.zeros(0, np.int64)
@@ -68,7 +68,7 @@ def may_be_messages(values: pa.BinaryArray) -> NDArray[np.int64]:
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8], found: NDArray[np.int64]) -> int:
-    """Writes the rows to `found`; their number. keys: one per row, ended by zeros."""
+    """Writes the row numbers to `found` and returns their number. keys: one per row, padded with zeros."""
     count = 0
     for row in range(offsets.size - 1):
         i, end = base + offsets[row], base + offsets[row + 1]
@@ -96,7 +96,9 @@ def _skip_space(i: int, end: int) -> int:
 
 
 def are_null_messages(values: pa.BinaryArray) -> NDArray[np.bool_]:
-    """Which texts are messages whose payload is null: the converter's form of a tombstone that has a schema."""
+    """Returns which texts, bool of shape (n_records,), are messages whose payload is null: the converter's form of a
+    tombstone that has a schema.
+    """
     found = np.zeros(len(values), np.bool_)
     rows = may_be_messages(values)
     if rows.size:
@@ -108,7 +110,7 @@ def are_null_messages(values: pa.BinaryArray) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class _Message:
-    """Messages of one schema, or without one."""
+    """Messages of one schema, or without a schema."""
 
     #: The places of the messages among the texts that were looked at.
     rows: NDArray[np.int64]
@@ -120,7 +122,7 @@ class _Message:
 
 @dataclass
 class _Messages:
-    """Texts that may be messages, looked at."""
+    """Texts that may be messages, after their members were read."""
 
     texts: Texts
     #: The payload of each text.
@@ -136,8 +138,8 @@ def decode_records(
     options: JsonOptions,
     decode: Callable[[pa.BinaryArray], Decoded],
 ) -> Decoded:
-    """The columns `fields` of records in JSON, of which some, all or none are messages of Connect's converter. The records
-    are rows, or have a field that names the operation. decode: reads the others.
+    """Returns the columns `fields` of records in JSON, of which some, all or none are messages of Kafka Connect's
+    converter. The records are rows, or have a field that names the operation. decode: reads the other records.
     """
     rows = may_be_messages(values)
     found = _find(values, rows, options, [one.name for one in fields]) if rows.size else None
@@ -159,10 +161,10 @@ def decode_records(
 def decode_key_messages(
     keys: pa.BinaryArray, name: str, kind: IcebergType | None, reading: Reading, options: JsonOptions
 ) -> tuple[list[Group], NDArray[np.int64], pa.BinaryArray]:
-    """Groups of keys that are messages with a schema, as the column `name`; the places of all other keys, and these keys,
-    which are the payloads of those whose schema is null.
+    """Returns groups of keys that are messages with a schema, as the column `name`; the row numbers of all other keys;
+    and these keys, with the payload in place of a message whose schema is null.
 
-    kind: of the column; None: there is none yet, and its type is wanted.
+    kind: the type of the column; None while there is no column, and its type is requested.
     """
     rows = may_be_messages(keys)
     if not rows.size:
@@ -183,7 +185,9 @@ def _has_type(message: _Message) -> bool:
 
 
 def _find(values: pa.BinaryArray, rows: NDArray[np.int64], options: JsonOptions, columns: Collection[str]) -> _Messages:
-    """The messages among the texts at `rows`. columns: of the table, which may have columns with the members' names."""
+    """Returns the messages among the texts at `rows`. columns: of the table, which may have columns with the names of a
+    message's members.
+    """
     some = values if rows.size == len(values) else values.take(pa.array(rows))
     found = _look(some, options, columns)
     if found is None:
@@ -196,7 +200,7 @@ def _find(values: pa.BinaryArray, rows: NDArray[np.int64], options: JsonOptions,
 def _look(
     values: pa.BinaryArray, options: JsonOptions, columns: Collection[str], is_spelt: bool = False
 ) -> _Messages | None:
-    """None where keys have to be spelt out first."""
+    """Returns the messages; None where escaped keys must be replaced first."""
     texts, error, whole = texts_of(values, options, is_spelt), unreadable(values), whole_slices(values)
     texts.selection, texts.is_rescuing, texts.takes_endless = None, False, True
     scan.scan_texts(texts.base, whole.start, whole.end, whole.kind, error)
@@ -209,7 +213,7 @@ def _look(
     is_message = (counts == 2) & (schema.kind != ABSENT) & (payload.kind != ABSENT)
     is_own = (
         SCHEMA in columns and PAYLOAD in columns
-    )  # Without a schema a message is told from a record by nothing else.
+    )  # Without a schema nothing else distinguishes a message from a record.
     bare = np.flatnonzero(is_message & (schema.kind == NULL) & (not is_own))
     groups = [_Message(bare, None)] if bare.size else []
     groups += _by_schema(texts, schema, np.flatnonzero(is_message & (schema.kind == OBJECT)))
@@ -242,7 +246,7 @@ def _at(slices: Slices, rows: NDArray[np.int64]) -> Slices:
 def _with_payloads(
     values: pa.BinaryArray, rows: NDArray[np.int64], found: _Messages, places: NDArray[np.int64]
 ) -> pa.BinaryArray:
-    """The texts, at `rows` the payloads of the messages at `places` in the place of the messages."""
+    """Returns the texts with the payloads of the messages at `places` in place of the messages."""
     start, end = found.payload.start[places].tolist(), found.payload.end[places].tolist()
     payloads = [found.texts.buffer[at:to].tobytes() for at, to in zip(start, end, strict=True)]
     mask = np.zeros(len(values), np.bool_)
@@ -251,7 +255,7 @@ def _with_payloads(
 
 
 def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], reading: Reading) -> Decoded:
-    """Messages of one schema as columns of the table."""
+    """Returns messages of one schema as columns of the table."""
     if message.schema is None:
         return _refused(message, fields)
     struct, columns, dropped = _read(found, message.rows, message.schema)
@@ -268,7 +272,7 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
 
 
 def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergType | None, reading: Reading) -> Decoded:
-    """Keys of one schema as the column `name`."""
+    """Returns keys of one schema as the column `name`."""
     column = () if kind is None else (NestedField(0, name, kind, required=False),)
     if message.schema is None:
         return _refused(message, column)
@@ -294,7 +298,7 @@ def _below(name: str, schema: ConnectType) -> dict[Path, Meaning]:
 
 
 def _paths_of(schema: ConnectType) -> Mapping[Path, Meaning]:
-    """The names of types by path in the record; a payload that is no struct is a record with one field."""
+    """Returns the logical types by path in the record; a payload that is no struct is a record with one field."""
     if isinstance(schema.kind, StructType):
         return {path: meaning for path, meaning in schema.meanings.items() if path}
     return _below(VALUE, schema)
@@ -310,7 +314,9 @@ def _refused(message: _Message, fields: Sequence[NestedField]) -> Decoded:
 
 
 def _read(found: _Messages, rows: NDArray[np.int64], schema: ConnectType) -> tuple[StructType, Columns, set[str]]:
-    """The payloads of these messages as their schema has them, and the paths of members that it does not have."""
+    """Returns the payloads of these messages with the types of their schema, and the paths of members that the schema
+    does not have.
+    """
     texts, payload, findings = found.texts, _at(found.payload, rows), Findings("drop")
     fault = np.where(payload.kind == NULL, 1, 0).astype(np.uint8)
     if not isinstance(schema.kind, StructType):
@@ -325,7 +331,9 @@ def _read(found: _Messages, rows: NDArray[np.int64], schema: ConnectType) -> tup
 
 
 def _with_mismatches(found: _Messages, rows: NDArray[np.int64], decoded: Decoded, dropped: set[str]) -> Decoded:
-    """The same with what was found wrong when the payloads were read. Where none can be read, nothing is wanted."""
+    """Returns the columns with the mismatches found when the payloads were read. Where no payload can be read, no
+    fields are requested.
+    """
     texts = found.texts
     place = np.full(texts.refused.size, -1, np.int64)
     place[rows] = np.arange(rows.size)

@@ -1,7 +1,8 @@
-"""The changes of a table that its rows need, without those that only bad records would bring.
+"""The schema changes that a table's rows need, without those that only bad records would bring.
 
-A record is found bad at many places: its text, a value, its envelope, its key. Some of these are looked at after its fields
-were compared with the table's columns. So where a batch has bad records and asks for changes, it is read again without them.
+A record is found bad in many places: its text, a value, its envelope, its key. Some of these are checked after its
+fields were compared with the table's columns. So where a batch has bad records and requests changes, it is read again
+without them.
 """
 
 from __future__ import annotations
@@ -21,24 +22,25 @@ from frazil.write.target import TableTarget
 
 Records = Mapping[str, pa.Array]
 Look = Callable[[TableTarget, Records], Decoded]
-"""Reads records as rows of a table, and keeps nothing of them."""
+"""Reads records as rows of a table, for the requested fields alone."""
 _MOST_ALONE = 32
 
 
 def fields_requested_by_rows(target: TableTarget, records: Records, found: Decoded, look: Look) -> Decoded:
-    """What became of the records, with no other changes of the table wanted than those of records that become rows.
+    """Returns the result with only the schema changes of records that become rows.
 
-    A record that needs a change to become a row, such as a wider type, is no bad one. While a table has no columns, and no
-    record is a row, they are those of the bad records: dead letters need a table.
+    A record that needs a change to become a row, such as a wider type, is no bad record. While a table has no columns
+    and no record is a row, the changes are those of the bad records: dead letters need a table.
     """
-    is_waiting = target.shaping is not None and bool(target.layout.unbound)  # What feeds some columns is not known yet.
+    # The fields that feed some columns are not known yet.
+    is_waiting = target.shaping is not None and bool(target.layout.unbound)
     if found.missing or is_waiting or not (found.requested_fields or found.made_optional):
         return found
     try:
-        # Whether a record has a key is not known as long as the table lacks the key's column.
+        # Whether a record has a key is not known while the table lacks the key's column.
         is_found_later = target.changes is not None and look(_with_changes(target, found), records).refused.any()
         good = _of_good(target, records, found, look) if found.refused.any() or is_found_later else found
-    except NameConflict:  # Whoever makes the change says so.
+    except NameConflict:  # The evolution of the table reports the conflict.
         return found
     return (
         found
@@ -48,7 +50,7 @@ def fields_requested_by_rows(target: TableTarget, records: Records, found: Decod
 
 
 def _of_good(target: TableTarget, records: Records, found: Decoded, look: Look) -> Decoded | None:
-    """What the records that become rows ask for; None where there are none and the table has no columns."""
+    """Returns the result for the records that become rows; None where there are none and the table has no columns."""
     refused = np.flatnonzero(found.refused)
     bad = [
         row for row in refused[:_MOST_ALONE].tolist() if _are_bad(target, pick(records, np.array([row])), look).any()
@@ -57,7 +59,7 @@ def _of_good(target: TableTarget, records: Records, found: Decoded, look: Look) 
     if left.size:
         bad += left[_are_bad(target, pick(records, left), look)].tolist()
     rows = np.setdiff1d(np.arange(found.refused.size), bad)
-    # What is left may be of two minds about the type of a field: then those that were first decide.
+    # The remaining records may differ in the type of a field: then the type of the earlier ones counts.
     again = _are_bad(target, pick(records, rows), look)
     rows = rows[~again]
     if not rows.size:
@@ -66,7 +68,9 @@ def _of_good(target: TableTarget, records: Records, found: Decoded, look: Look) 
 
 
 def _are_bad(target: TableTarget, records: Records, look: Look) -> NDArray[np.bool_]:
-    """Which of the records cannot become rows even where the table has what they ask for."""
+    """Returns which records cannot become rows even with the schema changes that they request, bool of shape
+    (n_records,).
+    """
     if not len(records["value"]):
         return np.zeros(0, np.bool_)
     first = look(target, records)
@@ -76,7 +80,10 @@ def _are_bad(target: TableTarget, records: Records, look: Look) -> NDArray[np.bo
 
 
 def _with_changes(target: TableTarget, found: Decoded) -> TableTarget:
-    """The table with the changes that its records ask for. Raises NameConflict."""
+    """Returns the table with the schema changes that its records request.
+
+    Raises: NameConflict.
+    """
     made_optional, may_widen = found.made_optional - target.fixed, target.reading.may_widen
     if target.shaping is None:
         schema = extend_schema(target.schema, found.requested_fields, made_optional, may_widen)
